@@ -38,7 +38,7 @@ def parts(content: bytes, size: int = 1_000) -> Iterator[bytes]:
     return (content[at : at + size] for at in range(0, len(content), size))
 
 
-def test_what_was_put_comes_back_in_parts(store: Store) -> None:
+def test_an_attachment_is_read_back_in_parts(store: Store) -> None:
     assert store.attachments.put(COID, parts(CONTENT)) is True
     got = list(store.attachments.get(COID, 4_096))
     assert b"".join(got) == CONTENT
@@ -76,7 +76,7 @@ def test_one_byte_over_the_limit_is_refused_before_it_is_written(make_store: Mak
     assert len(tree(store.layout.attachments)) == 1
 
 
-def test_an_endless_upload_is_cut_off_at_the_limit(make_store: MakeStore) -> None:
+def test_an_endless_upload_is_aborted_at_the_limit(make_store: MakeStore) -> None:
     taken = 0
 
     def endless() -> Iterator[bytes]:
@@ -90,7 +90,7 @@ def test_an_endless_upload_is_cut_off_at_the_limit(make_store: MakeStore) -> Non
     assert taken <= len(CONTENT) + 1_000
 
 
-def test_an_empty_attachment_is_one_too(store: Store) -> None:
+def test_an_empty_attachment_can_be_stored(store: Store) -> None:
     empty = Coid(H(b""))
     assert store.attachments.put(empty, [])
     assert list(store.attachments.get(empty)) == []
@@ -107,7 +107,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(store: Store) -> None:
     assert store.attachments.put(COID, parts(CONTENT))
 
 
-def test_what_a_crash_left_behind_is_neither_listed_nor_in_the_way(make_store: MakeStore) -> None:
+def test_temporary_files_of_a_crash_are_not_listed_and_do_not_block_a_put(make_store: MakeStore) -> None:
     class Crash(Files):
         def rename(self, source: Path, target: Path) -> None:
             raise SystemExit(f"{source.name} does not become {target.name}")
@@ -125,7 +125,7 @@ def test_what_a_crash_left_behind_is_neither_listed_nor_in_the_way(make_store: M
     assert list(store.attachments.coids()) == [COID]
 
 
-def test_damage_shows_when_it_is_read(store: Store) -> None:
+def test_reading_a_damaged_attachment_raises_damage(store: Store) -> None:
     store.attachments.put(COID, parts(CONTENT))
     path = store.layout.attachment(COID)
     path.write_bytes(CONTENT[:-1] + b"?")
@@ -141,14 +141,14 @@ def test_two_uploads_of_one_content_at_the_same_time_agree(store: Store) -> None
     }
 
 
-def test_many_are_listed_in_order(store: Store) -> None:
+def test_many_attachments_are_listed_in_order(store: Store) -> None:
     contents = [str(n).encode() for n in range(50)]
     for content in contents:
         store.attachments.put(Coid(H(content)), [content])
     assert list(store.attachments.coids()) == sorted(Coid(H(content)) for content in contents)
 
 
-def test_strays_between_them_are_not_listed_and_folders_are_gone_through_one_by_one(
+def test_stray_files_are_not_listed_and_folders_are_read_one_by_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents = [str(n).encode() for n in range(20)]
@@ -180,7 +180,7 @@ def one_lost(store: Store) -> Path:
 
 
 @pytest.mark.parametrize("level", ["full", "quick"])
-def test_fsck_names_one_that_was_deleted(store: Store, level: Literal["full", "quick"]) -> None:
+def test_fsck_names_a_deleted_attachment(store: Store, level: Literal["full", "quick"]) -> None:
     root = one_lost(store)
     (fault,) = fsck(root, level=level, processes=1).faults
     assert fault.file == f"attachments/{COID.hex()}"
@@ -188,9 +188,7 @@ def test_fsck_names_one_that_was_deleted(store: Store, level: Literal["full", "q
     assert "put it again" in fault.remedy
 
 
-def test_one_that_was_deleted_reads_as_lost_until_it_is_put_again(
-    store: Store, make_store: MakeStore
-) -> None:
+def test_a_deleted_attachment_is_lost_until_it_is_put_again(store: Store, make_store: MakeStore) -> None:
     root = one_lost(store)
     store = make_store()
     with pytest.raises(DamageError, match=f"{COID.hex()}: was stored and is missing; put it again"):
@@ -204,7 +202,7 @@ def test_one_that_was_deleted_reads_as_lost_until_it_is_put_again(
     assert fsck(root, processes=1).ok
 
 
-def test_a_directory_that_lost_one_is_not_cloned_without_it(store: Store, tmp_path: Path) -> None:
+def test_a_directory_that_lost_an_attachment_is_not_cloned(store: Store, tmp_path: Path) -> None:
     root = one_lost(store)
     with pytest.raises(LostError, match=rf"{COID.hex()}: was stored and is missing.*veen hub repair"):
         clone(root, tmp_path / "clone")
@@ -213,7 +211,7 @@ def test_a_directory_that_lost_one_is_not_cloned_without_it(store: Store, tmp_pa
     clone(root, tmp_path / "clone", files=Unsynced())
 
 
-def test_repair_says_which_have_another_size_than_was_recorded(store: Store) -> None:
+def test_repair_names_attachments_whose_size_differs_from_the_record(store: Store) -> None:
     store.attachments.put(COID, parts(CONTENT))
     store.layout.attachment(COID).write_bytes(CONTENT[:10])
     store.close()
@@ -222,7 +220,7 @@ def test_repair_says_which_have_another_size_than_was_recorded(store: Store) -> 
     assert repair(store.layout.root).notes == []
 
 
-def test_a_folder_in_its_place_is_damage_that_says_what_to_do(store: Store) -> None:
+def test_a_folder_in_place_of_an_attachment_is_damage_with_a_remedy(store: Store) -> None:
     store.layout.attachment(COID).mkdir(parents=True)
     tries: list[Callable[[], object]] = [
         lambda: store.attachments.put(COID, parts(CONTENT)),
@@ -236,7 +234,7 @@ def test_a_folder_in_its_place_is_damage_that_says_what_to_do(store: Store) -> N
     assert store.attachments.put(COID, parts(CONTENT)) is True
 
 
-def test_repair_records_those_that_are_there_and_says_which_are_gone(store: Store) -> None:
+def test_repair_records_existing_attachments_and_names_the_missing_ones(store: Store) -> None:
     root = one_lost(store)
     assert f"attachments/{COID.hex()} was put and is missing" in str(repair(root))
     assert fsck(root, processes=1).ok
@@ -292,7 +290,7 @@ def test_any_other_table_that_is_missing_is_damage(older: Path) -> None:
     assert [fault.file for fault in fsck(older).faults] == ["index/data.mdb"]
 
 
-def test_a_put_that_is_cut_off_before_it_is_recorded_is_no_fault(
+def test_a_put_interrupted_before_it_is_recorded_is_no_fault(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make_store()
@@ -328,7 +326,7 @@ def test_a_record_of_another_size_is_a_fault(
     assert fsck(root, processes=1).ok
 
 
-def test_one_cut_short_is_reported_once(store: Store) -> None:
+def test_a_truncated_attachment_is_reported_once(store: Store) -> None:
     store.attachments.put(COID, parts(CONTENT))
     os.truncate(store.layout.attachment(COID), 10)
     store.close()
@@ -338,7 +336,7 @@ def test_one_cut_short_is_reported_once(store: Store) -> None:
     assert quick.what == f"does not have the {len(CONTENT)} bytes that were put"
 
 
-def test_a_large_one_is_never_whole_in_memory(make_store: MakeStore) -> None:
+def test_a_large_attachment_is_never_whole_in_memory(make_store: MakeStore) -> None:
     store = make_store()
     part, count = bytes(range(256)) * 256, 256  # 16 MiB
     coid = Coid(H(part * count))

@@ -156,7 +156,7 @@ def unnoticed(root: Path, path: Path, bits: Iterable[int], recent: int | None = 
     return missed
 
 
-def test_the_directory_is_clean_as_it_is(root: Path) -> None:
+def test_the_unchanged_directory_is_clean(root: Path) -> None:
     assert log_is_clean(root, trust_in(root))
     assert fsck(root, processes=1).ok
 

@@ -202,7 +202,7 @@ def test_progress_is_reported_label_by_label(filled: Store, tmp_path: Path) -> N
     assert told[-1].bytes_copied >= sum(len(c) for c in tree(filled.layout.log).values()) - 2_000
 
 
-def test_an_unfinished_clone_is_no_data_directory(filled: Store, tmp_path: Path) -> None:
+def test_an_unfinished_clone_is_not_a_data_directory(filled: Store, tmp_path: Path) -> None:
     class Stops(Unsynced):
         def rename(self, source: Path, target: Path) -> None:
             if target.name == "VERSION":
@@ -578,14 +578,14 @@ def test_a_changed_record_or_cut_is_refused(make_store: MakeStore, tmp_path: Pat
         check_fork(tmp_path / "fork")
 
 
-def test_a_hub_that_is_no_fork_says_so(store: Store) -> None:
+def test_checking_a_hub_that_is_not_a_fork_raises_absent(store: Store) -> None:
     assert read_fork(store.layout.root) is None
     assert list(ancestors(store.layout.root)) == []
     with pytest.raises(AbsentError, match="not a fork"):
         check_fork(store.layout.root)
 
 
-def test_an_unfinished_fork_is_no_data_directory(make_store: MakeStore, tmp_path: Path) -> None:
+def test_an_unfinished_fork_is_not_a_data_directory(make_store: MakeStore, tmp_path: Path) -> None:
     class Stops(Unsynced):
         def rename(self, source: Path, target: Path) -> None:
             if target == tmp_path / "fork" / "VERSION":

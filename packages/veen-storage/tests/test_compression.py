@@ -62,7 +62,7 @@ def test_readers_see_identical_bytes(pair: tuple[Store, Store]) -> None:
         assert packed.read.entries(ORDERS, seq(start), 50) == plain.read.entries(ORDERS, seq(start), 50)
 
 
-def test_any_range_of_a_compressed_chunk_reads_as_of_the_plain_one(pair: tuple[Store, Store]) -> None:
+def test_any_range_of_a_compressed_chunk_reads_like_the_plain_chunk(pair: tuple[Store, Store]) -> None:
     raw = chunk(pair[1]).read_bytes()
     block = compression.BLOCK_BYTES
     assert len(raw) > 3 * block
@@ -95,7 +95,7 @@ def test_any_damage_makes_the_chunk_unreadable(pair: tuple[Store, Store], place:
 
 
 @pytest.mark.parametrize("length", [0, 5, 9, 200], ids=["empty", "shorter", "footer", "cut"])
-def test_a_chunk_that_was_cut_is_damage(pair: tuple[Store, Store], length: int) -> None:
+def test_a_truncated_compressed_chunk_is_damage(pair: tuple[Store, Store], length: int) -> None:
     path = chunk(pair[0])
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(DamageError), ChunkFile(path, compressed=True) as packed:
@@ -125,7 +125,7 @@ def test_a_crash_while_compressing_is_finished_at_the_next_opening(make_store: M
 
 
 @pytest.mark.parametrize("damaged", ["as it grew", "compressed"])
-def test_of_a_chunk_that_is_there_twice_the_whole_one_stays(make_store: MakeStore, damaged: str) -> None:
+def test_if_a_chunk_exists_twice_the_complete_file_is_kept(make_store: MakeStore, damaged: str) -> None:
     """A crash after the compressed one got its name, and before the other was removed."""
 
     class Stops(Files):

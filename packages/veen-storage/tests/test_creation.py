@@ -42,7 +42,7 @@ def test_a_creation_interrupted_anywhere_is_started_over_with_another_key(tmp_pa
     assert operation > 30
 
 
-def test_opening_what_an_interrupted_creation_left_says_what_to_run(tmp_path: Path) -> None:
+def test_opening_an_interrupted_creation_names_the_command_to_run(tmp_path: Path) -> None:
     root = tmp_path / "hub"
     assert interrupt_creation(root, 25)
     with pytest.raises(StorageError, match=r"creation was interrupted; run `veen hub init` again;"):

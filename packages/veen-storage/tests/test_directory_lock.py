@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_an_open_directory_names_its_process_and_a_closed_one_nobody(root: Path) -> None:
+def test_an_open_directory_has_an_owner_and_a_closed_one_has_none(root: Path) -> None:
     assert lock_owner(root.with_name("missing")) is None
     assert lock_owner(root) is None
     with Store(root):
@@ -34,7 +34,7 @@ def test_an_open_directory_names_its_process_and_a_closed_one_nobody(root: Path)
     assert lock_owner(root) is None
 
 
-def test_asking_for_the_owner_does_not_keep_anybody_out(root: Path) -> None:
+def test_asking_for_the_owner_does_not_lock_the_directory(root: Path) -> None:
     assert lock_owner(root) is None
     Store(root).close()
     assert lock_owner(root) is None

@@ -23,7 +23,7 @@ from .sample import ORDERS, at, prune, send
 
 
 @pytest.mark.parametrize("kind", ["growing", "sealed", "compressed", "pruned"])
-def test_what_cannot_be_read_is_named(
+def test_an_unreadable_file_is_named(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     store = make_store(zstd_level=3 if kind == "compressed" else None)

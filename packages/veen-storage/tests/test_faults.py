@@ -130,7 +130,7 @@ def test_any_operation_may_fail_once(
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
-def test_a_disk_may_fail_and_stay_so(folder: Path, error: int) -> None:
+def test_a_disk_may_fail_permanently(folder: Path, error: int) -> None:
     """A sample: every ninth operation and all after it, each error from another one on."""
     for number in count(1 + error % 9, 9):
         files = FaultyFiles(number, "before", error, for_ever=True)
@@ -222,7 +222,7 @@ class GatedFiles(Files):
         raise OSError(errno.EIO, "Input/output error")
 
 
-def test_a_writer_that_waits_for_the_applier_hears_that_it_failed(folder: Path) -> None:
+def test_a_writer_that_waits_for_the_applier_fails_when_the_applier_fails(folder: Path) -> None:
     create(folder / "hub", HUB_KEY, BORN, limits=FEW)
     files = GatedFiles()
     store = Store(folder / "hub", files=files)
@@ -275,7 +275,7 @@ def test_an_index_that_cannot_grow_poisons_the_store_and_loses_nothing(folder: P
     check_directory(run.root, run.promises)
 
 
-def test_an_attachment_whose_first_put_was_cut_off_is_made_durable_by_the_second(folder: Path) -> None:
+def test_an_attachment_whose_first_put_was_interrupted_is_made_durable_by_the_second(folder: Path) -> None:
     """The name is there, but nobody synced it: to say "it was there already" would promise too much."""
     create(folder / "hub", HUB_KEY, BORN, limits=FEW)
     coid = Coid(H(ATTACHMENT))
@@ -298,7 +298,7 @@ def test_an_attachment_whose_first_put_was_cut_off_is_made_durable_by_the_second
     assert number > 5
 
 
-def test_a_store_that_could_not_open_lets_go_of_everything(folder: Path) -> None:
+def test_a_store_that_failed_to_open_releases_lock_and_index(folder: Path) -> None:
     """Lock and index are free for the next try, also while the exception is still held."""
     run = Run(folder / "hub", Files())
     run.create()

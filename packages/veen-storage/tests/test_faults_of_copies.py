@@ -67,7 +67,7 @@ def failing(when: When, do: Callable[[FaultyFiles], object], check: Callable[[],
 
 @BOTH
 @pytest.mark.parametrize("kind", ["clone", "fork"])
-def test_an_interrupted_copy_is_complete_or_no_data_directory(run: Run, when: When, kind: str) -> None:
+def test_an_interrupted_copy_is_complete_or_not_a_data_directory(run: Run, when: When, kind: str) -> None:
     target, before = run.root.with_name("copy"), tree(run.root, "log")
 
     def copy(files: FaultyFiles) -> None:
@@ -94,7 +94,7 @@ def test_an_interrupted_copy_is_complete_or_no_data_directory(run: Run, when: Wh
 
 @BOTH
 @pytest.mark.parametrize("form", ["set", "chunks"])
-def test_an_interrupted_export_is_complete_or_no_export(run: Run, when: When, form: ExportForm) -> None:
+def test_an_interrupted_export_is_complete_or_not_an_export(run: Run, when: When, form: ExportForm) -> None:
     target = run.root.with_name("export")
     with Store(run.root, background=False) as store:
         hub = store.identity.hub_id

@@ -15,7 +15,7 @@ WRITERS, READERS, ROWS = 4, 3, 150
 PATIENCE = 60.0
 
 
-def test_every_writer_gets_done_while_the_map_doubles_again_and_again(
+def test_every_writer_finishes_while_the_map_doubles_repeatedly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From 64 KiB: the applier and whoever puts attachments write at the same time."""

@@ -75,7 +75,7 @@ def cut_points(start: int, end: int) -> Iterable[int]:
 
 
 @given(st.integers(1, 2**64 - 2), st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=2_000))))
-def test_a_batch_comes_back_as_it_was(
+def test_a_batch_is_read_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, number: int, raw: list
 ) -> None:
     folder = tmp_path_factory.mktemp("journal")
@@ -84,7 +84,7 @@ def test_a_batch_comes_back_as_it_was(
     assert list(read_batches(folder, number - 1)) == [journal.JournalBatch(number, tuple(batch))]
 
 
-def test_batches_come_back_in_order_and_only_those_that_are_not_applied(tmp_path: Path) -> None:
+def test_only_unapplied_batches_are_read_back_in_order(tmp_path: Path) -> None:
     write(tmp_path, SMALL, LARGE, [Item(PRUNE, b"decision")], HOLEY)
     found = list(read_batches(tmp_path, 0))
     assert [batch.number for batch in found] == [1, 2, 3, 4]
@@ -99,7 +99,7 @@ def test_an_empty_journal_and_an_empty_segment_hold_nothing(tmp_path: Path) -> N
     assert numbers(tmp_path) == []
 
 
-def test_what_was_torn_is_overwritten_by_the_batch_that_takes_its_number(tmp_path: Path) -> None:
+def test_a_torn_batch_is_overwritten_by_the_next_batch_with_its_number(tmp_path: Path) -> None:
     segment = write(tmp_path, LARGE, first=7)
     segment.write_bytes(segment.read_bytes()[: 2 * SECTOR])
     assert numbers(tmp_path, applied=6) == []
@@ -241,7 +241,7 @@ def test_a_missing_sector_of_a_batch_that_others_follow_is_damage(tmp_path: Path
 
 
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
-def test_zeros_that_are_there_by_right_do_not_hide_a_missing_sector(
+def test_zeros_that_were_written_do_not_hide_a_missing_sector(
     tmp_path: Path, before: list[list[Item]]
 ) -> None:
     """Nor a flipped bit: the header counts them."""
@@ -284,7 +284,7 @@ def test_a_last_batch_of_which_any_bytes_are_missing_is_dropped(
     assert numbers(folder) == ([1, 2] if torn == last else [1])
 
 
-def test_what_follows_a_last_batch_is_damage_unless_it_may_be_a_torn_one(tmp_path: Path) -> None:
+def test_bytes_after_the_last_batch_are_damage_unless_they_may_be_a_torn_batch(tmp_path: Path) -> None:
     segment = write(tmp_path, SMALL)
     whole = segment.read_bytes()
     for rest in (b"V", b"VJ1\n", bytes(SECTOR), bytes(HEADER_SIZE)):
@@ -371,7 +371,7 @@ def test_a_segment_missing_among_applied_ones_is_no_damage(tmp_path: Path, segme
         numbers(tmp_path, applied=5)
 
 
-def test_segments_go_only_when_every_batch_in_them_is_applied(
+def test_a_segment_is_removed_only_when_every_batch_in_it_is_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "SEGMENT_BYTES", 2 * len(encode_batch(1, LARGE)) + 1)
@@ -400,7 +400,7 @@ def test_the_segment_that_grows_is_never_removed(tmp_path: Path) -> None:
 # --- poisoned
 
 
-def test_a_journal_that_failed_takes_nothing_more(tmp_path: Path) -> None:
+def test_a_journal_that_failed_accepts_no_further_batch(tmp_path: Path) -> None:
     class Full(Files):
         def write(self, fd: int, data: bytes, offset: int) -> None:  # noqa: ARG002
             raise OSError(28, "No space left on device")

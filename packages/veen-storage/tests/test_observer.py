@@ -60,7 +60,7 @@ def running(place: Path) -> Iterator[Path]:
         assert hub.wait(30) == 0
 
 
-def test_a_running_hub_is_cloned_again_and_again_and_each_clone_is_whole(running: Path, place: Path) -> None:
+def test_a_running_hub_is_cloned_repeatedly_and_each_clone_is_complete(running: Path, place: Path) -> None:
     sizes = []
     for number in range(5):
         cut = clone(running, place / f"clone{number}", files=Unsynced())
@@ -93,7 +93,7 @@ def test_a_running_hub_is_forked(running: Path, place: Path) -> None:
     check_fork(place / "fork")
 
 
-def test_what_is_applied_later_is_seen_in_the_next_view(running: Path) -> None:
+def test_entries_applied_later_are_visible_in_the_next_view(running: Path) -> None:
     with open_source(running) as source:
         label = source.read.labels()[0]
         first = source.read.head(label)
@@ -101,13 +101,13 @@ def test_what_is_applied_later_is_seen_in_the_next_view(running: Path) -> None:
             pass
 
 
-def test_the_keys_of_a_running_hub_do_not_move(running: Path, place: Path) -> None:
+def test_the_keys_of_a_running_hub_are_not_copied(running: Path, place: Path) -> None:
     with pytest.raises(StorageError, match="stop the hub before you move its keys"):
         clone(running, place / "clone", with_keys=True)
     assert not (place / "clone").exists()
 
 
-def test_a_directory_under_repair_is_not_read_beside_it(running: Path, place: Path) -> None:
+def test_a_directory_under_repair_cannot_be_observed(running: Path, place: Path) -> None:
     clone(running, place / "clone", files=Unsynced())
     lock = DirectoryLock(Layout(place / "clone"))
     try:
@@ -126,15 +126,13 @@ def test_an_index_of_another_hub_is_not_read(running: Path, place: Path) -> None
         Observer(other)
 
 
-def test_reading_beside_a_hub_twice_in_one_process_is_refused_and_is_no_damage(
-    running: Path, place: Path
-) -> None:
+def test_a_second_observer_in_one_process_is_refused_without_damage(running: Path, place: Path) -> None:
     with Observer(running), pytest.raises(StorageError, match="already open in this process") as caught:
         clone(running, place / "clone")
     assert not isinstance(caught.value, DamageError)
 
 
-def test_observers_that_were_killed_leave_their_places_to_the_next(running: Path) -> None:
+def test_reader_slots_of_killed_observers_are_reused(running: Path) -> None:
     reads = "from veen_storage.read.observer import Observer; from pathlib import Path; import sys\n"
     reads += "with Observer(Path(sys.argv[1])).index.reading(): print(flush=True); sys.stdin.read()"
     for _ in range(3):
@@ -150,7 +148,7 @@ def test_observers_that_were_killed_leave_their_places_to_the_next(running: Path
         assert pids <= {hub, str(os.getpid())}
 
 
-def test_what_was_durable_before_is_waited_for(running: Path) -> None:
+def test_an_observer_waits_for_entries_that_were_durable_before(running: Path) -> None:
     with Observer(running) as source:
         before = source._last_batch()
         assert before > 0
@@ -158,7 +156,7 @@ def test_what_was_durable_before_is_waited_for(running: Path) -> None:
         assert source._meta(b"applied") >= before
 
 
-def test_a_hub_that_does_not_apply_what_it_acknowledged_is_not_cloned_without_it(
+def test_a_hub_that_does_not_apply_its_acknowledged_batches_is_not_cloned(
     running: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("veen_storage.read.observer.OBSERVER_TIMEOUT", 0.1)

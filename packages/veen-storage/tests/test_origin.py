@@ -81,7 +81,7 @@ def beyond(make_store: MakeStore) -> tuple[Store, Label, str]:
     return make_store("ours"), chosen, name
 
 
-def test_a_foreign_file_beyond_what_opening_looks_at_is_never_read(beyond: tuple[Store, Label, str]) -> None:
+def test_a_foreign_file_that_opening_did_not_check_is_never_read(beyond: tuple[Store, Label, str]) -> None:
     store, chosen, name = beyond
     for _again in range(2):
         with pytest.raises(MismatchError, match=f"{name}: .*{FOREIGN}"):
@@ -92,7 +92,7 @@ def test_a_foreign_file_beyond_what_opening_looks_at_is_never_read(beyond: tuple
             store.read.proof(chosen, seq(1), seq(2))
 
 
-def test_a_foreign_file_beyond_what_opening_looks_at_is_never_added_to(
+def test_a_foreign_file_that_opening_did_not_check_is_never_appended_to(
     beyond: tuple[Store, Label, str],
 ) -> None:
     store, chosen, name = beyond
@@ -109,7 +109,7 @@ def test_a_foreign_file_beyond_what_opening_looks_at_is_never_added_to(
     store.apply()
 
 
-def test_a_foreign_file_that_the_journal_would_add_to_is_refused_at_open(make_store: MakeStore) -> None:
+def test_a_foreign_file_that_recovery_would_append_to_is_refused_at_open(make_store: MakeStore) -> None:
     of = labels(open_checks.MAX_CHECKED_LABELS + 100)
     ours = fill(make_store, "ours", of)
     store = make_store("ours")
@@ -136,7 +136,7 @@ def sealed(make_store: MakeStore) -> tuple[Store, Path]:
     return stores[0], ours
 
 
-def test_a_foreign_chunk_that_grows_no_more_is_never_read(sealed: tuple[Store, Path]) -> None:
+def test_a_foreign_sealed_chunk_is_never_read(sealed: tuple[Store, Path]) -> None:
     store, chunk = sealed
     with pytest.raises(MismatchError, match=f"{chunk.name}: .*{FOREIGN}"):
         store.read.entries(ORDERS, seq(3), 2)
@@ -145,7 +145,7 @@ def test_a_foreign_chunk_that_grows_no_more_is_never_read(sealed: tuple[Store, P
     assert len(store.read.entries(ORDERS, seq(9), 20)) == 12
 
 
-def test_a_foreign_chunk_that_grows_no_more_is_found_by_both_levels_and_not_repaired(
+def test_a_foreign_sealed_chunk_is_found_by_both_levels_and_not_repaired(
     sealed: tuple[Store, Path],
 ) -> None:
     store, chunk = sealed
@@ -169,7 +169,7 @@ def test_a_foreign_chunk_is_not_pruned(sealed: tuple[Store, Path]) -> None:
     assert store.layout.pruned(ORDERS, seq(9), seq(16)).exists()
 
 
-def test_what_another_hub_kept_of_a_pruned_chunk_is_never_read(make_store: MakeStore) -> None:
+def test_another_hubs_pruned_chunk_is_never_read(make_store: MakeStore) -> None:
     stores = [make_store(name, key=signing_key(name)) for name in ("ours", "theirs")]
     for store in stores:
         send_each(store, ORDERS, 20)
@@ -192,7 +192,7 @@ def test_a_damaged_last_entry_does_not_hide_those_before_it(sealed: tuple[Store,
         store.read.receipt(ORDERS, seq(16))
 
 
-def test_files_are_judged_once_and_forgotten_when_there_are_too_many(
+def test_files_are_checked_once_and_the_cache_is_bounded(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunk_origin_check, "MAX_CHECKED_FILES", 2)

@@ -15,7 +15,7 @@ from veen_core.profile import DEFAULT_PROFILE
 from .sample import ORDERS, ciphertext, signing_key
 
 
-def test_the_distribution_says_what_it_is() -> None:
+def test_the_distribution_has_its_metadata() -> None:
     about = metadata("veen-storage")
     assert about["Version"] == "0.1.0"
     assert about["License-Expression"] == "Apache-2.0"
@@ -23,16 +23,16 @@ def test_the_distribution_says_what_it_is() -> None:
     assert "Typing :: Typed" in about.get_all("Classifier", [])
 
 
-def test_its_types_are_published() -> None:
+def test_the_package_publishes_its_types() -> None:
     assert files(veen_storage).joinpath("py.typed").is_file()
 
 
-def test_it_requires_the_siblings_it_may_import_and_no_others() -> None:
+def test_the_package_requires_exactly_the_siblings_it_may_import() -> None:
     siblings = {line for line in requires("veen-storage") or [] if line.startswith("veen-")}
     assert siblings == {"veen-core==0.1.0"}
 
 
-def test_every_name_of_the_face_is_there_and_no_other_is_promised() -> None:
+def test_the_public_names_are_exactly_those_declared() -> None:
     for name in veen_storage.__all__:
         assert getattr(veen_storage, name) is not None
     assert sorted(veen_storage.__all__) == sorted(veen_storage._MODULE_OF)

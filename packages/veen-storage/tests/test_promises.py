@@ -136,7 +136,7 @@ def test_a_batch_is_committed_once_and_only_onto_the_state_it_was_made_from(stor
 
 
 @pytest.mark.parametrize("decision", ["no such range", "unknown label", "control label"])
-def test_a_prune_that_could_not_be_applied_is_not_journaled(store: Store, decision: str) -> None:
+def test_a_prune_that_cannot_be_applied_is_not_journaled(store: Store, decision: str) -> None:
     send_each(store, ORDERS, 20)
     authorize(store, token())
     store.apply()
@@ -202,7 +202,7 @@ def test_every_label_is_listed_while_they_move_from_the_tail_to_the_index(store:
     assert list(store.read.all_labels()) == sorted(names)
 
 
-def test_a_cut_off_index_is_refused_and_does_not_end_the_process(make_store: MakeStore) -> None:
+def test_a_truncated_index_is_refused_and_does_not_kill_the_process(make_store: MakeStore) -> None:
     store = make_store()
     send_each(store, ORDERS, 40)
     store.apply()
@@ -214,7 +214,7 @@ def test_a_cut_off_index_is_refused_and_does_not_end_the_process(make_store: Mak
         Store(root)
 
 
-def test_an_interrupt_in_the_middle_of_a_commit_stops_all_others(make_store: MakeStore) -> None:
+def test_an_interrupt_in_the_middle_of_a_commit_poisons_the_journal(make_store: MakeStore) -> None:
     store = make_store()
 
     def interrupted(*_: object) -> None:
@@ -228,7 +228,7 @@ def test_an_interrupt_in_the_middle_of_a_commit_stops_all_others(make_store: Mak
         send(store, ORDERS, 1)
 
 
-def test_a_batch_that_memory_does_not_follow_stops_all_others(
+def test_a_batch_that_memory_does_not_adopt_poisons_the_journal(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is durable: the next one would get the same places."""
@@ -258,7 +258,7 @@ def without_anchor(store: Store) -> list[Label]:
     return [each.label for each in store.read.label_progress() if each.checkpointed > each.anchored]
 
 
-def test_checkpoints_and_anchors_are_seen_before_they_are_applied(store: Store) -> None:
+def test_checkpoints_and_anchors_are_visible_before_they_are_applied(store: Store) -> None:
     send(store, ORDERS, 3)
     store.apply()
     assert without_checkpoint(store) == [ORDERS]
@@ -287,7 +287,7 @@ def test_checkpoints_and_anchors_are_seen_before_they_are_applied(store: Store) 
     assert not store._tail.labels()
 
 
-def test_checkpoints_are_in_order_of_epochs_wherever_they_are(make_store: MakeStore) -> None:
+def test_checkpoints_are_ordered_by_epoch_across_tail_and_index(make_store: MakeStore) -> None:
     store = make_store(profile=Profile(epoch_sec=100, pad_block=0))
     for second, name in ((0, ORDERS), (0, INVOICES), (200, ORDERS), (300, INVOICES)):
         send(store, name, 1, now=at(second))
@@ -306,7 +306,7 @@ def test_checkpoints_are_in_order_of_epochs_wherever_they_are(make_store: MakeSt
         store.read.checkpoints_by_epoch(0, 10**9, 10, (label("nowhere"), seq(1)))
 
 
-def test_reading_a_closed_directory_is_refused_in_our_words(make_store: MakeStore) -> None:
+def test_reading_a_closed_directory_raises_closed(make_store: MakeStore) -> None:
     store = make_store()
     send(store, ORDERS, 3)
     store.apply()
@@ -322,7 +322,7 @@ def test_reading_a_closed_directory_is_refused_in_our_words(make_store: MakeStor
             read()
 
 
-def test_closing_waits_for_whoever_reads(store: Store) -> None:
+def test_closing_waits_for_open_read_transactions(store: Store) -> None:
     send(store, ORDERS, 3)
     store.apply()
     closing = threading.Thread(target=store.close)
@@ -349,7 +349,7 @@ def test_a_damaged_attachment_is_replaced_by_putting_it_again(store: Store) -> N
     assert not store.attachments.put(coid, [b"content"])
 
 
-def test_strays_among_attachments_are_no_attachments(store: Store) -> None:
+def test_stray_files_among_attachments_are_not_attachments(store: Store) -> None:
     coid = Coid(H(b"content"))
     store.attachments.put(coid, [b"content"])
     folder = store.layout.attachment(coid).parent
@@ -361,7 +361,7 @@ def test_strays_among_attachments_are_no_attachments(store: Store) -> None:
 # --- what is gone
 
 
-def test_a_journal_segment_that_is_gone_is_noticed(make_store: MakeStore) -> None:
+def test_a_missing_journal_segment_is_damage(make_store: MakeStore) -> None:
     """A killed hub had acknowledged what was in it, and nothing else knows of it."""
     store = make_store()
     send(store, ORDERS, 2)
@@ -380,7 +380,7 @@ def test_a_journal_segment_that_is_gone_is_noticed(make_store: MakeStore) -> Non
 
 
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-def test_a_journal_that_somebody_emptied_is_not_taken_for_an_empty_one(
+def test_a_journal_whose_files_were_deleted_is_not_taken_for_a_new_one(
     make_store: MakeStore, applied: bool
 ) -> None:
     """``rm journal/*`` after a kill: to open it would give places away that have receipts."""
@@ -401,7 +401,7 @@ def test_a_journal_that_somebody_emptied_is_not_taken_for_an_empty_one(
     Store(store.layout.root).close()
 
 
-def test_the_last_of_several_segments_is_missed_too(make_store: MakeStore) -> None:
+def test_a_missing_last_segment_of_several_is_damage(make_store: MakeStore) -> None:
     store = make_store()
     with short_segments(1_000):
         send_each(store, ORDERS, 6)
@@ -413,7 +413,7 @@ def test_the_last_of_several_segments_is_missed_too(make_store: MakeStore) -> No
 
 
 @pytest.mark.parametrize("end", ["torn", "whole"])
-def test_a_newest_segment_that_ends_before_what_is_applied_is_damage_and_not_torn(
+def test_a_newest_segment_that_ends_before_the_last_applied_batch_is_damage_and_not_torn(
     make_store: MakeStore, end: str
 ) -> None:
     """What is applied was durable before: a journal that lacks it lost more than its last write."""
@@ -440,7 +440,7 @@ def test_a_newest_segment_that_ends_before_what_is_applied_is_damage_and_not_tor
 
 
 @pytest.mark.parametrize("name", ["log", "journal", "attachments", "index", "checkpoint-binding.cbor"])
-def test_what_is_gone_is_not_taken_for_empty(make_store: MakeStore, name: str) -> None:
+def test_a_missing_folder_is_not_taken_for_an_empty_one(make_store: MakeStore, name: str) -> None:
     store = make_store()
     send(store, ORDERS, 2)
     store.apply()
@@ -450,7 +450,7 @@ def test_what_is_gone_is_not_taken_for_empty(make_store: MakeStore, name: str) -
         Store(store.layout.root)
 
 
-def test_a_last_batch_that_is_dropped_is_told(
+def test_a_dropped_last_batch_is_logged_and_in_the_notices(
     make_store: MakeStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing tells a write that never arrived from a disk that lost it: an operator may know more."""
@@ -473,7 +473,7 @@ def test_a_last_batch_that_is_dropped_is_told(
         assert again.notices == []
 
 
-def test_an_applier_that_does_not_keep_up_stops_everything(
+def test_an_applier_that_does_not_keep_up_poisons_the_journal(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make_store()
@@ -507,7 +507,7 @@ def test_a_journal_whose_roots_do_not_follow_is_refused(make_store: MakeStore) -
     assert any("I3" in fault.what for fault in fsck(store.layout.root, processes=1).faults)
 
 
-def test_what_is_not_applied_stays_in_the_cache_and_the_rest_goes_oldest_first() -> None:
+def test_unapplied_cursors_stay_cached_and_others_are_evicted_oldest_first() -> None:
     cache = CursorCache[int, str]()
     for number in range(1, MAX_CACHED_CURSORS + 11):
         cache.put(number, "value", number)
@@ -520,7 +520,7 @@ def test_what_is_not_applied_stays_in_the_cache_and_the_rest_goes_oldest_first()
 
 
 @pytest.mark.parametrize("then", ["sealed", "pruned"])
-def test_a_chunk_that_changes_its_name_while_it_is_looked_for_is_found(store: Store, then: str) -> None:
+def test_a_chunk_that_is_renamed_during_the_lookup_is_found(store: Store, then: str) -> None:
     receipts = send(store, ORDERS, 5)
     store.apply()
     locate = store.read._locate
@@ -539,7 +539,7 @@ def test_a_chunk_that_changes_its_name_while_it_is_looked_for_is_found(store: St
     assert not store.layout.chunk(ORDERS, seq(1), None).exists()
 
 
-def test_another_hubs_rotation_is_refused_by_its_name(make_store: MakeStore) -> None:
+def test_another_hubs_rotation_file_is_refused_and_named(make_store: MakeStore) -> None:
     store, other = make_store(), make_store("other", key=signing_key("other"))
     store.close()
     theirs = NextIdentity(identity=other.identity, signature=other.identity_signature)

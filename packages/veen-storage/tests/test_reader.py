@@ -102,7 +102,7 @@ def test_ranges_stop_at_their_limit_and_at_the_end(written: Store) -> None:
     assert read.entries(ORDERS, seq(5), 10, end=seq(4)) == []
 
 
-def test_entries_are_what_was_sent(written: Store) -> None:
+def test_entries_equal_the_messages_that_were_sent(written: Store) -> None:
     for entry in written.read.entries(ORDERS, seq(1), 30):
         assert isinstance(entry, Entry)
         assert entry.msg.leaf_hash == entry.receipt.leaf_hash
@@ -111,7 +111,7 @@ def test_entries_are_what_was_sent(written: Store) -> None:
 
 
 @pytest.mark.parametrize("beyond", [0, 31, 2**63])
-def test_what_is_not_there_is_absent(written: Store, beyond: int) -> None:
+def test_reading_a_missing_entry_raises_absent(written: Store, beyond: int) -> None:
     with pytest.raises(AbsentError, match=f"no entry {beyond}"):
         written.read.entry(ORDERS, seq(beyond))
     with pytest.raises(AbsentError):
@@ -130,7 +130,7 @@ def test_a_page_is_bounded_in_bytes_but_never_empty(written: Store, monkeypatch:
 # --- proofs
 
 
-def test_every_leaf_is_proved_against_every_tree_that_holds_it(written: Store) -> None:
+def test_every_leaf_is_proved_against_every_tree_that_contains_it(written: Store) -> None:
     read = written.read
     for size in range(1, 31):
         root = read.root(ORDERS, seq(size))
@@ -163,7 +163,7 @@ def test_no_proof_reaches_beyond_the_end(written: Store, n: int, size: int | Non
 
 
 @pytest.mark.parametrize(("n", "size"), [(0, 5), (6, 5)], ids=["zero", "not-in-the-tree"])
-def test_a_proof_that_makes_no_sense_is_refused(written: Store, n: int, size: int) -> None:
+def test_a_proof_of_a_leaf_outside_of_the_tree_is_refused(written: Store, n: int, size: int) -> None:
     with pytest.raises(ProofError):
         written.read.proof(ORDERS, seq(n), seq(size))
     with pytest.raises(ProofError):
@@ -246,7 +246,7 @@ def test_checkpoints_are_listed_by_epoch(make_store: MakeStore) -> None:
         hub_identity.verify_checkpoint(store.identity, made, 60)
 
 
-def test_an_anchor_is_found_beside_its_checkpoint(store: Store) -> None:
+def test_an_anchor_is_found_with_its_checkpoint(store: Store) -> None:
     send(store, ORDERS)
     checkpoint(store, ORDERS)
     batch = store.batch(at(5))
@@ -261,7 +261,7 @@ def test_an_anchor_is_found_beside_its_checkpoint(store: Store) -> None:
 # --- while a writer runs
 
 
-def test_readers_beside_a_running_writer_see_a_prefix_that_holds(make_store: MakeStore) -> None:
+def test_readers_next_to_a_running_writer_see_a_valid_prefix(make_store: MakeStore) -> None:
     """Whatever was acknowledged is found, whatever is found verifies, and nothing ever goes back."""
     store = make_store(background=True, limits=Limits(max_checkpoint_interval=16, max_msg_bytes=2_048))
     acknowledged = [0]
@@ -315,7 +315,7 @@ def test_readers_beside_a_running_writer_see_a_prefix_that_holds(make_store: Mak
     assert store.lag == 0
 
 
-def test_hot_proofs_are_the_same_as_cold_ones_and_only_so_many_are_kept(written: Store) -> None:
+def test_cached_proofs_equal_new_ones_and_the_cache_is_bounded(written: Store) -> None:
     written.read.proofs = ProofCache(capacity=5)
     sizes = [(seq(n), seq(size)) for size in (1, 7, 15) for n in range(1, size + 1)]
     cold = [written.read.proof(ORDERS, *one) for one in sizes]
@@ -325,7 +325,7 @@ def test_hot_proofs_are_the_same_as_cold_ones_and_only_so_many_are_kept(written:
     assert len(written.read.proofs._proofs) == 5
 
 
-def test_an_index_grows_while_a_reader_looks_again_inside_its_view(store: Store) -> None:
+def test_an_index_grows_while_a_reader_opens_a_second_view_inside_its_first(store: Store) -> None:
     send(store, ORDERS, 3)
     store.apply()
     inside, may_go_on = threading.Event(), threading.Event()

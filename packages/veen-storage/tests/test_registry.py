@@ -24,12 +24,12 @@ def layout(tmp_path: Path) -> Layout:
     return made
 
 
-def test_it_reads_back_as_written(layout: Layout) -> None:
+def test_the_registry_is_read_back_as_written(layout: Layout) -> None:
     assert read_registry(layout) == REGISTRY
     assert Registry.decode(Registry(hub_id=HUB_ID).encode()).zstd_level is None
 
 
-def test_version_comes_last(tmp_path: Path) -> None:
+def test_version_is_written_last(tmp_path: Path) -> None:
     class Stops(Files):
         def replace(
             self, path: Path, content: bytes, mode: int = 0o644, *, sync_directory: bool = True
@@ -45,7 +45,7 @@ def test_version_comes_last(tmp_path: Path) -> None:
         read_registry(Layout(tmp_path))
 
 
-def test_a_folder_without_version_is_no_data_directory(tmp_path: Path) -> None:
+def test_a_folder_without_version_is_not_a_data_directory(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="not a VEEN data directory"):
         read_registry(Layout(tmp_path))
     with pytest.raises(StorageError, match="not a VEEN data directory"):

@@ -60,7 +60,7 @@ def test_a_chunk_is_due_when_its_last_entry_is_too_old(written: Store) -> None:
     assert ranges(written, rule, 1_000) == [(1, 8), (9, 16), (17, 24)]
 
 
-def test_the_oldest_chunks_go_until_the_rest_fits(written: Store) -> None:
+def test_the_oldest_chunks_are_pruned_until_the_rest_fits(written: Store) -> None:
     size = written.layout.chunk(ORDERS, seq(1), seq(8)).stat().st_size
     assert ranges(written, PruneRule(max_bytes=10 * size), 50) == []
     assert ranges(written, PruneRule(max_bytes=2 * size + size // 2), 50) == [(1, 8)]
@@ -87,7 +87,9 @@ def test_the_growing_chunk_is_never_pruned(written: Store) -> None:
     assert [written.read.entry(ORDERS, seq(n)).stream_seq for n in range(25, 31)] == list(range(25, 31))
 
 
-def test_what_is_too_old_and_stays_is_said(written: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_payloads_that_are_too_old_but_cannot_be_pruned_are_logged(
+    written: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     """Entries 25 to 30 are in the chunk that grows."""
     policy = PrunePolicy(default=PruneRule(max_age_sec=100))
     assert len(written.due(policy, at(129), keep=CONTROL)) == 3
@@ -98,7 +100,7 @@ def test_what_is_too_old_and_stays_is_said(written: Store, caplog: pytest.LogCap
     assert "1 labels keep payloads that are too old, because their chunk has not ended" in said
 
 
-def test_a_pruned_entry_says_so_and_keeps_its_receipt(written: Store) -> None:
+def test_reading_a_pruned_entry_raises_pruned_and_its_receipt_is_kept(written: Store) -> None:
     receipts = [written.read.receipt(ORDERS, seq(n)) for n in range(1, 31)]
     decisions = prune(written, ORDERS, PruneRule(max_age_sec=100), at(120))
     assert [(d.start_seq, d.end_seq) for d in decisions] == [(1, 8), (9, 16)]
@@ -141,7 +143,7 @@ def test_the_payload_is_gone_from_the_disk(written: Store) -> None:
     assert not any(secret in content for content in tree(written.layout.log).values())
 
 
-def test_tombstone_and_manifest_say_what_went_and_when(written: Store) -> None:
+def test_tombstone_and_manifest_record_what_was_pruned_and_when(written: Store) -> None:
     prune(written, ORDERS, PruneRule(max_age_sec=100), at(110))
     with written.index.reading() as view:
         number = view.get("labels", ORDERS)
@@ -162,7 +164,7 @@ def test_tombstone_and_manifest_say_what_went_and_when(written: Store) -> None:
         assert segment.mmr_root_end == written.read.root(ORDERS, seq(end))
 
 
-def test_what_was_pruned_is_not_due_again(written: Store) -> None:
+def test_a_pruned_chunk_is_not_due_again(written: Store) -> None:
     rule = PruneRule(max_age_sec=100)
     prune(written, ORDERS, rule, at(110))
     assert ranges(written, rule, 110) == []
@@ -208,7 +210,7 @@ def test_a_compressed_chunk_is_pruned_too(make_store: MakeStore) -> None:
     assert store.read.entry(ORDERS, seq(9)).stream_seq == 9
 
 
-def test_other_labels_keep_theirs(store: Store) -> None:
+def test_other_labels_keep_their_payloads(store: Store) -> None:
     for label in (ORDERS, INVOICES):
         send_each(store, label, 10)
     prune(store, ORDERS, PruneRule(max_age_sec=0), at(10**6))
@@ -249,7 +251,7 @@ def test_a_receipt_of_a_pruned_chunk_is_found_without_reading_the_others(written
         written.read.receipt(ORDERS, seq(9))
 
 
-def test_the_places_of_pruned_entries_are_checked(written: Store) -> None:
+def test_the_offsets_of_pruned_entries_are_checked(written: Store) -> None:
     prune(written, ORDERS, PruneRule(max_age_sec=0), at(60))
     path = written.layout.pruned(ORDERS, seq(1), seq(8))
     written.close()
@@ -366,7 +368,7 @@ def all_receipts(store: Store) -> list[Receipt]:
     return [store.read.receipt(ORDERS, seq(n)) for n in range(1, 31)]
 
 
-def test_a_stranger_in_the_place_of_pruned_form_is_replaced(written: Store) -> None:
+def test_a_foreign_pruned_file_is_replaced(written: Store) -> None:
     receipts, path = all_receipts(written), written.layout.pruned(ORDERS, seq(1), seq(8))
     path.write_bytes(b"not what stays of the chunk")
     prune(written, ORDERS, PruneRule(max_age_sec=100), at(108))
@@ -394,7 +396,7 @@ def unfinished(written: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 @pytest.mark.parametrize("repaired", [True, False], ids=["repaired", "opened"])
 @pytest.mark.parametrize("place", [0.3, 0.6, 0.99])
-def test_damage_to_pruned_form_does_not_outlive_the_chunk(
+def test_a_damaged_pruned_file_is_replaced_while_the_chunk_exists(
     unfinished: Store, make_store: MakeStore, place: float, repaired: bool
 ) -> None:
     root, path = unfinished.layout.root, unfinished.layout.pruned(ORDERS, seq(1), seq(8))
@@ -412,7 +414,7 @@ def test_damage_to_pruned_form_does_not_outlive_the_chunk(
     assert [receipt.stream_seq for receipt in all_receipts(store)] == list(range(1, 31))
 
 
-def test_a_chunk_that_was_to_go_may_be_damaged_if_pruned_form_is_whole(
+def test_a_damaged_chunk_may_be_removed_if_its_pruned_file_is_complete(
     unfinished: Store, make_store: MakeStore
 ) -> None:
     chunk, path = (

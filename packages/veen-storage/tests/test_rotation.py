@@ -187,7 +187,7 @@ def test_a_crash_at_any_point_leaves_a_directory_that_opens(tmp_path: Path, afte
     assert stop_at > 8
 
 
-def test_a_rotation_that_was_cut_off_before_it_held_can_be_asked_for_again(tmp_path: Path) -> None:
+def test_a_rotation_interrupted_before_its_commit_point_can_be_repeated(tmp_path: Path) -> None:
     root = tmp_path / "data"
     create(root, HUB_KEY, BORN, limits=SMALL)
     with pytest.raises(_CrashError):

@@ -69,7 +69,9 @@ def check_export(source: Source, target: Path, upto: int) -> None:
     assert (verified.manifest.to_seq, verified.signed) == (upto, True)
 
 
-def test_an_observer_from_before_reads_and_exports_what_the_next_keys_signed(hub: Hub, place: Path) -> None:
+def test_an_observer_opened_before_a_rotation_reads_and_exports_entries_of_the_next_key(
+    hub: Hub, place: Path
+) -> None:
     with Observer(hub.root) as source:
         check_export(source, place / "0", 12)
         for key in (1, 2):
@@ -80,7 +82,7 @@ def test_an_observer_from_before_reads_and_exports_what_the_next_keys_signed(hub
             assert len(source.identity.hub_keys) == 1 + key
 
 
-def test_a_clone_during_which_the_key_is_rotated_is_whole(hub: Hub, place: Path) -> None:
+def test_a_clone_during_a_key_rotation_is_complete(hub: Hub, place: Path) -> None:
     rotated: list[Progress] = []
 
     def rotate(done: Progress) -> None:
@@ -98,9 +100,7 @@ def test_a_clone_during_which_the_key_is_rotated_is_whole(hub: Hub, place: Path)
     assert fsck(place / "after", processes=1).ok
 
 
-def test_whatever_a_rotation_has_replaced_so_far_a_clone_and_an_export_are_whole(
-    hub: Hub, place: Path
-) -> None:
+def test_clone_and_export_are_complete_at_every_step_of_a_rotation(hub: Hub, place: Path) -> None:
     """The artifacts are three files, which change one after another (``hub_keys``)."""
     paused, said = [], hub.ask("pause 1")
     while said != "done":

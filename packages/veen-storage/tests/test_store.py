@@ -112,7 +112,7 @@ def test_closing_twice_is_safe(store: Store) -> None:
     store.close()
 
 
-def test_what_is_no_data_directory_is_not_opened(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_data_directory_is_not_opened(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "missing"):
         with pytest.raises(StorageError, match="not a VEEN data directory"):
             Store(root)
@@ -180,7 +180,7 @@ def test_a_missing_artifact_is_named(store: Store, name: str) -> None:
         Store(store.layout.root)
 
 
-def test_a_refused_opening_lets_go_of_the_lock_and_the_index(store: Store) -> None:
+def test_a_refused_opening_releases_the_lock_and_the_index(store: Store) -> None:
     send(store, ORDERS)
     store.close()
     held = store.layout.key_map.read_bytes()
@@ -311,7 +311,7 @@ def test_hub_ts_never_goes_back_not_even_across_a_restart(make_store: MakeStore)
 
 
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "in-the-journal"])
-def test_everything_is_there_again_after_reopening(make_store: MakeStore, applied: bool) -> None:
+def test_all_state_is_restored_after_reopening(make_store: MakeStore, applied: bool) -> None:
     store = make_store()
     receipts = [r for n in range(20) for r in send(store, ORDERS, now=at(n), who=f"person {n % 3}")]
     authorize(store, given := token(rate=Rate(per_sec=1, burst=5)), at(30))
@@ -434,7 +434,7 @@ def test_reading_cursors_without_writing_keeps_the_cache_bounded(
     assert len(store._ledger._clients._values) <= 8
 
 
-def test_the_batch_sees_its_own_messages(store: Store) -> None:
+def test_a_batch_sees_its_own_messages(store: Store) -> None:
     batch = store.batch(at(0))
     add(batch, ORDERS)
     add(batch, ORDERS)
@@ -446,7 +446,7 @@ def test_the_batch_sees_its_own_messages(store: Store) -> None:
     assert store.read.head(ORDERS) is None
 
 
-def test_a_signer_of_ones_own_is_used(make_store: MakeStore) -> None:
+def test_a_custom_signer_is_used(make_store: MakeStore) -> None:
     calls: list[str] = []
 
     class Counting(HubKeys):
@@ -471,7 +471,7 @@ def test_a_signer_of_ones_own_is_used(make_store: MakeStore) -> None:
     assert [store.read.receipt(ORDERS, seq(n)) for n in range(1, 10)] == batch.receipts
 
 
-def test_whoever_signs_is_told_of_receipts_while_others_are_still_placed(make_store: MakeStore) -> None:
+def test_the_signer_gets_a_hint_of_receipts_while_others_are_still_added(make_store: MakeStore) -> None:
     calls: list[tuple[str, list[bytes]]] = []
 
     class Told(SignHere):
@@ -495,7 +495,9 @@ def test_whoever_signs_is_told_of_receipts_while_others_are_still_placed(make_st
 
 
 @pytest.mark.parametrize("wrong", ["too few", "not a signature", "raises"])
-def test_a_batch_that_could_not_be_signed_is_whole_or_not_there(make_store: MakeStore, wrong: str) -> None:
+def test_a_batch_that_cannot_be_signed_is_kept_whole_or_dropped_whole(
+    make_store: MakeStore, wrong: str
+) -> None:
     store = make_store()
 
     class SignWrongly(SignHere):

@@ -153,7 +153,7 @@ def test_a_chunk_write_torn_at_any_byte_is_written_again(folder: Path) -> None:
         shutil.rmtree(root)
 
 
-def test_bytes_in_a_chunk_that_nobody_wrote_are_still_damage(folder: Path) -> None:
+def test_bytes_in_a_chunk_that_the_hub_never_wrote_are_still_damage(folder: Path) -> None:
     run = Run(folder / "hub", Files())
     run.create()
     run.open()
@@ -166,7 +166,7 @@ def test_bytes_in_a_chunk_that_nobody_wrote_are_still_damage(folder: Path) -> No
         Store(run.root, background=False)
 
 
-def test_a_torn_batch_is_forgotten_by_the_next_opening_as_well(folder: Path) -> None:
+def test_a_torn_batch_is_reported_by_one_opening_only(folder: Path) -> None:
     """The segment is replaced: a second opening neither meets the torn bytes nor reports them."""
     run, segment, start = two_batches(folder)
     whole = segment.read_bytes()

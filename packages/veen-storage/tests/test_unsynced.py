@@ -96,14 +96,14 @@ def test_a_power_cut_at_any_operation_loses_nothing_that_was_promised(
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_a_power_cut_may_also_leave_any_part_of_what_was_not_synced(folder: Path, seed: int) -> None:
+def test_a_power_cut_may_also_leave_any_part_of_unsynced_writes(folder: Path, seed: int) -> None:
     """Of a folder, any of the changes to its names; of a file, old or new content, or sectors of either."""
     run, base, cuts = play(folder, zstd_level=3 if seed % 2 else None)
     for number, cut in enumerate(cuts):
         check_cut(run, base, cut, folder / "left", random.Random(1_000 * seed + number))
 
 
-def test_fsck_finds_nothing_wrong_with_what_only_waits_for_recovery(folder: Path) -> None:
+def test_fsck_accepts_a_directory_that_only_needs_recovery(folder: Path) -> None:
     """It would send the operator for a clone, where opening the directory puts everything right."""
     run, base, cuts = play(folder)
     for number, cut in enumerate(cuts):
@@ -162,7 +162,7 @@ FORGETFUL: dict[str, Forgets] = {
 
 
 @pytest.mark.parametrize("forgets", FORGETFUL.values(), ids=FORGETFUL)
-def test_a_sync_left_out_is_noticed(folder: Path, forgets: Forgets) -> None:
+def test_a_missing_sync_is_detected_by_these_tests(folder: Path, forgets: Forgets) -> None:
     run, base, cuts = play(folder, forgets=forgets)
     with pytest.raises((AssertionError, VeenError, OSError)):
         check_cuts(run, base, list(reversed(cuts)), folder / "left")

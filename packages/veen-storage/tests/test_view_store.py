@@ -15,7 +15,7 @@ from veen_storage.errors import ClosedError, DamageError, StorageError
 from veen_storage.index.view_store import FIRST_MAP, MAX_KEY, PAGE, ViewStore
 
 
-def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None:
+def test_written_entries_are_read_after_reopening(tmp_path: Path) -> None:
     with ViewStore(tmp_path / "view") as store:
         store.write({b"": b"empty", b"a": b"", b"b": b"2"})
         store.write({b"b": b"3"}, [b"a", b"b", b"never there"])
@@ -43,7 +43,7 @@ def test_the_map_grows_when_it_is_full(tmp_path: Path) -> None:
         assert store.get(b"\x00") == part
 
 
-def test_two_processes_may_have_it_open_and_one_sees_what_the_other_grew(tmp_path: Path) -> None:
+def test_two_processes_may_open_a_view_store_and_see_each_others_growth(tmp_path: Path) -> None:
     other = textwrap.dedent(
         """
         import sys
@@ -100,7 +100,7 @@ def test_a_key_that_is_too_long_is_refused_and_never_found(tmp_path: Path) -> No
         store.write({}, [b"k" * (MAX_KEY + 1)])
 
 
-def test_a_closed_store_says_so(tmp_path: Path) -> None:
+def test_using_a_closed_view_store_raises_closed(tmp_path: Path) -> None:
     store = ViewStore(tmp_path / "view")
     store.close()
     store.close()
@@ -109,7 +109,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut"], ids=["no LMDB file", "cut short"])
-def test_a_damaged_store_says_that_it_may_be_removed(tmp_path: Path, damage: str) -> None:
+def test_the_error_of_a_damaged_view_store_says_that_it_may_be_removed(tmp_path: Path, damage: str) -> None:
     with ViewStore(tmp_path / "view") as store:
         for n in range(64):
             store.write({bytes([n]): bytes(4_096)})

@@ -98,7 +98,7 @@ def uint_size(n: int) -> int:
 def decode_items(data: bytes, *, flat: bool = False) -> Any:
     """Decode canonical bytes; the caller checks each value against a declaration.
 
-    ``flat``: the item is an array that holds no other array or map, except empty ones; cbor2 ensures it.
+    ``flat``: the item is an array without arrays or maps inside, except empty ones; cbor2 refuses others.
     Any other item is scanned first (``item_end``), so that no map with unusual keys is ever built.
     """
     flat = flat and data[:1] in _ARRAYS
@@ -133,7 +133,7 @@ def item_end(data: bytes, start: int = 0) -> int:
     without a seed, so an attacker could make a map with array keys take quadratic time.
     """
     at, size = start, len(data)
-    open_: list[tuple[int, bool]] = []  # items still to come of each array or map around this one
+    open_: list[tuple[int, bool]] = []  # items left in each enclosing array or map
     left, in_map = 1, False
     while True:
         while left == 0:
@@ -205,7 +205,7 @@ _loads_flat: Final = partial(cbor2.loads, **{**_STRICT, "max_depth": 1})
 
 
 def _refusing(decode: Callable[..., Any], *data: bytes) -> Any:
-    """Call a decoder of cbor2; whatever it raises becomes a ``DecodeError`` without content."""
+    """Call a decoder of cbor2; turn its exceptions into a ``DecodeError`` that shows no content."""
     try:
         return decode(*data)
     except cbor2.CBORDecodeError as exc:

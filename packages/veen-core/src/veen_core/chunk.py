@@ -156,9 +156,9 @@ class CheckpointIndexEntry(Wire):
 @int_map("pruned entry", section="retention")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedEntry(Wire):
-    """What retention keeps of an entry whose payload it prunes.
+    """The part of an entry that remains when retention prunes the payload.
 
-    It keeps the receipt, the entry hash, and the MSG fields from which the leaf hash and the indices
+    It consists of the receipt, the entry hash, and the MSG fields from which the leaf hash and the indices
     are computed.
     """
 

@@ -2,9 +2,9 @@
 
     ciphertext = enc || hdr_len || body_len || hpke_ct_hdr || aead_ct_body || zeros
 
-Lengths are checked against the limits before any decryption (§14.2, SH0.4). After the encoded lengths,
-zeros are ignored and any other byte is refused. ``ct_hash``, and with it the sender's signature, covers
-the padding too.
+Lengths are checked against the limits before any decryption (§14.2, SH0.4). The bytes after the body are
+padding: any number of zeros, and no other byte. ``ct_hash``, and with it the sender's signature, covers the
+padding too.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def split(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> CiphertextParts
 def check_layout(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int]:
     """Return where the body starts and ends; raise if a length or the padding is wrong (§14.2).
 
-    A hub checks no more than this of a ciphertext.
+    This is all that a hub checks about a ciphertext.
     """
     if len(ciphertext) < PREFIX_SIZE:
         raise _fail(f"{len(ciphertext)} bytes cannot hold enc, hdr_len and body_len ({PREFIX_SIZE})")

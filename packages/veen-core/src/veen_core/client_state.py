@@ -23,7 +23,7 @@ from veen_core.wire import Wire, int_map
 
 
 class RatchetKey(Secret):
-    """``rk``: key material that each receipt of an own message moves on (spec-1 §9)."""
+    """``rk``: the ratchet key, replaced by its successor at each receipt of an own message (spec-1 §9)."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class ClientState(Wire):
     client_seq: ClientSeq = UNUSED
     """The last number used, which is also how many messages this client_id signed on this label."""
     last_stream_seq: StreamSeq = NO_ENTRIES
-    """Entries of the verified prefix; the ``prev_ack`` of the next message."""
+    """Number of entries in the verified prefix; the ``prev_ack`` of the next message."""
     peaks: tuple[NodeHash, ...] = ()
     """Peaks of the verified prefix, in increasing height."""
     head: Receipt | None = None

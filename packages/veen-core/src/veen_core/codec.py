@@ -1,6 +1,6 @@
 """The codecs of wire objects: declared fields to and from CBOR items and JSON (§3.1, B1, B2, B17).
 
-``ArrayCodec`` holds fields by position, ``MapCodec`` by key. ``wire`` derives them from dataclasses. If
+``ArrayCodec`` places fields by position, ``MapCodec`` by key. ``wire`` derives both from dataclasses. If
 several fields are wrong, the error names the one that core §8.2 reports first.
 """
 
@@ -30,7 +30,7 @@ class Field:
 
 
 def where(name: str, section: str) -> str:
-    """Name an object or field with its clause, ``RECEIPT.label (core §4.3)``; a bare number is core's."""
+    """Name an object or field with its clause, ``RECEIPT.label (core §4.3)``; a number means core."""
     return f"{name} (core §{section})" if section[0].isdecimal() else f"{name} ({section})"
 
 
@@ -73,7 +73,7 @@ class Declared:
         return DecodeError(message, where=self._where(field))
 
     def _first_error(self, attempts: Iterator[tuple[Field, Callable[[Any], Any], Any]]) -> DecodeError:
-        """The error to report if several fields are wrong: by the order of core §8.2, then by field."""
+        """Return the error to report if several fields are wrong: the lowest fault, then the first field."""
         errors = []
         for field, read, item in attempts:
             try:
@@ -138,7 +138,7 @@ class ArrayCodec(Declared):
             raise self._fail(f"want array, found {found(item)}")
         if len(item) != len(self.fields):
             self._check_shortened(len(item))
-        # Filling slots takes half as long as calling the dataclass (2.3 of 13 µs in verifying a MSG).
+        # Filling slots takes about half as long as calling the dataclass.
         value = object.__new__(self.build)
         try:
             for (fill, read), x in zip(self.slots, item, strict=False):

@@ -16,7 +16,7 @@ from veen_core.wire import Wire, int_map
 class MmrConsistency(Wire):
     """A consistency proof: the peaks of the smaller tree, and the subtrees that cover the new leaves.
 
-    ``peaks_from`` is in increasing height; ``path`` goes from left to right.
+    ``peaks_from`` is in increasing height; ``path`` is in order from left to right.
     """
 
     ver: Literal[1] = 1
@@ -43,7 +43,7 @@ def prove_consistency(lookup: NodeLookup, from_seq: StreamSeq, to_seq: StreamSeq
 
 
 def verify_consistency(proof: MmrConsistency, from_root: MmrRoot, to_root: MmrRoot) -> Mmr:
-    """Verify that the tree under ``from_root`` is a prefix of the one under ``to_root``; return the latter.
+    """Verify that the tree under ``from_root`` is a prefix of the tree under ``to_root``; return that.
 
     The caller checks that ``from_seq`` and ``to_seq`` are the sizes that the RECEIPTs or CHECKPOINTs
     with these roots state. All heights and counts follow from the two sizes.

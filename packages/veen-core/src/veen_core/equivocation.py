@@ -76,7 +76,7 @@ def verify_evidence(evidence: Equivocation, identity: HubIdentity | None = None)
 
 
 def _check_active(statement: Statement, identity: HubIdentity) -> None:
-    """Check that the key was active at the time: one that was not may have been stolen (§8.4)."""
+    """Check that the key was active at hub_ts; a key used outside its period may be stolen (§8.4)."""
     active = identity.active_at(statement.receipt.hub_ts)
     if all(key.hub_pk != statement.hub_pk for key in active):
         when = statement.receipt.hub_ts

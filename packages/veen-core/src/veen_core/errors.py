@@ -56,12 +56,12 @@ class VeenError(Exception):
         return f"{self.message}; {self.action}" if self.action else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own calls the class with ``args``, which is the message alone.
+        # Exception.__reduce__ would call the class with ``args``: the message, but no keyword arguments.
         return _rebuilt, (type(self), self.args), self.__dict__ or None
 
 
 def _rebuilt(cls: type[VeenError], args: tuple[Any, ...]) -> VeenError:
-    """Rebuild an error without its constructor, which composed the message in ``args``."""
+    """Rebuild an error without calling its constructor, since ``args`` holds the composed message."""
     error = cls.__new__(cls, *args)
     error.args = args
     return error
@@ -111,7 +111,7 @@ class OpenError(VeenError):
 
 
 class VerificationError(VeenError):
-    """Well-formed, but does not verify."""
+    """A well-formed object does not verify."""
 
 
 class SignatureError(VerificationError):

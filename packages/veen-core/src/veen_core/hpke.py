@@ -26,7 +26,7 @@ class _X25519(KEMKeyInterface):
     """An X25519 key for pyhpke, computed by libsodium.
 
     pyhpke's own key class uses OpenSSL, which derives the public key when it loads a secret and again
-    when it serializes it: 20 of the 190 µs that sealing takes.
+    when it serializes it. Avoiding both takes about a tenth off the time to seal a message.
     """
 
     def to_public_bytes(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A mapping of bounded size that evicts the key unused for longest (core §3.4.1)."""
+"""A mapping of bounded size that evicts the key that was put least recently (core §3.4.1)."""
 
 from __future__ import annotations
 

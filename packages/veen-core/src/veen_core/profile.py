@@ -12,7 +12,7 @@ from veen_core.ids import ProfileId
 from veen_core.wire import Wire, int_map
 
 MAX_PAD_BLOCK: Final = 1_048_576
-"""The largest pad_block in bytes: that of the largest MSG (§14)."""
+"""The largest pad_block, in bytes: the size of the largest MSG (§14)."""
 
 
 @int_map("profile", section="3.2")

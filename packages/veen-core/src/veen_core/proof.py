@@ -77,8 +77,8 @@ def verify_inclusion(
 ) -> None:
     """Verify an inclusion proof; any mismatch raises ``ProofError`` (§5.4).
 
-    ``expected_root`` is the ``mmr_root`` of the entry's own RECEIPT, or of a later RECEIPT or
-    CHECKPOINT; then ``tree_size`` is the ``stream_seq`` or ``upto_seq`` of that one (B10).
+    ``expected_root`` is the ``mmr_root`` of the entry's own RECEIPT, or of a later RECEIPT or CHECKPOINT.
+    For a later one, pass its ``stream_seq`` or ``upto_seq`` as ``tree_size`` (B10).
     """
     peaks_of_proof(proof, expected_root, stream_seq, leaf_hash, tree_size)
 
@@ -90,7 +90,7 @@ def peaks_of_proof(
     leaf_hash: LeafHash,
     tree_size: int | None = None,
 ) -> Mmr:
-    """Verify an inclusion proof and return the tree, from which a client can go on (§9, RESYNC0.2)."""
+    """Verify an inclusion proof and return the tree, from which a client can continue (§9, RESYNC0.2)."""
     size = stream_seq if tree_size is None else tree_size
     _check_position(stream_seq, size)
     if proof.leaf_hash != leaf_hash:

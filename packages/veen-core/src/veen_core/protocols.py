@@ -1,7 +1,7 @@
-"""Protocols of what the core does not do itself: read a log, write to a log, tell the time.
+"""Protocols that other packages implement: read a log, write to a log, tell the time.
 
 Implementations verify before they return (§9): the signatures, invariants and root of every ``Entry``
-from a ``LogReader`` have been checked. They raise no errors but ``VeenError``.
+from a ``LogReader`` have been checked. They raise only ``VeenError``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Bucket:
 
     @staticmethod
     def full(rate: Rate, now: UnixTime) -> Bucket:
-        """A bucket before its first message."""
+        """Return a full bucket, as it is before the first message."""
         return Bucket(rate.burst, now)
 
     def at(self, rate: Rate, now: UnixTime) -> Bucket:

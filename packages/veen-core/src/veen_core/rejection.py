@@ -1,8 +1,8 @@
 """The admission table as data: codes, stages and detail enums (§8.2, §10.6, RESOLUTIONS H1).
 
 ``TABLE`` lists every row in the order of evaluation: by the stages of §8.1, then in the order of the
-table in §8.2, with the rows that RESOLUTIONS adds. The hub evaluates the conditions; a row is what the
-client learns when a condition fails.
+table in §8.2, with the rows that RESOLUTIONS adds. The hub evaluates the conditions; a row says
+which error the client gets when its condition fails.
 """
 
 from __future__ import annotations

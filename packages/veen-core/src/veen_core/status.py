@@ -111,7 +111,7 @@ class OkResponse(Wire):
 @int_map("attachment response", section="H17")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentResponse(Wire):
-    """The attachment is durable; ``stored`` is False if the hub had it before."""
+    """Confirms that an attachment is durable; ``stored`` is False if the hub had it before."""
 
     ver: Literal[1] = 1
     coid: Coid
@@ -124,7 +124,7 @@ MAX_ADMIN_AGE = 60
 
 
 def admin_digest(hub_id: HubId, method: str, path: str, body: bytes, hub_ts: UnixTime) -> bytes:
-    """Return what ``VEEN-Admin-Sig`` signs (H19): one request to one hub at one time (ADR 0003)."""
+    """Return the digest that ``VEEN-Admin-Sig`` signs: one request to one hub at one time (H19, ADR 0003)."""
     return Ht("veen/tooling", hub_id + method.encode() + path.encode() + H(body) + u64be(hub_ts))
 
 

@@ -37,7 +37,7 @@ def epoch_at(now: UnixTime, epoch_sec: int) -> Epoch:
 def epoch_window(now: UnixTime, epoch_sec: int, max_skew_sec: int) -> range:
     """Return the epochs that a hub accepts at ``now``: current ± floor(skew / epoch_sec) (§12).
 
-    A label encodes its epoch as a u64 (§2), so the range is cut off at 0 and at 2^64 - 1.
+    A label encodes its epoch as a u64 (§2), so the range is limited to 0 … 2^64 - 1.
     """
     if epoch_sec == 0:
         return range(1)

@@ -1,4 +1,4 @@
-"""Strict JSON: what the JSON form of a wire object may consist of (core §10.3, RESOLUTIONS B17).
+"""Strict JSON: the subset of JSON that wire objects use (core §10.3, RESOLUTIONS B17).
 
 Duplicate keys, floats, non-finite numbers, integers beyond 64 bits and lone surrogates are refused, since
 none of them has a counterpart in deterministic CBOR.

@@ -1,6 +1,6 @@
 """Extension points: policies, anchors and clocks from other packages, found by entry point (DESIGN).
 
-The configuration names the extension. The hub imports none of them.
+hub.yaml names an extension; the hub's own code imports no package that provides one.
 """
 
 from __future__ import annotations

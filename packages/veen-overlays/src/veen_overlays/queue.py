@@ -1,9 +1,9 @@
 """A work queue: jobs in stream order, delivered at least once (core §11.4).
 
-A job is a put. Its id is the identity of that message, so a mirrored copy is the same job. A worker takes a
-job for a lease and acknowledges it when it is done. A take counts if the previous lease had ended by the
-take's ``ts``, or was the same worker's. If a lease ends without an acknowledgement, the job is available
-again. An acknowledged job is done, whichever worker acknowledged it.
+Each put adds a job. The job's id is the identity of the put, so a mirrored copy is the same job. A worker
+takes a job for a lease and acknowledges it when it is done. A take counts if the previous lease had ended by
+the take's ``ts``, or belongs to the same worker. If a lease ends without an acknowledgement, the job is
+available again. A job is done when any worker has acknowledged it.
 
 A summary keeps the ids of finished jobs, because an acknowledgement may lie in another range than its put.
 """
@@ -69,7 +69,7 @@ class Ack(Record):
 
 
 class Lease(NamedTuple):
-    """A take of a job: the worker and the time."""
+    """A worker's lease of a job: ``lease_sec`` seconds from ``ts`` on."""
 
     worker: bytes
     ts: int
@@ -82,7 +82,7 @@ class Lease(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The summary of one job over a range; a finished job keeps nothing but ``done``."""
+    """The summary of one job over a range; the summary of a finished job is ``DONE``."""
 
     seq: int = 0
     """The seq of the put; 0 if the put is not in this range."""
@@ -139,7 +139,7 @@ def lease_holder(jobs: Jobs, job: bytes, now: int) -> bytes | None:
 
 
 def starts_delivery(jobs: Jobs, take: Take) -> bool:
-    """Whether a take that follows these jobs delivers its job: the job is open and no worker holds it.
+    """Whether a take delivers its job, given the state before it: the job is open and no worker holds it.
 
     A take by the holder renews the lease and delivers nothing, so two processes with one worker id do not
     both get the job.

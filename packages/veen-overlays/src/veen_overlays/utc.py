@@ -1,4 +1,4 @@
-"""Times in messages for people."""
+"""UTC times as text, for errors and reports."""
 
 from __future__ import annotations
 

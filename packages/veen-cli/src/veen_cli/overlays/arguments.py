@@ -29,7 +29,7 @@ class Realm(click.ParamType[RealmId]):
 
 
 class JsonMap(click.ParamType[dict[str, Any]]):
-    """A JSON object that a record can hold: no fractions, no number beyond 64 bits (core §3.1)."""
+    """A JSON object that a record can contain: no fractions, no number beyond 64 bits (core §3.1)."""
 
     name = "json"
 
@@ -50,7 +50,7 @@ class JsonMap(click.ParamType[dict[str, Any]]):
 
 
 def describe_realm(realm: RealmId) -> str:
-    """What errors call a realm; its name is not kept, since the id is derived from it."""
+    """The description of a realm in errors: its id, because ``Realm`` does not keep the name."""
     return f"realm (id {realm.hex()})"
 
 

@@ -1,8 +1,9 @@
 """``veen id principal``, ``device``, ``ctx``, ``org`` and others: publish identity records (ID §6-§11).
 
-Each record is sent to the one stream it belongs on, which is derived from the signing key of the acting
-identity: the principal's or the organisation's. Others read these streams with a reader key they were given.
-The hub's tokens must keep others from writing there, since a fold does not look at signatures (core §11).
+Each record is sent to the one stream it belongs on. The stream of handles is derived from the realm, every
+other stream from the signing key of the acting identity, which is a principal or an organisation. Readers
+need a reader key of the stream. Only the hub's tokens keep other writers out, because a fold does not check
+signatures (core §11).
 """
 
 from __future__ import annotations
@@ -154,8 +155,8 @@ def ctx(
 def org(out: Output, *, access: Access, display_name: str | None, metadata: dict[str, Any] | None) -> Answer:
     """Publish the profile of an organisation.
 
-    The acting identity is the organisation: the org_id is derived from its key. Everyone who may write the
-    organisation's stream speaks for it.
+    The acting identity is the organisation: the org_id is derived from its key. Every writer of the
+    organisation's stream can change the profile, groups and roles.
     """
     del out
     found, now = own_org(access), _now()
@@ -246,8 +247,8 @@ def handle(
 ) -> Answer:
     """Give a handle of a realm to an account or an organisation.
 
-    A handle is lowercase ASCII: @bob, bob or bob@example.com. The latest record counts, so everyone who may
-    write the realm's handle stream can reassign handles.
+    A handle is lowercase ASCII: @bob, bob or bob@example.com. The latest record counts, so every writer of
+    the realm's handle stream can reassign handles.
     """
     del out
     if account is not None and owner is not None:
@@ -308,9 +309,8 @@ def link(
         if jwks is None or issuer is None or audience is None:
             raise click.UsageError("--id-token needs --jwks, --issuer and --audience.")
         known = Provider(name=provider, issuer=issuer, audience=audience, keys=jwks_keys(jwks.read_bytes()))
-        token = (
-            id_token.read_bytes().decode("ascii", "replace").strip()
-        )  # a replacement character is not base64url and is refused
+        # A replacement character is not base64url, so the token is refused.
+        token = id_token.read_bytes().decode("ascii", "replace").strip()
         subject = verify_id_token(token, known, _now(), nonce).sub
     else:
         assert sub is not None

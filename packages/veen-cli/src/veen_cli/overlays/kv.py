@@ -69,7 +69,7 @@ def get(out: Output, *, access: Access, stream: str, key: str) -> Answer:
 def list_(out: Output, *, access: Access, stream: str) -> Answer:
     """List all keys and their values.
 
-    In the order of the keys' bytes.
+    Keys are sorted by their bytes.
     """
     del out
     state = access.state(stream, KV)

@@ -1,10 +1,10 @@
 """The options ``--ledger`` and ``--policy`` of wallet commands (WAL 2.2, 3.1, §8).
 
-A policy is a JSON file: {"currencies": ["EUR"], "operators": ["<key in hex>"]}. A key that is left out
-restricts nothing. An operator is named by the key that signs its messages, or by the key of the organisation
+A policy is a JSON file: {"currencies": ["EUR"], "operators": ["<key in hex>"]}. An absent field restricts
+nothing. An operator is named by the key that signs its messages, or by the key of the organisation
 that issued its token (WAL §8). The signing key is the identity's key on a hub with tokens, and the stream's
-client_id on a hub started with ``--open``. The issuer of a message's token is known from the hub only
-(RESOLUTIONS H18).
+client_id on a hub started with ``--open``. Only the hub knows the issuer of a message's token (RESOLUTIONS
+H18).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEYS: Final = ("currencies", "operators")
 
 @dataclass(frozen=True, slots=True)
 class LedgerScope:
-    """The stream that wallets share, or None if each has its own; and the deployment's policy."""
+    """The stream that wallets share (None if each wallet has its own), and the deployment's policy."""
 
     ledger: str | None
     policy: WalletPolicy

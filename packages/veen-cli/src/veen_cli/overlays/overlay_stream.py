@@ -50,7 +50,7 @@ class OverlayStream:
     keys: tuple[DhKey, ...]
     access: Access
     description: str
-    """What errors call it: the stream, the realm or the wallet that the user named."""
+    """The description in errors: the stream, the realm or the wallet that the user named."""
 
     async def send(self, record: Record, *, parent: LeafHash | None = None, to: str | None = None) -> Receipt:
         """Send a record; it is durable when this returns. ``to`` overrides the recipient of ``--to``."""
@@ -64,7 +64,7 @@ class OverlayStream:
 
     @property
     def now(self) -> UnixTime:
-        """The hub's time, which its receipts show too."""
+        """The hub's time, the clock of its receipts."""
         return self.hub.connection.time.now()
 
     @asynccontextmanager
@@ -96,7 +96,7 @@ class OverlayStream:
         return self.access.target.out.progress(what, counted=counted)
 
     def missing(self) -> CommandFailed:
-        """The error of a command that reads a stream without messages."""
+        """The error for a command that reads a stream without messages."""
         url = self.access.target.url
         return CommandFailed(
             f"no such {self.description}: the hub at {url} has no message of it",
@@ -126,7 +126,7 @@ class OverlayStream:
                 progress.advance()
 
     async def authors(self) -> tuple[bytes, ...]:
-        """The keys behind a message sent now: its possible signers and its token's issuer (WAL §8)."""
+        """The keys that a message sent now comes from: possible signers, and the token's issuer (WAL §8)."""
         hub, cap = self.hub, self.access.cap
         log = await hub.log(self.stream.label(), hub.connection.origin(self.stream.id))
         named = CapToken.decode(cap.read_bytes()) if cap is not None else None
@@ -172,7 +172,7 @@ class Access:
     async def streams(
         self, described: str | None = None
     ) -> AsyncIterator[Callable[[str | StreamId], OverlayStream]]:
-        """Connect, and open any number of streams by name or id; errors call them ``described``."""
+        """Connect, and open any number of streams by name or id; ``described`` names them in errors."""
         readers = reader_keys(self.reader, self.target)
 
         async with self.target.connect() as hub:
@@ -201,7 +201,7 @@ class Access:
         return loop.run(work())
 
     def state(self, name: str | StreamId, overlay: Overlay[S], described: str | None = None) -> S:
-        """Connect and fold a stream that must exist; errors call it ``described``."""
+        """Connect and fold a stream that must exist; ``described`` names it in errors."""
 
         async def work() -> S:
             async with self.streams(described) as at_stream:
@@ -211,7 +211,7 @@ class Access:
 
     @asynccontextmanager
     async def at(self, name: str | StreamId, described: str | None = None) -> AsyncIterator[OverlayStream]:
-        """Connect and open one stream; errors call it ``described``."""
+        """Connect and open one stream; ``described`` names it in errors."""
         async with self.streams(described) as at_stream:
             yield at_stream(name)
 
@@ -249,7 +249,7 @@ def access_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refused(code: str, why: str) -> CommandFailed:
-    """The error of a record that a rule forbids; nothing was sent."""
+    """The error for a record that a rule forbids; nothing was sent."""
     return CommandFailed(f"{code}: {why}; nothing was sent", Exit.POLICY, reason=str(code))
 
 

@@ -1,10 +1,10 @@
-"""``veen wallet transfer``: one event, debited at its source and credited at its destination (WAL 5.5).
+"""``veen wallet transfer``: one event that debits the source and credits the destination (WAL 5.5).
 
 On a shared ledger one message does both. If each wallet has its own stream, the event is written to the
 source's stream and then mirrored into the destination's, with the msg_id of the first message as its parent.
 If the command fails in between, the same command with ``--transfer-id`` resumes: it finds the debit in the
-log and does not repeat it. A debit that the rules forbid, because another producer was faster, is not
-credited elsewhere.
+log and does not repeat it. If the rules forbid the debit because another producer was faster, the destination
+is not credited.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def _pay(
     *,
     resumes: bool,
 ) -> tuple[LeafHash, Receipt | None, State]:
-    """Debit the payer, mirror the credit if the payee has its own stream; the payer's state afterwards."""
+    """Debit the payer, mirror the credit if the payee has its own stream, return the payer's new state."""
     source = at_stream(payer.stream)
     if payer.wallet != payee.wallet:
         await _check_destination(at_stream(payee.stream), payee, credit_to)

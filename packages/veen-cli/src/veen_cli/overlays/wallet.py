@@ -1,8 +1,8 @@
 """``veen wallet``: the commands that change a wallet, after checking the rules (WAL §5, §13).
 
-A wallet has a stream of its own, or shares a ledger with other wallets (``--ledger``). The check folds the
-log to its end. Two producers that act at the same time may both pass it; the slower one learns so from its
-own command, and ``veen wallet verify`` reports the event to every reader.
+A wallet has a stream of its own, or shares a ledger with other wallets (``--ledger``). A command folds the
+log to its end and checks the rules before it sends. Two producers that act at the same time may both pass the
+check; the command of the slower one then fails, and ``veen wallet verify`` reports the event.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ reason_option = click.option("--reason", help="Reason, as text.")
 
 @dataclass(frozen=True, slots=True)
 class WalletAccount:
-    """A wallet and where its events are."""
+    """A wallet and the stream of its events."""
 
     wallet: WalletId
     scope: LedgerScope
@@ -76,19 +76,19 @@ class WalletAccount:
 
     @property
     def description(self) -> str:
-        """What errors call the stream."""
+        """The description of the stream in errors."""
         ledger = self.scope.ledger
         return f"wallet {self.wallet.hex()}" if ledger is None else f"stream {ledger}"
 
     async def state(self, view: View[Accounts]) -> State:
-        """The wallet as the log ends now."""
+        """The wallet's state at the end of the log."""
         return state_of((await view.state()).summary.inner, self.wallet)
 
     async def send(self, source: OverlayStream, view: View[Accounts], record: Record) -> Receipt:
         """Send a record that the rules allow (WAL §13), and check it again where the hub put it.
 
-        The check and the message are two steps. Another producer's event may come between them; the record
-        is then in the log although the rules forbid it, and the command says so.
+        Another producer's event may arrive between the check and the message. If the rules forbid the record
+        after that event, the command fails and the record stays in the log.
         """
         policy = self.scope.policy
         authors = () if policy.operators is None else await source.authors()
@@ -102,10 +102,10 @@ class WalletAccount:
         return receipt
 
     async def _check_ref(self, view: View[Accounts], ref: bytes) -> None:
-        """Refuse a ref that a withdrawal has paid out under (WAL §7).
+        """Refuse a ref under which a withdrawal has paid out (WAL §7).
 
-        A withdrawal that slipped into a frozen or closed wallet paid nothing. Only then is the log searched
-        from there on for a later one.
+        A withdrawal from a frozen or closed wallet paid nothing. Only if the first withdrawal under the ref
+        paid nothing is the rest of the log searched for a later one.
         """
         first = await view.first_use(ref_key(self.wallet, ref))
         for position in range(first or view.size + 1, view.size + 1):

@@ -17,7 +17,7 @@ from veen_storage.read.reader import Reader
 
 
 class Authorization:
-    """Takes in cap tokens for one hub; used from the event loop."""
+    """Verifies and records the cap tokens of one hub; used from the event loop."""
 
     def __init__(
         self,

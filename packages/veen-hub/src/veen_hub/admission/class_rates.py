@@ -29,7 +29,7 @@ class ClassRates:
         self._buckets: OrderedDict[RateKey, tuple[Rate, Bucket]] = OrderedDict()
 
     def bucket(self, key: RateKey, rate: Rate, now: UnixTime, own: Bucket | None) -> Bucket:
-        """Return the bucket refilled up to ``now``; after a change of rate it keeps what is left."""
+        """Return the bucket, refilled up to ``now``; a change of rate does not refill it."""
         before, bucket = self._buckets.get(key, (rate, None))
         if bucket is None:
             left = rate.burst if own is None else min(rate.burst, own.tokens)

@@ -1,6 +1,6 @@
 """The label map: which stream a label belongs to, as far as the hub can know (H4).
 
-The hub knows the stream ids in its configuration and in the tokens it was given, and derives their labels
+The hub knows the stream ids in its configuration and in authorized tokens, and derives their labels
 for the epochs in the skew window. A label of an unknown stream is opaque and always counts as current.
 
 To recognise a label of a known stream in a wrong epoch, the map must try epochs. It tries few streams and
@@ -17,9 +17,9 @@ from veen_core import stream
 from veen_core.ids import Epoch, Label, RoutingKey, StreamId, UnixTime
 
 NEAR_EPOCHS: Final = 64
-"""How many epochs outside the window a label is still recognised."""
+"""Distance from the current epoch, in epochs, up to which a label is still recognised."""
 NEAR_STREAMS: Final = 16
-"""Most streams that are tried; together with ``NEAR_EPOCHS`` some 2,000 hashes, 3 ms."""
+"""Most streams that a search tries; together with ``NEAR_EPOCHS`` some 2,000 hashes, 3 ms."""
 MAX_SEARCHED: Final = 4_096
 """Labels whose search result is cached in the current epoch."""
 

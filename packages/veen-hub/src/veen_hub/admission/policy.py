@@ -39,7 +39,7 @@ class Question:
 
 @runtime_checkable
 class AdmissionPolicy(Protocol):
-    """The rules of a policy. A method that returns a text refuses, and the client sees the text.
+    """The rules of a policy; a rule that returns text refuses the message, and the client gets the text.
 
     ``not_primary`` and ``revoked`` are called once per writer and batch, the others for each message.
     """

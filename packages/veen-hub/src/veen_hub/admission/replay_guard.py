@@ -18,7 +18,7 @@ _AFTER_ADMIN: Final = b"admin0"
 
 
 class AdminReplayGuard:
-    """Digests of the admin requests that were carried out, on disk, so that a restart forgets none (H19).
+    """Digests of the admin requests that were carried out, kept on disk across restarts (H19).
 
     A digest is kept for as long as its signature could be presented again. May be used from several threads.
     """
@@ -40,13 +40,13 @@ class AdminReplayGuard:
 
 
 class SeenEvidence:
-    """Digests of reported equivocations; forgets all of them once there are ``MAX_SEEN_EVIDENCE``."""
+    """Digests of reported equivocations, in memory; cleared when there are ``MAX_SEEN_EVIDENCE``."""
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
 
     def is_new(self, digest: bytes) -> bool:
-        """Remember the digest, and return whether it was unknown."""
+        """Record the digest, and return whether it was unknown."""
         if digest in self._seen:
             return False
         if len(self._seen) >= MAX_SEEN_EVIDENCE:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
 
 MAX_RESPONSE_BYTES: Final = 64 * 1_048_576
-"""Room for one checkpoint of each label, of some hundred thousand labels."""
+"""Largest response: enough for one checkpoint of each of some hundred thousand labels."""
 
 
 class Admin:
-    """Admin requests. Each is signed anew, because the hub carries out a signature once."""
+    """Requests that need the hub's admin key. Each is signed anew: the hub accepts a signature once."""
 
     def __init__(self, hub: Hub, key: SigningKey) -> None:
         self._hub = hub
@@ -29,11 +29,11 @@ class Admin:
         self._last_ts = 0
 
     async def checkpoint(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
-        """Make a checkpoint of one label, or of all that grew, and return them verified."""
+        """Make a checkpoint of one label, or of all labels that grew; returns the verified checkpoints."""
         return await self._checkpoints("/tooling/checkpoint", label)
 
     async def anchor(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
-        """Publish the newest checkpoints now and return those that were published, verified."""
+        """Publish the newest checkpoints now; returns the published checkpoints, verified."""
         return await self._checkpoints("/tooling/anchor", label)
 
     async def retention(self) -> tuple[int, int]:
@@ -51,10 +51,10 @@ class Admin:
         return found
 
     async def _verify(self, checkpoint: Checkpoint, *, named: bool) -> None:
-        """Verify against the label's log if the label was named, or this client has verified some of it.
+        """Verify a checkpoint against the label's log, if the label was named or its log is known.
 
-        Of other labels, of which there may be a hundred thousand, only the signatures are verified. Their
-        epoch is all that is known of the time at which they were made.
+        For any other label only the signatures are verified, because there may be a hundred thousand such
+        labels. The time of such a checkpoint is known only by its epoch.
         """
         label = checkpoint.label_curr
         if named or await self._hub.knows(label):

@@ -1,4 +1,4 @@
-"""The client for scripts: the same methods without ``await``.
+"""The blocking client, for scripts: the methods of ``veen_hub.client`` without ``await``.
 
     alice = Identity.load("alice", passphrase)
     with connect("https://hub.example", alice, trust="<hub_id>", state="alice/state") as hub:
@@ -62,8 +62,7 @@ class BlockingSending:
     """Messages that ``BlockingStream.send_many`` sends: an iterator of their receipts, in order.
 
     ``acknowledged`` counts the messages that the hub has made durable, beginning with the first; it is
-    correct after an error or Ctrl-C too. ``settle`` finds out what became of messages that were on their way
-    then.
+    correct after an error or Ctrl-C too. ``settle`` finds out which unanswered messages are in the log.
     """
 
     def __init__(self, loop: LoopThread, batches: Iterator[Sending]) -> None:
@@ -129,18 +128,18 @@ class BlockingStream:
         return self._stream.label(epoch)
 
     def client_id(self) -> ClientId:
-        """Return the client_id of the next message sent without a token: ask for a token for it (§6)."""
+        """Return the client_id to request a token for; messages without a token use it too (§6)."""
         return self._loop.run(self._stream.client_id())
 
     def rotate(self) -> ClientId:
-        """Switch to a fresh client_id now, before the old one reaches its bounds (KEX1+ 4.1)."""
+        """Switch to a fresh client_id, before the old one reaches its bounds, and return it (KEX1+ 4.1)."""
         return self._loop.run(self._stream.rotate())
 
     def settle(self) -> Delivery:
         """Settle the messages that a crash, a lost answer or a cancellation left pending.
 
         Each pending message is sent again byte for byte, or found in the log. ``send`` does this first.
-        ``failure`` says why a message is not in the log and never will be.
+        ``failure`` of the result says why a message is not in the log and never will be.
         """
         return self._loop.run(self._stream.settle())
 
@@ -157,7 +156,7 @@ class BlockingStream:
     ) -> Receipt:
         """Seal and send a message; returns the verified receipt once the message is durable (H2).
 
-        ``to`` is whom to seal to: by default the stream's reader key, else the sender (H11). ``schema`` names
+        ``to`` is the recipient: by default the stream's reader key, else the sender (H11). ``schema`` names
         the body's schema, ``parent`` the message that this one answers. ``cap`` is the token to send with; by
         default an authorized one that fits is chosen. With ``attachments`` the body is wrapped so that it
         lists them, unless ``body`` is a function that makes a body from their list.
@@ -186,9 +185,9 @@ class BlockingStream:
     ) -> BlockingSending:
         """Send messages in batches; returns an iterator of their receipts, in order.
 
-        ``bodies`` are taken in the caller's thread, so they may be read from the same hub. If a message
+        The caller's thread iterates over ``bodies``, so they may be read from the same hub. If a message
         fails, the receipts of the messages before it come first, then its error; no later message is sent.
-        ``BlockingSending.acknowledged`` tells how many arrived, also after an interruption.
+        ``BlockingSending.acknowledged`` counts the messages that arrived, also after an interruption.
         """
         source, count = iter(bodies), 2 * self._stream.hub.connection.batch
         batches = (
@@ -247,11 +246,11 @@ class BlockingAdmin:
         self._admin = admin
 
     def checkpoint(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
-        """Make a checkpoint of one label, or of all that grew, and return them verified."""
+        """Make a checkpoint of one label, or of all labels that grew; returns the verified checkpoints."""
         return self._loop.run(self._admin.checkpoint(label))
 
     def anchor(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
-        """Publish the newest checkpoints now and return those that were published, verified."""
+        """Publish the newest checkpoints now; returns the published checkpoints, verified."""
         return self._loop.run(self._admin.anchor(label))
 
     def retention(self) -> tuple[int, int]:
@@ -291,12 +290,12 @@ class BlockingHub:
         """Return a stream, by name or by its id in 64 hex digits (B12).
 
         ``readers`` are the keys that the stream's readers share: they are tried first when a message is
-        opened, and the first of them is sealed to. ``to`` is whom to seal to instead (H11).
+        opened, and messages are sealed to the first of them, or to ``to`` if it is given (H11).
         """
         return BlockingStream(self._loop, self._hub.stream(name, to=to, readers=readers))
 
     def status(self) -> Status:
-        """Read the hub's status; its identity is checked against the known one."""
+        """Read the hub's status and check its identity against the known one."""
         return self._loop.run(self._hub.status())
 
     def authorize(self, token: CapToken) -> Receipt:
@@ -304,7 +303,7 @@ class BlockingHub:
         return self._loop.run(self._hub.authorize(token))
 
     def cap_status(self, auth_ref: AuthRef) -> CapStatus:
-        """Read the status of a token. It is not signed: signed is the receipt that ``authorize`` returns."""
+        """Read the status of a token. The hub does not sign it; it signs the receipt of ``authorize``."""
         return self._loop.run(self._hub.cap_status(auth_ref))
 
     def admin(self, key: SigningKey) -> BlockingAdmin:
@@ -312,7 +311,7 @@ class BlockingHub:
         return BlockingAdmin(self._loop, self._hub.admin(key))
 
     def report_equivocation(self, evidence: Equivocation) -> None:
-        """Send this hub evidence against any hub, after verifying it."""
+        """Verify evidence against any hub and report it to this hub."""
         self._loop.run(self._hub.report_equivocation(evidence))
 
     def fetch(self, coid: Coid) -> bytes:
@@ -341,7 +340,7 @@ def connect(
 
     ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``state`` is a
     folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
-    that is asked for a cap token when a gated hub wants one. ``bounds`` limits the use of one client_id,
+    that returns a cap token when a gated hub demands one. ``bounds`` limits the use of one client_id,
     ``batch`` is the number of messages per request, ``lock_timeout`` the seconds to wait for a label that
     another process owns, and ``max_pow_difficulty`` the largest proof of work done for a message.
     """

@@ -85,7 +85,7 @@ class Hub:
         """Return a stream, by name or by its id in 64 hex digits (B12).
 
         ``readers`` are the keys that the stream's readers share: they are tried first when a message is
-        opened, and the first of them is sealed to. ``to`` is whom to seal to instead (H11).
+        opened, and messages are sealed to the first of them, or to ``to`` if it is given (H11).
         """
         return Stream(self, name, streams.stream_id(name), to=to, readers=readers)
 
@@ -94,7 +94,7 @@ class Hub:
         return Admin(self, key)
 
     async def status(self) -> Status:
-        """Read the hub's status; its identity is checked against the known one."""
+        """Read the hub's status and check its identity against the known one."""
         await self.connection.refresh()
         return self.connection.status
 
@@ -103,11 +103,11 @@ class Hub:
         return await self.tokens.authorize(token)
 
     async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
-        """Read the status of a token. It is not signed: signed is the receipt that ``authorize`` returns."""
+        """Read the status of a token. The hub does not sign it; it signs the receipt of ``authorize``."""
         return await self.connection.ask(lambda: self.connection.api.cap_status(auth_ref))
 
     async def report_equivocation(self, evidence: Equivocation) -> None:
-        """Send this hub evidence against any hub, after verifying it."""
+        """Verify evidence against any hub and report it to this hub."""
         verify_evidence(evidence)
         wire = evidence.encode()
         await self.connection.ask(lambda: self.connection.api.report(wire))
@@ -125,7 +125,7 @@ class Hub:
         return HubLogWriter(self)
 
     def epoch_labels(self, stream_id: StreamId) -> EpochLabels | None:
-        """Return how the stream's labels follow one another; None under a profile without epochs (§12)."""
+        """Return the stream's labels by epoch, for a reader; None under a profile without epochs (§12)."""
         connection = self.connection
         if not connection.profile.epoch_sec:
             return None
@@ -159,11 +159,11 @@ class Hub:
                 )
             log = self._logs[label]
             if origin is not None and log.client.trust.origin is None:
-                log.client.trust = self.connection.trust(origin)  # opened before by its label alone
+                log.client.trust = self.connection.trust(origin)  # the log was opened without its origin
             return log
 
     async def knows(self, label: Label) -> bool:
-        """Return whether this client has verified anything of a label, now or before."""
+        """Return whether this client has ever verified a part of a label's log."""
         if label in self._logs:
             return True
         load = self.connection.store.load
@@ -216,10 +216,10 @@ async def connect(
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
     ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``state`` is a
-    folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is asked for a cap
-    token when a gated hub wants one. ``bounds`` limits the use of one client_id, ``batch`` is the number of
-    messages per request, ``lock_timeout`` the seconds to wait for a label that another process owns, and
-    ``max_pow_difficulty`` the largest proof of work done for a message.
+    folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
+    that returns a cap token when a gated hub demands one. ``bounds`` limits the use of one client_id,
+    ``batch`` is the number of messages per request, ``lock_timeout`` the seconds to wait for a label that
+    another process owns, and ``max_pow_difficulty`` the largest proof of work done for a message.
     """
     store = state if isinstance(state, StateStore) else FileStateStore(state) if state else MemoryStateStore()
     policy, workers = retry or Retry(), Workers()

@@ -25,12 +25,12 @@ SECRETS_FILE: Final = "secrets.cbor"
 """The secrets unsealed, as `veen keygen --no-passphrase` writes them."""
 
 Randomness = Callable[[int], bytes]
-"""Returns that many random bytes: ``os.urandom``, or a deterministic source in tests."""
+"""Returns the requested number of random bytes: ``os.urandom``, or a deterministic source in tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Long-term keys. ``dh_keys`` are tried in order; messages to oneself are sealed to the first.
+    """A client's long-term keys. ``dh_keys`` are tried in order to open a message; others seal to the first.
 
     ``signing_key`` signs a MSG only if a cap token names it as its subject. Otherwise the client draws a
     client_id per label and keeps it in the state store (KEX0.2).
@@ -70,7 +70,7 @@ class Identity:
 
     @classmethod
     def generate(cls, randomness: Randomness = os.urandom) -> Identity:
-        """Generate fresh keys, which are in memory only."""
+        """Generate fresh keys; they are not written to disk."""
         return cls(
             signing_key=SigningKey(SigningSeed(randomness(32))), dh_keys=(DhKey(DhSecret(randomness(32))),)
         )
@@ -100,5 +100,5 @@ def _read(path: Path, kind: type[W]) -> W:
         return kind.decode(path.read_bytes())
     except OSError as exc:
         raise KeystoreError(f"{path} cannot be read: {exc.strerror}") from exc
-    except DecodeError:  # its text could show a part of a secret
+    except DecodeError:  # the error's text could contain part of a secret
         raise KeystoreError(f"{path} is damaged", action="restore it from a backup") from None

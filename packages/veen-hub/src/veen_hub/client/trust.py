@@ -36,9 +36,10 @@ Pin = HubId | HubPk | HubIdentity | PinOnFirstUse | str
 
 
 def check_status(status: Status, pin: Pin, seen: UnixTime | None = None) -> None:
-    """Check that a hub's status shows the pinned identity, complete and signed; raises ``IdentityError``.
+    """Check that a hub's status carries a valid, signed identity that fits ``pin``; raises ``IdentityError``.
 
-    ``seen`` is the newest ``hub_ts`` of a receipt verified under ``pin``: no key may end before it.
+    ``seen`` is the newest ``hub_ts`` of a receipt verified under ``pin``: the identity must not end the
+    validity of a key before that time.
     """
     shown = status.identity
     verify_identity(shown)
@@ -64,7 +65,7 @@ def _check_pin(status: Status, pin: Pin, seen: UnixTime | None) -> None:
 
 
 def _check_hex(shown: HubIdentity, text: str) -> None:
-    """Check a pin in hex: a hub_id or the first hub_pk. They differ, since one is the other's hash (B13)."""
+    """Check a pin in hex: a hub_id or the first hub_pk. A hub_id is the hash of that hub_pk (B13)."""
     try:
         pinned = HubId.from_hex(text.strip().lower())
     except DecodeError as exc:
@@ -100,7 +101,7 @@ def _check_first_use(status: Status, path: Path) -> None:
 
 
 def check_profile(shown: Profile, held: Profile) -> None:
-    """Check that the hub's profile has not changed (H10); another epoch_sec would lead to empty labels."""
+    """Check that the hub's profile has not changed (H10): another epoch_sec would select empty labels."""
     if shown != held:
         raise IdentityError(
             "status.profile differs from the one that this hub had before, and a hub keeps its profile "

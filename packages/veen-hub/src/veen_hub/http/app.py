@@ -95,7 +95,7 @@ def _make_app(hub: Hub) -> web.Application:
 
 
 class Server:
-    """A hub on its sockets: ``start`` it, ``stop`` it; stopping drains."""
+    """A hub with its two listeners: ``start`` listens, ``stop`` drains and closes."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
@@ -175,7 +175,7 @@ class Server:
         return self._api.connections if self._api is not None else 0
 
     async def stop(self) -> None:
-        """Stop accepting, answer what is in progress, settle it, and close (SIGTERM)."""
+        """Stop accepting connections, answer the requests in progress, and close the hub (SIGTERM)."""
         self.hub.stopping.set()
         for site in list(self._api_runner.sites):
             await site.stop()

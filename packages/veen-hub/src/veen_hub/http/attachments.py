@@ -85,7 +85,7 @@ async def _store_within_quota(request: web.Request, coid: Coid, writer: bytes) -
 
 
 async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
-    """Pass the body to a writing thread in parts, through a short queue: it is never whole in memory."""
+    """Pass the body in parts, through a short queue, to a writing thread; it is never whole in memory."""
     hub = hub_of(request)
     parts: queue.Queue[bytes | None] = queue.Queue(maxsize=4)
     size = 0
@@ -112,7 +112,7 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
     try:
         body = request.content.iter_chunked(256 * 1_024)
         while not writing.done():
-            # Slow uploads occupy threads: bound both a stall and the whole.
+            # Slow uploads occupy threads: bound the time without data, and the time of the whole body.
             too_slow, stalled = began + timeout + size / MIN_READ_RATE, loop.time() + timeout
             async with asyncio.timeout_at(min(too_slow, stalled)):
                 part = await anext(body, None)
@@ -147,7 +147,7 @@ async def get(request: web.Request) -> web.StreamResponse:
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
     response = web.StreamResponse(headers=headers | request_id_of(request))
     await response.prepare(request)
-    if request.method == hdrs.METH_HEAD:  # aiohttp would send a body all the same
+    if request.method == hdrs.METH_HEAD:  # aiohttp would send the body after HEAD too
         return response
     parts = hub.store.attachments.get(coid)
     try:

@@ -1,6 +1,6 @@
 """Bodies in and out: CBOR, JSON for debugging, sequences where the API has them (§10.3, B17).
 
-Bounds come first (SH0.4): ``Content-Length`` is checked before a byte is read, the same bound holds while
+Bounds come first (SH0.4): ``Content-Length`` is checked before a byte is read, the same bound applies while
 reading, and compressed bodies are refused, so that no body unpacks to more than was announced.
 """
 
@@ -34,7 +34,7 @@ Headers = Mapping[str, str]
 
 @dataclass(slots=True)
 class Reply:
-    """An answer: its status, its body, and its headers besides the body's own."""
+    """An answer: its status, its body, and its headers except Content-Type and Content-Length."""
 
     status: int
     body: bytes
@@ -69,7 +69,7 @@ def too_large(message: str) -> ApiError:
 
 
 def over_the_cap(message: str) -> AdmissionError:
-    """The prefilter's first row (§8.2), for a message, a token or an attachment."""
+    """E.SIZE of the prefilter's first row (§8.2), for a message, a token or an attachment."""
     return AdmissionError(SIZE_PREFILTER, message)
 
 
@@ -81,7 +81,7 @@ def content_type_of(headers: Headers) -> str:
 
 
 def check_length(headers: Headers, max_bytes: int, refusal: TooLarge) -> None:
-    """Refuse a body by its headers, before a byte is read."""
+    """Refuse a body whose headers announce compression or too many bytes, before it is read."""
     if headers.get("Content-Encoding", "identity").lower() != "identity":
         raise ApiError(Code.BAD_REQUEST, "compressed bodies are not accepted: send the body uncompressed")
     length = headers.get("Content-Length", "")
@@ -90,7 +90,7 @@ def check_length(headers: Headers, max_bytes: int, refusal: TooLarge) -> None:
 
 
 def check_body(body: bytes, max_bytes: int, refusal: TooLarge) -> bytes:
-    """Refuse a body that is longer than its headers announced or than the bound."""
+    """Return the body; refuse one of more than ``max_bytes``."""
     if len(body) > max_bytes:
         raise refusal(f"more than {max_bytes} bytes")
     return body
@@ -105,7 +105,7 @@ async def read_body(
 ) -> bytes:
     """Read the whole body, never more than ``max_bytes``.
 
-    ``grow_to`` is called with the bytes read so far, and may refuse.
+    ``grow_to`` is called with the number of bytes read so far, and may raise a refusal.
     """
     check_length(request.headers, max_bytes, refusal)
     if request.content.is_eof():  # the body is complete, as small ones are: no timer is needed (9 of 90 µs)
@@ -143,7 +143,7 @@ async def read_as(request: web.Request, kind: type[W], timeout: int, max_bytes: 
 
 
 def wants_json(headers: Headers) -> bool:
-    """Return whether the client accepts JSON but not CBOR, or sent JSON without saying what it accepts."""
+    """Return whether the client accepts JSON but not CBOR, or sent JSON without a specific Accept header."""
     accept = headers.get("Accept", "")
     if CBOR in accept:
         return False

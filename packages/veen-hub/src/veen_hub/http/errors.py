@@ -38,13 +38,13 @@ async def envelopes(request: web.Request, handler: Handler) -> web.StreamRespons
     except VeenError as exc:
         return refuse(request.headers, as_api_error(exc), request_id).to_response()
     except web.HTTPException as exc:
-        error = from_http(request, without_frames(exc))  # the request refers to it
+        error = from_http(request, without_frames(exc))  # the request keeps a reference to it
         return refuse(request.headers, error, request_id).to_response()
     except web.RequestPayloadError as exc:
         error = ApiError(Code.BAD_REQUEST, f"the body cannot be read: {type(exc).__name__}")
         return refuse(request.headers, error, request_id).to_response()
     except ConnectionError:
-        raise  # the client is gone: there is no one to answer
+        raise  # the client has disconnected: no answer can be sent
     except OSError as exc:
         log(logging.ERROR, "storage_failed", error=str(exc), request_id=request_id)
         return refuse(request.headers, storage_failed(), request_id).to_response()
@@ -67,7 +67,7 @@ def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
             return ApiError(Code.LIMIT, str(exc))
         case ContentError() | DecodeError() | ProofError():
             return ApiError(Code.BAD_REQUEST, str(exc))
-        case LostError():  # not E.UNAVAILABLE: asking again does not bring it back
+        case LostError():  # not E.UNAVAILABLE: a retry would not help
             log(logging.ERROR, "attachment_lost", error=str(exc))
             lost = f"attachment {exc.coid.hex()} was stored and is lost on this hub: upload it again"
             return ApiError(Code.NOT_FOUND, lost)

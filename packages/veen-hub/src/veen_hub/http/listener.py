@@ -30,7 +30,7 @@ HANDSHAKE_SEC: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a listener listens, and its limits."""
+    """Address and limits of one listener."""
 
     key: str
     """The section of hub.yaml that sets host and port."""
@@ -51,7 +51,7 @@ class _Full(asyncio.Protocol):
 
 
 class _BeforeHandshake(asyncio.Protocol):
-    """A TCP connection before its TLS handshake; asyncio reports neither its start nor its failure."""
+    """A TCP connection before its TLS handshake, which asyncio alone would neither count nor report."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -128,7 +128,7 @@ class Listener(web.BaseSite):
         return Connection(self, server, loop, self._hub)
 
     def has_room(self) -> bool:
-        """Return whether another connection may come in."""
+        """Return whether the listener may accept another connection."""
         taken = self.connections + len(self._handshakes)
         return self._runner.server is not None and taken < self._endpoint.max_connections
 

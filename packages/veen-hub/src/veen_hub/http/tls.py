@@ -19,7 +19,7 @@ def server_context(settings: Tls) -> ssl.SSLContext:
         _check_readable(f"tls.{name}", getattr(settings, name))
     try:
         context.load_cert_chain(settings.cert, settings.key)
-    except OSError as exc:  # includes files that are no certificate or not its key
+    except OSError as exc:  # also if a file is not PEM, or the key does not match the certificate
         raise ConfigError(
             f"tls.cert, tls.key: {settings.cert} and {settings.key} cannot be used together: {exc}"
         ) from None
@@ -34,7 +34,7 @@ def server_context(settings: Tls) -> ssl.SSLContext:
 
 
 def _check_readable(name: str, path: Path | None) -> None:
-    """Name the file that cannot be read: OpenSSL does not."""
+    """Raise an error that names a file that cannot be read; OpenSSL's errors do not name it."""
     try:
         if path is not None:
             path.read_bytes()

@@ -79,7 +79,7 @@ class LedgerLine(Wire):
 
 GENESIS = AnchorHash(bytes(32))
 MIN_LINE_BYTES = 153
-"""Size of the shortest line; a shorter rest of the file is a write that was interrupted."""
+"""Size of the shortest line; fewer bytes at the end of the file are an interrupted write."""
 
 
 class FileLedger:

@@ -1,8 +1,8 @@
 """Probe of a tenant's authority hub, for ``/readyz`` (spec-4 §5.3, §10.1).
 
 The tenant requests the authority's ``/healthz`` when its own readiness is requested, at most once every
-``PROBE_INTERVAL_SEC``. A hub that follows its realm's admin streams also knows the age of its view; that is
-the policy's to report.
+``PROBE_INTERVAL_SEC``. The age of a hub's view of its realm is not checked here; the policy
+reports it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROBE_TIMEOUT_SEC: Final = 2.0
 
 
 class AuthorityProbe:
-    """Caches the last probe; used from the event loop only."""
+    """Probes the authority and caches the result; used from the event loop only."""
 
     def __init__(self, url: str, ca: Path | None = None) -> None:
         try:

@@ -73,7 +73,7 @@ class Tls:
     cert: Path
     """PEM file with the hub's certificate chain."""
     key: Path
-    """PEM file with its private key."""
+    """PEM file with the certificate's private key."""
     client_ca: Path | None = None
     """PEM file with the authority whose client certificates the hub accepts (COMP0.3)."""
     client_certificate: Literal["always", "reading"] = "always"
@@ -82,12 +82,12 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """When a label gets a checkpoint (OP0.5)."""
+    """Schedule of checkpoints (OP0.5)."""
 
     every_entries: int = 4_096
-    """After this many entries of the label."""
+    """Entries of a label after which it gets a checkpoint."""
     every_sec: int = 60
-    """Every so many seconds, if the label grew; 0 switches this off."""
+    """Seconds after which each label that grew gets a checkpoint; 0 disables this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +113,9 @@ class AnchorSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options for another package's backend."""
     every_sec: int = 300
-    """How often new checkpoints are anchored."""
+    """Interval in seconds at which new checkpoints are anchored."""
     retry_sec: int = 30
-    """How soon a failed attempt is repeated."""
+    """Pause in seconds before a failed attempt is repeated."""
 
     def __post_init__(self) -> None:
         if self.backend != "none":
@@ -133,7 +133,7 @@ class AnchorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
-    """When payloads are pruned; receipts and proofs always stay."""
+    """Rule for pruning payloads; receipts and proofs are always kept."""
 
     max_age_sec: int | None = None
     """Prune payloads older than this, once their chunk is full (max_checkpoint_interval, max_chunk_bytes)."""
@@ -158,7 +158,7 @@ class Retention:
     labels: Mapping[Label, RetentionRule] = field(default_factory=dict)
     """Rules by label, in hex."""
     every_sec: int = 3_600
-    """How often the rules are applied."""
+    """Interval in seconds at which the rules are applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +176,9 @@ class Network:
     """Client addresses that may submit and upload (SH1+ 5.1)."""
 
     allow: tuple[IpRange, ...] = ()
-    """Ranges that are allowed; without any, all are."""
+    """Address ranges that are allowed; an empty list allows all addresses."""
     deny: tuple[IpRange, ...] = ()
-    """Ranges that are denied, even if they are allowed too."""
+    """Address ranges that are denied, even if `allow` contains them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,9 +208,9 @@ class Policy:
     """An admission policy from another package."""
 
     name: str | None = None
-    """Its entry point in `veen_hub.policies`."""
+    """Entry point of the policy in the group `veen_hub.policies`."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Its own options."""
+    """Options that are passed to the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +220,7 @@ class ClassRate:
     per_sec: int
     """Messages per second."""
     burst: int
-    """Messages at once."""
+    """Most messages at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,15 +232,15 @@ class RealmSettings:
     key: Path
     """File with the secrets (CBOR, mode 0600) that open the admin streams."""
     url: str | None = None
-    """Address of the hub that holds the admin streams; this hub, if left out."""
+    """Address of the hub that has the admin streams; by default this hub."""
     pinned: str | None = None
-    """hub_id of that hub, in hex."""
+    """hub_id of the hub at `realm.url`, in hex."""
     ca: Path | None = None
-    """PEM file, if this machine does not trust that hub's certificate."""
+    """PEM file, if this machine does not trust the certificate of the hub at `realm.url`."""
     max_view_age_sec: int = 30
-    """The hub accepts nothing while its view of the realm is older than this."""
+    """The hub refuses all messages while its view of the realm is older than this, in seconds."""
     refresh_ms: int = 200
-    """How often the view is brought up to date."""
+    """Interval in milliseconds at which the view is updated."""
     rates: Mapping[str, ClassRate] = field(default_factory=dict)
     """Rate of each writer at each label, by label class; other classes get a share of the token's rate."""
 
@@ -303,7 +303,7 @@ class HubConfig:
     """Which rules of its realm the hub enforces (spec-2 §8)."""
     realm: RealmSettings | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Limits of a new data directory (core §14.1); for an existing one they must equal its own."""
+    """Limits of a new data directory (core §14.1); must equal the limits of an existing one."""
 
     def __post_init__(self) -> None:
         for key, (least, most) in BOUNDS.items():
@@ -362,7 +362,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "pow.difficulty": (0, MAX_DIFFICULTY),
     "pow.max_difficulty": (0, MAX_DIFFICULTY),
 }
-"""Smallest and largest value of a setting; other numbers only must not be negative."""
+"""Smallest and largest value of a setting; every other number must be at least 0."""
 
 
 def _check_authority(url: str) -> None:

@@ -12,16 +12,16 @@ E = TypeVar("E", bound=BaseException)
 
 
 def collect_rarely() -> None:
-    """Exempt what exists now from collection, and collect rarely from here on.
+    """Exempt all existing objects from collection, and collect rarely from now on.
 
     A collection walks over every message in progress and finds nothing, because requests make no cycles.
-    Errors that are kept would be cycles of megabytes; see ``without_frames``.
+    A stored exception would make one, through its traceback; see ``without_frames``.
     """
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 50)
 
 
 def without_frames(error: E) -> E:
-    """Remove traceback and causes from an error that is kept: their frames may refer to its keeper."""
+    """Remove traceback and causes from an exception that is stored: their frames may refer back to it."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)

@@ -55,7 +55,7 @@ class JsonLines(logging.Formatter):
 
 
 class LogQueue(QueueHandler):
-    """Formats records in the calling thread and queues them; drops and counts what exceeds the bound."""
+    """Formats records in the calling thread and queues them; drops and counts those beyond the bound."""
 
     def __init__(self, formatter: JsonLines, descriptor: int = STDERR) -> None:
         self._lines: queue.Queue[Any] = queue.Queue()
@@ -83,12 +83,12 @@ class LogQueue(QueueHandler):
         return self._lines.empty()
 
     def dropped_line(self, count: int) -> str:
-        """The line that reports ``count`` dropped lines."""
+        """Return the line that reports ``count`` dropped lines."""
         about = {"levelname": "WARNING", "msg": "log_lines_dropped", "fields": {"lines": count}}
         return self.format(logging.makeLogRecord(about))
 
     def stop(self, timeout_sec: float = CLOSE_SEC) -> bool:
-        """Write what waits; return whether that succeeded in time and stderr takes another line."""
+        """Write the queued lines; return whether that succeeded in time and stderr accepts another line."""
         stopping = threading.Thread(target=self._listener.stop, daemon=True)  # its own stop has no timeout
         stopping.start()
         stopping.join(timeout_sec)
@@ -146,7 +146,7 @@ def _queues() -> list[LogQueue]:
 
 
 def dropped() -> int:
-    """Lines of this process that were never written."""
+    """Return the number of lines of this process that were never written."""
     return sum(handler.dropped for handler in _queues())
 
 

@@ -1,4 +1,4 @@
-"""Keep the secrets of a hub's memory in its memory: no core files, no debugger of the same user."""
+"""Memory protection of a hub's secrets: no core files, no access by other processes of the same user."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Realm follower: keeps the policy's view of the realm's admin streams up to date (spec-2 §8, H6).
 
-The policy knows what to read and what it means. This module gives it a pinned connection to the hub that
-holds the streams, and makes a new connection after every failure. While reading fails, the view grows old,
-and the hub accepts nothing once the view is too old.
+The policy decides what to read and how to interpret it. This module gives the policy a pinned connection to
+the hub that has the streams, and reconnects after every failure. While reading fails, the view ages; once it
+is older than ``realm.max_view_age_sec``, the hub refuses all messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from veen_storage import Layout, ViewStore
 RETRY_SEC: Final = 0.5
 """Pause after a failure."""
 REQUEST_SEC: Final = 2.0
-"""Longest time one request is retried; the next round follows soon."""
+"""Longest time one request is retried before the connection is made again."""
 
 
 def policy_of(config: HubConfig, hub_id: HubId) -> AdmissionPolicy:
@@ -127,7 +127,7 @@ class RealmFollower:
             )
 
     def _stream_of(self, label: Label) -> StreamId | None:
-        """Called by the policy in the sequencer's thread, which owns the label map."""
+        """Find a label's stream; called in the sequencer's thread, which owns the label map."""
         return self._labels.look_up(label, self._hub_ts()).stream
 
     async def _learn(self, streams: Iterable[StreamId]) -> None:

@@ -1,8 +1,8 @@
 """Memory budget for submit bodies, from the first byte of a body to its answer (SH0.4).
 
-Without a bound, a few thousand connections that each send most of a long sequence and then pause could fill
-any memory. The first ``FREE_BYTES`` of each body are not counted, so that large senders cannot keep small
-messages out.
+Without a bound, a few thousand connections that each send most of a long sequence and then pause could
+exhaust the memory. The first ``FREE_BYTES`` of each body are not counted, so that large senders cannot keep
+small messages out.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class BodyBudget:
         self.held = 0
 
     def lease(self) -> BodyLease:
-        """Open the account of one body."""
+        """Return the lease of one body, which starts with 0 bytes."""
         return BodyLease(self)
 
 
 class BodyLease:
-    """The share of one body in the budget; a context manager that returns it."""
+    """The bytes of one body that count against the budget; as a context manager, releases them."""
 
     __slots__ = ("_budget", "_counted")
 

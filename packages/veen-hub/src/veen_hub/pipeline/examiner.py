@@ -35,7 +35,7 @@ def verdict_of(wire: bytes, supported: Supported) -> Verdict:
 
 
 class Examiner:
-    """Examines messages for one worker thread, in its process when the group is large enough."""
+    """Examines messages for one worker thread; large groups are examined in a helper process."""
 
     def __init__(self, supported: Supported, *, enabled: bool, timeout_sec: float = 10.0) -> None:
         self._supported = supported

@@ -61,7 +61,7 @@ class Feed:
         """Followers of all labels; the only attribute that other threads may read."""
 
     def announce(self, entries: list[Entry]) -> None:
-        """Take over the entries of a committed batch and wake their followers."""
+        """Add the entries of a committed batch, and wake the followers of their labels."""
         touched: set[Label] = set()
         for entry in entries:
             if (followed := self._labels.get(entry.label)) is not None:

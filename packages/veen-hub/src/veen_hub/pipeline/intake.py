@@ -1,13 +1,13 @@
 """The intake: bounded verification in worker threads, on the way to the sequencer (OP0.4, SH0.4).
 
-Requests that arrive together are examined together: a worker takes a group of messages and passes what
-verified to the sequencer. Groups reach the sequencer in the order of arrival, whichever worker finishes
+Requests that arrive together are examined together: a worker takes a group of messages and passes those that
+verify to the sequencer. Groups reach the sequencer in the order of arrival, whichever worker finishes
 first, because the messages of a sequence build on each other (H14). The outcomes of a group return to the
 event loop in one call. Beyond ``max_waiting`` messages the hub answers 503 with Retry-After instead of
 queueing.
 
-Every message gets an outcome. If a worker fails in a way that could leave one without, ``on_failure`` is
-called; the hub then turns red and ends.
+Every message gets an outcome. If a worker fails in a way that could leave a message without one,
+``on_failure`` is called; the hub is then no longer ready, and ends.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Intake:
     def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> Pending:
         """Send messages through the pipeline; ``on_settled`` is called when every one has its outcome.
 
-        Messages of a client that hangs up are settled all the same.
+        Messages are settled even if their client disconnects.
         """
         if self._closed:
             raise ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5)
@@ -133,7 +133,7 @@ class Intake:
             self._fail(exc)
 
     def _enter_alone(self, loop: asyncio.AbstractEventLoop, pending: Pending) -> None:
-        """Let the sequencer examine the only message in the hub: waking a worker would cost as much."""
+        """Let the sequencer examine the only message in the hub; this saves waking a worker."""
         (wire,) = pending.wires
 
         def check() -> None:
@@ -178,7 +178,7 @@ class Intake:
                 examiner = self._thread.examiner = Examiner(self._supported, enabled=self._use_processes)
                 self._examiners.append(examiner)
             return examiner.examine(wires)
-        except Exception:  # noqa: BLE001 - logged; later groups still wait for this one's turn
+        except Exception:  # noqa: BLE001 - logged; later groups wait until this one is handed over
             LOGGER.exception("examination_failed")
             return [internal_error()] * len(wires)
 
@@ -250,7 +250,7 @@ def in_groups(arrived: Iterable[Pending]) -> Iterator[list[Slice]]:
 
 
 def outcome_of(ticket: Ticket[PendingEntry]) -> Outcome:
-    """The entry of an accepted message, or the error of a refused one."""
+    """Return the entry of an accepted message, or the error of a refused one."""
     if ticket.outcome is UNSETTLED:
         raise AssertionError("the sequencer left a ticket unsettled")
     return ticket.outcome.entry if isinstance(ticket.outcome, PendingEntry) else ticket.outcome

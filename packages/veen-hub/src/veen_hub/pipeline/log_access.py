@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class LogAccess:
-    """Used from the event loop by upkeep, authorization, the realm follower and the read handlers."""
+    """Runs actions in the sequencer and reads in reader threads; used from the event loop only."""
 
     def __init__(self, sequencer: Sequencer, readers: ThreadPoolExecutor) -> None:
         self._sequencer = sequencer
@@ -24,7 +24,7 @@ class LogAccess:
     async def act(self, action: Callable[[Batch], T], *, reads: bool = False) -> T:
         """Run one action in the sequencer; its result is durable when this returns.
 
-        An action that only ``reads`` is answered even while the hub can acknowledge nothing.
+        An action with ``reads`` set changes nothing, and runs even while the hub cannot acknowledge messages.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
@@ -36,8 +36,8 @@ class LogAccess:
         outcome = await asyncio.shield(done)
         if isinstance(outcome, VeenError):
             raise outcome
-        return outcome  # type: ignore[no-any-return]  # what the action returned
+        return outcome  # type: ignore[no-any-return]  # the action returned a T
 
     async def read(self, read: Callable[[], T]) -> T:
-        """Run work that may touch the disk, but not the log's order, in a reader thread."""
+        """Run work that may block on the disk, and does not change the log, in a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)

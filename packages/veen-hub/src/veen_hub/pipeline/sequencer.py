@@ -4,8 +4,8 @@ Every change of the log is an action on a batch: a submission, an authorization,
 retention decision. All waiting actions form one batch. Each is admitted in turn, the batch is committed, and
 only then is any of them answered (H2).
 
-Every ticket is answered. If the thread itself fails, it answers what waits with E.UNAVAILABLE and calls
-``on_failure``; the hub then turns red and ends.
+Every ticket is answered. If the thread itself fails, it answers all waiting tickets with E.UNAVAILABLE and
+calls ``on_failure``; the hub is then no longer ready, and ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_BATCH_ACTIONS: Final = 1_024
 MAX_BATCH_BYTES: Final = 8 * 1_048_576
 """Together with ``MAX_BATCH_ACTIONS``, bounds the latency of one batch."""
 UNSETTLED: Final[Any] = object()
-"""The outcome of a ticket that was not decided yet; None is a valid outcome."""
+"""The outcome of a ticket that is not decided yet; not None, which is a valid outcome."""
 
 
 @dataclass(slots=True)
@@ -43,9 +43,9 @@ class Ticket(Generic[T]):
     action: Callable[[Batch], T]
     size: int
     reads: bool = False
-    """The action only reads: it is answered even while the hub can acknowledge nothing."""
+    """The action changes nothing: it runs even while the hub cannot acknowledge messages."""
     check: Callable[[], None] | None = None
-    """Stateless checks, run before the action and even while the hub can acknowledge nothing (I13)."""
+    """Stateless checks, run before the action, even while the hub cannot acknowledge messages (I13)."""
     outcome: T | VeenError = UNSETTLED
 
 
@@ -60,7 +60,7 @@ class Observer(Protocol):
 
 
 class Sequencer:
-    """The thread that settles tickets; it can be given tickets from any thread."""
+    """The thread that settles tickets; ``put`` may be called from any thread."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Sequencer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Settle what waits, then end the thread."""
+        """Settle all waiting tickets, then end the thread."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -118,7 +118,7 @@ class Sequencer:
             self._on_failure(f"the sequencer failed: {type(exc).__name__}: {exc}")
 
     def _take(self) -> list[tuple[list[Ticket[Any]], Answer]]:
-        """Wait for tickets and return one batch of them; empty when the sequencer is to end."""
+        """Wait for tickets and return one batch of them; empty when the sequencer must end."""
         taken, actions, size = [], 0, 0
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._stopping)
@@ -189,18 +189,18 @@ class Sequencer:
 
     @staticmethod
     def _read(ticket: Ticket[Any], batch: Batch) -> None:
-        """Settle a ticket that only reads; a failure is its own."""
+        """Settle a ticket that only reads; its failure does not affect the batch."""
         try:
             ticket.outcome = ticket.action(batch)
         except VeenError as exc:
             ticket.outcome = without_frames(exc)
-        except Exception:  # noqa: BLE001 - logged; a failed read is never answered as absence
+        except Exception:  # noqa: BLE001 - logged; a failed read must not be answered with E.NOT_FOUND
             LOGGER.exception("read_failed")
             ticket.outcome = internal_error()
 
     @staticmethod
     def _decide(ticket: Ticket[Any], batch: Batch) -> None:
-        """Settle a ticket; a failure after it placed something fails the whole batch."""
+        """Settle a ticket; if it fails after it has added to the batch, the whole batch fails."""
         before = batch.length
         try:
             ticket.outcome = ticket.action(batch)

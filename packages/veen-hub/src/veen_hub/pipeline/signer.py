@@ -39,7 +39,7 @@ class Signer:
             self._posted.append(digests)
 
     def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
-        """Return a signature for each digest, from the process where it has one."""
+        """Return a signature for each digest; digests without a signature of the process are signed here."""
         self.expect(key, digests[sum(map(len, self._posted)) :])
         try:
             signed = self._signed()
@@ -51,7 +51,7 @@ class Signer:
         return [signed.get(digest) or key.sign(digest) for digest in digests]
 
     def _signed(self) -> dict[bytes, Signature]:
-        """Take all answers, by digest: a failed batch leaves answers that are not needed."""
+        """Take all signatures of the process, by digest; some may belong to an earlier batch that failed."""
         signed: dict[bytes, Signature] = {}
         posted, self._posted = self._posted, []
         for part in posted:

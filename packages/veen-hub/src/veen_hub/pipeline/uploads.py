@@ -16,7 +16,7 @@ MAX_UPLOADS: Final = 64
 
 
 class Uploads:
-    """Counts uploads; used from the event loop only."""
+    """Starts uploads, at most ``MAX_UPLOADS`` at a time; used from the event loop only."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.Future[object]] = set()

@@ -1,7 +1,8 @@
-"""The control plane of a realm (spec-2): who is primary, what is revoked, how labels are treated.
+"""The control plane of a realm (spec-2): primary hubs, revocations, label classes, schema names.
 
 ``records`` declares the four kinds of record and the streams that carry them, ``state`` folds each stream,
-``policy`` joins the folded states into the view that a hub enforces, ``admission`` lets a hub ask that view.
+``policy`` joins the folded states into the view that a hub enforces, ``admission`` is the hub's interface to
+that view.
 """
 
 from veen_overlays.control.admission import ViewPolicy

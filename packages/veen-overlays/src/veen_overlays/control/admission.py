@@ -1,8 +1,8 @@
-"""A policy view behind the methods that a hub's admission calls (RESOLUTIONS H6).
+"""The admission policy of a hub, answered from a policy view (RESOLUTIONS H6).
 
 ``ViewPolicy`` has the shape of veen-hub's ``AdmissionPolicy``. The hub is not imported: it finds policies by
-entry point and checks their shape. The follower of the realm replaces ``view``; every question is answered
-at once from the view that is there.
+entry point and checks their shape. The follower of the realm replaces ``view``; every method answers from
+the current view, without IO.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from veen_overlays.control.policy import PolicyView
 
 
 class Question(Protocol):
-    """The properties of a submitted message that the policy looks at."""
+    """The properties of a submitted message that a policy needs."""
 
     @property
     def label(self) -> Label: ...
@@ -31,7 +31,7 @@ class Question(Protocol):
 
 
 class ViewPolicy:
-    """Admission policy that answers from ``view``; ``stale`` says when the view is too old for that."""
+    """Admission policy that answers from ``view``; ``stale`` reports a view that is too old."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class ViewPolicy:
         self._multi_primary_cache: tuple[tuple[int, int], int] = ((0, 0), 0)
 
     def not_primary(self, question: Question) -> str | None:
-        """Why this hub is not the primary of the message's stream: E.AUTH / NOT_PRIMARY (AUTH1 3.3)."""
+        """Why this hub is not the stream's primary, or None: E.AUTH / NOT_PRIMARY (AUTH1 3.3)."""
         return self.view.not_primary(self._stream_of(question.label), question.hub_ts)
 
     def revoked(self, question: Question) -> str | None:
-        """What of the message is revoked: E.CAP / REVOKED (KEX1+ 4.3)."""
+        """Which key or token of the message is revoked, or None: E.CAP / REVOKED (KEX1+ 4.3)."""
         token = None if question.token is None else question.token.token_hash
         return self.view.revoked(question.client_id, question.auth_ref, token, question.hub_ts)
 
@@ -71,7 +71,7 @@ class ViewPolicy:
         return self.view.retention()
 
     def enforces(self) -> tuple[str, ...]:
-        """What the level enforces, and how many streams have several primaries (AUTH1 3.3).
+        """The rules that the level enforces, and the number of multi-primary streams (AUTH1 3.3).
 
         The streams are counted, not named: anyone can read a hub's status.
         """
@@ -80,7 +80,7 @@ class ViewPolicy:
         return (*self.view.enforces(), shared) if count else self.view.enforces()
 
     def _multi_primary_count(self) -> int:
-        """Count again only when records arrived or a minute passed: a status request must stay cheap."""
+        """The number of multi-primary streams, cached for a minute: a status request must stay cheap."""
         authorities = self.view.authorities
         cache_key = (0 if authorities is None else authorities.upto_seq, self._now // 60)
         if self._multi_primary_cache[0] != cache_key:
@@ -88,7 +88,7 @@ class ViewPolicy:
         return self._multi_primary_cache[1]
 
     def stale(self, now: UnixTime) -> str | None:
-        """Why the view is too old to answer from; None if it is fresh. The hub then accepts nothing."""
+        """Why the view is too old, so that the hub must accept nothing; None if it is fresh."""
         self._now = now
         return self.view.stale(now, self._max_age_sec)
 

@@ -1,9 +1,9 @@
-"""The policy view: what a hub of a level enforces, folded from its realm's admin streams (spec-2 §8, H6).
+"""The policy view: the rules that a hub enforces, folded from its realm's admin streams (spec-2 §8, H6).
 
 A view is a value: one folded state per admin stream, each with the log prefix it was folded from. It answers
-from memory and reads no clock: callers pass ``now``. A view allows whatever its level does not regulate. If a
-stream that the level needs was never folded, or was last folded too long ago, ``stale`` says so and the hub
-accepts no message.
+from memory and reads no clock: callers pass ``now``. A view allows everything that its level does not
+regulate. If a stream that the level needs was never folded, or was last folded too long ago, ``stale``
+returns the reason, and the hub accepts no message.
 
 The schema registry (META0+) is not part of the view. It describes schemas, and nothing is admitted or
 refused by it (spec-2 7.2), so a hub does not read it.
@@ -96,7 +96,7 @@ ENFORCED: Final = (
     (Level.HARDENED, "revocation of client keys, auth_refs and tokens (KEX1+)"),
     (Level.META, "padding, rate and retention by label class (LCLASS0)"),
 )
-"""What each level adds, in words for the hub's status."""
+"""The rule that each level adds, in words for the hub's status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +121,8 @@ class PolicyView:
     def not_primary(self, stream: StreamId | None, now: int) -> str | None:
         """Why this hub may not accept a message for the stream; None if it may (AUTH1 3.3).
 
-        A stream without a record, and a multi-primary stream, is accepted. ``stream`` is None if the hub does
-        not know which stream the label belongs to; no record can then apply (AUTH1 3.1).
+        Every hub accepts messages for a stream without a record, and for a multi-primary stream. ``stream``
+        is None if the hub does not know the label's stream; no record applies in that case (AUTH1 3.1).
         """
         if stream is None or not self.level.includes(Level.FEDERATED):
             return None
@@ -138,7 +138,7 @@ class PolicyView:
 
     @property
     def named_streams(self) -> frozenset[StreamId]:
-        """The streams that authority records of the realm name; the hub must know their labels to refuse."""
+        """The streams of the realm's authority records; the hub must know their labels to refuse messages."""
         if self.authorities is None or not self.level.includes(Level.FEDERATED):
             return frozenset()
         size = len(self.realm)
@@ -222,11 +222,11 @@ class PolicyView:
     # --- age and origin
 
     def enforces(self) -> tuple[str, ...]:
-        """What the level enforces, in words."""
+        """The rules that the level enforces, in words."""
         return tuple(text for level, text in ENFORCED if self.level.includes(level))
 
     def needed(self) -> dict[str, tuple[StreamId, FoldedPrefix[Any] | None]]:
-        """The admin streams that the level enforces, by name, each with what was folded of it."""
+        """The admin streams that the level needs, by name, each with its folded prefix or None."""
         streams: dict[str, tuple[Level, StreamId, FoldedPrefix[Any] | None]] = {
             "authority": (Level.FEDERATED, admin_stream(self.realm), self.authorities),
             "revocation": (Level.HARDENED, revocation_stream(self.realm), self.revocations),
@@ -245,7 +245,7 @@ class PolicyView:
         return max(ages, default=0) if len(ages) == len(folded) else None
 
     def stale(self, now: int, max_age_sec: int) -> str | None:
-        """Why the view is too old to answer from; None if it is fresh. The hub then fails closed."""
+        """Why the view is too old, so that the hub must fail closed; None if it is fresh."""
         for name, (_, prefix) in self.needed().items():
             if prefix is None:
                 return f"the {name} stream was never folded"

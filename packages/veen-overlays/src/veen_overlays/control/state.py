@@ -21,7 +21,7 @@ from veen_overlays.fold.table import table_of_records
 from veen_overlays.identifiers import RealmId
 
 Records = Mapping[bytes, frozenset[bytes]]
-"""All records of a key, encoded. Which one is in force depends on the time of the question."""
+"""All records of a key, encoded. The time that a caller asks about decides which one is in force."""
 Registers = Mapping[bytes, StampedValue | None]
 """The latest record of a key, encoded."""
 

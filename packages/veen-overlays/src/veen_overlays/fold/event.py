@@ -1,4 +1,4 @@
-"""Messages and events: what a fold sees of a MSG, and how copies are recognised (core §11, §11.1).
+"""Messages and events: the part of a MSG that a fold sees, and how it detects copies (core §11, §11.1).
 
 A fold depends on schema, body and stream order only. Two messages are the same event if they have the same
 origin and the same payload: a bridge copies schema and body byte for byte and names the original as
@@ -21,7 +21,7 @@ Stamp = tuple[int, int, bytes]
 """``(timestamp, stream_seq, identity)``: the order of events with a timestamp (core §11.1)."""
 
 EVENT_TAG: Final = b"veen/event\x00"
-"""The tag of ``Ht("veen/event", …)``, prepared because every message is hashed with it."""
+"""The tag of ``Ht("veen/event", …)`` as bytes: every message is hashed with it."""
 
 UNOPENED: Final = bytes(32)
 """The schema given to a message that the reader's keys do not open; every overlay ignores it."""
@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
     @property
     def origin(self) -> bytes:
-        """The msg_id of the message that this one claims to be a copy of; else its own."""
+        """The msg_id of the original, if this message claims to be a copy; otherwise its own msg_id."""
         return self.parent_id or self.msg_id
 
     @property
@@ -55,10 +55,10 @@ class Event(NamedTuple):
     identity: bytes
     record: Record
     repeated: tuple[bool, ...] = ()
-    """For each key of the record, whether an earlier event used it; empty if none was used."""
+    """For each key of the record, whether an earlier event used it; empty if all keys are new."""
 
     def stamp(self, ts: int) -> Stamp:
-        """The event's place in the order by ``ts``."""
+        """The event's sort key: ``ts``, then stream_seq, then identity."""
         return ts, self.seq, self.identity
 
 
@@ -76,7 +76,7 @@ class SeenKeys(Protocol):
     """The keys that earlier events used."""
 
     def first(self, key: bytes, seq: int) -> bool:
-        """Whether event ``seq`` is the first that uses the key; if so, record the use."""
+        """Return whether event ``seq`` is the first that uses the key; if it is, record the use."""
 
 
 class MemorySeenKeys:

@@ -1,7 +1,7 @@
 """Immutable maps in two layers, so that adding one event does not copy a whole state (core §3.4).
 
-Combining a map of n keys with a few more copies the upper layer only, which has at most about 4 times the
-square root of n keys. When it grows beyond that, both layers are merged into one map.
+Combining a large map with a small one copies only the upper layer of the large map. If the lower layer has n
+keys, the upper layer has at most 4 * sqrt(n); when it grows beyond that, both layers are merged into one map.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 S = TypeVar("S")
 
 MIN_LAYERED_KEYS: Final = 512
-"""Smaller maps are copied: that costs less than looking up in two layers."""
+"""Smaller maps are copied, which costs less than lookups in two layers."""
 
 
 class Layers(Mapping[Any, S]):
-    """A map of two layers; a value of the upper layer hides the one below. Never modified."""
+    """An immutable map of two layers; a value of the upper layer hides the value of the same key below."""
 
     __slots__ = ("_above", "_below", "_size")
 

@@ -87,7 +87,7 @@ def map_of(value: Monoid[S]) -> Monoid[Mapping[Any, S]]:
 
 
 def product(**parts: Monoid[Any]) -> Monoid[Mapping[str, Any]]:
-    """Named parts, each combined on its own; a part that is left out is empty."""
+    """A value with named parts, each combined with its own monoid; an absent part is empty."""
 
     def combine(a: Mapping[str, Any], b: Mapping[str, Any]) -> Mapping[str, Any]:
         if not a or not b:

@@ -1,8 +1,8 @@
 """The overlay: records, a decoder that never fails, and a summary monoid, as one value (core §11.1, §11.3).
 
 ``lift`` turns one event into a summary, ``combine`` joins the summaries of neighbouring ranges, ``view``
-shows the state of a whole prefix. Around an overlay's own summary, every summary counts its events and the
-messages it ignored, and names the first of those. No message makes a fold fail.
+turns the summary of a prefix into a state. A ``Summary`` adds to the overlay's own part the numbers of events
+and of ignored messages, and lists the first ignored ones. No message makes a fold fail.
 
 Duplicates (see ``event``) are dropped *before* lifting, in stream order, with the help of ``SeenKeys``. If
 the keys were part of summaries, a summary would be as long as its range, and no fold could take O(log n)
@@ -29,7 +29,7 @@ S = TypeVar("S")
 SUMMARY_FORMAT: Final = 4
 """Version of stored summaries; increase it when their bytes or keys change, so that logs are folded again."""
 MAX_LISTED: Final = 16
-"""Ignored messages that a summary names; it counts all of them."""
+"""Longest list of ignored messages in a summary; the counts cover all of them."""
 
 
 class StateHash(FixedBytes):
@@ -142,7 +142,7 @@ class Overlay(Generic[S]):
         return reduce(lambda right, left: self.combine(left[1], right), reversed(stack), self.empty)
 
     def fold(self, messages: Iterable[Message], seen: SeenKeys | None = None) -> Summary[S]:
-        """Fold messages in stream order; ``seen`` holds the keys of the messages before them."""
+        """Fold messages in stream order; ``seen`` contains the keys of all earlier messages."""
         seen = MemorySeenKeys() if seen is None else seen
         if self.bulk is not None:
             inner, events, ignored = self.bulk(messages, seen)

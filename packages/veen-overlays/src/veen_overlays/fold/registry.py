@@ -1,4 +1,4 @@
-"""The registry: every overlay of this package by name, found by itself.
+"""The registry: discovers every overlay of this package, by name.
 
 A module or package directly under ``veen_overlays`` that declares overlays lists them in a tuple
 ``OVERLAYS``:
@@ -21,7 +21,7 @@ import veen_overlays
 from veen_overlays.fold.overlay import Overlay
 
 FRAMEWORK: Final = frozenset(("fold", "schema", "summary_tree", "live"))
-"""The rooms that hold no overlay; they are not imported."""
+"""Subpackages that declare no overlay; the registry does not import them."""
 
 
 def _declared() -> Iterator[Overlay[Any]]:

@@ -60,7 +60,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The input of authentication: an accepted MSG, its token, and what is asked about it."""
+    """The input of authentication: an accepted MSG, its token, and the required streams and roles."""
 
     msg: Msg
     wire: bytes

@@ -1,9 +1,9 @@
 """The directory: answers questions about devices, accounts, groups, roles and handles (ID §6-§11).
 
-A ``Directory`` holds the folded state of each identity stream. It answers each question from the stream
-whose owner may answer it: about a device from its principal's stream, about a group from its organisation's.
-A revocation may be on either (ID 11.1); a question on behalf of an organisation considers that
-organisation's stream too.
+A ``Directory`` has the folded state of each identity stream. It answers each question from the stream of the
+owner: about a device from its principal's stream, about a group from its organisation's stream. A revocation
+may be on a principal's or on an organisation's stream (ID 11.1). A caller that names an organisation gets the
+revocations on that organisation's stream too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Directory:
     def inactive(
         self, principal: PrincipalPk, device: DeviceId, now: int, org: OrgId | None = None
     ) -> str | None:
-        """Why a device is not ACTIVE, also for ``org``; None if it is active (ID 6.2, 11.1)."""
+        """Why a device is not ACTIVE; None if it is. Revocations by ``org`` count too (ID 6.2, 11.1)."""
         found = self.device(principal, device)
         if found is None:
             return "the principal has published no such device"
@@ -91,7 +91,7 @@ class Directory:
     def ctx_revoked(
         self, principal: PrincipalPk, ctx: CtxId, realm: RealmId, org: OrgId | None = None
     ) -> bool:
-        """Whether an account is revoked, in this realm or in all."""
+        """Whether an account is revoked, in this realm or in all realms."""
         return any(self._revoked(b"ctx" + ctx + where, principal, org) for where in (realm, b""))
 
     def org_revoked(self, org: OrgId) -> bool:
@@ -117,7 +117,7 @@ class Directory:
         return frozenset(CtxId(ctx) for ctx, marks in members.items() if folded.is_member(marks))
 
     def roles(self, org: OrgId, ctx: CtxId, realm: RealmId) -> frozenset[str]:
-        """The roles of an account and of its groups, in this realm or in all (ID 8.3)."""
+        """The roles that an account and its groups have in this realm or in all realms (ID 8.3)."""
         if self.org_revoked(org):
             return frozenset()
         given = self._at(org_stream(org), "roles").get(bytes(org), frozenset())
@@ -131,7 +131,7 @@ class Directory:
     # --- names (ID §10)
 
     def resolve(self, realm: RealmId, handle: str) -> CtxId | OrgId | None:
-        """The account or organisation that has a handle, by the latest record; None if none has (ID 10.1)."""
+        """The account or organisation that the latest record of a handle names, or None (ID 10.1)."""
         held = self._at(handle_stream(realm), "handles").get(folded.handle_key(realm, handle))
         if held is None:
             return None

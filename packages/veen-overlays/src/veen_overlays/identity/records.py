@@ -1,4 +1,4 @@
-"""The nine identity records, declared, and the streams they belong on (ID §6-§11)."""
+"""Declarations of the nine identity records, and the streams they belong on (ID §6-§11)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Principal(Record):
 @text_map("id.device.v1 flags", section="ID 6.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFlags(Wire):
-    """The switches of a device."""
+    """The flags of a device."""
 
     disabled: bool | None = None
 

@@ -4,11 +4,11 @@
    *before* the entry is folded.
 2. The entry is opened with the stream's reader key and appended to the summary tree, which stores complete
    blocks.
-3. After a restart the stored tree is loaded in O(log n) and checked against the log's receipt at its end. The
-   open block is read again.
+3. After a restart the stored tree is loaded in O(log n), and its root is checked against the log's receipt
+   there. The messages after the last complete block are read again.
 
-If the log contradicts what was folded, ``DivergenceError`` is raised with both receipts as evidence and the
-view stays as it is. ``clear`` discards the view; only a person decides that.
+If the log contradicts the folded entries, ``DivergenceError`` is raised with both receipts as evidence, and
+the view stays unchanged. ``clear`` discards the view; no code of this package calls it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Materializer(Generic[S]):
             await self._append(entry)
 
     async def reached(self, seq: int) -> None:
-        """Wait until ``seq`` is folded."""
+        """Wait until entry ``seq`` is folded."""
         async with self._grown:
             await self._grown.wait_for(lambda: self.size >= seq)
 

@@ -5,8 +5,8 @@ hub_id and its settings, and runs ``follow`` while it listens. Streams that auth
 known to the hub *before* the view that contains those records takes effect: a replica that does not know a
 stream's label could not refuse messages for it.
 
-Folded streams are kept in the store that the hub provides, so a restart continues from there, and a hub
-notices if a stream was rolled back in the meantime.
+Folded streams are kept in the store that the hub provides. After a restart the policy continues from there,
+and detects a stream that was rolled back in the meantime.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from veen_overlays.summary_tree.store import Store
 
 
 class HubServices(Protocol):
-    """What the hub provides to a policy: ``veen_hub.admission.policy.Surroundings``, by shape."""
+    """The services that a hub gives to a policy: the shape of veen-hub's ``PolicyServices``."""
 
     @property
     def reader(self) -> LogReader: ...
@@ -52,7 +52,7 @@ class HubServices(Protocol):
 
 
 class RealmPolicy(ViewPolicy):
-    """Accepts nothing before the first view, nor from a view older than ``max_age_sec``."""
+    """Admission policy that follows a realm; it accepts nothing without a view, or with a stale one."""
 
     def __init__(self, hub_id: HubId, options: Mapping[str, Any]) -> None:
         view = PolicyView(level=Level(options["level"]), realm=_realm(options["realm"]), hub_id=hub_id)

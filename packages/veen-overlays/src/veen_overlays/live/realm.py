@@ -1,8 +1,8 @@
 """Follow the admin streams of a realm and fold them into a hub's policy view (spec-2, RESOLUTIONS H6).
 
-The age of a folded stream counts from *before* it was read to its end: the hub knows nothing that was written
-later. If a stream cannot be read, contradicts what was folded, or holds messages of which the key opens none,
-``refresh`` raises and the old view stays. An old view becomes stale, and a hub with a stale view accepts
+The age of a folded stream is measured from just *before* it was read, because records written later may be
+missing. ``refresh`` raises and keeps the old view if a stream cannot be read, contradicts the folded entries,
+or has messages but none that the key opens. An old view becomes stale, and a hub with a stale view accepts
 nothing. A single message that is not a valid record is counted and changes nothing (core §11.1).
 
 The last receipt of each stream is stored. After a restart the log must still contain it, even if its block
@@ -93,7 +93,7 @@ class RealmFollower:
         return PolicyView(level=empty.level, realm=empty.realm, hub_id=empty.hub_id, **parts)
 
     def _check_key_opens(self, name: str, summary: Summary[Any]) -> None:
-        """Raise if the key opens no message of the stream: an unreadable stream may revoke anyone."""
+        """Raise if the key opens no message of the stream: the unread messages may be revocations."""
         unopened = summary.foreign and all(ignored.schema == UNOPENED for ignored in summary.ignored)
         if unopened and not summary.events and not summary.undecodable:
             raise VerificationError(

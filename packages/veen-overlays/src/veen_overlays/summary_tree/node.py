@@ -32,7 +32,7 @@ class Checksum(FixedBytes):
 @array("summary_node", section="11.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNode(Wire):
-    """A stored node; or the head of the tree: ``node`` is the root, ``below`` the peaks, no summary."""
+    """A stored node, or the tree's head: its ``node`` is the root, ``below`` the peaks, ``summary`` empty."""
 
     class_id: ClassId
     label: Label

@@ -1,8 +1,9 @@
 """The stored nodes of a summary tree: verified when read, recomputed from the log if verification fails.
 
 A node is trusted if its checksum is correct, its hash is the one that its parent names, and it is bound to
-the log's root at its last leaf. The way down from the head's peaks shows all of that: each node names the
-hashes of its two children, and the subtrees passed on the left give the root (core §11.3, RESOLUTIONS B11).
+the log's root at its last leaf. A walk from the head's peaks down to the node checks all three: each node
+names the hashes of its two children, and the subtrees left of the path determine the root (core §11.3,
+RESOLUTIONS B11).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class KeyIndex:
         return None if held is None else int.from_bytes(held, "big")
 
     def first(self, key: bytes, seq: int) -> bool:
-        """Whether ``seq`` is the first event that uses the key; a new key is recorded."""
+        """Return whether event ``seq`` is the first that uses the key; if it is, record the use."""
         held = self.seq_of(key)
         if held is None:
             self.pending[self._prefix + key] = seq.to_bytes(8, "big")
@@ -61,9 +62,10 @@ class KeyIndex:
 
 
 class LaterKeys:
-    """The keys used up to ``size`` and by the messages asked about since; the index stays unchanged.
+    """Duplicate detection for messages after ``size`` that leaves the index unchanged.
 
-    Later keys in the index were written by another process that has folded further; they are ignored.
+    A key is used if an event up to ``size`` or an earlier call of ``first`` used it. Later keys in the index
+    were written by another process that has folded further; they are ignored.
     """
 
     def __init__(self, index: KeyIndex, size: int) -> None:
@@ -71,7 +73,7 @@ class LaterKeys:
         self._keys = MemorySeenKeys()
 
     def first(self, key: bytes, seq: int) -> bool:
-        """Whether no message before this call used the key."""
+        """Return whether event ``seq`` is the first that uses the key; if it is, record the use in memory."""
         held = self._index.seq_of(key)
         return (held is None or held > self._size) and self._keys.first(key, seq)
 
@@ -215,7 +217,7 @@ class Nodes(Generic[S]):
         return a.node, b.node
 
     def lift(self, messages: Sequence[Message]) -> Summary[S]:
-        """Summarise messages; the index tells which of them repeat an earlier key."""
+        """Summarise messages; the index shows which of their keys were used before."""
         return self._overlay.fold(messages, self.index)
 
     def lift_one(self, message: Message) -> Summary[S]:
@@ -240,7 +242,7 @@ def _with_subtree(left: Mmr, height: int, subtree: bytes) -> Mmr:
 
 
 def _names_its_children(held: StoredNode) -> bool:
-    """Whether the node's hash is that of the two children it names."""
+    """Whether the node names two children, and its hash is the hash over theirs."""
     below = held.hashes_below
     return len(below) == 2 and node_hash(*below) == held.node
 

@@ -1,9 +1,9 @@
 """Wallets as a fold over their events (wallet-spec v0.0.1, cited as WAL).
 
 ``records`` declares the events, ``account`` summarises a range of one wallet's events, ``window`` does so for
-the daily limit, ``movements`` adds up payments in a row, ``ledger`` is the overlay over all wallets of a
-stream. ``rules`` says which events must not be sent and reports those that were, ``settlement`` compares
-transfers between two streams, ``approval`` checks the signatures of a transfer's approvers.
+the daily limit, ``movements`` adds up consecutive payments, ``ledger`` is the overlay over all wallets of a
+stream. ``rules`` refuses forbidden events before they are sent and reports them in a log, ``settlement``
+compares transfers between two streams, ``approval`` checks the signatures of a transfer's approvers.
 """
 
 from veen_overlays.wallet.account import State

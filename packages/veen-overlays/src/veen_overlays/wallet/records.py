@@ -1,4 +1,4 @@
-"""The nine wallet records, declared (WAL §5)."""
+"""Declarations of the nine wallet records (WAL §5)."""
 
 from __future__ import annotations
 

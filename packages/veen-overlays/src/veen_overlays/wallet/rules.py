@@ -1,4 +1,4 @@
-"""The rules of wallets: what a producer must not send and a verifier must report (WAL 5.3-5.6, §13, §15).
+"""The rules of wallets: a producer must not break them, a verifier reports it (WAL 5.3-5.6, §13, §15).
 
 The fold follows WAL §6 and applies every event of the log. Whether an event was allowed is decided by one
 table, used in two places: a producer calls ``refusal`` before it sends a record, a verifier calls
@@ -184,10 +184,10 @@ def refusal(
 
 
 def violation_of(state: State, record: Record) -> Refusal | None:
-    """What a verifier reports for a record that follows this state in the log; None if it is allowed.
+    """The violation that a verifier reports for a record that follows this state; None if it is allowed.
 
-    It differs from ``refusal``: a second opening and the closing of a wallet with money change no balance, so
-    a producer refuses them and a verifier does not report them.
+    Unlike ``refusal``, it allows a second opening, and the closing of a wallet with money: neither changes a
+    balance, so only a producer refuses them.
     """
     return next(_broken(state, record, reported=True), None)
 
@@ -209,9 +209,9 @@ def violations(
 ) -> Iterator[Violation]:
     """Every forbidden event of a log, read from its start, in stream order (WAL 5.4-5.6).
 
-    ``authors`` returns the keys that sent a message; only a policy with operators needs it. A mirrored
-    transfer whose source wallet this log does not contain is here for its credit only: its debit belongs to
-    the source's log (WAL 5.5), and ``settlement`` compares the two logs.
+    ``authors`` returns the keys that sent a message; only a policy with operators needs it. If a mirrored
+    transfer's source wallet is not in this log, only its credit is checked: the debit belongs to the source's
+    log (WAL 5.5), and ``settlement`` compares the two logs.
     """
     states: dict[bytes, State] = {}
     refs: dict[tuple[bytes, bytes], int] = {}
@@ -249,7 +249,7 @@ def _source_violations(states: dict[bytes, State], event: Event, origin: bytes) 
 def _ref_violations(
     states: dict[bytes, State], refs: dict[tuple[bytes, bytes], int], event: Event, origin: bytes
 ) -> Iterator[Violation]:
-    """Report a second payout under one ref: it is the first one, retried (WAL §7). The fold pays it too."""
+    """Report a second payout under one ref, which is a retry by WAL §7, although the fold pays it."""
     if not isinstance(record := event.record, Withdraw) or record.ref is None:
         return
     wallet = bytes(record.wallet_id)
@@ -262,7 +262,7 @@ def _ref_violations(
 
 
 def paid_under_ref(seq: int) -> str:
-    """The reason of a DUPLICATE_REF."""
+    """The reason of a DUPLICATE_REF, where message ``seq`` was the first payout."""
     return f"message {seq} has paid out under this ref"
 
 

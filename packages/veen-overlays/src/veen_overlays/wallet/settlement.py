@@ -1,6 +1,6 @@
 """Compare transfers between two logs: each must be debited in one and credited in the other (WAL 5.5, §12).
 
-WAL §6 credits every transfer that the destination's log holds. Only the source's log shows whether the
+WAL §6 credits every transfer that the destination's log contains. Only the source's log shows whether the
 source was debited, so an auditor who can read both logs compares them here. In a log that both wallets
 share, one event is both debit and credit, and ``rules`` checks it.
 """
@@ -60,9 +60,8 @@ def halves(messages: Iterable[Message]) -> Halves:
             debit = Half(event.seq, message.origin, record, source.pays_out)
             transfer_id = bytes(record.transfer_id)
             debits.setdefault((bytes(record.wallet_id), transfer_id), debit)
-            if (
-                record.to_wallet_id != record.wallet_id
-            ):  # a transfer to the same wallet has no credit (WAL §6)
+            # A transfer to the same wallet has no credit (WAL §6).
+            if record.to_wallet_id != record.wallet_id:
                 credit = debit._replace(counts=to.exists and not to.closed)
                 credits_.setdefault((bytes(record.to_wallet_id), transfer_id), credit)
         advance(states, event)
@@ -71,7 +70,7 @@ def halves(messages: Iterable[Message]) -> Halves:
 
 
 def counterparties(log: Halves) -> frozenset[WalletId]:
-    """The wallets of other logs that the wallets of this log paid or were paid by."""
+    """The wallets of other logs that exchanged payments with the wallets of this log."""
     paid = {half.transfer.to_wallet_id for (wallet, _), half in log.debits.items() if wallet in log.opened}
     payers = {half.transfer.wallet_id for (wallet, _), half in log.credits.items() if wallet in log.opened}
     return frozenset(wallet for wallet in paid | payers if wallet not in log.opened)
@@ -80,7 +79,7 @@ def counterparties(log: Halves) -> frozenset[WalletId]:
 def unsettled(payer: WalletId, source: Halves, payee: WalletId, destination: Halves) -> Iterator[Violation]:
     """The transfers from payer to payee that were not both debited and credited.
 
-    A violation names the wallet whose log holds the unmatched debit or credit, and its seq there.
+    A violation names the wallet whose log contains the unmatched debit or credit, and its seq in that log.
     """
     for (wallet, transfer_id), credit in destination.credits.items():
         if wallet == payee and credit.counts and credit.transfer.wallet_id == payer:
@@ -109,7 +108,7 @@ def _not_debited(credit: Half, debit: Half | None) -> str | None:
 
 
 def _unless_sealed(found: Violation, other: Half | None, log: Halves) -> Violation:
-    """Downgrade to UNVERIFIED if the missing half may be among messages that the keys do not open."""
+    """Replace the code by UNVERIFIED if the missing half may be in a message that the keys do not open."""
     if other is not None or not log.sealed:
         return found
     why = f"{found.why}, unless one of {log.sealed} messages that these keys do not open does it"

@@ -1,4 +1,4 @@
-"""Start of the program ``veen-selftest``, which is ``veen selftest`` by itself."""
+"""Entry point of the program ``veen-selftest``, which runs the command ``veen selftest``."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _nothing_changed(context: CheckContext, hub: HttpHub, row: Rejection) -> Non
 
 
 def _prefilter_reject(context: CheckContext) -> None:
-    """A hub that asks for proof of work refuses a message without it and accepts it with it (H13)."""
+    """A hub that asks for proof of work refuses a message without a proof and accepts one with it (H13)."""
     hub = context.hub(STRICT)
     writer = context.writer(hub)
     wire = writer.next()

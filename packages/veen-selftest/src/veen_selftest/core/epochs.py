@@ -76,7 +76,7 @@ def _roll(context: CheckContext) -> None:
 
 
 def _fresh_epoch(context: CheckContext, hub: HttpHub) -> Status:
-    """Return the status in an epoch that lasts long enough; skips if that would take too long."""
+    """Return the status in this or the next epoch, with enough time left; skip if that takes too long."""
     speed = CLOCK_SPEED if context.fleet.starts_hubs else 1
     length, now = hub.known.profile.epoch_sec, hub.status()
     left = length - now.hub_ts % length

@@ -56,7 +56,7 @@ def _restart(context: CheckContext) -> None:
 
 
 def _rotation(context: CheckContext) -> None:
-    """After a rotation the new key signs, old receipts stay valid, checkpoints carry both (KEX0.1)."""
+    """After a rotation the new key signs, old receipts stay valid, both keys sign checkpoints (KEX0.1)."""
     own = context.own_hub()
     writer = context.writer(own.start())
     held = writer.hub.status()

@@ -1,6 +1,7 @@
-"""Random changes to valid requests, from the seed: tables of small functions.
+"""Random changes to valid requests, determined by the seed.
 
-They change bytes, the structure of CBOR, path, headers and method; a request gets up to three changes.
+Tables of small functions change bytes, the structure of CBOR, path, headers and method. A request gets up to
+three changes.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ class Mutator:
         return replace(request, body=self._chance.choice(BYTES)(self._chance, request.body))
 
     def _structure(self, request: Request) -> Request:
-        """Change the structure of a CBOR body; of another body, the bytes."""
+        """Change the structure of a CBOR body, or the bytes of any other body."""
         try:
             return replace(
                 request, body=cbor.encode_items(change_structure(self._chance, cbor.decode(request.body)))

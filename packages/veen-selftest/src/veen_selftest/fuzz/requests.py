@@ -69,7 +69,7 @@ def _reads(writer: Writer) -> list[Request]:
 
 
 def _tooling(writer: Writer) -> list[Request]:
-    """Admin requests without a valid signature: none may take effect on a foreign hub."""
+    """Return admin requests without a valid signature, so that none changes a running hub."""
     order = LabelRequest(label=writer.label).encode()
     paths = ("/tooling/checkpoint", "/tooling/anchor", "/tooling/retention")
     signed = (*TYPE, ("VEEN-Admin-Ts", "1"), ("VEEN-Admin-Sig", bytes(64).hex()))
@@ -97,7 +97,7 @@ def ask(hub: HttpHub, request: Request) -> tuple[int, str, bytes]:
         connection.putrequest(request.method, hub.prefix + request.path, skip_accept_encoding=True)
         for name, value in (*request.headers, ("Content-Length", str(len(request.body)))):
             connection.putheader(name, value.encode("latin-1"))
-        # A hub may refuse and close before it has read everything; its answer is there then.
+        # A hub may refuse and close before it has read everything; its answer can be read then.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.endheaders(request.body)
         with connection.getresponse() as response:

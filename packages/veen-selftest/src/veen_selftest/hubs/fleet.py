@@ -1,7 +1,7 @@
 """The hubs of a run: hubs that it starts, or one that runs at a URL.
 
-A check asks for a kind of hub (``HubSetup``) and gets one that fits, or ``Skip`` with what is
-missing. All checks share a running hub, but a check that stops, kills or rotates a hub has its own.
+A check asks for a kind of hub (``HubSetup``) and gets one that fits, or ``Skip``, which says
+what is missing. All checks share a running hub, but a check that stops, kills or rotates a hub has its own.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from veen_selftest.runner.hub_setup import HubSetup
 
 
 class Fleet(Protocol):
-    """The source of hubs."""
+    """The hubs of one run: hubs that the run starts, or one that runs already."""
 
     run: str
     """Prefix of the stream names of this run; no other run uses it."""
 
     starts_hubs: bool
-    """Whether hubs are started by their setup; of a running hub only its status is known."""
+    """Whether the run starts its hubs; otherwise the hub's settings are known only from its status."""
 
     def hub(self, setup: HubSetup) -> HttpHub:
         """Return a running hub of this kind, shared by all checks."""
@@ -142,4 +142,4 @@ class RemoteFleet:
         return self._hub.url
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: the hub keeps running."""

@@ -1,6 +1,6 @@
 """A hub as any client sees it: a URL, and one request at a time, each on its own connection (§10).
 
-Nothing is verified and nothing is retried here: the checks judge the responses.
+Nothing is verified or retried here; the checks verify the responses.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class HttpHub:
         return answer
 
     def skip_if_announced(self, refusal: bytes) -> None:
-        """Skip the check if a foreign hub refuses by a row that its status announces (``enforces``)."""
+        """Skip the check if a running hub refuses by a row that its status announces (``enforces``)."""
         for row, (announced, remedy) in ANNOUNCED.items() if self.foreign else ():
             if row.detail.encode() in refusal and any(announced in words for words in self.known.enforces):
                 raise Skip(f"the hub enforces {announced}, as its status announces: {remedy}")
@@ -184,7 +184,7 @@ class HttpHub:
     def post(
         self, path: str, body: Wire | bytes, kind: str = CBOR, *, work: Iterable[bytes] = (), **headers: str
     ) -> HttpResponse:
-        """POST a body. Headers as keywords have underscores for dashes; ``work``: messages to solve for."""
+        """POST a body. Keyword headers have underscores for dashes. ``work``: messages that need a cookie."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         content = body if isinstance(body, bytes) else body.encode()
         return self.call("POST", path, content, {"Content-Type": kind, **self.pow_headers(work), **named})
@@ -281,7 +281,7 @@ class HttpHub:
         return self.post("/tooling/authorize", token).read(AuthorizeResponse)
 
     def admin_post(self, path: str, body: bytes = b"") -> HttpResponse:
-        """Send a request signed by the admin. A signature is valid once, so no time is used twice (H19)."""
+        """Send a request signed by the admin, with a fresh time: a signature is valid once (H19)."""
         if self.admin is None:
             raise Skip("needs a request signed by the hub's admin: give --admin-key")
         self._stamp = max(self._stamp + 1, self.status().hub_ts)

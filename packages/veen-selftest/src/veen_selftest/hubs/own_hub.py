@@ -152,7 +152,7 @@ class OwnHub:
 
 
 def _environment() -> dict[str, str]:
-    """The environment without VEEN_ variables: VEEN_KEYS_DIR, say, would put keys among another hub's."""
+    """Return the environment without VEEN_ variables: VEEN_KEYS_DIR would mix keys of several hubs."""
     return {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}
 
 

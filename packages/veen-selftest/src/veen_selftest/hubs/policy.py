@@ -1,4 +1,4 @@
-"""A policy for the selftest's own hubs: it refuses three keys, each by another row of the table (H6).
+"""A policy for the selftest's own hubs: it refuses three keys, each by a different admission row (H6).
 
 The hub loads it by the entry point ``veen_hub.policies``. The keys are not secret: only the selftest uses
 them.
@@ -45,7 +45,7 @@ class RefusingPolicy:
         return IMPOSSIBLE_PAD_BLOCK if question.client_id == self._unpadded else 0
 
     def rate(self, question: PolicyQuestion) -> None:
-        """No rate in addition to the token's."""
+        """Return None: there is no rate limit in addition to the token's."""
 
     def retention(self) -> Mapping[Label, int]:
         return {}

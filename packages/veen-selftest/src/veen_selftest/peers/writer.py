@@ -31,7 +31,7 @@ def key_of(seed: bytes, name: str) -> SigningKey:
 
 
 def ciphertext_layout(body: bytes) -> bytes:
-    """Return bytes with the layout of a ciphertext (§4.2) that nobody can open."""
+    """Return bytes with the layout of a ciphertext (§4.2) that cannot be opened."""
     return H(b"enc" + body) + struct.pack(">II", 0, len(body)) + body
 
 
@@ -122,7 +122,7 @@ class Writer:
         return mint(signer, subject or self.client_id, ids, ttl, rate)
 
     def authorized(self, **about: Any) -> Writer:
-        """Authorize a token at the hub and use it from now on; ``about`` as for ``token``."""
+        """Authorize a token at the hub and use it from now on; ``about`` is passed to ``token``."""
         self.auth_ref = self.hub.authorize(self.token(**about)).auth_ref
         return self
 

@@ -77,9 +77,9 @@ class RawConnection(asyncio.Protocol):
         self._last = await self.post("/v1/submit", body, CBOR_SEQ)
 
     def require_accepted(self) -> None:
-        """Raise if a message was refused, by the last answer: a refusal entails all later ones (I9).
+        """Raise if a message was refused. The last answer shows it: a refusal entails all later ones (I9).
 
-        Called after the measurement, since decoding costs more than sending.
+        Call it after the measurement: decoding costs more than sending.
         """
         for item in cbor.split_sequence(self._last):
             if isinstance(outcome_of(item), ErrorEnvelope):

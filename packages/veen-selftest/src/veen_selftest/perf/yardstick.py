@@ -1,4 +1,4 @@
-"""Lower bounds of this machine: the cryptography of many messages, and all work of a single one."""
+"""Lower bounds of this machine: the cryptography of many messages, and all work for one message."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def crypto_floor() -> float:
 def lone_seconds(folder: Path) -> float:
     """Return the median time of one verification, one signature, one small write and ``fdatasync``.
 
-    Each follows a pause, like the pause between the messages of one client: a machine is slower right after
-    it was idle, and the hub is measured in the same way.
+    Each measurement follows a pause, as the messages of one client do: a machine is slower right after it was
+    idle, and the hub is measured in the same way.
     """
     path = folder / "sync"
     fd = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)

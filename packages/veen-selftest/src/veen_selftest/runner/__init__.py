@@ -1,4 +1,4 @@
-"""Running checks: what a check is, what it is given, the suites, and the report."""
+"""Running checks: the check and its context, the suites, and the report."""
 
 from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal, require_one
 

@@ -34,11 +34,11 @@ class Check:
     clause: str
     run: Callable[[CheckContext], None]
     about: str = ""
-    """What holds if the check passes; by default the first line of the function's docstring."""
+    """The statement that the check tests; by default the first line of the function's docstring."""
 
     @property
     def statement(self) -> str:
-        """What holds if the check passes, as one sentence."""
+        """The statement that the check tests, as one sentence."""
         return self.about or (self.run.__doc__ or "").strip().partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""What a check is given: hubs to ask, writers of its own, and random numbers from the seed."""
+"""The context of a check: hubs to ask, writers of its own, and random numbers from the seed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from veen_selftest.runner.hub_setup import PLAIN, HubSetup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How long a run may take."""
+    """The options that bound a run: numbers of requests and kills, times, sizes."""
 
     fuzz_requests: int = 2_000
     """Requests per check of the suite ``fuzz``."""
     fuzz_seconds: float = 60.0
+    """Longest time per check of the suite ``fuzz``."""
     crash_rounds: int = 10
     """Kills per check of the suite ``crash``."""
     max_wait: float = 5.0
@@ -29,7 +30,7 @@ class RunOptions:
     quick: bool = True
     """Whether the suite ``perf`` uses small sizes: a few seconds per figure."""
     history: int | None = None
-    """Entries in the long label of the suite ``perf``; None: as ``quick`` says."""
+    """Entries in the long label of the suite ``perf``; None: ``quick`` decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class CheckContext:
         return H(f"{self.fleet.run}/{self.seed}/{self.name}".encode())
 
     def stream_name(self, on: str) -> str:
-        """The name of one of this check's streams."""
+        """Return the name of one of this check's streams."""
         return f"{self.fleet.run}/{self.seed}/{self.name}/{on}"
 
     def hub(self, setup: HubSetup = PLAIN) -> HttpHub:

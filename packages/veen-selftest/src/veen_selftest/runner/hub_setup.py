@@ -1,4 +1,4 @@
-"""What a check needs of a hub: its profile and its settings, as data."""
+"""The requirements of a check on its hub, as data: profile and settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _too_much_work(status: Status) -> str | None:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class HubSetup:
-    """A kind of hub: how to make one, and why a running hub is not of this kind."""
+    """A kind of hub: its profile and settings, and a function that says why a running hub does not fit."""
 
     name: str
     profile: str = "default"

@@ -56,7 +56,7 @@ def as_junit(report: RunReport) -> bytes:
 
 
 def _counted(name: str, results: Sequence[Result], seconds: float) -> dict[str, str]:
-    """Return the attributes that JUnit's readers expect. A check that breaks counts as a failure."""
+    """Return the attributes that JUnit's readers expect. A check that crashes counts as a failure."""
     return {
         "name": name,
         "tests": str(len(results)),

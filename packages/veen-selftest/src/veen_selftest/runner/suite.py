@@ -42,7 +42,7 @@ def chosen(suites: Iterable[str], only: Sequence[str] = ()) -> Iterator[tuple[st
 
 
 class Outcome(enum.StrEnum):
-    """How a check ended; only PASSED is a pass."""
+    """The ways in which a check can end; only PASSED is a pass."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -83,7 +83,7 @@ class RunReport:
 
     @property
     def inconclusive(self) -> bool:
-        """Whether more checks were skipped than passed: then the run is no verdict on the hub."""
+        """Whether more checks were skipped than passed, so that the run says too little about the hub."""
         return 0 < self.count(Outcome.PASSED) < self.count(Outcome.SKIPPED)
 
     @property
@@ -92,7 +92,7 @@ class RunReport:
 
 
 def run_check(suite: str, check: Check, context: CheckContext) -> Result:
-    """Run one check; whatever it raises becomes its outcome."""
+    """Run one check; an exception that it raises becomes its outcome."""
     started = time.monotonic()
     outcome, why = Outcome.FAILED, ""
     try:

@@ -1,7 +1,7 @@
 """Evidence against a hub that contradicts itself: two of its receipts for one stream_seq (spec-1 §14).
 
-The client writes what it holds into its state store before it raises ``Diverged``: nobody else may have the
-receipt that the hub signed first.
+The client writes the evidence into its state store before it raises ``Diverged``: it may have the only copy
+of the receipt that the hub signed first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_equivocation(identity: HubIdentity, a: Receipt, b: Receipt) -> Equivoca
 
 
 async def with_evidence(connection: HubConnection, label: Label, found: DivergenceError) -> Diverged:
-    """Turn a contradiction into ``Diverged``: with an ``Equivocation`` if possible, and saved to disk.
+    """Save the evidence of a contradiction and return ``Diverged``, with an ``Equivocation`` if possible.
 
     The second receipt is the one that the hub has just shown, or the one that it now returns for the
     stream_seq of the receipt held.
@@ -59,7 +59,7 @@ async def save_evidence(
     folder, unsaved = None, None
     try:
         folder = await connection.workers.run(connection.store.save_evidence, connection.hub_id, files)
-    except StateError as exc:  # the divergence is the news, even on a full disk
+    except StateError as exc:  # report the divergence even if the disk is full
         unsaved = exc.message
     return Diverged(
         found.message,

@@ -18,7 +18,7 @@ from veen_hub.client.state.records import ClientKey
 
 
 class KeyRing:
-    """The keys of one label, by client_id."""
+    """The signing keys of one label's client_ids."""
 
     def __init__(
         self, identity: Identity | None, records: tuple[ClientKey, ...], randomness: Randomness
@@ -44,12 +44,12 @@ class KeyRing:
         raise StateError(f"the key of client_id {client_id.hex()} is not in this state folder")
 
     def holds(self, client_id: ClientId) -> bool:
-        """Return whether the key of a client_id is here."""
+        """Return whether the key of a client_id is in this ring."""
         own = self._identity.client_id if self._identity is not None else None
         return client_id in self._keys or client_id == own
 
     def usable(self, client_id: ClientId, state: ClientState, bounds: ClientBounds, now: UnixTime) -> bool:
-        """Return whether the key is here and within its bounds (KEX1+ 4.1)."""
+        """Return whether a client_id's key is in this ring and within its bounds (KEX1+ 4.1)."""
         if client_id != state.client_id:
             record = self._keys.get(client_id)
             if record is None:
@@ -69,7 +69,7 @@ class KeyRing:
         )
 
     def use(self, client: PipelinedClient, client_id: ClientId, now: UnixTime) -> None:
-        """Switch ``client`` to a client_id whose key is here; nothing may be pending."""
+        """Switch ``client`` to a client_id whose key is in this ring; no message may be pending."""
         if client.state.client_id == client_id:
             return
         if not self.holds(client_id):
@@ -84,11 +84,11 @@ class KeyRing:
         client.switch(client_id, created_at, client_seq)
 
     def rotate(self, client: PipelinedClient, now: UnixTime, *, exhausted: bool = True) -> None:
-        """Switch to a fresh client_id; delete the key of an exhausted one that was drawn (KEX1+ 4.1)."""
+        """Switch to a fresh client_id; delete an exhausted key, unless it is the identity's (KEX1+ 4.1)."""
         old = client.state
         client.rotate(self.draw(now), now)
         if self.is_identity(old.client_id) or not exhausted:
-            self.record_usage(old)  # a token may name it again, and its bounds apply then
+            self.record_usage(old)  # a token may name this client_id later; its bounds still apply
         else:
             del self._keys[old.client_id]
 

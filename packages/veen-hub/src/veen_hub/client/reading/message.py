@@ -53,7 +53,7 @@ class Message:
 
     @property
     def is_open(self) -> bool:
-        """Whether one of the reader's keys opened it."""
+        """Whether one of the reader's keys opened the message."""
         return self._opened is not None
 
     @property
@@ -69,13 +69,13 @@ class Message:
 
     @property
     def schema(self) -> SchemaId:
-        """The schema of the body, without the envelope of a body with attachments."""
+        """The schema of the body; with attachments, that of the body inside the envelope."""
         header = self.header
         return self._attached.schema if self._attached is not None else header.schema
 
     @property
     def body(self) -> bytes:
-        """The body, without the envelope of a body with attachments."""
+        """The body; with attachments, the body inside the envelope."""
         opened = self.opened
         return self._attached.body if self._attached is not None else opened.body
 

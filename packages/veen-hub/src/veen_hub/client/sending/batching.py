@@ -1,6 +1,6 @@
 """Looking ahead in a source of items, so that they can be sent in batches.
 
-A fast source fills each batch; of a slow source, a batch holds the items that are there.
+A fast source fills each batch. With a slow source, a batch contains the items that are available.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Lookahead(Generic[T]):
 
     @classmethod
     def mapped(cls, source: Iterable[S] | AsyncIterable[S], make: Callable[[S], T]) -> Lookahead[T]:
-        """Look ahead in ``make(item)`` for each item of either kind of iterable."""
+        """Return a lookahead over ``make(item)`` for each item of a plain or an async iterable."""
         if isinstance(source, Iterable):
             return cls(map(make, source), None)
         made: Lookahead[T] = cls(None, asyncio.Queue(MAX_READ_AHEAD))
@@ -57,7 +57,7 @@ class Lookahead(Generic[T]):
         await self._queue.put(last)
 
     async def peek(self, count: int) -> list[T]:
-        """The next items: at least one and at most ``count``, or none at the end. Waits for the first."""
+        """Return up to ``count`` of the next items; waits for the first one. Empty only at the end."""
         self._take(count)
         if not self._held and self._queue is not None:
             self._receive(await self._queue.get())
@@ -65,12 +65,12 @@ class Lookahead(Generic[T]):
         return [self._held[n] for n in range(min(count, len(self._held)))]
 
     def peek_after(self, count: int) -> list[T]:
-        """Up to ``count`` items after the first ``count``, as far as the source has them. Does not wait."""
+        """Return up to ``count`` items after the first ``count``, without waiting for the source."""
         self._take(2 * count)
         return [self._held[n] for n in range(count, min(2 * count, len(self._held)))]
 
     def drop(self, count: int) -> None:
-        """Drop the first items, which are done."""
+        """Drop the first ``count`` items."""
         for _ in range(count):
             self._held.popleft()
 

@@ -39,7 +39,7 @@ class AttachmentRef(Wire):
 @int_map("attached", section="4.6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached(Wire):
-    """A body together with the list of its attachments, whose form §4.6 leaves to the schema."""
+    """A body together with the list of its attachments. §4.6 leaves the form of the list to the schema."""
 
     ver: Literal[1] = 1
     schema: SchemaId

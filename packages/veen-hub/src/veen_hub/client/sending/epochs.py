@@ -1,7 +1,7 @@
 """Sending to a stream whose label changes with every epoch (§12).
 
-Neither a label nor its record names the stream or the epoch. The client therefore stores, per stream and
-before a message leaves, the epochs in which it sends, until every message under their labels is answered.
+Neither a label nor its record names the stream or the epoch. The client therefore stores the epochs in which
+it sends, per stream: before a message leaves, and until every message under the epoch's label is answered.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class EpochOutboxes:
         return found
 
     async def _past(self) -> list[Epoch]:
-        """Earlier epochs, oldest first; those that other processes add meanwhile are theirs to settle."""
+        """Return the earlier epochs, oldest first. A process that adds another one meanwhile settles it."""
         if self._open is None:
             connection = self._connection
             self._open = _decode(
@@ -112,7 +112,7 @@ class EpochOutboxes:
 
     @property
     def _name(self) -> str:
-        """The record's name, in a folder of its own: apart from the labels' records."""
+        """The record's name; its folder separates it from the labels' records."""
         return f"{EPOCHS_FOLDER}/{self._stream_id.hex()}"
 
     async def _change(self, change: Callable[[set[Epoch]], set[Epoch]]) -> None:

@@ -33,7 +33,7 @@ class ProofOfWork:
         self._refreshes = 0
 
     async def submit(self, wires: Sequence[bytes], attempts: Attempts) -> list[Receipt | Refused]:
-        """Submit all messages; if the hub asks for work, only the first, with its cookie.
+        """Submit all messages; if the hub asks for work, submit only the first message, with its cookie.
 
         The cookie must be found before the deadline of ``attempts``.
         """
@@ -46,7 +46,7 @@ class ProofOfWork:
         )
 
     async def is_wanted(self, refused: Refused) -> bool:
-        """Return whether a refusal asks for work, or for more than was done: then submit again."""
+        """Return whether a refusal asks for work, or for more work, so that the caller submits again."""
         if refused.detail_enum != PREFILTER_REJECT.detail or self._refreshes == MAX_REFRESHES:
             return False
         self._refreshes += 1

@@ -17,7 +17,7 @@ from veen_hub.client.wire.connection import HubConnection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Consecutive client_seqs in a label: the client_id, the first of them, and the prev_ack to send."""
+    """The place of a batch in a label: client_id and first client_seq, with prev_ack and auth_ref."""
 
     client_id: ClientId
     first: ClientSeq
@@ -51,7 +51,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SealedBatch:
-    """SealedMsg drafts and the slot that they were sealed for."""
+    """Sealed drafts and the slot that they were sealed for."""
 
     slot: Slot
     sealed: tuple[SealedMsg, ...]

@@ -1,8 +1,8 @@
 """Searching a label's log for messages whose answer was lost (RESYNC0.1).
 
 A message is in the log after the entry that it acknowledged (I6): soon after that entry if it was sent long
-ago, close to the head if it was sent just now. The search therefore alternates between both ends, and costs
-at most twice the shorter way. A message that is not in the log costs reading the whole range.
+ago, close to the head if it was sent just now. The search therefore alternates between both ends, and reads
+at most twice as many entries as from the nearer end. If a message is not in the log, the whole range is read.
 """
 
 from __future__ import annotations

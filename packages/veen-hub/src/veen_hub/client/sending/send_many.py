@@ -37,7 +37,7 @@ async def can_continue(stream: Stream, failure: VeenError) -> bool:
 
 
 def name_stream(stream: Stream, failure: VeenError) -> VeenError:
-    """Name the stream in a refusal of a token: the hub knows only the label."""
+    """Add the stream's name to a refusal of a token; the hub knows only the label."""
     if isinstance(failure, CapRefused):
         return failure.with_message(f"stream {stream.name}: {failure.hub_message}")
     return failure
@@ -49,7 +49,7 @@ class Sending:
     ``acknowledged`` counts the messages that the hub has made durable, beginning with the first, and is
     correct at any moment: after an error, after a cancellation, and before all receipts were iterated over.
     ``unanswered`` counts the messages that follow them and were on their way when sending was interrupted.
-    ``settle`` finds out what became of these, so that afterwards ``acknowledged`` is exact:
+    ``settle`` finds out which of these are in the log, so that afterwards ``acknowledged`` is exact:
 
         sending = stream.send_many(lines)
         try:

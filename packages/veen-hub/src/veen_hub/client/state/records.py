@@ -30,7 +30,7 @@ def decode_record(kind: type[W], content: bytes, name: str) -> W:
 @int_map("client_key", section="KEX0.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey(Wire):
-    """A client_id of one label and its key; without a seed it is the identity's own signing key.
+    """A client_id of one label and its key; without a seed, the key is the identity's own signing key.
 
     ``client_seq`` and ``created_at`` are valid while another client_id is in use; those of the client_id in
     use are in the label's state.

@@ -2,8 +2,8 @@
 
 The contract of a ``StateStore``:
 
-- ``save`` replaces a record atomically, and durably unless told otherwise. After ``durable=False`` a power
-  cut may bring back the previous record, whole.
+- ``save`` replaces a record atomically, and by default durably. After ``durable=False`` a power cut may
+  bring back the previous record, whole.
 - ``load`` returns the record that was saved last.
 - ``lock`` gives a record to one holder at a time, across processes, until ``release`` or the holder's death.
 - ``save_evidence`` writes evidence against a hub durably and never changes it afterwards.
@@ -38,7 +38,7 @@ EVIDENCE_FOLDER: Final = "evidence"
 
 
 class Lock(Protocol):
-    """A record held by this process until ``release``."""
+    """A lock on a record, held until ``release``."""
 
     def release(self) -> None: ...
 
@@ -66,7 +66,7 @@ class StateStore(Protocol):
 def update(
     store: StateStore, hub: HubId, name: str, change: Callable[[bytes | None], bytes], *, lock_timeout: float
 ) -> None:
-    """Replace a record, under its lock, with what ``change`` returns for it. Blocks; run it in a thread."""
+    """Replace a record by ``change(record)``, under the record's lock. Blocks; run it in a thread."""
     until = time.monotonic() + lock_timeout
     while (lock := store.lock(hub, name)) is None:
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""What all parts of one connection share: the hub's status and time, the API, and the state store."""
+"""The shared context of one connection: the hub's status and time, the API, and the state store."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from veen_hub.client.wire.threads import Workers
 
 T = TypeVar("T")
 IDENTITY_RECORD: Final = "identity"
-"""The record in the state store that holds the hub's identity as last seen."""
+"""The record with the hub's identity as last seen."""
 PROFILE_RECORD: Final = "fixed/profile"
-"""The record that holds the hub's profile as first seen; in a folder, apart from the labels' records."""
+"""The record with the hub's profile as first seen; its folder separates it from the labels' records."""
 
 
 class HubTime:
-    """The hub's clock: the time heard last, advanced by the local monotonic clock (§12).
+    """The hub's clock: the time last received, advanced by the local monotonic clock (§12).
 
     A status is not signed. Irreversible steps therefore use ``signed``, the newest hub_ts of a receipt.
     """
@@ -41,13 +41,13 @@ class HubTime:
         self.signed = UnixTime(0)
 
     def observe(self, hub_ts: UnixTime) -> None:
-        """Take the time of a verified receipt; the clock never goes back (H3)."""
+        """Advance the clock to the time of a verified receipt; it never goes back (H3)."""
         self.signed = max(self.signed, hub_ts)
         if hub_ts >= self.now():
             self.set(hub_ts)
 
     def set(self, hub_ts: UnixTime) -> None:
-        """Take the time of a status, which may go back."""
+        """Set the clock to the time of a status; this may set it back."""
         self._hub_ts, self._heard = hub_ts, time.monotonic()
 
     def exact(self) -> float:
@@ -103,7 +103,7 @@ class HubConnection:
         return stream.label(self.routing_key, stream_id, epoch)
 
     def origin(self, stream_id: StreamId) -> LabelOrigin:
-        """How the labels of a stream are derived (H4)."""
+        """Return the values from which a stream's labels are derived (H4)."""
         return LabelOrigin(
             routing_key=self.routing_key,
             stream_id=stream_id,
@@ -112,11 +112,11 @@ class HubConnection:
         )
 
     def trust(self, origin: LabelOrigin | None) -> Trust:
-        """What the client verifies a label's log against."""
+        """Return the keys, profile and limits that a label's log is verified against."""
         return Trust(identity=self.status.identity, profile=self.profile, limits=self.limits, origin=origin)
 
     async def ask(self, call: Callable[[], Awaitable[T]], *, min_seconds: float = MIN_ANSWER_SECONDS) -> T:
-        """Repeat an idempotent request until it is answered; each attempt has at least ``min_seconds``."""
+        """Repeat an idempotent request until it is answered; each attempt may take ``min_seconds``."""
         return await retrying(self.retry, call, where=self.api.transport.url, min_seconds=min_seconds)
 
     async def refresh(self) -> None:

@@ -43,9 +43,9 @@ from veen_hub.client.wire.transport import CBOR_SEQ, Transport
 
 W = TypeVar("W", bound=Wire)
 MAX_ITEM_OVERHEAD: Final = 4_096
-"""Bytes of a stream item in addition to its MSG."""
+"""Most bytes that a stream item has in addition to its MSG."""
 MAX_PAGE_BYTES: Final = 16 * 1_048_576
-"""The hub ends a page with the entry that exceeds 8 MiB."""
+"""Largest page accepted; the hub ends a page with the entry that exceeds 8 MiB."""
 _RECEIPT_HEAD: Final = 0x87
 """CBOR head of a RECEIPT, an array of seven; an error envelope has a text there."""
 _OUTCOME_OFFSET: Final = 4
@@ -53,7 +53,7 @@ _OUTCOME_OFFSET: Final = 4
 
 
 def decode_response(kind: type[W], body: bytes) -> W:
-    """Decode a response; bytes that are not a ``kind`` are the hub's fault."""
+    """Decode a response; raises ``Misbehaved`` if the bytes are not a ``kind``."""
     try:
         return kind.decode(body)
     except DecodeError as exc:
@@ -98,7 +98,7 @@ class Endpoints:
     async def page(
         self, label: Label, start: StreamSeq, max_items: int, *, end: StreamSeq | None = None
     ) -> tuple[list[Entry], bool]:
-        """Return consecutive entries from ``start`` on, and whether more follow; none of an unknown label."""
+        """Return consecutive entries from ``start`` on, and whether more follow. Unknown labels are empty."""
         question = StreamRequest(
             label=label, from_seq=start, to_seq=end, max_items=max_items, with_receipts=True
         )
@@ -127,7 +127,7 @@ class Endpoints:
         return entries, page.next_cursor is not None
 
     def _token_items(self, label: Label, size: int) -> int:
-        """CBOR items beyond those of a MSG: on the control label a token may name many streams."""
+        """Return how many more CBOR items a control entry may have: a token may name many streams."""
         return size // StreamId.SIZE if label == self.control_label else 0
 
     async def _exists(self, label: Label) -> bool:
@@ -136,7 +136,7 @@ class Endpoints:
     async def live(self, label: Label, start: StreamSeq, limits: Limits) -> AsyncGenerator[list[Entry], None]:
         """Yield consecutive entries from ``start`` on as they arrive, until the hub ends the stream (H15).
 
-        The first list is empty: the hub has answered.
+        The first list is empty; it means that the hub has answered.
         """
         max_bytes = limits.max_msg_bytes + MAX_ITEM_OVERHEAD
         framer, at = Framer(max_bytes, MAX_CBOR_ITEMS + self._token_items(label, max_bytes)), int(start)
@@ -161,7 +161,7 @@ class Endpoints:
         return found
 
     async def newest_receipt(self, label: Label) -> Receipt | None:
-        """The label's newest receipt; None if the label is empty, or this hub has no such request."""
+        """Return the label's newest receipt; None if the label is empty or the hub refuses the request."""
         question = ReceiptRequest(label=label, stream_seq=NO_ENTRIES)
         try:
             found = (await self._ask("/v1/receipt", question, ReceiptResponse)).receipt

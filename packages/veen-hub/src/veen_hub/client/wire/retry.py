@@ -1,7 +1,7 @@
 """Retries: exponential backoff with jitter, Retry-After, and a deadline (OP0.4).
 
 Only silence, E.RATE and E.UNAVAILABLE are retried; every other answer is final. An attempt that is under way
-at the deadline is aborted, so that a silent hub costs no more time than one that is not there.
+at the deadline is aborted, so that a silent hub costs no more time than an unreachable one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from veen_hub.client.errors import RateLimited, Refused, Unavailable, Unreachabl
 
 T = TypeVar("T")
 MIN_TRY_SECONDS: Final = 0.5
-"""Time that each attempt has, even if the deadline is nearer."""
+"""Shortest time limit of an attempt, even if the deadline is nearer."""
 MIN_ANSWER_SECONDS: Final = 5.0
-"""The same for a hub that has answered before: its answer is worth a few seconds beyond the deadline."""
+"""Shortest time limit of an attempt at a hub that has answered before, so an answer is likely."""
 PENDING_ACTION: Final = "repeat the operation: the client first settles a message that is pending"
 
 
@@ -87,7 +87,7 @@ class Attempts:
     async def attempt(
         self, call: Callable[[], Awaitable[T]], where: str, *, min_seconds: float = MIN_TRY_SECONDS
     ) -> T:
-        """Make one attempt; it has until the deadline, and ``min_seconds`` in any case."""
+        """Make one attempt. It may take until the deadline or ``min_seconds``, whichever is longer."""
         left = max(min_seconds, self.until - time.monotonic())
         try:
             async with asyncio.timeout(left):

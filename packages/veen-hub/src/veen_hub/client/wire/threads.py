@@ -1,4 +1,4 @@
-"""Worker threads whose calls run to their end: cancelling the caller does not tear a call apart."""
+"""Worker threads whose calls run to their end: cancelling the caller does not interrupt a call."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 async def _refused(response: aiohttp.ClientResponse) -> Refused | Misbehaved:
-    """Decode the error envelope (§10.6), or judge a proxy's response by its HTTP status."""
+    """Decode the error envelope (§10.6), or classify a proxy's response by its HTTP status."""
     body = await read_body(response, MAX_ERROR_BYTES)
     try:
         return refusal(ErrorEnvelope.decode(body))
