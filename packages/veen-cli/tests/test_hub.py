@@ -373,7 +373,7 @@ def test_under_a_profile_with_epochs_a_message_is_found_in_its_epoch(tmp_path: P
         assert "in its minute" in veen("stream", "--epoch", epoch, *flags).ok().out
         assert veen("receipt", "get", 1, "--epoch", epoch, *flags, "--json").json["value"]["stream_seq"] == 1
         assert f"in epoch {epoch - 5}" in veen("stream", "--epoch", epoch - 5, *flags).ok().out
-        assert "no key" in veen("kv", "list", *flags).ok().out  # folded through all its epochs
+        assert "is empty" in veen("kv", "list", *flags).ok().out  # folded through all its epochs
         folded = veen("fold", "kv.map", "log", *flags[2:], "--epoch", epoch, "--json").json
         assert (folded["upto_seq"], folded["foreign"]) == (1, 1)
         veen("hub", "stop", "-d", tmp_path / "hub").ok()

@@ -163,7 +163,7 @@ def test_a_view_that_was_never_folded_is_not_shown_as_fresh(
 ) -> None:
     url = square.url if there == "another hub" else "http://127.0.0.1:9"
     hub = start("federated", url=url, pinned="00" * 32)
-    until(lambda: "cannot be followed" in (tmp_path / "hub-0.log").read_text())
+    until(lambda: "realm_unreachable" in (tmp_path / "hub-0.log").read_text())
     assert lag(hub) == float("inf")
     assert not ready(hub)
     said = hub.as_("alice", "send", "x", "-s", "orders", "--wait", "0.5")
@@ -378,11 +378,11 @@ def test_a_short_default_retention_keeps_the_admin_streams(
     ("config", "said"),
     [
         ({}, "needs a realm"),
-        ({"realm": {"id": "r", "key": "missing", "url": "http://127.0.0.1:9"}}, "go together"),
+        ({"realm": {"id": "r", "key": "missing", "url": "http://127.0.0.1:9"}}, "give both url and pin"),
         ({"realm": {"id": "r", "key": "missing"}}, "realm.key"),
         ({"realm": {"id": "r", "key": "open"}}, "other users can read"),
         ({"realm": {"id": "r", "key": "words"}}, "is not a file of secret keys"),
-        ({"realm": {"id": "r", "key": "words"}, "policy": {"name": "other"}}, "leave one of the two out"),
+        ({"realm": {"id": "r", "key": "words"}, "policy": {"name": "other"}}, "one of the two settings"),
     ],
     ids=["no realm", "no pin", "no key", "an open key", "no secrets", "two policies"],
 )

@@ -78,7 +78,7 @@ def test_a_master_that_does_not_answer_is_named() -> None:
         require_answer(f"sc://127.0.0.1:{port}/;user_id=me")
     for other in ("local[2]", "yarn", "k8s://https://nowhere.example"):
         require_answer(other)  # not tried
-    with pytest.raises(ClusterUnreachable, match=r"sc://127.0.0.1:1 .*refused"):
+    with pytest.raises(ClusterUnreachable, match=r"sc://127.0.0.1:1: .*refused"):
         require_answer("sc://127.0.0.1:1")
     for wrong in ("spark://", "spark://here:port"):
         with pytest.raises(SparkSetupError, match="is not an address"):

@@ -196,7 +196,7 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
 @command(
     "veen verify receipt.cbor hub-identity.cbor --trust HUB_ID",
-    "veen verify proof.cbor receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
+    "veen verify receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
     "veen verify evidence/ --trust HUB_ID",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)

@@ -14,7 +14,9 @@ COMMANDS: Final = {
     "verify": LazyCommand(
         f"{__name__}.verify:verify", "Check every signature, hash and root of the logs at PATHS."
     ),
-    "fold": LazyCommand(f"{__name__}.fold:fold", "Compute an overlay's state from logs, one per label."),
+    "fold": LazyCommand(
+        f"{__name__}.fold:fold", "Compute an overlay's state from the logs at PATHS, one state per label."
+    ),
     "query-sql": LazyCommand(f"{__name__}.query_sql:query_sql", "Query logs in SQL."),
     "to-parquet": LazyCommand(f"{__name__}.to_parquet:to_parquet", "Write logs as partitioned Parquet."),
     "stream": LazyCommand(f"{__name__}.stream:stream", "Follow a hub's streams into Parquet, exactly once."),
