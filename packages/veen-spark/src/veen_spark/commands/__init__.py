@@ -17,9 +17,14 @@ COMMANDS: Final = {
     "fold": LazyCommand(
         f"{__name__}.fold:fold", "Compute an overlay's state from the logs at PATHS, one state per label."
     ),
-    "query-sql": LazyCommand(f"{__name__}.query_sql:query_sql", "Query logs in SQL."),
-    "to-parquet": LazyCommand(f"{__name__}.to_parquet:to_parquet", "Write logs as partitioned Parquet."),
-    "stream": LazyCommand(f"{__name__}.stream:stream", "Follow a hub's streams into Parquet, exactly once."),
+    "query-sql": LazyCommand(f"{__name__}.query_sql:query_sql", "Query the logs at PATHS in SQL."),
+    "to-parquet": LazyCommand(
+        f"{__name__}.to_parquet:to_parquet",
+        "Write the logs at PATHS as Parquet, with the same columns, in one folder per hub and day.",
+    ),
+    "stream": LazyCommand(
+        f"{__name__}.stream:stream", "Follow a hub's streams and write every entry to Parquet exactly once."
+    ),
 }
 
 spark = Group(
