@@ -58,11 +58,16 @@ def same(text: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        assert isinstance(port, int)
-        return port
+    """Return a free port whose next port is free too: the hub's probes listen there."""
+    while True:
+        with socket.socket() as api, socket.socket() as probes:
+            api.bind(("127.0.0.1", 0))
+            port = int(api.getsockname()[1])
+            try:
+                probes.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
 
 
 def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
