@@ -1,11 +1,11 @@
-"""veen-storage's speed as ratios inside one run, one JSON line per figure.
+"""Measure the speed of veen-storage as ratios within one run; print one JSON line per figure.
 
     python packages/veen-storage/benchmarks/run.py            10^6 entries, 10^5 labels; some minutes
     python packages/veen-storage/benchmarks/run.py --quick    5·10^4 entries, 10^4 labels; about a minute
 
-``storage.proof_growth`` is of proofs that were asked for before, ``…_cold`` of others, with twice as many
-hashes in them. ``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take
-turns, and the fastest round of each counts. ``--directory`` says on which disk.
+``storage.proof_growth`` measures proofs from the cache, ``storage.proof_growth_cold`` new proofs, which have
+twice as many hashes. A ratio divides the time of a subject by the time of a yardstick: both run in turns,
+and the fastest round of each counts. ``--directory`` chooses the disk.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class NoSignature:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the logs of a run are."""
+    """Sizes of the logs in a run, in entries or labels."""
 
     many: int
     few: int
@@ -105,7 +105,7 @@ def fill(store: Store, prepared: list[tuple[Msg, bytes, LeafHash]]) -> None:
 
 
 def make(root: Path, entries: int = 0, labels: int = 0) -> Path:
-    """A directory with one long label, or many short ones; built in pieces, to stay small in memory."""
+    """Create a directory with one long label or many short ones, in parts, to bound memory."""
     create(root, HUB, UnixTime(0))
     body = os.urandom(128)
     with Store(root) as store:
@@ -135,7 +135,7 @@ def _timed(call: Callable[[], object]) -> float:
 
 
 def append(root: Path, sizes: Sizes) -> float:
-    """One entry of a 256-entry batch of 1 KiB MSGs, applied, against one Ed25519 verification."""
+    """Return the time to append and apply one 1 KiB MSG in batches of 256, per Ed25519 verification."""
     per_round, rounds = min(32, sizes.many // 400), 12
     identity = create(root, HUB, UnixTime(0))
     prepared = list(messages(label_no(0), BATCH * per_round * rounds, os.urandom(1_024)))
@@ -155,7 +155,7 @@ def append(root: Path, sizes: Sizes) -> float:
 def read_growth(
     large: Store, small: Store, sizes: Sizes, read: Callable[[Store, int], object], *, cold: bool = False
 ) -> float:
-    """The same number of random reads in a long label and in a short one; ``cold`` makes each proof anew."""
+    """Return the time of random reads in a long label per that in a short one; ``cold``: no cached proofs."""
     draw = random.Random(7)  # noqa: S311 - positions, not secrets
     count = min(200, sizes.few // 5)
     deep = [draw.randrange(1, sizes.many + 1) for _ in range(count)]
@@ -191,17 +191,17 @@ def open_growth(large: Path, small: Path) -> float:
 
 
 def resident_mb(root: Path, labels: int) -> float:
-    """Of a process that opens the directory, appends to it and reads all over it."""
+    """Return the resident memory of a process that opens the directory, reads all of it and appends."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    process = context.Process(target=_use_and_weigh, args=(root, labels, queue))
+    process = context.Process(target=_report_resident_mb, args=(root, labels, queue))
     process.start()
-    weight: float = queue.get()
+    resident: float = queue.get()
     process.join()
-    return weight
+    return resident
 
 
-def _use_and_weigh(root: Path, labels: int, queue: multiprocessing.Queue[float]) -> None:
+def _report_resident_mb(root: Path, labels: int, queue: multiprocessing.Queue[float]) -> None:
     draw = random.Random(11)  # noqa: S311 - positions, not secrets
     with Store(root) as store:
         body = os.urandom(128)
@@ -224,7 +224,7 @@ def _use_and_weigh(root: Path, labels: int, queue: multiprocessing.Queue[float])
 
 
 def fsck_share(root: Path, sizes: Sizes) -> float:
-    """Full fsck's rate as a share of what the cores could verify: two signatures an entry."""
+    """Return the speed of a full fsck as a share of verifying two signatures an entry on all cores."""
     create(root, HUB, UnixTime(0))
     with Store(root) as store:
         for at in range(0, sizes.fsck, BATCH):
@@ -235,7 +235,7 @@ def fsck_share(root: Path, sizes: Sizes) -> float:
             store.commit(batch)
     cores = len(os.sched_getaffinity(0))
     shares, before = [], verification_limit(cores, 1)
-    for _ in range(3):  # each beside its own yardstick: the machine has moods
+    for _ in range(3):  # each next to its own yardstick, because machine speed varies
         elapsed = _timed(lambda: fsck(root, level="full", processes=cores))
         after = verification_limit(cores, elapsed / 2)
         shares.append(sizes.fsck / elapsed / ((before + after) / 2 / 2))
@@ -244,14 +244,14 @@ def fsck_share(root: Path, sizes: Sizes) -> float:
 
 
 def verification_limit(cores: int, seconds: float) -> float:
-    """Signatures a second that all cores verify together: two threads of one core are not two cores."""
+    """Return how many signatures all cores verify per second together."""
     with ProcessPoolExecutor(cores) as pool:
-        list(pool.map(verified_a_second, [0.01] * cores))  # they have started and imported
-        return sum(pool.map(verified_a_second, [seconds] * cores))
+        list(pool.map(verified_per_second, [0.01] * cores))  # starts the processes and their imports
+        return sum(pool.map(verified_per_second, [seconds] * cores))
 
 
-def verified_a_second(seconds: float) -> float:
-    """Of signatures that differ, as a log's do: the same one again and again is a twentieth faster."""
+def verified_per_second(seconds: float) -> float:
+    """Return how many different signatures one process verifies per second; equal ones are 5 % faster."""
     signatures = [(digest, HUB.sign(digest)) for digest in (H(bytes([n])) for n in range(250))]
     began, count = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - began) < seconds:
@@ -282,9 +282,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size")
-    parser.add_argument("--tiny", action="store_true", help="to see that it runs: the figures say nothing")
-    parser.add_argument("--directory", type=Path, help="where to put the logs that are measured")
+    parser.add_argument("--quick", action="store_true", help="run with smaller logs, in about a minute")
+    parser.add_argument("--tiny", action="store_true", help="run with tiny logs, only to test this program")
+    parser.add_argument("--directory", type=Path, help="folder for the logs that are measured")
     options = parser.parse_args()
     sizes = TINY if options.tiny else QUICK if options.quick else FULL
     with tempfile.TemporaryDirectory(dir=options.directory) as place:
