@@ -509,7 +509,7 @@ def test_a_cut_that_cannot_be_made_is_refused(make_store: MakeStore, tmp_path: P
         with pytest.raises(error, match=why):
             fork(store, tmp_path / str(number), NEW_KEY, at(200), upto, files=Unsynced())
         assert not (tmp_path / str(number) / "VERSION").exists()
-    with pytest.raises(StorageError, match="first key of the old hub"):
+    with pytest.raises(StorageError, match="old hub's first key"):
         fork(store, tmp_path / "same", signing_key("hub/0"), at(200))
     with pytest.raises(StorageError, match="is not empty"):
         fork(store, tmp_path, NEW_KEY, at(200))

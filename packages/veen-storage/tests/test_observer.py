@@ -161,6 +161,6 @@ def test_a_hub_that_does_not_apply_its_acknowledged_batches_is_not_cloned(
 ) -> None:
     monkeypatch.setattr("veen_storage.read.observer.OBSERVER_TIMEOUT", 0.1)
     monkeypatch.setattr(Observer, "_last_batch", lambda _self: 2**60)
-    with pytest.raises(StorageError, match="has not applied"):
+    with pytest.raises(StorageError, match="did not apply all its batches"):
         clone(running, place / "clone")
     assert not (place / "clone").exists()
