@@ -17,7 +17,13 @@ class Town:
 
     root: Path
     url: str
+    probes_url: str
     hub_id: str
+
+    @property
+    def probes(self) -> tuple[str, ...]:
+        """The flags of commands that ask for readiness or metrics."""
+        return ("--hub", self.url, "--probes", self.probes_url)
 
     def __truediv__(self, name: str) -> Path:
         return self.root / name
@@ -55,7 +61,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
             "error",
             "--json",
         ).json
-        town = Town(root, started["url"], made["hub_id"])
+        town = Town(root, started["url"], started["probes_url"], made["hub_id"])
         token = root / "alice.cap"
         issued = veen(
             "cap",
@@ -86,6 +92,6 @@ def square(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     with ending_hubs(root):
         started = veen(
             "hub", "start", *data, "--port", "0", "--open", "--detach", "--log-level", "error", "--json"
-        )
-        yield Town(root, started.json["url"], made["hub_id"])
+        ).json
+        yield Town(root, started["url"], started["probes_url"], made["hub_id"])
         veen("hub", "stop", *data).ok()

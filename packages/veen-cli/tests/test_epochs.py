@@ -68,7 +68,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     with ending_hubs(root):
         start = ("--port", 0, "--open", "--detach", "--log-level", "error", "--json")
         started = veen("hub", "start", "--data-dir", root / "hub", *start).json
-        town = Town(root, started["url"], identity.hub_id.hex())
+        town = Town(root, started["url"], started["probes_url"], identity.hub_id.hex())
         opened = town.as_("ann", "wallet", "open", "--realm", "r", "--currency", "EUR", "--json").json
         wallet = opened["wallet"]
         town.as_("ann", "wallet", "deposit", wallet, 100).ok()

@@ -91,7 +91,10 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
     ("veen id show --client bob --json", {"BOB": "id_sign"}),
     ("echo 'issuers: [BOB]' >> hub.yaml", {}),
     ("veen hub init --data-dir hub --admin admin --json", {"HUB_ID": "hub_id"}),
-    ("veen hub start --data-dir hub --config hub.yaml --detach --json", {"URL": "url"}),
+    (
+        "veen hub start --data-dir hub --config hub.yaml --detach --json",
+        {"URL": "url", "PROBES": "probes_url"},
+    ),
     ("veen hub keys --data-dir hub --out hub-identity.cbor", {}),
     # Who is who in the realm.
     ("veen id principal --client bob --reader realm", {}),
@@ -207,7 +210,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with ending_hubs(tmp_path):
         for line, names in PREPARED:
             made.prepare(line, names)
-            for variable, name in (("VEEN_HUB", "URL"), ("VEEN_TRUST", "HUB_ID")):
+            for variable, name in (("VEEN_HUB", "URL"), ("VEEN_PROBES", "PROBES"), ("VEEN_TRUST", "HUB_ID")):
                 if name in names:
                     monkeypatch.setenv(variable, made.names[name])
         with connect(made.names["URL"], trust=made.names["HUB_ID"]) as hub:

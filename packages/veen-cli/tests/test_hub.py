@@ -58,8 +58,8 @@ def test_status_health_and_metrics_of_a_running_hub(town: Town) -> None:
     unpinned = veen("hub", "status", "--hub", town.url)
     assert "not pinned" in unpinned.ok().out
     assert veen("hub", "status", "--hub", town.url, "--trust", "ab" * 32).code == Exit.PROTOCOL
-    assert veen("hub", "health", "--hub", town.url, "--json").json["ready"] is True
-    samples = veen("hub", "metrics", "--hub", town.url, "--json").json["samples"]
+    assert veen("hub", "health", *town.probes, "--json").json["ready"] is True
+    samples = veen("hub", "metrics", *town.probes, "--json").json["samples"]
     assert [each["value"] >= 0 for each in samples if each["name"] == "veen_submit_ok_total"] == [True]
     stages = {each["labels"]["stage"] for each in samples if each["name"] == "veen_stage_entries"}
     assert {"accepted", "durable"} <= stages
@@ -119,14 +119,15 @@ def test_half_a_line_of_a_starting_hub_is_not_its_address(
 ) -> None:
     slow = tmp_path / "slow"
     slow.write_text(
-        "#!/bin/sh\nprintf 'veen-hub listening on http://x:1'; sleep 0.3; echo 234; exec sleep 60\n"
+        "#!/bin/sh\nprintf 'veen-hub listening on http://x:1'; sleep 0.3; echo 234, probes on http://x:9\n"
+        "exec sleep 60\n"
     )
     slow.chmod(0o700)
     monkeypatch.setattr("sys.executable", str(slow))
-    running, url = launch([], tmp_path / "log")
+    running, url, probes_url = launch([], tmp_path / "log")
     running.kill()
     running.wait()
-    assert url == "http://x:1234"
+    assert (url, probes_url) == ("http://x:1234", "http://x:9")
 
 
 def test_a_pid_file_that_cannot_be_written_is_said_before_a_hub_runs(place: Path, tmp_path: Path) -> None:
@@ -395,13 +396,17 @@ def test_under_a_profile_with_epochs_a_message_is_found_in_its_epoch(tmp_path: P
     veen("verify", tmp_path / "out", "--trust", made["hub_id"]).ok()
 
 
-def test_a_hub_behind_tls_is_reached_with_its_authority_and_not_without(tmp_path: Path) -> None:
+def test_a_hub_behind_tls_is_reached_with_its_authority_and_not_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
     config = tmp_path / "hub.yaml"
     config.write_text(f"tls:\n  cert: {tmp_path / 'cert.pem'}\n  key: {tmp_path / 'key.pem'}\n")
     made = veen("hub", "init", "-d", tmp_path / "hub", "--no-admin", "--json").json
     try:
-        url = start(tmp_path / "hub", "--open", "--config", str(config)).json["url"]
+        started = start(tmp_path / "hub", "--open", "--config", str(config)).json
+        url = started["url"]
+        monkeypatch.setenv("VEEN_PROBES", started["probes_url"])
         assert url.startswith("https://")
         plain = veen("hub", "status", "--hub", url.replace("https", "http"))
         assert "write https://" in plain.failed(Exit.NETWORK)
@@ -416,14 +421,18 @@ def test_a_hub_behind_tls_is_reached_with_its_authority_and_not_without(tmp_path
         end_hubs(tmp_path)
 
 
-def test_a_hub_that_demands_a_certificate_is_shown_one(tmp_path: Path) -> None:
+def test_a_hub_that_demands_a_certificate_is_shown_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     certificate(cert, key)
     config = tmp_path / "hub.yaml"
     config.write_text(f"tls: {{cert: {cert}, key: {key}, client_ca: {cert}}}\n")
     veen("hub", "init", "-d", tmp_path / "hub", "--no-admin").ok()
     with ending_hubs(tmp_path):
-        url = start(tmp_path / "hub", "--open", "--config", str(config)).json["url"]
+        started = start(tmp_path / "hub", "--open", "--config", str(config)).json
+        url = started["url"]
+        monkeypatch.setenv("VEEN_PROBES", started["probes_url"])
         flags = ("--hub", url, "--ca", cert)
         for words in (("hub", "status"), ("hub", "health"), ("hub", "keys")):
             bare = veen(*words, *flags).failed(Exit.NETWORK)

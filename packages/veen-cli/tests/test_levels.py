@@ -42,7 +42,7 @@ def start(square: Town, tmp_path: Path) -> Iterator[Start]:
         if "--port" not in flags:
             flags = (*flags, "--port", 0)
         told = veen("hub", "start", *place, "--open", "--detach", *flags, "--json").json
-        return Town(square.root, told["url"], made["hub_id"])
+        return Town(square.root, told["url"], told["probes_url"], made["hub_id"])
 
     with ending_hubs(tmp_path):
         yield run
@@ -64,12 +64,18 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def same_ports(hub: Town) -> tuple[object, ...]:
+    """The flags that start a hub again where it was."""
+    port, probes_port = (url.rpartition(":")[2] for url in (hub.url, hub.probes_url))
+    return ("--port", port, "--probes-port", probes_port)
+
+
 def ready(hub: Town) -> bool:
-    return veen("hub", "health", "--hub", hub.url).code == Exit.OK
+    return veen("hub", "health", *hub.probes).code == Exit.OK
 
 
 def lag(hub: Town) -> float:
-    lines = veen("hub", "metrics", "--hub", hub.url).ok().out.splitlines()
+    lines = veen("hub", "metrics", *hub.probes).ok().out.splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith(f"{LAG} ")))
 
 
@@ -150,8 +156,9 @@ def test_a_stale_view_accepts_nothing_until_it_is_renewed(start: Start, tmp_path
         said = hub.as_(who, "send", "stale", "-s", "orders", "--wait", "0.5")
         assert said.code in (Exit.REFUSED, Exit.NETWORK), said
     assert hub.as_("alice", "stream", "-s", "orders", "--json").json["count"] == size, "reading goes on"
-    port = home.url.rpartition(":")[2]
-    veen("hub", "start", *where, "--port", port, "--open", "--detach", "--log-level", "error", "--json").ok()
+    veen(
+        "hub", "start", *where, *same_ports(home), "--open", "--detach", "--log-level", "error", "--json"
+    ).ok()
     until(lambda: ready(hub))
     assert lag(hub) <= STALE_AFTER
     hub.as_("bob", "send", "fresh again", "-s", "orders").ok()
@@ -179,7 +186,7 @@ def test_a_hub_may_hold_its_realms_streams_itself(start: Start, tmp_path: Path) 
     hub.as_("bob", "send", "x", "-s", "orders").ok()
     where = ("--data-dir", tmp_path / "hub-0")
     veen("hub", "stop", *where).ok()
-    again = ("--port", hub.url.rpartition(":")[2], "--config", tmp_path / "hub-0.yaml", "--open", "--detach")
+    again = (*same_ports(hub), "--config", tmp_path / "hub-0.yaml", "--open", "--detach")
     veen("hub", "start", *where, *again, "--log-level", "error", "--json").ok()
     while not ready(hub):  # from its first moment on, before it has read its own streams
         assert hub.as_("alice", "send", "x", "-s", "orders", "--wait", "0").code != Exit.OK
@@ -216,7 +223,7 @@ def test_a_restarted_hub_continues_its_view_and_refuses_a_rolled_back_realm(
     homes, hubs = (("--data-dir", tmp_path / f"hub-{n}") for n in (0, 1))
 
     def again(where: tuple[object, ...], town: Town, *flags: object) -> None:
-        port = ("--port", town.url.rpartition(":")[2], "--open", "--detach", "--log-level", "warning")
+        port = (*same_ports(town), "--open", "--detach", "--log-level", "warning")
         veen("hub", "start", *where, *port, *flags, "--json").ok()
 
     veen("hub", "stop", *homes).ok()
@@ -319,9 +326,10 @@ def small_chunks(square: Town, tmp_path: Path) -> Iterator[Callable[..., tuple[T
         )
         hub_id = re.findall(r"[0-9a-f]{64}", made.stdout.decode())[0]
         start = ("hub", "start", *flags, "--open", "--detach", "--log-level", "error", "--json")
-        hub = Town(square.root, veen(*start, "--port", 0).json["url"], hub_id)
+        started = veen(*start, "--port", 0).json
+        hub = Town(square.root, started["url"], started["probes_url"], hub_id)
         until(lambda: ready(hub))
-        return hub, (*start, "--port", hub.url.rpartition(":")[2])
+        return hub, (*start, *same_ports(hub))
 
     with ending_hubs(tmp_path):
         yield run

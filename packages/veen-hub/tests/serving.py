@@ -166,11 +166,8 @@ class Calls:
 
     port: int
     """Of the API."""
-
-    @property
-    def probes_port(self) -> int:
-        """Of /readyz and /metrics; by default the next one."""
-        return self.port + 1
+    probes_port: int
+    """Of /readyz and /metrics."""
 
     def call(
         self,
@@ -247,12 +244,9 @@ class RunningHub(Calls):
         self._stopped = False
         self.url = self.run(self.server.start())
         self.port = int(self.url.rpartition(":")[2])
+        self.probes_port = int(self.server.probes_url.rpartition(":")[2])
         self.hub_id = self.hub.identity.hub_id
         self.profile = self.hub.profile
-
-    @property
-    def probes_port(self) -> int:
-        return int(self.server.probes_url.rpartition(":")[2])
 
     @property
     def listening(self) -> int:
@@ -313,8 +307,9 @@ class HubProcess(Calls):
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("veen-hub listening on "), (line, self.log.read_text()[-2_000:])
-        self.url = line.split()[-1]
+        self.url, probes_url = line.removeprefix("veen-hub listening on ").strip().split(", probes on ")
         self.port = int(self.url.rpartition(":")[2])
+        self.probes_port = int(probes_url.rpartition(":")[2])
 
     @property
     def lines(self) -> list[dict[str, Any]]:

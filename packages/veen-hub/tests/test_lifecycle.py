@@ -135,7 +135,9 @@ def test_where_it_listens_is_said_in_one_write_also_unbuffered(tmp_path: Path) -
     ):
         said = ours.recv(1_000)
         process.terminate()
-    assert re.fullmatch(rb"veen-hub listening on http://127\.0\.0\.1:\d+\n", said)
+    assert re.fullmatch(
+        rb"veen-hub listening on http://127\.0\.0\.1:\d+, probes on http://127\.0\.0\.1:\d+\n", said
+    )
 
 
 def test_a_hub_stops_by_itself_only_once(hub: RunningHub) -> None:

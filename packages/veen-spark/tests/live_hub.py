@@ -39,7 +39,7 @@ class LiveHub:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line.startswith(LISTENING), line
-        self.url = line.removeprefix(LISTENING).strip()
+        self.url = line.removeprefix(LISTENING).partition(",")[0]
 
     def send(self, stream: str, count: int) -> None:
         with connect(self.url, self.identity, trust=self.hub_id) as hub:

@@ -62,7 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", help="address of the API")
     parser.add_argument("--port", type=int, help="port of the API; 0 takes a free one")
     parser.add_argument("--probes-host", help="address of /readyz and /metrics")
-    parser.add_argument("--probes-port", type=int, help="port of /readyz and /metrics; default: API port + 1")
+    parser.add_argument(
+        "--probes-port",
+        type=int,
+        help="port of /readyz and /metrics; default: API port + 1, with --port=0 a free one",
+    )
     parser.add_argument("--open", action="store_true", help="no gating: accept messages without a cap token")
     parser.add_argument(
         "--level",
@@ -140,7 +144,7 @@ async def serve(config: HubConfig) -> None:
     hub = server.hub
     _log_start(config, hub, url, server.probes_url)
     # The starting program waits for this line. One write, because the log may go to the same file.
-    print(f"veen-hub listening on {url}\n", end="", flush=True)  # noqa: T201
+    print(f"veen-hub listening on {url}, probes on {server.probes_url}\n", end="", flush=True)  # noqa: T201
     await _first_of(stopping, hub.failed)
     log(logging.INFO, "draining")
     await server.stop()

@@ -14,7 +14,7 @@ from contextlib import redirect_stdout
 from ipaddress import ip_address
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import click
@@ -29,6 +29,7 @@ from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
 from veen_storage import Layout, lock_owner
 
 LISTENING: Final = "veen-hub listening on "
+PROBES: Final = ", probes on "
 START_SECONDS: Final = 60.0
 """Longest time for a hub to start or to stop."""
 POLL_SECONDS: Final = 0.02
@@ -40,9 +41,21 @@ def sibling_file(data_dir: Path, suffix: str) -> Path:
     return whole.with_name(f"{whole.name}.{suffix}")
 
 
-def launch(
-    arguments: list[str], log: Path, without: Collection[str] = ()
-) -> tuple[subprocess.Popen[bytes], str]:
+class StartedHub(NamedTuple):
+    """A hub process that listens."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    probes_url: str
+
+
+def addresses_in(line: str) -> tuple[str, str]:
+    """Return the addresses of the API and of the probes from the line a hub prints when it listens."""
+    url, _, probes_url = line.removeprefix(LISTENING).strip().partition(PROBES)
+    return url, probes_url
+
+
+def launch(arguments: list[str], log: Path, without: Collection[str] = ()) -> StartedHub:
     """Start a hub in a session of its own, ``without`` these environment variables.
 
     Return when it listens; raise its error if it ends before.
@@ -67,7 +80,8 @@ def launch(
             lines = log_lines_since(log, start)
             for line in lines:
                 if line.startswith(LISTENING) and line.endswith("\n"):
-                    return process, line.removeprefix(LISTENING).rstrip()
+                    url, probes_url = addresses_in(line)
+                    return StartedHub(process, url, probes_url)
             if ended:
                 raise failure_of(process, lines)
             time.sleep(POLL_SECONDS)
@@ -140,6 +154,11 @@ def terminate(data_dir: Path, pid: int, timeout: float = START_SECONDS) -> None:
 @click.option(
     "--port", type=Integer(0, 65_535), help="Port to listen on; 0 chooses a free one [default: 8080]."
 )
+@click.option(
+    "--probes-port",
+    type=Integer(0, 65_535),
+    help="Port of /readyz and /metrics; 0 chooses a free one [default: the port + 1].",
+)
 @click.option("--open", "open_", is_flag=True, help="Let anybody write, without a token (no gating).")
 @click.option(
     "--level",
@@ -168,6 +187,7 @@ def start(
     config: Path | None,
     host: str | None,
     port: int | None,
+    probes_port: int | None,
     open_: bool,
     level: str | None,
     log_level: str | None,
@@ -185,6 +205,7 @@ def start(
         "--config": config,
         "--host": host,
         "--port": port,
+        "--probes-port": probes_port,
         "--level": level,
         "--log-level": log_level,
     }
@@ -228,10 +249,10 @@ class _Announcement(io.TextIOBase):
     def write(self, text: str) -> int:
         line = text.strip()
         if line.startswith(LISTENING):
-            url = line.removeprefix(LISTENING)
+            url, probes_url = addresses_in(line)
             with redirect_stdout(self._stdout):
                 warnings = warn(self._out, url)
-                data = {"url": url, "pid": os.getpid(), "warnings": warnings}
+                data = {"url": url, "probes_url": probes_url, "pid": os.getpid(), "warnings": warnings}
                 self._out.print_answer(Answer(data, [f"hub listening on {url}; stop it with Ctrl-C"]))
                 self._stdout.flush()
         return len(text)
@@ -262,7 +283,7 @@ def _detached(
     must_be_writable(pid_file)  # before the hub runs: a failure afterwards would leave it running unnoticed
     try:
         with out.progress("waiting for the hub to listen"):
-            process, url = launch(arguments, log_file)
+            process, url, probes_url = launch(arguments, log_file)
     except CommandFailed as failed:
         log = f"(its log: {log_file})"
         message = failed.message if failed.action else f"{failed.message} {log}"
@@ -278,6 +299,7 @@ def _detached(
     return Answer(
         {
             "url": url,
+            "probes_url": probes_url,
             "pid": process.pid,
             "pid_file": str(pid_file),
             "log_file": str(log_file),

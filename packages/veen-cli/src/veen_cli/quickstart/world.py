@@ -81,7 +81,8 @@ def running(world: World) -> Iterator[Running]:
     """Run a hub process on a free port of loopback; drain and stop it at the end."""
     arguments = [f"--data-dir={world.data_dir}", "--host=127.0.0.1", "--port=0", "--log-level=warning"]
     log = world.root / "hub.log"
-    process, url = launch(arguments, log, without=ENVIRONMENT)  # otherwise VEEN_KEYS_DIR would hide its keys
+    # Without the user's settings: VEEN_KEYS_DIR would hide the hub's keys.
+    process, url, _ = launch(arguments, log, without=ENVIRONMENT)
     try:
         yield Running(url, process.pid)
     except Exception as error:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import logging
 from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from veen_core.errors import ApiError, ConfigError
+from veen_core.errors import ApiError
 from veen_core.rejection import Code
 from veen_hub.http import attachments, probes, reading, tooling
 from veen_hub.http.connections import check_head_size
@@ -19,12 +18,9 @@ from veen_hub.http.listener import Endpoint, Listener
 from veen_hub.http.submit import submit
 from veen_hub.http.tls import server_context
 from veen_hub.hub import Hub
-from veen_hub.ops.logs import log
 
 SHUTDOWN_SEC: Final = 5
 """How long a request in progress may take to end when the hub stops."""
-PORT_ATTEMPTS: Final = 16
-"""Attempts to find two adjacent free ports, if ``listen.port`` is 0."""
 
 
 @web.middleware
@@ -126,43 +122,26 @@ class Server:
             max_connections=listen.max_connections,
             backlog=listen.backlog,
         )
-        attempts = PORT_ATTEMPTS if listen.port == 0 else 1
-        for left in reversed(range(attempts)):
-            self._api = Listener(self._api_runner, self.hub, endpoint, context, takes_submits=True)
-            await self._api.start()
-            if await self._start_probes(self._api.port, may_move=left > 0):
-                break
-            await self._api.stop()
-        assert self._api is not None
+        self._api = Listener(self._api_runner, self.hub, endpoint, context, takes_submits=True)
+        await self._api.start()
+        await self._start_probes()
         self.hub.realm_follower.start(self._api.name)
         return self._api.name
 
-    async def _start_probes(self, api_port: int, *, may_move: bool) -> bool:
-        """Listen for probes; return False if the next port is taken and the API may move to another one."""
-        settings = self.hub.config.probes
-
-        async def listen(port: int) -> None:
-            endpoint = Endpoint(
-                key="probes",
-                host=settings.host,
-                port=port,
-                max_connections=settings.max_connections,
-                backlog=settings.max_connections,
-            )
-            self._probes = Listener(self._probes_runner, self.hub, endpoint)
-            await self._probes.start()
-
-        if settings.port is not None:
-            await listen(settings.port)
-            return True
-        try:
-            await listen(api_port + 1)
-        except (ConfigError, OverflowError):
-            if may_move:
-                return False
-            await listen(0)
-            log(logging.WARNING, "probes_port_taken", wanted=api_port + 1, url=self.probes_url)
-        return True
+    async def _start_probes(self) -> None:
+        api, probes = self.hub.config.listen, self.hub.config.probes
+        port = probes.port
+        if port is None:
+            port = api.port + 1 if api.port else 0
+        endpoint = Endpoint(
+            key="probes",
+            host=probes.host,
+            port=port,
+            max_connections=probes.max_connections,
+            backlog=probes.max_connections,
+        )
+        self._probes = Listener(self._probes_runner, self.hub, endpoint)
+        await self._probes.start()
 
     @property
     def probes_url(self) -> str:

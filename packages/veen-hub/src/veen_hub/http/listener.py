@@ -112,11 +112,12 @@ class Listener(web.BaseSite):
                 backlog=self._backlog,
                 reuse_address=True,
             )
-        except OSError as exc:
+        except (OSError, OverflowError) as exc:  # overflow: the port after 65535
             await self.stop()
+            why = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
             raise ConfigError(
                 f"{endpoint.key}.host, {endpoint.key}.port: cannot listen on {endpoint.host} port "
-                f"{endpoint.port}: {exc.strerror or exc}",
+                f"{endpoint.port}: {why}",
                 action="choose another port (0 takes a free one), or stop the program that listens there",
             ) from exc
 

@@ -61,7 +61,7 @@ class Probes:
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int | None = None
-    """Port to listen on; by default `listen.port` + 1, or a free one if that is taken."""
+    """Port to listen on; by default `listen.port` + 1, or any free one if `listen.port` is 0."""
     max_connections: int = 256
     """Open connections; a further connection is closed."""
 

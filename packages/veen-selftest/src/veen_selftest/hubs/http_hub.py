@@ -114,9 +114,16 @@ class HttpHub:
     """One hub at one address. ``admin`` is the key of its admin, if known."""
 
     def __init__(
-        self, url: str, admin: SigningKey | None = None, tls: Tls | None = None, *, foreign: bool = False
+        self,
+        url: str,
+        admin: SigningKey | None = None,
+        tls: Tls | None = None,
+        *,
+        foreign: bool = False,
+        probes_url: str | None = None,
     ) -> None:
         self.url = url.rstrip("/")
+        self._probes_url = probes_url
         self.foreign = foreign
         """Whether the hub was configured by its operator, not by the selftest."""
         self.admin = admin
@@ -143,9 +150,13 @@ class HttpHub:
         return http.client.HTTPConnection(*self.address, timeout=timeout)
 
     def probes_connection(self) -> http.client.HTTPConnection:
-        """Connect to the listener of /readyz and /metrics: the port after the API's, or else the API's."""
+        """Connect to the listener of /readyz and /metrics.
+
+        If its address is not known, try the port after the API's (the default), then the API's own.
+        """
         host, port = self.address
-        connection = http.client.HTTPConnection(host, port + 1, timeout=TIMEOUT)
+        probes = urlsplit(self._probes_url or f"http://{host}:{port + 1}")
+        connection = http.client.HTTPConnection(probes.hostname or host, probes.port, timeout=TIMEOUT)
         try:
             connection.connect()
         except OSError:

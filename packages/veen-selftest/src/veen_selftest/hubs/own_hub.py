@@ -29,6 +29,7 @@ PROGRAM: Final = (
     "veen_hub.main",
 )  # -P: import nothing from the working directory
 LISTENING: Final = "veen-hub listening on "
+PROBES: Final = ", probes on "
 START_STOP_SECONDS: Final = 60
 """Longest time that a hub may take to start, and to stop."""
 
@@ -106,7 +107,8 @@ class OwnHub:
         if not line.startswith(LISTENING):
             self.kill()
             raise Violation(f"the hub did not start: {line.strip()} {self._log_tail()}")
-        return HttpHub(line.removeprefix(LISTENING).strip(), self._admin)
+        url, _, probes = line.removeprefix(LISTENING).strip().partition(PROBES)
+        return HttpHub(url, self._admin, probes_url=probes or None)
 
     def _first_line(self, said: IO[str] | None) -> str:
         assert said is not None
