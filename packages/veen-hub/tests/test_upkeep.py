@@ -156,6 +156,19 @@ def test_labels_whose_checkpoint_failed_are_not_forgotten(start_hub: StartHub) -
     assert alice.label in {checkpoint.label_curr for checkpoint in made}
 
 
+def test_a_hub_that_starts_with_a_stale_view_makes_checkpoints_once_the_view_is_fresh(
+    start_hub: StartHub,
+) -> None:
+    policy = SetPolicy()
+    policy.says_stale = "the authority stream was never folded"
+    hub = start_hub(policy=policy)
+    policy.says_stale = None
+    alice = hub.writer()
+    hub.accept(alice.next())
+    made = hub.admin("/tooling/checkpoint").read(CheckpointsResponse).checkpoints
+    assert alice.label in {checkpoint.label_curr for checkpoint in made}
+
+
 def test_a_checkpoint_that_is_made_while_another_is_being_anchored_is_anchored_too(
     start_hub: StartHub,
 ) -> None:

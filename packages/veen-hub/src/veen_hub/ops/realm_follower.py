@@ -10,10 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from veen_core.errors import VeenError
+from veen_core.errors import (
+    ConfigError,
+    DecodeError,
+    DivergenceError,
+    IdentityError,
+    OpenError,
+    VeenError,
+    VerificationError,
+)
 from veen_core.ids import Epoch, HubId, Label, StreamId, UnixTime
 from veen_core.protocols import Clock
 from veen_hub.admission.labels import LabelMap
@@ -25,6 +34,8 @@ from veen_storage import Layout, ViewStore
 
 RETRY_SEC: Final = 0.5
 """Pause after a failure."""
+REPEAT_LOG_SEC: Final = 60.0
+"""A failure for the same reason is logged again after this time."""
 REQUEST_SEC: Final = 2.0
 """Longest time one request is retried before the connection is made again."""
 
@@ -43,6 +54,24 @@ def policy_of(config: HubConfig, hub_id: HubId) -> AdmissionPolicy:
         "rates": {name: (rate.per_sec, rate.burst) for name, rate in settings.rates.items()},
     }
     return load_policy(REALM, hub_id, options)
+
+
+def failure_reason(error: Exception) -> str:
+    """Return the stable key for a failure to follow the realm: the field ``reason`` of the log event."""
+    # Imported here: only a hub that follows a realm needs the client.
+    from veen_hub.client.errors import Refused, Unreachable  # noqa: PLC0415
+
+    reasons: tuple[tuple[type[Exception], str], ...] = (
+        (Unreachable, "unreachable"),
+        (Refused, "refused"),
+        (IdentityError, "wrong_hub"),
+        (OpenError, "wrong_key"),
+        (DivergenceError, "rolled_back"),
+        (VerificationError, "invalid"),
+        (DecodeError, "invalid"),
+        (ConfigError, "config"),
+    )
+    return next((reason for kind, reason in reasons if isinstance(error, kind)), "internal")
 
 
 class RealmFollower:
@@ -92,16 +121,16 @@ class RealmFollower:
         return self._stores[name]
 
     async def _run(self, policy: FollowingPolicy, settings: RealmSettings, own_url: str) -> None:
-        logged = ""
+        logged, logged_at = "", 0.0
         while True:
             try:
                 await self._follow(policy, settings, own_url)
             except Exception as exc:  # noqa: BLE001 - after any failure the view ages and the hub fails closed
-                why = f"{type(exc).__name__}: {exc}"
+                reason, now = failure_reason(exc), time.monotonic()
                 level = logging.WARNING if isinstance(exc, VeenError) else logging.ERROR
-                if why != logged:  # once, not twice a second
-                    log(level, "realm_unreachable", error=why)
-                logged = why
+                if reason != logged or now - logged_at >= REPEAT_LOG_SEC:
+                    log(level, "realm_follow_failed", reason=reason, error=f"{type(exc).__name__}: {exc}")
+                    logged, logged_at = reason, now
             await asyncio.sleep(RETRY_SEC)
 
     async def _follow(self, policy: FollowingPolicy, settings: RealmSettings, own_url: str) -> None:

@@ -99,13 +99,16 @@ class Upkeep:
         self._tasks = [asyncio.create_task(chore.repeat()) for chore in chores if chore.every_sec]
 
     async def _find_backlog(self) -> None:
-        """Read every label's progress page by page, so that starting does not depend on their number."""
+        """Read every label's progress page by page, so that starting does not depend on their number.
+
+        It changes nothing in the log (``reads``): a policy's view is stale when a hub starts.
+        """
         read, after = self._store.read, None
         try:
             while page := await self._log.read(partial(read.label_progress, after)):
-                await self._log.act(partial(self._note_page, page))
+                await self._log.act(partial(self._note_page, page), reads=True)
                 after = page[-1].label
-            await self._log.act(self._end_scan)
+            await self._log.act(self._end_scan, reads=True)
         except Exception as exc:
             log(logging.ERROR, "backlog_scan_failed", error=str(exc))
             raise

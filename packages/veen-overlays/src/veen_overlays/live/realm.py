@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from veen_core.errors import DivergenceError, VerificationError
+from veen_core.errors import DivergenceError, OpenError
 from veen_core.ids import HubId, Label, StreamId
 from veen_core.keys import DhKey
 from veen_core.protocols import Clock, LogReader
@@ -96,7 +96,7 @@ class RealmFollower:
         """Raise if the key opens no message of the stream: the unread messages may be revocations."""
         unopened = summary.foreign and all(ignored.schema == UNOPENED for ignored in summary.ignored)
         if unopened and not summary.events and not summary.undecodable:
-            raise VerificationError(
+            raise OpenError(
                 f"the hub's key opens none of the {summary.foreign} messages of the {name} stream",
                 action="set realm.key to the key they are sealed to, or publish a record sealed to this key; "
                 "if this hub holds the stream, start it with `--level core` to publish one",
