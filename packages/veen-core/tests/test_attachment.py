@@ -135,6 +135,31 @@ def test_a_list_that_does_not_match_is_refused(claimed: AttRoot | None, count: i
         check_attachments(claimed, coids(count), [1] * count, DEFAULT_LIMITS)
 
 
+def test_i5_a_message_commits_to_its_attachments_in_order(
+    sealed: tuple[Msg, tuple[Attachment, ...]],
+) -> None:
+    """A reader recomputes each coid from the ciphertext that it fetched, and the root from the coids."""
+    msg, attachments = sealed
+    claimed = msg.open(READER).header.att_root
+    fetched = [attachment.ciphertext for attachment in attachments]
+
+    def check(ciphertexts: list[bytes]) -> None:
+        found = [Coid(H(ciphertext)) for ciphertext in ciphertexts]
+        check_attachments(claimed, found, [len(one) for one in ciphertexts], DEFAULT_LIMITS)
+
+    check(fetched)
+    changes = {
+        "reordered": fetched[::-1],
+        "repeated": [fetched[0], fetched[0], fetched[2]],
+        "one bit flipped": [flip(fetched[0]), *fetched[1:]],
+        "truncated": [*fetched[:2], fetched[2][:-1]],
+        "none": [],
+    }
+    for ciphertexts in changes.values():
+        with pytest.raises(OpenError, match="not the root of these attachments"):
+            check(ciphertexts)
+
+
 def test_the_bounds_come_before_the_root() -> None:
     few = DEFAULT_LIMITS.lowered({"max_attachments_per_msg": 2})
     with pytest.raises(OpenError, match="3 attachments exceed max_attachments_per_msg = 2"):

@@ -13,7 +13,8 @@ attachments/          ciphertexts by content id (RESOLUTIONS H17)
 fork.cbor             in a fork: the parent hub and the fork point, with fork-cuts.cborseq (copies.fork)
 ancestry/             in a fork: the parent's data directory up to the fork, by the parent's hub_id
 index/                LMDB; rebuildable from all of the above
-views/                overlay views of the hub's policy (view_store); rebuildable from the logs they follow
+views/realm-*/        the policy's view of its realm (view_store); rebuildable from the logs it follows
+views/hub/            admin requests carried out, attachment quotas used (view_store); not rebuildable
 """
 
 from __future__ import annotations
