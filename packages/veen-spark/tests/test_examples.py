@@ -28,7 +28,7 @@ ENDLESS = "veen spark stream --hub http://127.0.0.1:8080 --hub-id 62c1… --stre
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveHub]:
-    live = LiveHub(tmp_path / "live")
+    live = LiveHub(tmp_path / "hub")
     live.start()
     live.send("orders", 3)
     yield live
