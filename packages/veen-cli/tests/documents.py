@@ -9,14 +9,20 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import sys
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 from .running import PATIENCE, end_hubs, environment
 
 NOT_RUN = {
     "bin/test": "this is what runs here",
+    "bin/veen spark": "the tests of veen-spark start Spark",
+    ".tools/veen-spark/bin/python": "the tests of veen-spark start Spark",
+    ".tools/veen/bin/python docs/generate.py": "it changes the checkout",
 }
+"""Beginnings of commands that are shown and not run, each with the reason."""
 MARK = "=====command====="
 VARIABLE = (
     (re.compile(r"(?:[0-9a-f]{8} ){3}[0-9a-f]{8}  .{16}"), "DUMP"),
@@ -48,7 +54,7 @@ def steps(page: Path) -> list[Step]:
                 found.append(Step(line[2:]))
             else:
                 found[-1].shown.append(line)
-    return [step for step in found if step.command not in NOT_RUN]
+    return [step for step in found if not step.command.startswith(tuple(NOT_RUN))]
 
 
 def same(text: str) -> str:
@@ -73,9 +79,9 @@ def free_port() -> int:
 def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
     """Each step with what it really printed, stdout and stderr."""
     found, port = steps(page), str(free_port())
-    lines = [
-        f"echo {MARK}\n{step.command.replace('8080', port).replace('bin/veen', 'veen')}" for step in found
-    ]
+    here = (("8080", port), ("bin/veen", "veen"), (".tools/veen/bin/python", sys.executable))
+    commands = [reduce(lambda text, pair: text.replace(*pair), here, step.command) for step in found]
+    lines = [f"echo {MARK}\n{command}" for command in commands]
     try:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],

@@ -14,7 +14,7 @@ from veen_core.keystore import MIN_COST, KeystoreNonce, Salt, Secrets, seal_keys
 
 from . import documents
 from .conftest import STREAM, Town
-from .running import veen
+from .running import ending_hubs, veen
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,6 +35,31 @@ PAGES = [
 def test_every_command_shown_runs_and_prints_what_is_shown(name: str, tmp_path: Path) -> None:
     ran = documents.run(ROOT / name, tmp_path)
     assert ran
+    wrong = {step.command: documents.not_printed(step, printed) for step, printed in ran}
+    assert {command: lines for command, lines in wrong.items() if lines} == {}
+
+
+EXTEND_PACKAGE = """
+import importlib.util, sys
+spec = importlib.util.find_spec("veen_overlays")
+spec.submodule_search_locations.append({!r})  # as if the module were saved in the package
+sys.modules["veen_overlays"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+"""
+
+
+def test_the_guide_add_an_overlay_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide, checkout = ROOT / "docs/guides/add-an-overlay.md", tmp_path / "checkout"
+    saved = re.findall(r"Save this as\s`([^`]+)`:\n\n```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    assert len(saved) == 3
+    for name, content in saved:
+        (checkout / name).resolve().parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).resolve().write_text(content)
+    package = checkout / "packages/veen-overlays/src/veen_overlays"
+    (tmp_path / "sitecustomize.py").write_text(EXTEND_PACKAGE.format(str(package)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with ending_hubs(tmp_path):
+        ran = documents.run(guide, checkout)
     wrong = {step.command: documents.not_printed(step, printed) for step, printed in ran}
     assert {command: lines for command, lines in wrong.items() if lines} == {}
 

@@ -141,7 +141,7 @@ def test_a_message_is_authenticated_until_its_device_is_revoked(
 
     account, org = told["ctx_id"], square.as_("admin", "id", "org", *reader, "--json").json["org_id"]
     cashier = ("--org", org, "--role", "cashier")
-    assert "lacks cashier" in square.as_("alice", *ask, *cashier).failed(Exit.POLICY)
+    assert "lacks the role cashier" in square.as_("alice", *ask, *cashier).failed(Exit.POLICY)
     group = square.as_("admin", "id", "group", "staff", "--add", account, *reader, "--json").json["group_id"]
     square.as_("admin", "id", "role", "cashier", "--group", group, *reader).ok()
     square.as_("alice", *ask, *cashier).ok()

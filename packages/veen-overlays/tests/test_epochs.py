@@ -324,7 +324,7 @@ def test_a_prefix_never_gets_a_receipt_of_another_history() -> None:
         assert (await view.state(2)).receipt == stream.logs.at(label_of(FIRST_EPOCH)).entries[1].receipt
         del stream.logs.logs[label_of(FIRST_EPOCH)]
         stream.write(5, put("a", "other"), put("a", "words"), put("a", "more"))
-        with pytest.raises(VerificationError, match="differs from the label that was folded"):
+        with pytest.raises(VerificationError, match="differs from the root that was folded"):
             await view.state(2)
 
     asyncio.run(check())

@@ -1,4 +1,7 @@
-"""The guide "Add an overlay": its module alone reaches the registry, veen fold, the reference and Spark."""
+"""The guide "Add an overlay": its module alone reaches the registry, veen fold, the reference and Spark.
+
+The tests of veen-cli run the commands of the guide.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "add-an-overlay.md"
+ROOT = Path(__file__).parents[3]
+GUIDE = ROOT / "docs" / "guides" / "add-an-overlay.md"
+TESTS = ROOT / "packages" / "veen-overlays" / "tests"
 
 SEE_IT = """
 import importlib.util, json, sys
@@ -22,6 +27,10 @@ from veen_overlays.schema.reference import reference
 from veen_overlays.temperature import Reading
 from veen_cli.overlays.fold import fold
 from veen_spark.fold.states import state_rows, state_schema
+
+sys.path[:0] = sys.argv[2:]  # as if the guide's test were saved next to the tests of the package
+import test_temperature
+test_temperature.test_an_older_reading_that_arrives_late_is_not_the_latest()
 
 overlay = OVERLAYS["example.temperatures"]
 readings = [Reading(sensor="roof", tenths=t, ts=ts) for t, ts in ((214, 20), (187, 30), (190, 10))]
@@ -40,10 +49,13 @@ print(json.dumps({
 
 
 def test_the_module_of_the_guide_is_all_that_an_overlay_needs(tmp_path: Path) -> None:
-    (module,) = re.findall(r'```python\n("""Temperatures.*?)```', GUIDE.read_text("utf-8"), re.DOTALL)
-    (tmp_path / "temperature.py").write_text(module, "utf-8")
+    blocks = re.findall(r"`([^`]+)`:\n\n```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    saved = {Path(name).name: content for name, content in blocks}
+    (package := tmp_path / "package").mkdir()
+    (package / "temperature.py").write_text(saved["temperature.py"], "utf-8")
+    (tmp_path / "test_temperature.py").write_text(saved["test_temperature.py"], "utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", SEE_IT, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", SEE_IT, package, tmp_path, TESTS], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {

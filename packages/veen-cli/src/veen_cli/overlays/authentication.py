@@ -62,7 +62,7 @@ async def _whois(at_stream: Streams, realm: RealmId, who: str) -> dict[str, Any]
         target = Directory({handles: state}).resolve(realm, who)
         if target is None:
             raise CommandFailed(
-                f"no account or organisation has the handle {who} in this realm, or your keys do not open it",
+                f"no record that your keys open in this realm has the handle {who}",
                 Exit.USAGE,
                 action="check the spelling and --realm, or read with the realm's key (--reader)",
             )

@@ -68,7 +68,9 @@ async def _resumed_debit(
     assert isinstance(found, Transfer)
     if replace(found, ts=wanted.ts) != wanted:
         raise CommandFailed(
-            f"message {position} of the log is another transfer with this --transfer-id", Exit.USAGE
+            f"message {position} of the log is a different transfer with this --transfer-id",
+            Exit.USAGE,
+            action="name its wallets and its amount, or leave --transfer-id out to make a new transfer",
         )
     await account.check_allowed(view, position, found)
     return found, LeafHash(message.origin)
@@ -100,9 +102,9 @@ async def _pay(
             credit = await at_stream(payee.stream).send(record, parent=debit, to=credit_to)
         except VeenError as exc:
             raise CommandFailed(
-                f"debited but not credited yet ({exc.message})",
+                f"the payer is debited but the payee is not credited yet ({exc.message})",
                 Exit.REFUSED,
-                action=f"run it again with --transfer-id {record.transfer_id.hex()}",
+                action=f"run the command again with --transfer-id {record.transfer_id.hex()}",
             ) from exc
     return debit, credit, state
 

@@ -165,9 +165,9 @@ def _roles(claim: Claim, directory: Directory) -> str | None:
     if not claim.roles:
         return None
     if claim.org is None:
-        return "roles belong to an organisation, and none is named"
+        return "a role belongs to an organisation, and no organisation is named"
     missing = set(claim.roles) - directory.roles(claim.org, claim.ctx, claim.realm)
-    return f"the account lacks {', '.join(sorted(missing))}" if missing else None
+    return f"the account lacks the role {', '.join(sorted(missing))}" if missing else None
 
 
 STEPS: Final[tuple[tuple[Step, Check], ...]] = (

@@ -66,13 +66,13 @@ class Subject:
 def _bytes(text: object, what: str) -> bytes:
     """Decode base64url without padding; refuse any but the canonical spelling."""
     if not isinstance(text, str) or not text.isascii():
-        raise VerificationError(f"ID token {what}: is not base64url")
+        raise VerificationError(f"{what}: is not base64url")
     try:
         value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise VerificationError(f"ID token {what}: is not base64url") from None
+        raise VerificationError(f"{what}: is not base64url") from None
     if base64.urlsafe_b64encode(value).rstrip(b"=") != text.encode():
-        raise VerificationError(f"ID token {what}: is not canonical base64url")
+        raise VerificationError(f"{what}: is not canonical base64url")
     return value
 
 
@@ -80,9 +80,9 @@ def _object(data: str | bytes, what: str) -> dict[str, Any]:
     try:
         item = parse_json(data)
     except (DecodeError, UnicodeDecodeError) as exc:
-        raise VerificationError(f"ID token {what}: {exc}") from None
+        raise VerificationError(f"{what}: {exc}") from None
     if type(item) is not dict:
-        raise VerificationError(f"ID token {what}: is not an object")
+        raise VerificationError(f"{what}: is not an object")
     return item
 
 
@@ -90,13 +90,13 @@ def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
     """The public key of a JWK; None for a key type that is not supported."""
     match jwk.get("kty"), jwk.get("crv"):
         case "RSA", None:
-            n, e = (int.from_bytes(_bytes(jwk.get(part), f"key {part}"), "big") for part in ("n", "e"))
+            n, e = (int.from_bytes(_bytes(jwk.get(part), f"key set, {part}"), "big") for part in ("n", "e"))
             return rsa.RSAPublicNumbers(e, n).public_key()
         case "EC", "P-256":
-            x, y = (int.from_bytes(_bytes(jwk.get(part), f"key {part}"), "big") for part in ("x", "y"))
+            x, y = (int.from_bytes(_bytes(jwk.get(part), f"key set, {part}"), "big") for part in ("x", "y"))
             return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
         case "OKP", "Ed25519":
-            return VerifyKey(_bytes(jwk.get("x"), "key x"))
+            return VerifyKey(_bytes(jwk.get("x"), "key set, x"))
     return None
 
 
@@ -115,10 +115,10 @@ def _verifies(jwk: Mapping[str, Any]) -> bool:
 def jwks_keys(jwks: str | bytes) -> dict[str, PublicKey]:
     """The signature keys of a JWK set by ``kid``; keys of other types and uses are skipped."""
     keys: dict[str, PublicKey] = {}
-    ignored = _object(jwks, "key set").get("keys")
-    if type(ignored) is not list:
+    listed = _object(jwks, "key set").get("keys")
+    if type(listed) is not list:
         raise VerificationError("the key set has no list of keys under `keys` (RFC 7517 §5.1)")
-    for jwk in ignored:
+    for jwk in listed:
         if type(jwk) is not dict or type(jwk.get("kid")) is not str or not _verifies(jwk):
             continue
         try:
@@ -146,9 +146,14 @@ def _verify(key: PublicKey, alg: object, signed: bytes, signature: bytes) -> Non
             case VerifyKey(), "EdDSA":
                 verify(key, signed, Signature(signature), "ID token")  # refuses keys of small order
             case _:
-                raise VerificationError("ID token alg: differs from the algorithm of the provider's key")
+                raise VerificationError(
+                    "ID token alg: differs from the algorithm of the provider's key",
+                    action="fetch the provider's key set again",
+                )
     except (InvalidSignature, SignatureError, DecodeError):
-        raise VerificationError("ID token signature: is not valid") from None
+        raise VerificationError(
+            "ID token signature: is not valid", action="fetch the token and the provider's key set again"
+        ) from None
 
 
 def verify_id_token(token: str, provider: Provider, now: UnixTime, nonce: str | None = None) -> Subject:
@@ -158,39 +163,56 @@ def verify_id_token(token: str, provider: Provider, now: UnixTime, nonce: str | 
     parts = token.split(".")
     if len(parts) != 3:
         raise VerificationError("ID token: is not of the form header.claims.signature")
-    header = _object(_bytes(parts[0], "header"), "header")
+    header = _object(_bytes(parts[0], "ID token header"), "ID token header")
     key = provider.keys.get(header["kid"]) if type(header.get("kid")) is str else None
     if key is None:
         raise VerificationError(
             "ID token kid: the key set has no such key", action="fetch the provider's key set again"
         )
     if "crit" in header:
-        raise VerificationError("ID token crit: critical extensions are not supported")
-    signature = _bytes(parts[2], "signature")
+        raise VerificationError(
+            "ID token crit: critical extensions are not supported", action="request a token without them"
+        )
+    signature = _bytes(parts[2], "ID token signature")
     _verify(key, header.get("alg"), f"{parts[0]}.{parts[1]}".encode(), signature)
-    claims = _object(_bytes(parts[1], "claims"), "claims")
+    claims = _object(_bytes(parts[1], "ID token claims"), "ID token claims")
     _check_claims(claims, provider, now, nonce)
     return Subject(provider.name, claims["sub"], claims)
 
 
 def _check_claims(claims: Mapping[str, Any], provider: Provider, now: int, nonce: str | None) -> None:
     if claims.get("iss") != provider.issuer:
-        raise VerificationError("ID token iss: names another issuer")
+        raise VerificationError(
+            f"ID token iss: is not {provider.issuer}",
+            action="check the expected issuer, or use a token of this issuer",
+        )
     audiences = claims.get("aud")
     audiences = [audiences] if type(audiences) is str else audiences
     if type(audiences) is not list or provider.audience not in audiences:
-        raise VerificationError("ID token aud: names another audience")
+        raise VerificationError(
+            f"ID token aud: does not name {provider.audience}",
+            action="check the expected audience, or request a token for it",
+        )
     if len(audiences) > 1 and claims.get("azp") != provider.audience:
-        raise VerificationError("ID token azp: names another party")
+        raise VerificationError(
+            f"ID token azp: is not {provider.audience}, and aud names several audiences",
+            action="request a token for this audience only",
+        )
     for name in ("exp", "iat"):
         if type(claims.get(name)) is not int:
             raise VerificationError(f"ID token {name}: is missing or not an integer")
     if now > claims["exp"] + LEEWAY_SEC:
-        raise VerificationError(f"ID token exp: expired at {format_utc(claims['exp'])}")
+        raise VerificationError(
+            f"ID token exp: the token expired at {format_utc(claims['exp'])}", action="request a new token"
+        )
     not_before = claims.get("nbf", claims["iat"])
     if type(not_before) is not int or now < max(not_before, claims["iat"]) - LEEWAY_SEC:
-        raise VerificationError("ID token iat or nbf: is not valid yet")
+        raise VerificationError(
+            "ID token iat or nbf: the token is not valid yet", action="check the clock of this machine"
+        )
     if nonce is not None and claims.get("nonce") != nonce:
-        raise VerificationError("ID token nonce: differs from the expected nonce")
+        raise VerificationError(
+            "ID token nonce: differs from the expected nonce", action="request a token with this nonce"
+        )
     if type(claims.get("sub")) is not str or not claims["sub"]:
         raise VerificationError("ID token sub: is missing")

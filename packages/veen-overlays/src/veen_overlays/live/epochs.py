@@ -174,7 +174,10 @@ class EpochView(Generic[S]):
         async for entry in prefix.entries(self._reader, row.size):
             yield start + entry.stream_seq - 1, entry
         if prefix.mmr.root != row.mmr_root:
-            raise VerificationError(f"the label of epoch {row.epoch} differs from the label that was folded")
+            raise VerificationError(
+                f"the root of the label of epoch {row.epoch} differs from the root that was folded",
+                action="keep the log and the view as evidence, then delete the view and fold again",
+            )
 
     # --- growing
 

@@ -168,7 +168,9 @@ class Materializer(Generic[S]):
         """The snapshot record of the current state, or of the state after ``upto`` entries."""
         answer = await self.state(upto)
         if answer.receipt is None:
-            raise VerificationError(f"label {self.label.hex()} is empty and has no snapshot")
+            raise VerificationError(
+                f"label {self.label.hex()} is empty, so it has no snapshot", action="send a message first"
+            )
         return snapshot(self.overlay, answer.summary, state_id, answer.range.to_seq, answer.mmr_root)
 
     async def verify(self, claimed: StateCheckpoint) -> None:

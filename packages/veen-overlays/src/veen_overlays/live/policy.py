@@ -94,7 +94,7 @@ class RealmPolicy(ViewPolicy):
                 await services.learn(view.named_streams)
                 self._known |= view.named_streams
             self.view = view
-            self.stale(services.clock.now())  # keeps the age in the status current on an idle hub
+            self.stale(services.clock.now())  # updates the age in the status even if no message arrives
             await asyncio.sleep(self._refresh_sec)
 
 
@@ -114,7 +114,10 @@ def _read_keys(path: Path) -> tuple[DhKey, ...]:
             )
         return Secrets.decode(path.read_bytes()).dh_keys
     except OSError as exc:
-        raise ConfigError(f"realm.key: cannot read {path}: {exc.strerror}") from None
+        raise ConfigError(
+            f"realm.key: cannot read {path}: {exc.strerror}",
+            action="check the path and its permissions",
+        ) from None
     except DecodeError:
         raise ConfigError(
             f"realm.key: {path} is not a file of secret keys",

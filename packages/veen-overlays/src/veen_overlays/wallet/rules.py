@@ -139,7 +139,9 @@ def _over_limit(state: State, record: Withdraw | Transfer) -> str | None:
     spent = spent_today(state, record.ts)
     if spent + record.amount <= state.daily_limit:
         return None
-    return f"{spent} of the daily limit of {state.daily_limit} are spent, {record.amount} more exceed it"
+    return (
+        f"the daily limit is {state.daily_limit}, {spent} are spent, and {record.amount} more would exceed it"
+    )
 
 
 def _overdraft(state: State, record: Withdraw | Transfer) -> str | None:

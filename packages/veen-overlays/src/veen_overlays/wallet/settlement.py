@@ -111,5 +111,5 @@ def _unless_sealed(found: Violation, other: Half | None, log: Halves) -> Violati
     """Replace the code by UNVERIFIED if the missing half may be in a message that the keys do not open."""
     if other is not None or not log.sealed:
         return found
-    why = f"{found.why}, unless one of {log.sealed} messages that these keys do not open does it"
+    why = f"{found.why}, unless one of {log.sealed} messages that these keys do not open is the other half"
     return found._replace(code=WalCode.UNVERIFIED, why=why)
