@@ -100,7 +100,7 @@ def root_of(peaks: list[bytes]) -> bytes:  # §5.1
 def verify_inclusion(wire: bytes, root: bytes, stream_seq: int, leaf_hash: bytes, size: int) -> None:
     """Verify that the leaf is at ``stream_seq`` in the tree of ``size`` leaves (§5.4, B9, B10)."""
     proof, at = decode(wire, "mmr_proof", PROOF), stream_seq - 1
-    need(1 <= stream_seq <= size and proof[2] == leaf_hash, "mmr_proof is of another leaf")
+    need(1 <= stream_seq <= size and proof[2] == leaf_hash, "mmr_proof is for another leaf")
     heights = [h for h in range(64) if size >> h & 1]
     own = next(h for h in heights if at >> h == (size >> h) - 1)
     need(len(proof[3]) == own and len(proof[4]) == len(heights) - 1, "mmr_proof is not minimal")

@@ -195,14 +195,14 @@ def test_the_first_checkpoint_of_a_label_may_name_the_label_before(turning: Hub)
 
 def test_any_other_label_before_is_refused(turning: Hub) -> None:
     checkpoint = _checkpoint(turning, label_prev=turning.origin.label_at(EPOCH - 2))
-    with pytest.raises(CheckpointError, match="label_prev is not the stream's label of the epoch before"):
+    with pytest.raises(CheckpointError, match="label_prev is not the stream's label in the previous epoch"):
         check_transition(checkpoint, turning.tree(1), origin=turning.origin)
 
 
 def test_the_epoch_is_that_of_the_last_receipts_hub_ts(turning: Hub) -> None:
     checkpoint = _checkpoint(turning, epoch=Epoch(EPOCH + 1))
     check_transition(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=UnixTime(BORN + 60))
-    with pytest.raises(CheckpointError, match=r"epoch \d+ is not that of hub_ts"):
+    with pytest.raises(CheckpointError, match=r"epoch \d+ is not the epoch of hub_ts"):
         check_transition(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=BORN)
 
 

@@ -62,16 +62,16 @@ DAMAGE: dict[str, tuple[Callable[[Entry], bytes], str, DecodeFault]] = {
     "an unused flag": (lambda e: _rehashed(e, flags=0x02), "unused bits are set", DecodeFault.CBOR),
     "cut in the body": (lambda e: e.encode()[:-1], "announce", DecodeFault.SIZE),
     "a byte too many": (lambda e: e.encode() + b"\0", "announce", DecodeFault.SIZE),
-    "no receipt": (lambda e: _rehashed(e, receipt_bytes=b""), "without a RECEIPT", DecodeFault.SIZE),
+    "no receipt": (lambda e: _rehashed(e, receipt_bytes=b""), "every entry has a RECEIPT", DecodeFault.SIZE),
     "a flipped message": (lambda e: flip(e.encode(), 100), "entry_hash", DecodeFault.CBOR),
     "a flipped receipt": (lambda e: flip(e.encode(), -1), "entry_hash", DecodeFault.CBOR),
     "a flipped hash": (lambda e: flip(e.encode(), 60), "entry_hash", DecodeFault.CBOR),
     "another stream_seq": (
         lambda e: _rehashed(e, stream_seq=StreamSeq(2)),
-        "another label or",
+        "differ in label or",
         DecodeFault.CBOR,
     ),
-    "another label": (lambda e: _rehashed(e, label=bytes(32)), "another label or", DecodeFault.CBOR),
+    "another label": (lambda e: _rehashed(e, label=bytes(32)), "differ in label or", DecodeFault.CBOR),
     "a receipt that is none": (
         lambda e: _rehashed(e, receipt_bytes=b"\x80"),
         "RECEIPT .core §4.3.",
@@ -130,7 +130,7 @@ def test_a_control_entry_carries_the_token_and_replays_issued_at(hub: Hub, contr
 
 def test_a_control_entry_with_another_token_is_refused(control: Entry) -> None:
     other = mint(signing_key("admin"), ClientId(bytes(32)), [STREAM], ttl=61).encode()
-    with pytest.raises(VerificationError, match="not for the token of its entry"):
+    with pytest.raises(VerificationError, match="not the leaf hash of the entry's token"):
         verify_authorize(dataclasses.replace(control, msg_bytes=other))
 
 
@@ -163,14 +163,14 @@ MISPAIRED: dict[str, tuple[Callable[[Entry, Hub], Entry], type[Exception], str]]
     "another message": (
         lambda e, hub: dataclasses.replace(e, msg_bytes=hub.compose("bob").encode()),
         InvariantError,
-        "I2: leaf_hash is not that of the MSG",
+        "I2: leaf_hash is not the leaf hash of the MSG",
     ),
     "a message of another label": (
         lambda e, _: dataclasses.replace(
             e, msg_bytes=dataclasses.replace(e.msg, label=Label(bytes(32))).encode()
         ),
         InvariantError,
-        "I2: the MSG is of another label than its RECEIPT",
+        "I2: the MSG and its RECEIPT differ in label",
     ),
     "another ciphertext": (
         lambda e, _: _paired(e, ciphertext=e.msg.ciphertext + bytes(1)),
@@ -211,5 +211,7 @@ def test_a_control_entry_of_another_token_is_refused(control: Entry) -> None:
     other = mint(signing_key("admin"), ClientId(bytes(32)), [STREAM], ttl=61).encode()
     wire = dataclasses.replace(control, msg_bytes=other).encode()
     verify_alone(control)
-    with pytest.raises(InvariantError, match="H5: the RECEIPT is not for the token of its entry"):
+    with pytest.raises(
+        InvariantError, match="H5: leaf_hash in the RECEIPT is not the leaf hash of the entry's token"
+    ):
         verify_alone(unframe(wire))

@@ -289,7 +289,7 @@ def test_no_error_shows_a_secret(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["content that is not CBOR", "content of another shape"])
 def test_a_keystore_with_other_content_is_refused_without_showing_it(name: str) -> None:
-    with pytest.raises(KeystoreError, match="its content is not of this version"):
+    with pytest.raises(KeystoreError, match="this version cannot read its content"):
         WRONG[name]()
 
 

@@ -41,5 +41,5 @@ def test_a_copy_is_independent() -> None:
 
 
 def test_a_limit_below_1_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1 key, not 0"):
+    with pytest.raises(ValueError, match="at least 1, found 0"):
         Lru[str, int](0)

@@ -92,7 +92,7 @@ def test_receipts_answer_the_oldest_messages_in_order(hub: Hub, alice: Pipelined
     sealed = batch(alice, 2)
     alice.submit_all(sealed)
     receipts = [hub.append(one.msg) for one in sealed]
-    with pytest.raises(StateError, match="client_seq 1 has no receipt yet; settle it first"):
+    with pytest.raises(StateError, match="client_seq 1 has no receipt yet; accept its receipt first"):
         alice.accept_receipts(receipts[1:])
     with pytest.raises(StateError, match="answers no pending MSG"):
         alice.accept_receipts([*receipts, receipts[0]])
@@ -113,7 +113,7 @@ def test_a_forged_root_within_a_batch_is_a_divergence(hub: Hub, alice: Pipelined
 def test_a_client_id_is_switched_only_when_nothing_is_pending(alice: PipelinedClient) -> None:
     other = ClientId(signing_key("other").public)
     alice.submit_all(batch(alice, 1))
-    with pytest.raises(StateError, match="settle it before changing client_id"):
+    with pytest.raises(StateError, match="wait for its receipt before changing client_id"):
         alice.switch(other, BORN, ClientSeq(7))
     alice.refused()
     alice.switch(other, BORN, ClientSeq(7))
@@ -198,5 +198,5 @@ def test_a_checkpoint_signed_by_a_key_retired_before_is_refused(hub: Hub, alice:
     alice.trust = dataclasses.replace(alice.trust, identity=hub.identity)
     alice.accept_page(hub.page(1))
     hub.keys.reverse()
-    with pytest.raises(SignatureError, match="not active when the checkpoint was made"):
+    with pytest.raises(SignatureError, match="not active at the time of the checkpoint"):
         alice.accept_checkpoint(hub.checkpoint(1), alice.tree, hub.receipt(1), now=hub.now, seen=StreamSeq(0))

@@ -217,12 +217,12 @@ def cut_inside_a_frame(path: Path, entries: list[Entry]) -> None:
 
 FAULTS: dict[Callable[[Path, list[Entry]], None], str] = {
     flipped_bit: "differs from the hash of the entry",
-    dropped: "I3: the entry follows entry 11 |ends at entry 11, expected entry 12",
-    swapped: "I3: the entry follows entry 11 |ends at entry 11, expected entry 12",
-    duplicated: "I3: the entry follows entry 11 |ends at entry 11, expected entry 10",
-    forged_message: "I2: leaf_hash is not that of the MSG",
+    dropped: "I3: the entry does not follow entry 11 |ends at entry 11, expected entry 12",
+    swapped: "I3: the entry does not follow entry 11 |ends at entry 11, expected entry 12",
+    duplicated: "I3: the entry does not follow entry 11 |ends at entry 11, expected entry 10",
+    forged_message: "I2: leaf_hash is not the leaf hash of the MSG",
     forged_signature: "MSG.sig",
-    wrong_hub_key: "no key of the hub active at",
+    wrong_hub_key: "no key of the hub that was active at",
     wrong_root: "I3: mmr_root does not follow",
     earlier_time: "H3: hub_ts",
     cut_at_a_frame: "ends at entry 11, expected entry 16|ends inside an entry",

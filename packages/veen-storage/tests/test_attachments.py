@@ -184,7 +184,7 @@ def test_fsck_names_a_deleted_attachment(store: Store, level: Literal["full", "q
     root = one_lost(store)
     (fault,) = fsck(root, level=level, processes=1).faults
     assert fault.file == f"attachments/{COID.hex()}"
-    assert fault.what == f"was put, with {len(CONTENT)} bytes, and is missing"
+    assert fault.what == f"was stored with {len(CONTENT)} bytes and is missing"
     assert "put it again" in fault.remedy
 
 
@@ -333,7 +333,7 @@ def test_a_truncated_attachment_is_reported_once(store: Store) -> None:
     (full,) = fsck(store.layout.root, processes=1).faults
     assert "not hash to its name" in full.what
     (quick,) = fsck(store.layout.root, level="quick", processes=1).faults
-    assert quick.what == f"does not have the {len(CONTENT)} bytes that were put"
+    assert quick.what == f"was stored with {len(CONTENT)} bytes and has another size now"
 
 
 def test_a_large_attachment_is_never_whole_in_memory(make_store: MakeStore) -> None:

@@ -351,11 +351,11 @@ def repeated(held: list[bytes]) -> list[bytes]:
     ("stems", "edit", "why"),
     [
         pytest.param(["payloads"], swapped, "I2: leaf_hash", id="messages-swapped"),
-        pytest.param(["payloads"], shortened, "nothing for receipt 6", id="message-left-out"),
+        pytest.param(["payloads"], shortened, "no item for receipt 6", id="message-left-out"),
         pytest.param(["payloads"], repeated, "more items", id="message-added"),
-        pytest.param(["receipts"], swapped, "the index says 1", id="receipts-swapped"),
-        pytest.param(["receipts", "payloads"], swapped, "the index says 1", id="entries-swapped"),
-        pytest.param(["receipts", "payloads"], shortened, "promises entry 6", id="end-cut-off"),
+        pytest.param(["receipts"], swapped, "the index says stream_seq 1", id="receipts-swapped"),
+        pytest.param(["receipts", "payloads"], swapped, "the index says stream_seq 1", id="entries-swapped"),
+        pytest.param(["receipts", "payloads"], shortened, "to_seq is 6", id="end-cut-off"),
     ],
 )
 def test_a_forger_who_rewrites_the_manifest_still_fails(
@@ -506,7 +506,7 @@ def test_false_claims_of_the_manifest_are_refused(written: Store, tmp_path: Path
         ({"before": dataclasses.replace(held.before, hub_ts=at(0))}, "hub_sig"),
         ({"from_ts": at(500)}, "from_ts"),
         ({"to_ts": at(500)}, "to_ts"),
-        ({"to_seq": seq(21)}, "promises entry 21"),
+        ({"to_seq": seq(21)}, "to_seq is 21"),
         ({"from_seq": seq(4)}, "peaks"),
         ({"pruned": (PrunedRange(start_seq=seq(5), end_seq=seq(6)),)}, "pruned"),
         ({"label": Label(bytes(32))}, "before"),
@@ -539,7 +539,7 @@ def test_a_sidecar_with_wrong_offsets_is_refused(written: Store, tmp_path: Path)
         verify_export(out, HUB_ID)
     path.write_bytes(b"".join(row.encode() for row in rows[:1]))
     resealed(out)
-    with pytest.raises(DamageError, match="does not name"):
+    with pytest.raises(DamageError, match="does not list"):
         verify_export(out, HUB_ID)
 
 
@@ -622,7 +622,7 @@ def test_the_manifest_signature_covers_what_no_receipt_commits_to(
     resealed(out, later=None)
     assert not verify_export(out, HUB_ID).signed  # nothing else tells that they are gone
     (out / SIGNATURE).write_bytes(signature)
-    with pytest.raises(DamageError, match=r"manifest\.sig.*not a signature of manifest"):
+    with pytest.raises(DamageError, match=r"manifest\.sig.*does not verify for manifest"):
         verify_export(out, HUB_ID)
 
 

@@ -333,9 +333,9 @@ def ahead_of_the_stream(frame: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "position", "seq", "what"),
     [
-        (lambda f: [*f[:2], *f[3:]], 2, 12, "is in the place of entry 11"),
-        (lambda f: [*f[:2], f[3], f[2], *f[4:]], 2, 12, "is in the place of entry 11"),
-        (lambda f: [*f[:3], f[2], *f[3:]], 3, 11, "is in the place of entry 12"),
+        (lambda f: [*f[:2], *f[3:]], 2, 12, "is where entry 11 should be"),
+        (lambda f: [*f[:2], f[3], f[2], *f[4:]], 2, 12, "is where entry 11 should be"),
+        (lambda f: [*f[:3], f[2], *f[3:]], 3, 11, "is where entry 12 should be"),
         (at_two(lambda f: forge(f, mmr_root=type(unframe(f).receipt.mmr_root)(bytes(32)))), 2, 11, "I3"),
         (at_two(lambda f: forge(f, key=signing_key("other hub"))), 2, 11, "RECEIPT.hub_sig"),
         (at_two(resign_badly), 2, 11, "MSG.sig"),
@@ -396,7 +396,7 @@ def test_a_growing_chunk_that_lost_entries_must_be_restored_not_repaired(root: P
     report = check(root)
     fault = the_fault(report)
     assert (fault.label, fault.seq) == (INVOICES, 18)
-    assert "entries 18 to 18 are in the index and in no file" in fault.what
+    assert "entries 18 to 18 are in the index, but in no file" in fault.what
     assert "restore" in fault.remedy
 
 
@@ -430,7 +430,7 @@ def test_a_chunk_under_another_labels_name_is_found(root: Path) -> None:
     stray = path.with_name(path.name.replace(INVOICES.hex(), NEW.hex()).replace("017.open", "001.open"))
     stray.write_bytes(path.read_bytes())
     report = check(root)
-    assert any(f.file == stray.name and "the entry is of label" in f.what for f in report.faults)
+    assert any(f.file == stray.name and "the entry has label" in f.what for f in report.faults)
 
 
 def test_a_chunk_that_ends_too_early_is_found(root: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_prune_that_cannot_be_applied_is_not_journaled(store: Store, decision:
         "control label": (CONTROL, 1, 1),
     }[decision]
     batch = store.batch(at(60))
-    with pytest.raises(AbsentError, match="not a sealed chunk"):
+    with pytest.raises(AbsentError, match="not one sealed chunk"):
         batch.prune(Prune(label=of, start_seq=seq(start), end_seq=seq(end), pruned_at=at(60)))
     assert not batch.items
 

@@ -78,7 +78,7 @@ def test_a_version_that_is_not_text_is_damage(layout: Layout) -> None:
 def test_a_changed_registry_is_refused(layout: Layout) -> None:
     raised = dataclasses.replace(REGISTRY, limits=dataclasses.replace(SMALL, max_checkpoint_interval=9))
     layout.registry.write_bytes(raised.encode())
-    with pytest.raises(DamageError, match="is not the one this directory was created with"):
+    with pytest.raises(DamageError, match="is not the registry that this directory was created with"):
         read_registry(layout)
 
 

@@ -217,7 +217,7 @@ def test_a_damaged_journal_is_refused(root: Path) -> None:
 def test_repair_refuses_if_the_old_index_knows_entries_that_no_file_holds(root: Path) -> None:
     path = chunk_path(root, INVOICES, 17)
     path.write_bytes(path.read_bytes()[: offset_of(path, 1)])
-    with pytest.raises(RefusedError, match="entries 18 to 18 are in the index and in no file"):
+    with pytest.raises(RefusedError, match="entries 18 to 18 are in the index, but in no file"):
         repair(root)
 
 

@@ -220,7 +220,7 @@ def test_another_key_under_the_keys_name_is_refused(make_store: MakeStore) -> No
     ours.close()
     (mine,), (other,) = ours.layout.keys.iterdir(), theirs.layout.keys.iterdir()
     shutil.copy(other, mine)
-    with pytest.raises(DamageError, match="does not hold the key that its name says"):
+    with pytest.raises(DamageError, match="does not contain the key that its name says"):
         Store(ours.layout.root)
 
 

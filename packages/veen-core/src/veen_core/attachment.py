@@ -56,7 +56,7 @@ def open_(key: bytes, draft_id: LeafHash, index: int, ciphertext: bytes) -> byte
         )
     except (CryptoError, ValueError):  # ValueError: shorter than a tag
         raise OpenError(
-            f"attachment {index} does not open: it belongs to another message or position (core §4.6)"
+            f"attachment {index} does not open: altered, or from another message or position (core §4.6)"
         ) from None
 
 

@@ -91,7 +91,7 @@ class CapToken(Wire):
 
 
 def link_digest(token: CapToken, prev_sig: bytes) -> bytes:
-    """Return the digest that a link signs: the token without its chain, and the signature before (§6)."""
+    """Return the digest that a link signs: the token without its chain, plus the previous signature (§6)."""
     return Ht("veen/cap-link", _claims(token) + prev_sig)
 
 
@@ -165,5 +165,5 @@ def verify_ttl(token: CapToken, issued_at: UnixTime, now: UnixTime) -> None:
     """Raise ``CapError`` if the token has expired: ``now > issued_at + ttl`` (§6)."""
     if now > token.expires_at(issued_at):
         raise CapError(
-            f"cap_token.allow.ttl (core §6): expired at {token.expires_at(issued_at)}, and it is {now}"
+            f"cap_token.allow.ttl (core §6): expired at {token.expires_at(issued_at)}, before {now}"
         )

@@ -52,7 +52,7 @@ class Checkpoint(Wire):
 
 
 def signing_digest(checkpoint: Checkpoint) -> bytes:
-    """Return the digest of the first six fields, which hub and witnesses sign (B7)."""
+    """Return the digest of the first six fields, which the hub and each witness sign (B7)."""
     return Ht("veen/sig", cbor.encode_items(checkpoint.codec.write(checkpoint)[:SIGNED_FIELDS]))
 
 
@@ -132,7 +132,7 @@ def check_transition(
     origin: LabelOrigin | None = None,
     hub_ts: UnixTime | None = None,
 ) -> None:
-    """Check the rules of §4.4.1, in its order; signatures are ``hub_identity.verify_checkpoint``'s.
+    """Check the rules of §4.4.1 in its order, without signatures (see ``hub_identity.verify_checkpoint``).
 
     ``prefix`` is the tree that the verifier rebuilt for ``label_curr``. ``last_upto_seq`` is the
     ``upto_seq`` of the last checkpoint it accepted. ``hub_ts`` is that of the receipt at ``upto_seq``,
@@ -159,7 +159,9 @@ def check_transition(
 def check_epoch(checkpoint: Checkpoint, epoch_sec: int, hub_ts: UnixTime | None) -> None:
     """Raise unless ``epoch`` is that of the receipt at ``upto_seq``, if its ``hub_ts`` is known (H9)."""
     if hub_ts is not None and checkpoint.epoch != stream.epoch_at(hub_ts, epoch_sec):
-        raise CheckpointError(f"epoch {checkpoint.epoch} is not that of hub_ts {hub_ts} (RESOLUTIONS H9)")
+        raise CheckpointError(
+            f"epoch {checkpoint.epoch} is not the epoch of hub_ts {hub_ts} (RESOLUTIONS H9)"
+        )
 
 
 def _check_labels(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: UnixTime | None) -> None:
@@ -182,4 +184,4 @@ def _check_labels(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: UnixTime 
             f"label_curr is not the stream's label in epoch {checkpoint.epoch} (core §4.4.1)"
         )
     if checkpoint.rotates and (own == 0 or checkpoint.label_prev != origin.label_at(own - 1)):
-        raise CheckpointError("label_prev is not the stream's label of the epoch before (core §4.4.1)")
+        raise CheckpointError("label_prev is not the stream's label in the previous epoch (core §4.4.1)")

@@ -2,11 +2,11 @@
 
 Sending:   ``next_binding`` → seal → ``submitted`` → *persist* → send → ``accept_receipt`` → *persist*.
 Reading:   ``accept_page`` for the entries that follow the verified prefix.
-Jumping:   ``catch_up`` skips entries by a consistency proof; ``confirm`` settles a message among them.
+Jumping:   ``catch_up`` skips entries by a consistency proof; ``confirm`` accepts the receipt of one of them.
 Recovery:  ``resync`` rebuilds the verified prefix from a checkpoint.
 
 Every method verifies first and changes state last: a method that raises leaves the client as it was.
-A contradiction of something the hub signed earlier is a ``DivergenceError`` that carries both statements.
+If the hub contradicts what it signed earlier, a ``DivergenceError`` carries both statements.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ class LabelClient(VerifiedPrefix):
         for position, msg in enumerate(pending):
             if (msg.label, msg.client_id, msg.client_seq) != (state.label, state.client_id, first + position):
                 raise StateError(
-                    f"pending MSG {position + 1} of the state has another label, client_id or client_seq"
+                    f"pending MSG {position + 1} contradicts the label, client_id or client_seq of the state"
                 )
 
     # --- sending
 
     def next_binding(self, now: UnixTime, auth_ref: AuthRef | None = None) -> Binding:
-        """Return the fields of the next MSG: client_seq plus 1, prev_ack the verified head (core §4.1)."""
+        """Return the binding of the next MSG, with the next client_seq and current prev_ack (core §4.1)."""
         if self.must_rotate(now):
             raise StateError("client_id has reached its bounds (KEX1+ 4.1)", action=ROTATE)
         if (furthest := self._furthest[0]) > self._log.size:
             raise StateError(
-                f"the verified prefix ends at {self._log.size}, and prev_ack must not fall (core §7)",
+                f"the prefix was rewound to {self._log.size}, and prev_ack must not decrease (core §7)",
                 action=f"read the entries up to {furthest} again before sending",
             )
         return Binding(
@@ -95,7 +95,7 @@ class LabelClient(VerifiedPrefix):
         if msg.prev_ack > state.last_stream_seq:
             raise StateError(f"prev_ack {msg.prev_ack} is ahead of the verified prefix (core §7)")
         if state.pending and msg.prev_ack < (before := self.unanswered[-1].prev_ack):
-            raise StateError(f"prev_ack {msg.prev_ack} is behind {before}, that of the MSG before (core §7)")
+            raise StateError(f"prev_ack {msg.prev_ack} is less than {before} in the previous MSG (core §7)")
         if msg.client_seq > self.bounds.max_msgs_per_client_id_per_label:
             raise StateError("client_id has reached its bounds (KEX1+ 4.1)", action=ROTATE)
         wire = msg.encode()
@@ -136,7 +136,7 @@ class LabelClient(VerifiedPrefix):
         """Accept a pending MSG's receipt across a ``Gap``, without reading the entries between.
 
         ``proof`` includes the message in the receipt's tree. ``consistency`` shows that this tree
-        extends the verified prefix; it is None only if there is no such prefix yet.
+        extends the verified prefix; it is None only if the prefix is empty.
         """
         self._verify_answer(receipt)
         self._refuse_within(receipt)
@@ -145,10 +145,10 @@ class LabelClient(VerifiedPrefix):
         self._advance(self._log_at(after, receipt.hub_ts), receipt, (receipt,))
 
     def confirm(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None = None) -> None:
-        """Settle a pending MSG that ``catch_up`` or ``resync`` jumped over.
+        """Accept the receipt of a pending MSG that ``catch_up`` or ``resync`` jumped over.
 
         ``proof`` includes the MSG in its own receipt's tree. ``consistency`` shows that this tree is
-        a part of the verified prefix; it is None only if it is the whole of it.
+        a prefix of the verified prefix; it is None only if the two are equal.
         """
         self._verify_answer(receipt)
         if receipt.stream_seq > self._log.size:
@@ -173,9 +173,9 @@ class LabelClient(VerifiedPrefix):
         return dropped
 
     def stalled(self) -> bool:
-        """Count an attempt that did not move ``prev_ack``; True, from the third on, asks to refresh keys.
+        """Count an attempt that did not move ``prev_ack``; return True from the third on.
 
-        RESYNC0.3.
+        The caller must then refresh its keys (RESYNC0.3).
         """
         self.state = dataclasses.replace(self.state, stalls=self.state.stalls + 1)
         return self.state.stalls >= MAX_STALLS
@@ -205,18 +205,18 @@ class LabelClient(VerifiedPrefix):
         self.state = dataclasses.replace(self.state, client_seq=last_used)
 
     def _check_place(self, entry: Entry, expected: int) -> None:
-        """Raise unless the entry is of this label and at the place that was asked for."""
+        """Raise unless the entry has this label and the position that was asked for."""
         for label in (entry.label, entry.receipt.label):
             if label != self.state.label:
-                raise StateError(f"the entry is of label {label.hex()}, not {self.state.label.hex()}")
+                raise StateError(f"the entry has label {label.hex()}, not {self.state.label.hex()}")
         for seq in (entry.stream_seq, entry.receipt.stream_seq):
             if seq != expected:
                 raise StateError(
-                    f"the page continues at {seq}, not {expected}", action=f"read again from {expected}"
+                    f"the page has entry {seq} in place of {expected}", action=f"read again from {expected}"
                 )
 
     def _last_used(self, entries: Sequence[Entry]) -> ClientSeq:
-        """The last client_seq used under this client_id, also if the log shows one unknown to the state."""
+        """Return the last client_seq of this client_id, in the state or in ``entries``."""
         pending = {msg.client_seq: msg.leaf_hash for msg in self.unanswered}
         used = self.state.client_seq
         for entry in entries:
@@ -228,10 +228,10 @@ class LabelClient(VerifiedPrefix):
         return used
 
     def _note_own(self, log: LogVerifier, client_id: ClientId, client_seq: ClientSeq) -> None:
-        """Tell the verifier which number of our own came before ``client_seq``, unless it has seen one.
+        """Give the verifier this client's last client_seq before ``client_seq``, unless it has one.
 
-        Own receipts may be accepted by proof, without reading the entry: the state knows the last
-        number accepted, and only a MSG of ours that is shown a second time contradicts it.
+        The verifier may lack it because a receipt was accepted by proof, without its entry. The state has
+        the last client_seq with a receipt; an entry that repeats an earlier one must fail.
         """
         if client_id in log.writers:
             return
@@ -251,12 +251,15 @@ class LabelClient(VerifiedPrefix):
         """Rebuild the verified prefix from a checkpoint (RESYNC0.2).
 
         ``proof`` includes the checkpoint's last leaf and so carries its peaks. A checkpoint beyond
-        the verified prefix needs ``consistency`` from the prefix to it. One before the end of the
-        prefix rewinds to it, with ``consistency`` from it to the prefix; read the entries again then.
+        the verified prefix needs ``consistency`` from the prefix to the checkpoint. A checkpoint within
+        the prefix rewinds the prefix and needs ``consistency`` from the checkpoint to the prefix; the
+        caller then reads the entries after the checkpoint again.
         """
         hub_identity.verify_checkpoint(self._trust.identity, checkpoint, self._trust.profile.epoch_sec)
         if checkpoint.label_curr != self.state.label:
-            raise StateError("the checkpoint is of another label")
+            raise StateError(
+                f"the checkpoint is for label {checkpoint.label_curr.hex()}, not {self.state.label.hex()}"
+            )
         after = peaks_of_proof(proof, checkpoint.mmr_root, checkpoint.upto_seq, last_leaf)
         check_transition(checkpoint, after, last_upto_seq=self.state.checkpointed, origin=self._trust.origin)
         if after.size >= self._furthest[0]:
@@ -280,30 +283,32 @@ class LabelClient(VerifiedPrefix):
         return self.bounds.exhausted(self.state, now)
 
     def rotate(self, client_id: ClientId, now: UnixTime) -> None:
-        """Go on under a fresh client_id; nothing sent links it to the old one (KEX0.2).
+        """Switch to a fresh client_id; nothing that is sent links it to the old one (KEX0.2).
 
-        Fresh means never used on this label: its numbers begin at 1 again, and the state does not know
-        which ids came before the last.
+        The caller must pass an id that was never used on this label: its client_seq starts at 1, and the
+        state knows no id but the current one.
         """
         if self.state.pending:
             raise StateError(
-                "a MSG is pending under this client_id", action="settle it before rotating client_id"
+                "a MSG is pending under this client_id",
+                action="wait for its receipt before rotating client_id",
             )
         if client_id == self.state.client_id:
-            raise StateError("the new client_id is the old one, whose client_seqs are used up")
+            raise StateError("the new client_id is the same as the old one")
         self.state = dataclasses.replace(self.state, client_id=client_id, created_at=now, client_seq=UNUSED)
 
-    # --- shared by all paths
+    # --- shared
 
     def _verify_answer(self, receipt: Receipt) -> LogStep:
-        """Verify that the receipt answers the oldest pending MSG and breaks no rule but, maybe, I3's root."""
+        """Verify that the receipt answers the oldest pending MSG and obeys every rule except I3's root."""
         pending = self.unanswered
         if all(msg.leaf_hash != receipt.leaf_hash for msg in pending):
             raise StateError("the receipt answers no pending MSG")
         oldest = pending[0]
         if oldest.leaf_hash != receipt.leaf_hash:
             raise StateError(
-                f"the MSG with client_seq {oldest.client_seq} has no receipt yet", action="settle it first"
+                f"the MSG with client_seq {oldest.client_seq} has no receipt yet",
+                action="accept its receipt first",
             )
         self._verify_receipt(receipt)
         entry = Entry(receipt.label, receipt.stream_seq, self.state.pending[0], receipt.encode())
@@ -312,7 +317,7 @@ class LabelClient(VerifiedPrefix):
         return step
 
     def _answered(self, receipts: Sequence[Receipt]) -> ClientState:
-        """The state without the MSGs of these receipts pending; each receipt moves ``rk`` (spec-1 §9)."""
+        """Return the state without the MSGs of these receipts; each receipt moves ``rk`` (spec-1 §9)."""
         leaves, rk = {receipt.leaf_hash for receipt in receipts}, self.state.rk
         for receipt in receipts:
             rk = rk.after(receipt.stream_seq)

@@ -30,7 +30,7 @@ class Field:
 
 
 def where(name: str, section: str) -> str:
-    """Name an object or field with its clause, ``RECEIPT.label (core §4.3)``; a number means core."""
+    """Return a name with its clause: ``RECEIPT.label (core §4.3)``. A bare number is a section of core."""
     return f"{name} (core §{section})" if section[0].isdecimal() else f"{name} ({section})"
 
 
@@ -56,7 +56,7 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Name, section and fields of a wire object, whatever its layout, and the text of its errors."""
+    """Name, section and fields of a wire object of any layout; builds its errors."""
 
     name: str
     section: str

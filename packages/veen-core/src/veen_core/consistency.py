@@ -43,7 +43,7 @@ def prove_consistency(lookup: NodeLookup, from_seq: StreamSeq, to_seq: StreamSeq
 
 
 def verify_consistency(proof: MmrConsistency, from_root: MmrRoot, to_root: MmrRoot) -> Mmr:
-    """Verify that the tree under ``from_root`` is a prefix of the tree under ``to_root``; return that.
+    """Verify that the tree under ``from_root`` is a prefix of the tree under ``to_root``; return the latter.
 
     The caller checks that ``from_seq`` and ``to_seq`` are the sizes that the RECEIPTs or CHECKPOINTs
     with these roots state. All heights and counts follow from the two sizes.

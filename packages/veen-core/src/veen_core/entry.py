@@ -157,13 +157,13 @@ def unframe(data: bytes) -> Entry:
         )
     msg_bytes, receipt_bytes = data[FRAME_SIZE : -header.receipt_len], data[-header.receipt_len :]
     if not header.receipt_len:
-        raise _fail("an entry without a RECEIPT", "receipt_len", DecodeFault.SIZE)
+        raise _fail("is 0, but every entry has a RECEIPT", "receipt_len", DecodeFault.SIZE)
     if entry_hash(msg_bytes, receipt_bytes) != header.entry_hash:
         raise _fail("does not match the bytes of the entry", "entry_hash")
     entry = Entry(header.label, header.stream_seq, msg_bytes, receipt_bytes, header.flags)
     receipt = entry.receipt
     if (receipt.label, receipt.stream_seq) != (header.label, header.stream_seq):
-        raise _fail("RECEIPT is of another label or stream_seq than the header", "stream_seq")
+        raise _fail("the RECEIPT and the header differ in label or stream_seq", "stream_seq")
     return entry
 
 
@@ -187,7 +187,9 @@ def verify_authorize(entry: Entry) -> CapToken:
     """
     token = entry.token
     if entry.receipt.leaf_hash != authorize_leaf(token.auth_ref, entry.msg_bytes):
-        raise VerificationError("the RECEIPT is not for the token of its entry (RESOLUTIONS H5)")
+        raise VerificationError(
+            "leaf_hash in the RECEIPT is not the leaf hash of the entry's token (RESOLUTIONS H5)"
+        )
     return token
 
 

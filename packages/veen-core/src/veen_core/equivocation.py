@@ -62,7 +62,7 @@ def verify_evidence(evidence: Equivocation, identity: HubIdentity | None = None)
         raise EvidenceError("the receipts agree on leaf_hash and mmr_root (spec-1 §14)")
     if identity is None and first.hub_pk != second.hub_pk:
         raise EvidenceError(
-            "the receipts name two keys; give the hub's identity, which shows whether both are its keys"
+            "the statements name two keys; pass the hub's identity, which shows whether both are its keys"
         )
     try:
         if identity is not None:

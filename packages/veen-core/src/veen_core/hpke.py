@@ -34,7 +34,7 @@ class _X25519(KEMKeyInterface):
 
 
 class _Secret:
-    """The secret half of a key; pyhpke calls ``private.raw.exchange(public.raw)``."""
+    """An X25519 secret with the method that pyhpke calls: ``private.raw.exchange(public.raw)``."""
 
     __slots__ = ("_secret",)
 

@@ -1,6 +1,6 @@
 """The identity of a hub: its keys over time, chained to one anchor (§8.4, RESOLUTIONS B13).
 
-``hub_id`` is the hash of the first key and never changes. The key before endorses each later key, so that
+``hub_id`` is the hash of the first key and never changes. Each key is endorsed by the previous one, so that
 a client that pinned ``hub_id`` (or the first ``hub_pk``) can follow the chain to any key without trusting
 anything else. Retired keys stay in the list, so that old receipts remain verifiable.
 
@@ -47,7 +47,7 @@ def key_id(hub_pk: HubPk) -> KeyId:
 @int_map("hub_key", section="8.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubKey(Wire):
-    """One key of a hub. ``endorsement`` is the signature of the key before; the first key has none."""
+    """One key of a hub. ``endorsement`` is the signature of the previous key; the first key has none."""
 
     key_id: KeyId
     hub_pk: HubPk
@@ -74,7 +74,7 @@ class HubIdentity(Wire):
         return sorted(self.hub_keys, key=lambda key: (key.valid_from, key.hub_pk))
 
     def active_at(self, now: UnixTime) -> list[HubKey]:
-        """Return the keys that are active at a time, in the same order."""
+        """Return the keys that are active at a time, ordered by ``valid_from``, then by ``hub_pk``."""
         return [key for key in self.in_order() if key.active_at(now)]
 
     def signing_key_at(self, now: UnixTime) -> HubKey:
@@ -111,13 +111,14 @@ def endorsement_digest(hub: HubId, hub_pk: HubPk, valid_from: UnixTime) -> bytes
 def rotate(
     identity: HubIdentity, current: SigningKey, next_pk: HubPk, valid_from: UnixTime, window_sec: int
 ) -> HubIdentity:
-    """Add a key; the key before stays active until ``window_sec`` after ``valid_from`` (KEX0.1)."""
+    """Add a key; the previous key stays active until ``window_sec`` after ``valid_from`` (KEX0.1)."""
     last = identity.newest
     if current.public != last.hub_pk:
         raise IdentityError("hub-identity (core §8.4): only the newest key can endorse the next one")
     if valid_from <= last.valid_from:
         raise IdentityError(
-            f"hub-identity (core §8.4): valid_from must be after {last.valid_from}, that of the key before"
+            f"hub-identity (core §8.4): valid_from must be after {last.valid_from}, "
+            "the valid_from of the previous key"
         )
     if last.valid_until is not None or window_sec < 0:
         raise IdentityError(
@@ -147,7 +148,8 @@ def verify_identity(identity: HubIdentity, *, pinned: HubId | None = None) -> No
     """Verify that every key chains to ``hub_id``, and that this is the ``pinned`` hub_id, if given (§8.4)."""
     if pinned is not None and identity.hub_id != pinned:
         raise IdentityError(
-            f"hub-identity (core §8.4): this is hub {identity.hub_id.hex()}, but pinned is {pinned.hex()}"
+            f"hub-identity (core §8.4): the record is for hub {identity.hub_id.hex()}, "
+            f"but the pinned hub is {pinned.hex()}"
         )
     if not identity.hub_keys:
         raise IdentityError("hub-identity.hub_keys (core §8.4): empty")
@@ -199,8 +201,8 @@ def verify_successor(
 ) -> None:
     """Verify that the record ``shown`` continues the record ``held``.
 
-    It may add keys, and set the end of a key once the next key is in; it may not remove or change
-    anything else. ``signature`` is the hub-identity.sig of ``shown``: endorsements cover keys, but not
+    ``shown`` may add keys, and may set the ``valid_until`` of a key that has a successor. Nothing else
+    may differ. ``signature`` is the hub-identity.sig of ``shown``: endorsements cover keys, but not
     their ends. ``seen`` is the ``hub_ts`` of the newest receipt verified under ``held``; without it, a
     record that ends a key before that time is not detected.
     """
@@ -225,7 +227,9 @@ def _check_end(shown: HubIdentity, position: int, seen: UnixTime | None) -> None
         return
     later = shown.hub_keys[position + 1 :]
     if not later or until < later[0].valid_from:
-        raise IdentityError("hub-identity (core §8.4): a key ends before the next one begins")
+        raise IdentityError(
+            "hub-identity (core §8.4): the valid_until of a key is before the valid_from of the next"
+        )
     if seen is not None and until <= seen:
         raise IdentityError(
             f"hub-identity (core §8.4): a key ends at {until}, but it signed a receipt at {seen}"
@@ -244,8 +248,8 @@ def verify_receipt_under(active: Sequence[HubKey], receipt: Receipt, wire: bytes
         if _verifies(key, digest, receipt.hub_sig):
             return key
     raise SignatureError(
-        f"RECEIPT.hub_sig at stream_seq {receipt.stream_seq}: no key of the hub active at hub_ts "
-        f"{receipt.hub_ts} made it (core §4.3, §8.4)"
+        f"RECEIPT.hub_sig at stream_seq {receipt.stream_seq}: no key of the hub that was active at hub_ts "
+        f"{receipt.hub_ts} verifies it (core §4.3, §8.4)"
     )
 
 
@@ -256,8 +260,8 @@ def verify_checkpoint(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: 
         if _verifies(key, digest, checkpoint.hub_sig):
             return key
     raise SignatureError(
-        f"CHECKPOINT.hub_sig at upto_seq {checkpoint.upto_seq}: no key of the hub active in epoch "
-        f"{checkpoint.epoch} made it (core §4.4, §8.4)"
+        f"CHECKPOINT.hub_sig at upto_seq {checkpoint.upto_seq}: no key of the hub that was active in epoch "
+        f"{checkpoint.epoch} verifies it (core §4.4, §8.4)"
     )
 
 
@@ -284,7 +288,7 @@ def verify_checkpoint_signers(
             if signer in active:
                 return
     raise failure or SignatureError(
-        "CHECKPOINT.hub_sig is by a key that was not active when the checkpoint was made (core §4.4)"
+        "CHECKPOINT.hub_sig was made by a key that was not active at the time of the checkpoint (core §4.4)"
     )
 
 

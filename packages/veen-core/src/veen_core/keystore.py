@@ -120,11 +120,11 @@ def open_keystore(keystore: Keystore, passphrase: bytes) -> Secrets:
     try:
         return Secrets.decode(plain)
     except DecodeError:
-        raise KeystoreError("the keystore opens, but its content is not of this version") from None
+        raise KeystoreError("the keystore opens, but this version cannot read its content") from None
 
 
 def _stretch(keystore: Keystore, passphrase: bytes) -> bytes:
-    if not isinstance(passphrase, bytes):  # argon2 would report it as a lack of memory
+    if not isinstance(passphrase, bytes):  # argon2 reports a str as a lack of memory
         raise KeystoreError(
             f"a passphrase must be bytes, not {type(passphrase).__name__}: encode it as UTF-8"
         )

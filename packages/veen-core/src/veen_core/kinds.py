@@ -118,7 +118,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class WordOf:
-    """One of the words of an enumeration."""
+    """A text from a fixed enumeration."""
 
     type: type[enum.StrEnum]
 
@@ -197,7 +197,7 @@ class Fixed:
             raise DecodeError(f"want bstr{self.size}, found {found(item)}")
         if len(item) != self.size:
             return self.type(item)  # raises with the expected size
-        return bytes.__new__(self.type, item)  # half the time of self.type(item); a MSG has 6
+        return bytes.__new__(self.type, item)  # takes half the time of self.type(item), six times per MSG
 
     def write(self, value: Any) -> bytes:
         if not isinstance(value, bytes) or len(value) != self.size:

@@ -1,7 +1,7 @@
-"""The verified prefix of one label: how far a client has verified the log, and what the hub signed of it.
+"""The verified prefix of one label: how far a client has verified the log, and the newest receipt for it.
 
 ``VerifiedPrefix`` grows entry by entry (``LogVerifier``) or jumps by proofs (core §5, RESOLUTIONS B10, B11).
-It remembers the furthest receipt that it ever verified. Whatever the hub signs later must agree with that
+It keeps the furthest receipt that it ever verified. Everything that the hub signs later must agree with that
 receipt; otherwise the hub has diverged, and the ``DivergenceError`` carries both statements as evidence.
 """
 
@@ -30,7 +30,7 @@ CONTRADICTIONS: Final = frozenset({"I3", "H3"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """What a client knows of a hub before it reads: identity, profile, limits, derivation of the label."""
+    """Facts about a hub that a client has before it reads: identity, profile, limits, origin of the label."""
 
     identity: HubIdentity
     profile: Profile
@@ -48,7 +48,7 @@ class VerifiedPrefix:
 
     def __init__(self, state: ClientState, trust: Trust) -> None:
         if state.profile_id != trust.profile.profile_id:
-            raise StateError("the state was made under another profile than the hub's")
+            raise StateError("the client state was made under a different profile than the hub's")
         self.state = state
         self._trust = trust
         head = state.head
@@ -56,9 +56,9 @@ class VerifiedPrefix:
         hub_ts = head.hub_ts if head is not None and known else None
         self._log = self._log_at(Mmr(state.last_stream_seq, state.peaks), hub_ts)
         if head is not None and head.label != state.label:
-            raise StateError("the state holds a receipt of another label")
+            raise StateError("the receipt in the client state is for a different label")
         if head is not None and known and head.mmr_root != self._log.root:
-            raise StateError("the peaks of the state do not fold to the root of its last receipt")
+            raise StateError("the peaks in the client state do not fold to the root of its last receipt")
 
     @property
     def trust(self) -> Trust:
@@ -81,7 +81,7 @@ class VerifiedPrefix:
         )
 
     def _log_at(self, tree: Mmr, hub_ts: UnixTime | None) -> LogVerifier:
-        """A verifier that goes on after ``tree`` and knows no writer that wrote before."""
+        """Return a verifier that continues after ``tree`` and does not know the writers of its entries."""
         terms = self._terms
         return LogVerifier(
             terms,
@@ -99,7 +99,7 @@ class VerifiedPrefix:
 
     @property
     def _furthest(self) -> tuple[int, MmrRoot]:
-        """Size and root of the largest tree ever verified: ahead of the prefix after a rewind."""
+        """Size and root of the largest tree ever verified; after a rewind it is larger than the prefix."""
         head = self.state.head
         if head is not None and head.stream_seq > self._log.size:
             return head.stream_seq, head.mmr_root
@@ -108,14 +108,14 @@ class VerifiedPrefix:
     # --- receipts
 
     def _verify_receipt(self, receipt: Receipt) -> None:
-        """Verify hub_sig under the keys of its time, then compare with the furthest receipt held."""
+        """Verify hub_sig under the keys active at hub_ts, then compare with the furthest receipt."""
         hub_identity.verify_receipt(self._trust.identity, receipt)
         self.check_against_head(receipt)
 
     def check_against_head(self, receipt: Receipt) -> None:
-        """Raise ``DivergenceError`` if a signed receipt contradicts the furthest one held (core §9)."""
+        """Raise ``DivergenceError`` if a signed receipt contradicts the furthest receipt (core §9)."""
         if receipt.label != self.state.label:
-            raise StateError(f"the receipt is of label {receipt.label.hex()}, not {self.state.label.hex()}")
+            raise StateError(f"the receipt has label {receipt.label.hex()}, not {self.state.label.hex()}")
         head = self.state.head
         if head is None:
             return
@@ -131,7 +131,7 @@ class VerifiedPrefix:
     # --- proofs
 
     def _verify_extension(self, after: Mmr, consistency: MmrConsistency | None, shown: bytes) -> None:
-        """Verify that ``after`` extends the largest verified tree; ``shown`` is what the hub signed of it."""
+        """Verify that ``after``, whose root ``shown`` signs, extends the largest verified tree."""
         size, root = self._furthest
         if size:
             self._verify_order((size, root), (after.size, after.root), consistency, shown)
@@ -153,7 +153,7 @@ class VerifiedPrefix:
         if sizes[0] == sizes[1]:
             if smaller[1] != larger[1]:
                 raise self._divergence(
-                    f"the hub signed another tree of {sizes[0]} entries than the verified one", shown
+                    f"the hub signed a tree of {sizes[0]} entries that differs from the verified one", shown
                 )
             return
         if consistency is None or (consistency.from_seq, consistency.to_seq) != sizes:
@@ -175,9 +175,9 @@ class VerifiedPrefix:
         return DivergenceError(message, held=self._evidence if held is None else held, shown=shown)
 
     def _as_divergence(self, error: InvariantError, receipt: Receipt, last: Receipt | None) -> Exception:
-        """A broken rule as a ``DivergenceError`` if it contradicts an earlier signature; else ``error``.
+        """Return ``error``, as a ``DivergenceError`` if the hub contradicts what it signed earlier.
 
-        ``last`` is the receipt of the entry before, if it is known.
+        ``last`` is the receipt of the previous entry, if it is known.
         """
         if error.invariant not in CONTRADICTIONS:
             return error
@@ -186,7 +186,7 @@ class VerifiedPrefix:
 
 
 class _AgainstHead(HubSignatures):
-    """Verifies receipts, and compares each with the furthest one that the client holds."""
+    """Verifies receipts, and compares each with the client's furthest receipt."""
 
     __slots__ = ("_prefix",)
 

@@ -38,14 +38,14 @@ from veen_core.receipt import Receipt
 
 
 class Rule(NamedTuple):
-    """One rule: the name that an error carries, where it is written, and what it says."""
+    """One rule of a log: its name in errors, the clause that states it, and its text."""
 
     name: str
     clause: str
     says: str
 
     def broken(self, found: str, seq: int) -> InvariantError:
-        """The error for an entry at ``seq`` that breaks this rule."""
+        """Return the error for an entry at ``seq`` that breaks this rule."""
         return InvariantError(self.name, f"{found} ({self.clause}, stream_seq {seq})")
 
 
@@ -82,7 +82,7 @@ RULES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTerms:
-    """What a verifier knows about a label from other sources than its log."""
+    """Facts about a label that a verifier has from sources other than the log."""
 
     label: Label
     identity: HubIdentity
@@ -118,7 +118,7 @@ class LogStep(NamedTuple):
 
 
 def step_of(receipt: Receipt, fields: Msg | PrunedEntry) -> LogStep:
-    """The step of a message whose RECEIPT is known to be for it."""
+    """Return the step of a message that was checked against its RECEIPT."""
     return LogStep(
         receipt.stream_seq,
         receipt.leaf_hash,
@@ -131,7 +131,7 @@ def step_of(receipt: Receipt, fields: Msg | PrunedEntry) -> LogStep:
 
 
 def verify_alone(entry: Entry, limits: Limits = DEFAULT_LIMITS) -> LogStep:
-    """Check the rules that an entry shows by itself, wherever its log is; return its step.
+    """Check the rules that need nothing but the entry and the limits; return its step.
 
     These are the frame, I10, I11, I1 and I2 of a MSG, or the leaf of a cap token (H5). No signature is
     checked. Raises ``InvariantError``.
@@ -146,7 +146,7 @@ def verify_alone(entry: Entry, limits: Limits = DEFAULT_LIMITS) -> LogStep:
     except DecodeError as exc:
         raise CANONICAL.broken(str(exc), seq) from exc
     if (receipt.label, receipt.stream_seq) != (entry.label, seq):
-        raise FRAME.broken("the RECEIPT is of another label or stream_seq than the frame", seq)
+        raise FRAME.broken("the RECEIPT and the frame differ in label or stream_seq", seq)
     if isinstance(content, Msg):
         _check_pair(content, receipt, limits)
         return step_of(receipt, content)
@@ -166,7 +166,7 @@ def _check_pair(msg: Msg, receipt: Receipt, limits: Limits) -> None:
     if H(msg.ciphertext) != msg.ct_hash:
         raise CT_HASH.broken("ct_hash is not the hash of the ciphertext", receipt.stream_seq)
     if msg.label != receipt.label:
-        raise LEAF.broken("the MSG is of another label than its RECEIPT", receipt.stream_seq)
+        raise LEAF.broken("the MSG and its RECEIPT differ in label", receipt.stream_seq)
     _check_leaf(receipt, msg.leaf_hash)
 
 
@@ -174,20 +174,20 @@ def examine(entry: Entry, terms: LogTerms) -> LogStep:
     """Check an entry by itself and against the terms of its log; return its step. No signature is checked."""
     step = verify_alone(entry, terms.limits)
     if entry.label != terms.label:
-        found = f"the entry is of label {entry.label.hex()}, not {terms.label.hex()}"
+        found = f"the entry has label {entry.label.hex()}, not {terms.label.hex()}"
         raise LEAF.broken(found, step.stream_seq)
     if not entry.is_authorize:
         _check_profile(entry.msg.profile_id, terms, step.stream_seq)
     elif not terms.is_control_label:
-        raise TOKEN.broken("a token outside the hub's control label", step.stream_seq)
+        raise TOKEN.broken("the entry authorizes a token outside the hub's control label", step.stream_seq)
     return step
 
 
 def examine_pruned(kept: PrunedEntry, terms: LogTerms) -> LogStep:
-    """Check what retention kept of an entry by itself; return its step or raise ``InvariantError``."""
+    """Check the kept part of a pruned entry by itself; return its step or raise ``InvariantError``."""
     receipt = kept.receipt
     if receipt.label != terms.label:
-        found = f"the RECEIPT is of label {receipt.label.hex()}, not {terms.label.hex()}"
+        found = f"the RECEIPT has label {receipt.label.hex()}, not {terms.label.hex()}"
         raise LEAF.broken(found, receipt.stream_seq)
     _check_leaf(receipt, kept.leaf_hash)
     _check_profile(kept.profile_id, terms, receipt.stream_seq)
@@ -196,7 +196,7 @@ def examine_pruned(kept: PrunedEntry, terms: LogTerms) -> LogStep:
 
 def _check_leaf(receipt: Receipt, leaf: LeafHash) -> None:
     if receipt.leaf_hash != leaf:
-        raise LEAF.broken("leaf_hash is not that of the MSG", receipt.stream_seq)
+        raise LEAF.broken("leaf_hash is not the leaf hash of the MSG", receipt.stream_seq)
 
 
 def _check_profile(profile_id: ProfileId, terms: LogTerms, seq: StreamSeq) -> None:

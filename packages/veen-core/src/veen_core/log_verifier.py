@@ -1,4 +1,4 @@
-"""The one judge of a label's log: entries and checkpoints in order, and either the next state or an error.
+"""The one verifier of a label's log: it takes entries and checkpoints in order and raises at the first fault.
 
 Client, export, fsck and Spark verify logs with ``LogVerifier``. It holds the tree, the last hub_ts, the last
 client_seq of each writer and the authorized tokens; each ``accept`` checks in this order:
@@ -67,7 +67,7 @@ class HubSignatures:
     def __init__(self, terms: LogTerms) -> None:
         self.terms = terms
         self._active: tuple[int, list[HubKey]] = (-1, [])
-        """The keys of the last hub_ts: keys are selected once per second of the log, not once per entry."""
+        """The last hub_ts and the keys active then: consecutive entries of one second reuse them."""
 
     def check_msg(self, msg: Msg, wire: bytes) -> None:
         msgs.verify_signature(msg, wire)
@@ -81,7 +81,7 @@ class HubSignatures:
         hub_identity.verify_receipt_under(self._active[1], receipt, wire)
 
     def check_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """hub_sig, and every witness_sigs item under one key of the hub (core §8.4, RESOLUTIONS P2)."""
+        """Verify hub_sig, and every witness signature under a key of the hub (core §8.4, RESOLUTIONS P2)."""
         profile = self.terms.profile
         epoch_sec = profile.epoch_sec if profile is not None else 0
         hub_identity.verify_checkpoint(self._identity, checkpoint, epoch_sec)
@@ -93,7 +93,7 @@ class HubSignatures:
 
 
 class LogVerifier:
-    """The state of one label's log up to an entry; ``accept*`` verify what follows and move it on."""
+    """The state of one label's log up to an entry; each ``accept…`` verifies the next item and advances."""
 
     __slots__ = (
         "_epoch_checked_at",
@@ -150,7 +150,7 @@ class LogVerifier:
 
     @property
     def knows_all_writers(self) -> bool:
-        """Whether a writer that is not in ``writers`` has written nothing: its first client_seq is 1."""
+        """Whether ``writers`` has every writer so far, so that any other must start at client_seq 1."""
         return self._from_first and not self.writers.evicted
 
     @property
@@ -172,7 +172,7 @@ class LogVerifier:
         return step
 
     def accept_pruned(self, kept: PrunedEntry) -> LogStep:
-        """Verify the next entry by what retention kept of it."""
+        """Verify the next entry, whose payload retention has pruned."""
         step = examine_pruned(kept, self.terms)
         self._signatures.check_receipt(kept.receipt, kept.receipt.encode())
         self.advance(step)
@@ -195,7 +195,7 @@ class LogVerifier:
         self._note(step)
 
     def follow(self, step: LogStep) -> None:
-        """Move on without a check, after an error was reported for this step; a gap loses the tree."""
+        """Advance without checks, after the caller reported an error in this step; a gap drops the tree."""
         if step.stream_seq != self.size + 1:
             self.tree = None
         elif self.tree is not None:
@@ -212,7 +212,7 @@ class LogVerifier:
 
     def _check_order(self, step: LogStep) -> None:
         if step.stream_seq != self.size + 1:
-            raise POSITION.broken(f"the entry follows entry {self.size}", step.stream_seq)
+            raise POSITION.broken(f"the entry does not follow entry {self.size}", step.stream_seq)
         if self.hub_ts is not None and step.hub_ts < self.hub_ts:
             raise TIME.broken(f"hub_ts goes back from {self.hub_ts} to {step.hub_ts}", step.stream_seq)
 
@@ -273,17 +273,17 @@ class LogVerifier:
         checkpoints.check_epoch(checkpoint, epoch_sec, self.hub_ts)
         if checkpoint.rotates and (self.checkpointed or not epoch_sec):
             raise CheckpointError(
-                "label_prev differs, but this is not the label's first checkpoint (RESOLUTIONS H9)"
+                "label_prev is not label_curr, but this is not the label's first checkpoint (RESOLUTIONS H9)"
             )
 
     # --- copies
 
     def copy(self) -> LogVerifier:
-        """An independent verifier in the same state, to try entries on."""
+        """Return an independent verifier in the same state, to try entries on."""
         return self.under(self.terms, self._signatures)
 
     def under(self, terms: LogTerms, signatures: SignatureCheck | None = None) -> LogVerifier:
-        """A copy with other terms, for example after the hub has added a key to its identity."""
+        """Return a copy with other terms, for example after the hub has added a key to its identity."""
         twin = object.__new__(LogVerifier)
         twin.terms, twin.size, twin.hub_ts = terms, self.size, self.hub_ts
         twin.tree = self.tree.copy() if self.tree is not None else None

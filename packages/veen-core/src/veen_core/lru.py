@@ -15,7 +15,7 @@ class Lru(Generic[K, V]):
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
-            raise ValueError(f"an Lru holds at least 1 key, not {limit}")
+            raise ValueError(f"the limit of an Lru must be at least 1, found {limit}")
         self.limit = limit
         self.evicted = 0
         """How many keys were evicted so far."""

@@ -81,7 +81,7 @@ class Mmr:
         if len(self._stack) != size.bit_count():
             raise ProofError(f"a tree of {size} leaves has {size.bit_count()} peaks, not {len(self._stack)}")
         if any(len(peak) != HASH_SIZE for peak in self._stack):
-            raise ProofError("a peak is 32 bytes")
+            raise ProofError("a peak must have 32 bytes")
 
     def append(self, leaf: bytes) -> list[Node]:
         """Add a leaf and return the nodes that it completed, leaf first, to be stored (§5.1)."""
@@ -130,7 +130,7 @@ class Mmr:
         return StreamSeq(self.size)
 
     def copy(self) -> Mmr:
-        twin = object.__new__(Mmr)  # skips the checks of __init__: about a quarter of the time
+        twin = object.__new__(Mmr)  # skips the checks of __init__, and so takes about a quarter of the time
         twin.size, twin._stack = self.size, self._stack.copy()
         return twin
 

@@ -147,11 +147,13 @@ def seal_msg(
 ) -> SealedMsg:
     """Seal and sign a message and its attachments (§4.2); ``header.att_root`` is computed here."""
     if binding.profile_id != profile.profile_id:
-        raise VerificationError("the binding names another profile than the given one (core §3.2)")
+        raise VerificationError("profile_id in the binding is not the id of the given profile (core §3.2)")
     if binding.client_seq < 1:
         raise VerificationError("client_seq starts at 1 (B16)")
     if not attachments and header.att_root not in (None, attachment.EMPTY_ATT_ROOT):
-        raise VerificationError("payload_hdr.att_root (core §4.6): the message has no attachments")
+        raise VerificationError(
+            "payload_hdr.att_root (core §4.6): is set, but the message has no attachments"
+        )
     sealer = Sealer(recipient, binding, ephemeral)
     attachment.check_bounds([len(plaintext) + TAG_SIZE for plaintext in attachments], limits)
     sealed = tuple(sealer.attach(plaintext) for plaintext in attachments)

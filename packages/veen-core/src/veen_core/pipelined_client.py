@@ -68,7 +68,8 @@ class PipelinedClient(LabelClient):
         for msg, receipt in zip(pending, receipts, strict=False):
             if msg.leaf_hash != receipt.leaf_hash:
                 raise StateError(
-                    f"the MSG with client_seq {msg.client_seq} has no receipt yet", action="settle it first"
+                    f"the MSG with client_seq {msg.client_seq} has no receipt yet",
+                    action="accept its receipt first",
                 )
             self._verify_receipt(receipt)
             if receipt.stream_seq > after.size + 1:
@@ -86,7 +87,8 @@ class PipelinedClient(LabelClient):
         """Switch to a client_id that may have been used before, after its last ``client_seq``."""
         if self.state.pending:
             raise StateError(
-                "a MSG is pending under this client_id", action="settle it before changing client_id"
+                "a MSG is pending under this client_id",
+                action="wait for its receipt before changing client_id",
             )
         self.state = dataclasses.replace(
             self.state, client_id=client_id, created_at=created_at, client_seq=client_seq

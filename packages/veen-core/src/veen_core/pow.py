@@ -39,7 +39,7 @@ def pow_salt(hub: HubId, now: UnixTime) -> PowSalt:
 
 
 def accepted_salts(hub: HubId, now: UnixTime) -> tuple[PowSalt, PowSalt]:
-    """Return the salts of this hour and the last: a cookie made just before the hour stays valid."""
+    """Return the salts of the current and the previous hour: a cookie is valid for at least one hour."""
     return pow_salt(hub, now), pow_salt(hub, UnixTime(max(0, now - SALT_PERIOD)))
 
 

@@ -33,7 +33,7 @@ class MmrProof(Wire):
 
 
 def own_peak(position: int, size: int) -> tuple[int, int]:
-    """Return the height of the peak above a leaf (counted from 0) and its rank among peaks by height."""
+    """Return the height of the peak above leaf ``position`` (from 0), and its index in increasing height."""
     for rank, (height, index) in enumerate(peak_positions(size)):
         if position >> height == index:
             return height, rank
@@ -114,7 +114,7 @@ def peaks_of_proof(
         raise ProofError("mmr_proof.peaks_after (core §5.4): two peaks are equal")
     if root_of(peaks) != expected_root:
         raise ProofError(
-            f"mmr_proof (core §5.4): stream_seq {stream_seq} of {size} does not lead to the expected mmr_root"
+            f"mmr_proof (core §5.4): leaf {stream_seq} of {size} does not lead to the expected mmr_root"
         )
     return Mmr(size, peaks)
 

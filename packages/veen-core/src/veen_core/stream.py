@@ -16,7 +16,9 @@ def stream_id(name: str) -> StreamId:
     try:
         return StreamId(H(name.encode()))
     except UnicodeEncodeError:
-        raise EncodeError("the name of the stream holds a lone surrogate, which has no UTF-8 (B12)") from None
+        raise EncodeError(
+            "the name of the stream contains a lone surrogate, which has no UTF-8 (B12)"
+        ) from None
 
 
 def hub_id(first_hub_pk: HubPk) -> HubId:

@@ -32,7 +32,7 @@ EXPLICIT: Final = "explicit"
 
 
 class Wire:
-    """Base of every wire object. Encoding and decoding know one canonical form only."""
+    """Base of every wire object. Each value has exactly one CBOR encoding."""
 
     __slots__ = ()
     codec: ClassVar[Codec]

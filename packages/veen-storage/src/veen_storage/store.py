@@ -275,7 +275,7 @@ class Store:
         self.layout.registry.stat()
         with self._index.reading() as view:
             if tables.META.get(view, tables.HUB_ID) != self.registry.hub_id:
-                raise DamageError("index/data.mdb", None, "no longer holds this hub's id", FSCK)
+                raise DamageError("index/data.mdb", None, "no longer contains this hub's id", FSCK)
 
     @property
     def poisoned(self) -> str | None:

@@ -107,12 +107,12 @@ def _check_label(identity: HubIdentity, record: LabelRecord, name: str) -> dict[
     """Check that peaks, newest receipt and pending messages of a label agree with each other."""
     state = record.state
     if state.label.hex() != name:
-        raise StateError("the record is of another label than its file name says")
+        raise StateError("the record is for another label than its file name says")
     tree = Mmr(state.last_stream_seq, state.peaks)
     if (head := state.head) is not None:
         hub_identity.verify_receipt(identity, head)
         if head.label != state.label:
-            raise StateError("the newest receipt is of another label")
+            raise StateError("the newest receipt is for another label")
         if head.stream_seq == tree.size and head.mmr_root != tree.root:
             raise StateError("the peaks do not give the root that the hub signed")
     for wire in state.pending:

@@ -217,7 +217,7 @@ HUB_IDENTITY = Object(
             "pinned_other",
             TWO_KEYS.encode(),
             IdentityError,
-            "pinned is 0000",
+            "the pinned hub is 0000",
             ANCHORED | {"pinned": "00" * 32},
         ),
         *(

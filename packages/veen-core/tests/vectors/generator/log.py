@@ -245,7 +245,7 @@ CHECKPOINT = Object(
                 "label_prev_two_epochs_back",
                 _rotating(label_prev=_label_at(MINUTE - 2)),
                 CheckpointError,
-                "label_prev is not the stream's label of the epoch before",
+                "label_prev is not the stream's label in the previous epoch",
                 _prefix(origin=ORIGIN),
             ),
             (

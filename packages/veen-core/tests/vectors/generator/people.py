@@ -167,7 +167,7 @@ KEYSTORE_OBJECT = Object(
                 ("passes_17", _altered(passes=17), "out of bounds (at most 16", {}),
                 ("memory_too_little", _altered(memory=8_191), "8191 bytes, is out of bounds", {}),
                 ("memory_too_much", _altered(memory=2**30 + 1), "is out of bounds", {}),
-                ("content_other", _sealing(b"\xa0"), "its content is not of this version", {}),
+                ("content_other", _sealing(b"\xa0"), "this version cannot read its content", {}),
             )
         ),
     ),

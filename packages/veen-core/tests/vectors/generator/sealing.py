@@ -243,7 +243,7 @@ ATTACHMENT = Object(
         Good("empty", attachment.seal(ATT_KEY, ATT_DRAFT, 0, b"").ciphertext, ATT_CONTEXT),
     ),
     bad=tuple(
-        Bad(name, wire, OpenError, "does not open: it belongs to another message", ATT_CONTEXT | change)
+        Bad(name, wire, OpenError, "does not open: altered, or from another message", ATT_CONTEXT | change)
         for name, wire, change in (
             ("other_index", ONE_FILE, {"index": 1}),
             ("other_message", ONE_FILE, {"draft_id": "00" * 32}),

@@ -78,12 +78,13 @@ def read_range(fd: int, name: str, offset: int, length: int) -> bytes:
             try:
                 head = zstandard.get_frame_parameters(frame)
                 if head.content_size != raw or not head.has_checksum:  # before memory is allocated
-                    raise DamageError(name, at, f"does not hold a block of {raw} bytes with a checksum")
+                    raise DamageError(name, at, f"does not contain a block of {raw} bytes with a checksum")
                 block = decompressor.decompress(frame, max_output_size=raw)
             except zstandard.ZstdError as exc:
                 raise DamageError(name, at, f"does not decompress: {exc}") from exc
             if len(block) != raw:
-                raise DamageError(name, at, f"holds a block of {len(block)} bytes, the seek table says {raw}")
+                what = f"contains a block of {len(block)} bytes, but the seek table says {raw}"
+                raise DamageError(name, at, what)
             parts.append(block[max(0, offset - position) : offset + length - position])
         position, at = position + raw, at + packed
     return b"".join(parts)
@@ -100,7 +101,7 @@ def _seek_table(fd: int, name: str) -> list[tuple[int, int]]:
         raise DamageError(name, size - _FOOTER.size, "does not end in a seek table")
     head = read_exactly(fd, _FRAME_HEAD.size, start)
     if _FRAME_HEAD.unpack(head) != (_SKIPPABLE, count * _ROW.size + _FOOTER.size):
-        raise DamageError(name, start, "does not hold a seek table")
+        raise DamageError(name, start, "contains no seek table")
     rows = list(_ROW.iter_unpack(read_exactly(fd, count * _ROW.size, start + _FRAME_HEAD.size)))
     if sum(packed for packed, _raw in rows) != start:
         raise DamageError(name, start, "the frame sizes in the seek table do not add up to the file's size")

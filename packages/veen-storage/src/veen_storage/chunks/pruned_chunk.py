@@ -102,7 +102,7 @@ def read_pruned(
     for seq, entry in enumerate(kept, first):
         if entry.receipt.stream_seq != seq:
             raise DamageError(
-                path.name, offsets[seq - first], f"holds entry {entry.receipt.stream_seq}, not entry {seq}"
+                path.name, offsets[seq - first], f"contains entry {entry.receipt.stream_seq}, not entry {seq}"
             )
         _check_leaf(path.name, offsets[seq - first], entry)
     return kept, len(data)
@@ -121,7 +121,7 @@ def _read_offsets(
     offsets = [offset for (offset,) in _OFFSET.iter_unpack(packed)] if len(packed) % _OFFSET.size == 0 else []
     rising = all(a < b for a, b in pairwise(offsets))
     if table < 0 or len(offsets) != last - first + 2 or not rising or offsets[-1] > table:
-        raise DamageError(path.name, max(0, table), "does not hold the table of its entries' offsets")
+        raise DamageError(path.name, max(0, table), "does not contain the table of its entries' offsets")
     return offsets
 
 

@@ -174,7 +174,7 @@ class Applier:
             self._renamed_in.add(path.parent)  # it may be new
         if length < append.offset:
             raise DamageError(
-                path.name, length, f"ends before byte {append.offset}, which the index includes"
+                path.name, length, f"ends here, but the index includes its bytes up to {append.offset}"
             )
         data = b"".join(append.parts)
         if length > append.offset:
@@ -185,7 +185,7 @@ class Applier:
     def _check_surplus(self, fd: int, path: Path, offset: int, data: bytes) -> None:
         """Raise unless the bytes beyond the index are the torn write of an interrupted round."""
         if (at := foreign_at(read_exactly(fd, len(data), offset), data, offset)) is not None:
-            raise DamageError(path.name, at, "holds bytes that neither index nor journal knows", REPAIR)
+            raise DamageError(path.name, at, "contains bytes that are in neither index nor journal", REPAIR)
 
 
 def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) -> None:

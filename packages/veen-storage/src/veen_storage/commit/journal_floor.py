@@ -44,7 +44,7 @@ def read_floor(directory: Path) -> Floor:
         case [applied, segment, _checksum] if _is_number(applied) and _is_number(segment):
             if (floor := Floor(int(applied), int(segment))).text == text:
                 return floor
-    raise DamageError(_NAME, None, "does not hold two batch numbers and their checksum", REPAIR)
+    raise DamageError(_NAME, None, "does not contain two batch numbers and their checksum", REPAIR)
 
 
 def _is_number(text: str) -> bool:

@@ -168,7 +168,7 @@ class Ledger:
                 chunk = CHUNKS.get(view, (number, decision.start_seq))
         if chunk is None or chunk.end != decision.end_seq:
             where = f"{decision.start_seq} to {decision.end_seq} of label {decision.label.hex()}"
-            raise AbsentError(f"entries {where} are not a sealed chunk that may be pruned")
+            raise AbsentError(f"entries {where} cannot be pruned: they are not one sealed chunk")
 
     def shrink(self, applied: int) -> None:
         """Evict cursors that the index includes up to batch ``applied``, beyond the cache's size."""

@@ -92,7 +92,7 @@ def _shorten(cut: LabelCut, index: Index, read: Reader, upto: StreamSeq) -> Labe
     if upto == cut.stream_seq:
         return cut
     if not 0 < upto < cut.stream_seq:
-        raise AbsentError(f"label {cut.label.hex()} has {cut.stream_seq} entries, it cannot be cut at {upto}")
+        raise AbsentError(f"label {cut.label.hex()} has {cut.stream_seq} entries and cannot be cut at {upto}")
     held = next((part for part in sealed_parts(index, cut) if part.start <= upto <= part.end), None)
     if held is not None and held.pruned:
         raise PrunedError(

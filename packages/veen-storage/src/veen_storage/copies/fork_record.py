@@ -106,7 +106,7 @@ def verify_cuts(record: Fork, lines: Iterable[ForkCut]) -> None:
     for line in lines:
         tree.append(line.node)
     if (tree.size, tree.root) != (record.labels, record.cuts_root):
-        raise VerificationError("fork.cuts_root (ADR 0007): not the root of the cuts")
+        raise VerificationError("fork.cuts_root (ADR 0007): is not the root of the cuts")
 
 
 def _verify_any(old: HubIdentity, digest: bytes, signature: Signature) -> None:
@@ -117,7 +117,7 @@ def _verify_any(old: HubIdentity, digest: bytes, signature: Signature) -> None:
         except VerificationError:
             continue
         return
-    raise VerificationError("fork.old_sig (ADR 0007): made by no key of the old hub")
+    raise VerificationError("fork.old_sig (ADR 0007): verifies under no key of the old hub")
 
 
 def read_fork(root: Path) -> tuple[Fork, list[ForkCut]] | None:

@@ -140,7 +140,7 @@ def _read_key(path: Path, hub_pk: HubPk) -> SigningKey:
         raise DamageError(path.name, None, "is not a hub key file", RESTORE_KEY) from None
     key = SigningKey(stored.seed)
     if key.public != hub_pk or stored.hub_pk != hub_pk:
-        raise DamageError(path.name, None, "does not hold the key that its name says", RESTORE_KEY)
+        raise DamageError(path.name, None, "does not contain the key that its name says", RESTORE_KEY)
     return key
 
 
@@ -180,7 +180,8 @@ def finish_identity(files: Files, layout: Layout, hub: HubId) -> None:
         hub_identity.verify_identity(pending.identity, pinned=hub)
     except VeenError as exc:
         raise MismatchError(
-            f"{layout.identity_next.name}: {exc}: another hub's files were mixed in; move it out"
+            f"{layout.identity_next.name}: {exc}: another hub's files were mixed in; "
+            "move this file out of the data directory"
         ) from exc
     files.replace(layout.key_map, encode_key_map(pending.identity))
     files.replace(layout.identity_signature, pending.signature)
@@ -202,8 +203,8 @@ def read_identity(layout: Layout, hub: HubId) -> HubIdentity:
         raise DamageError(layout.identity.name, None, str(exc), RESTORE) from exc
     if identity.hub_id != hub:
         raise MismatchError(
-            f"hub-identity.cbor belongs to hub {identity.hub_id.hex()}, this directory to hub {hub.hex()}: "
-            "another hub's files were mixed in"
+            f"hub-identity.cbor belongs to hub {identity.hub_id.hex()}, but this directory to hub {hub.hex()}"
+            ": another hub's files were mixed in"
         )
     hub_identity.verify_identity(identity)
     for problem in identity_problems(layout, identity):

@@ -60,7 +60,9 @@ def _read_next(layout: Layout, hub: HubId) -> Artifacts | None:
     except DecodeError as exc:
         raise DamageError(name, None, str(exc), RESTORE) from exc
     except VeenError as exc:
-        raise MismatchError(f"{name}: {exc}: another hub's files were mixed in; move it out") from exc
+        raise MismatchError(
+            f"{name}: {exc}: another hub's files were mixed in; move this file out of the data directory"
+        ) from exc
     return Artifacts(pending.identity, pending.signature)
 
 

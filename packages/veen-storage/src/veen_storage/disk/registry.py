@@ -46,7 +46,7 @@ def read_registry(layout: Layout) -> Registry:
     expected, name = _read_version(layout.version), layout.registry.name
     content = read_file(layout.registry)
     if H(content).hex() != expected:
-        raise DamageError(name, None, "is not the one this directory was created with", RESTORE)
+        raise DamageError(name, None, "is not the registry that this directory was created with", RESTORE)
     try:
         return Registry.decode(content)
     except DecodeError as exc:

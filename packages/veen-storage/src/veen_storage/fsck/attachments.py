@@ -131,10 +131,10 @@ def record_fault(row: Row, level: Level) -> Fault:
     (size,) = U64.unpack(row.value)
     if row.wrong == "extra":
         remedy = f"{PUT_AGAIN}, or restore it from a clone; {IF_LOST}"
-        return Fault(file=file, what=f"was put, with {size} bytes, and is missing", remedy=remedy)
+        return Fault(file=file, what=f"was stored with {size} bytes and is missing", remedy=remedy)
     if level is Level.FULL:  # the content matches the name, so the record is wrong
         return Fault(
             file=INDEX_FILE, what=f"table attachments: {file} does not have {size} bytes", remedy=REPAIR
         )
     remedy = "run a full `veen hub fsck`, which tells whether the file or the record is wrong"
-    return Fault(file=file, what=f"does not have the {size} bytes that were put", remedy=remedy)
+    return Fault(file=file, what=f"was stored with {size} bytes and has another size now", remedy=remedy)

@@ -152,7 +152,9 @@ class _Fsck:
             self._index_fault("table meta: the number of the last batch is damaged")
             return None
         if applied < (lowest := lowest_applied(self._layout)):
-            self._index_fault(f"is older than the log: its last batch is {applied}, {lowest} was applied")
+            self._index_fault(
+                f"is older than the log: its last batch is {applied}, but batch {lowest} was applied"
+            )
         if items.first is not None and items.first > applied + 1:
             what = f"batches {applied + 1} to {items.first - 1} are neither in the index nor in the journal"
             self._report.faults.append(Fault(file="journal", what=what))
@@ -234,7 +236,7 @@ class _Fsck:
                 self._report.faults.append(record_fault(row, self._level))
         if attachments.more:
             more = counted(attachments.more, "more row")
-            self._index_fault(f"table attachments: {more} differ from the attachments that are there")
+            self._index_fault(f"table attachments: {more} differ from the files in attachments/")
         if attachments.unrecorded:
             self._report.notes.append(
                 f"{counted(attachments.unrecorded, 'attachment is', 'attachments are')} not recorded in the "

@@ -118,7 +118,7 @@ class CheckpointFiles:
     def _decode_anchor(self, data: bytes, upto: StreamSeq) -> Anchor:
         anchor = Anchor.decode(data)
         if (anchor.label, anchor.upto_seq) != (self._label, upto):
-            raise DecodeError("belongs to another checkpoint than its name says")
+            raise DecodeError("is for another checkpoint than its name says")
         if upto not in self._checked and self._label not in self._context.damaged:
             raise DecodeError("anchors a checkpoint that does not exist")
         return anchor

@@ -157,7 +157,7 @@ def _address(kind: int, data: bytes) -> tuple[Label, StreamSeq]:
         case journal.PRUNE:
             decision = Prune.decode(data)
             return decision.label, decision.start_seq
-    raise VeenError(f"holds an item of unknown kind {kind}")
+    raise VeenError(f"contains an item of unknown kind {kind}")
 
 
 # --- how far the journal is applied, without an index that says so

@@ -80,12 +80,12 @@ class LabelFold:
         for first, last in sorted(self._files.summaries):
             if first == at and last < start:
                 name = chunk_name(self._label, first, last)
-                self._context.fault(name, "is missing: its summary is there", label=self._label, seq=first)
+                self._context.fault(name, "is missing, but its summary exists", label=self._label, seq=first)
                 at = StreamSeq(last + 1)
         if at < start:
             name = chunk_name(self._label, at, StreamSeq(start - 1))
             self._context.fault(
-                name, f"no chunk holds entries {at} to {start - 1}", label=self._label, seq=at
+                name, f"no chunk contains entries {at} to {start - 1}", label=self._label, seq=at
             )
 
     def end_chunk(self, ended: ChunkEnds) -> None:
@@ -166,7 +166,7 @@ class LabelFold:
 
     def _add(self, fact: EntryFacts) -> None:
         if fact.seq != self._next:
-            self._fault(fact, f"is in the place of entry {self._next}")
+            self._fault(fact, f"is where entry {self._next} should be")
             self._break_off(self._next)
         self._next = StreamSeq(fact.seq + 1)
         if not fact.valid:
@@ -221,7 +221,7 @@ class LabelFold:
         try:
             head = read_pruned_head(path)
             if (head.label, head.start_seq, head.end_seq) != (self._label, start, end):
-                raise DamageError(path.name, 0, "belongs to other entries than its name says")
+                raise DamageError(path.name, 0, "has a label or range other than its name says")
         except (OSError, VeenError) as exc:
             next_start_writes_file = chunk_remains and any(map(context.is_pending, prunes))
             if not next_start_writes_file:
@@ -259,7 +259,7 @@ class LabelFold:
             context.damaged.add(self._label)
         last = self._next - 1
         if chunk is not None and not last:
-            context.fault(chunk.path.name, "holds no entry", label=self._label, remedy=MOVE_AWAY)
+            context.fault(chunk.path.name, "contains no entry", label=self._label, remedy=MOVE_AWAY)
             context.damaged.add(self._label)
         if self._label not in context.damaged:
             self._check_lost_entries(last)

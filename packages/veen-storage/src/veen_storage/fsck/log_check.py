@@ -95,7 +95,7 @@ def _report_lost_entries(context: FoldContext) -> None:
     for label, size in context.known_sizes.items():
         held = context.sizes.get(label, 0)
         if size > held and label not in context.damaged:
-            what = f"entries {held + 1} to {size} are in the index and in no file"
+            what = f"entries {held + 1} to {size} are in the index, but in no file"
             remedy = "restore the label's files from a clone, or move index/ away if the index is wrong"
             context.fault("log", what, label=label, seq=held + 1, remedy=remedy)
             context.damaged.add(label)
@@ -108,4 +108,4 @@ def _report_strays(context: FoldContext) -> None:
         if label in context.damaged:
             continue
         for path in files.artifacts(context.layout, label):
-            context.fault(path.name, "belongs to nothing that the log holds", label=label)
+            context.fault(path.name, "belongs to no entry or checkpoint of the log", label=label)

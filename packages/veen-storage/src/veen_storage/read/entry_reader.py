@@ -142,7 +142,7 @@ class EntryReader:
             until = StreamSeq(min(end, chunk.end))
             kept, size = read_pruned(path, (first.chunk_start, chunk.end), start, until, room)
             if any(entry.receipt.label != label for entry in kept):
-                raise DamageError(path.name, None, "holds entries of another label")
+                raise DamageError(path.name, None, "contains entries of another label")
             self._origin.check_read(path.name, kept)
             return list(kept), size
         length = last.offset + last.size - first.offset
@@ -150,7 +150,9 @@ class EntryReader:
         with open_chunk(self._layout, label, first.chunk_start, end_seq, zstd=self._zstd) as file:
             found = file.entries(first.offset, length)
             if any((e.label, e.stream_seq) != (label, start + at) for at, e in enumerate(found)):
-                raise DamageError(file.name, first.offset, f"does not hold entry {start} and its successors")
+                raise DamageError(
+                    file.name, first.offset, f"does not contain entry {start} and those after it"
+                )
             self._origin.check_read(file.name, found)
             return list(found), length
 

@@ -36,7 +36,9 @@ def verify_export(path: Path, pinned: HubId) -> VerifiedExport:
     """Raise unless the folder is a complete, verifiable export of the pinned hub."""
     manifest = _read_manifest(path)
     if manifest.hub_id != pinned:
-        raise MismatchError(f"the export comes from hub {manifest.hub_id.hex()}, pinned is {pinned.hex()}")
+        raise MismatchError(
+            f"the export comes from hub {manifest.hub_id.hex()}, but the pinned hub is {pinned.hex()}"
+        )
     _check_files(path, manifest)
     identity, registry = _read_identity(path, pinned)
     signed = _check_signature(path, identity)
@@ -92,7 +94,7 @@ def _check_file(path: Path, file: ExportedFile) -> None:
             size += len(part)
             digest.update(part)
     if size != file.size:
-        raise damaged(file.name, f"has {size} bytes, the manifest says {file.size}", min(size, file.size))
+        raise damaged(file.name, f"has {size} bytes, but the manifest says {file.size}", min(size, file.size))
     if digest.digest() != file.digest:
         raise damaged(file.name, "does not match its hash in the manifest")
 
@@ -135,4 +137,4 @@ def _check_signature(path: Path, identity: HubIdentity) -> bool:
         except VerificationError:
             continue
         return True
-    raise damaged(SIGNATURE, f"is not a signature of {MANIFEST} by any key of the hub")
+    raise damaged(SIGNATURE, f"does not verify for {MANIFEST} under any key of the hub")

@@ -91,7 +91,7 @@ def _check_peaks(path: Path, verifier: RangeVerifier, names: set[str]) -> None:
     except VeenError as exc:
         raise damaged(name, str(exc)) from exc
     if peaks != verifier.tree.peaks:
-        raise damaged(name, f"does not hold the peaks after entry {verifier.tree.size}")
+        raise damaged(name, f"does not contain the peaks after entry {verifier.tree.size}")
     names.discard(name)
 
 
@@ -113,7 +113,7 @@ def _check_chunk(path: Path, verifier: RangeVerifier, chunk: ChunkName, checkpoi
         entry_hashes_root=hashes.root,
     )
     if verifier.tree.size != chunk.end:
-        raise damaged(name, f"ends at entry {verifier.tree.size}, its name says {chunk.end}", size)
+        raise damaged(name, f"ends at entry {verifier.tree.size}, but its name says {chunk.end}", size)
     summary = summary_name(chunk.label, chunk.start, _end_of(chunk))
     try:
         if read_small(path / summary) != expected.encode():
@@ -142,7 +142,7 @@ def _pruned_entries(path: Path, verifier: RangeVerifier, end: StreamSeq) -> Iter
     first, places, ended = verifier.tree.size + 1, list[int](), False
     for offset, item in items:
         if ended:
-            raise damaged(path.name, "continues after the offsets of its entries", offset)
+            raise damaged(path.name, "continues after the table of its entries' offsets", offset)
         try:
             if offset == 0:
                 _check_head(PrunedHead.decode(item), verifier, end)
@@ -150,7 +150,7 @@ def _pruned_entries(path: Path, verifier: RangeVerifier, end: StreamSeq) -> Iter
             places.append(offset)
             if ended := item[0] >> 5 == _BYTE_STRING:
                 if item != encode_offsets(places):
-                    raise DecodeError("are not the offsets of its entries")
+                    raise DecodeError("the table does not contain the offsets of the entries")
                 continue
             kept = PrunedEntry.decode(item)
         except VeenError as exc:
@@ -159,13 +159,14 @@ def _pruned_entries(path: Path, verifier: RangeVerifier, end: StreamSeq) -> Iter
         yield kept.entry_hash
     if not ended or verifier.tree.size != end:
         raise damaged(
-            path.name, f"ends after {verifier.tree.size + 1 - first} entries, without their offsets"
+            path.name,
+            f"ends after {verifier.tree.size + 1 - first} entries, before the table of their offsets",
         )
 
 
 def _check_head(head: PrunedHead, verifier: RangeVerifier, end: StreamSeq) -> None:
     first = verifier.tree.size + 1
     if (head.label, head.start_seq, head.end_seq) != (verifier.manifest.label, first, end):
-        raise DecodeError("the head belongs to another chunk")
+        raise DecodeError("the head has another label or range than the file name")
     if len(head.sizes) != end + 1 - first:
-        raise DecodeError(f"the head counts {len(head.sizes)} entries")
+        raise DecodeError(f"the head lists {len(head.sizes)} sizes for {end + 1 - first} entries")

@@ -75,16 +75,16 @@ class RangeVerifier:
     def _check_before(self, identity: HubIdentity) -> None:
         manifest, before = self.manifest, self.manifest.before
         if (before is None) != (manifest.from_seq == 1):
-            raise damaged(MANIFEST, "before must be present if and only if the range does not start at 1")
+            raise damaged(MANIFEST, "the field before must be present if and only if from_seq is not 1")
         if before is None:
             return
         try:
             hub_identity.verify_receipt(identity, before)
         except VeenError as exc:
-            raise damaged(MANIFEST, f"before: {exc}") from exc
+            raise damaged(MANIFEST, f"the field before: {exc}") from exc
         tree = Mmr(manifest.from_seq - 1, manifest.peaks_before)
         if (before.label, before.stream_seq, before.mmr_root) != (manifest.label, tree.stream_seq, tree.root):
-            raise damaged(MANIFEST, "before is not the RECEIPT of the entry that peaks_before ends with")
+            raise damaged(MANIFEST, "the field before is not the RECEIPT at from_seq - 1")
 
     def accept(self, entry: Entry | PrunedEntry, where: str, offset: int) -> None:
         """Verify the next entry, whole or pruned."""
@@ -114,11 +114,11 @@ class RangeVerifier:
         """Check the manifest's fields about the end of the range, and return the result."""
         manifest, tree = self.manifest, self.tree
         if tree.stream_seq != manifest.to_seq:
-            raise damaged(MANIFEST, f"promises entry {manifest.to_seq}, the last one is {tree.size}")
+            raise damaged(MANIFEST, f"to_seq is {manifest.to_seq}, but the last entry is {tree.size}")
         if tree.peaks != manifest.peaks_after or self._log.hub_ts != manifest.to_ts:
-            raise damaged(MANIFEST, "peaks_after or to_ts do not follow from the last entry")
+            raise damaged(MANIFEST, "peaks_after or to_ts does not match the last entry")
         if tuple(self._pruned) != manifest.pruned:
-            raise damaged(MANIFEST, "pruned does not list the pruned entries")
+            raise damaged(MANIFEST, "the field pruned does not list exactly the pruned entries")
         self._check_later()
         return VerifiedExport(
             manifest,
@@ -141,19 +141,24 @@ class RangeVerifier:
         made, proof, epoch_sec = later.checkpoint, later.consistency, self.registry.profile.epoch_sec
         try:
             if (proof.from_seq, proof.to_seq) != (self.tree.size, made.upto_seq):
-                raise POSITION.broken("the proof is not from to_seq to the checkpoint", made.upto_seq)
+                what = "the consistency proof does not lead from to_seq to the checkpoint"
+                raise POSITION.broken(what, made.upto_seq)
             if made.label_curr != self.manifest.label:
-                raise CheckpointError("label_curr is another label")
+                raise CheckpointError("label_curr is not the label of the export")
             consistency.verify_consistency(proof, self.tree.root, made.mmr_root)
             if made.epoch < stream.epoch_at(self.manifest.to_ts, epoch_sec):
-                raise CheckpointError(f"epoch {made.epoch} is before that of entry to_seq (RESOLUTIONS H9)")
+                raise CheckpointError(
+                    f"epoch {made.epoch} is before the epoch of entry to_seq (RESOLUTIONS H9)"
+                )
             if not epoch_sec:
                 checkpoint.check_epoch(made, epoch_sec, self.manifest.to_ts)
             if made.rotates and (self._log.checkpointed or not epoch_sec):
-                raise CheckpointError("label_prev differs, and this is not the label's first checkpoint (H9)")
+                raise CheckpointError(
+                    "label_prev is not label_curr, but this is not the label's first checkpoint (H9)"
+                )
             HubSignatures(self._terms).check_checkpoint(made)
         except VeenError as exc:
-            raise damaged(MANIFEST, f"later: {exc}") from exc
+            raise damaged(MANIFEST, f"the field later: {exc}") from exc
 
 
 IndexedItem = tuple[int, bytes, StreamSeq]
@@ -191,4 +196,4 @@ class CheckpointQueue:
         """Raise if a checkpoint is left that belongs to no entry of the range."""
         if self._next is not None:
             offset, _content, upto = self._next
-            raise damaged(self._name(upto), f"the checkpoint at {upto} is outside of the range", offset)
+            raise damaged(self._name(upto), f"the checkpoint at {upto} is outside the range", offset)

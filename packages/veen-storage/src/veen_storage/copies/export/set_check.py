@@ -34,8 +34,9 @@ def check_set(path: Path, verifier: RangeVerifier) -> None:
     expected = {
         name(stem) for stem in (RECEIPTS, PAYLOADS, CHECKPOINTS) for name in (sequence_name, sidecar_name)
     }
-    for name in sorted({file.name for file in verifier.manifest.files} ^ {*expected, *IDENTITY}):
-        raise damaged(name, "does not belong to a portable set, or is missing from it")
+    listed = {file.name for file in verifier.manifest.files}
+    for name in sorted(listed ^ {*expected, *IDENTITY}):
+        raise damaged(name, "is not a file of a portable set" if name in listed else "is not in the manifest")
     max_payload = verifier.registry.limits.max_msg_bytes + MAX_SMALL_ITEM
     receipts = _read_indexed(path, RECEIPTS, MAX_SMALL_ITEM)
     payloads = _read_indexed(path, PAYLOADS, max_payload)
@@ -45,7 +46,7 @@ def check_set(path: Path, verifier: RangeVerifier) -> None:
     for (_at, receipt_bytes, seq), (offset, payload, payload_seq) in _pair(receipts, payloads):
         where = sequence_name(PAYLOADS)
         if seq != payload_seq:
-            raise damaged(where, f"payload {payload_seq} belongs to receipt {seq}", offset)
+            raise damaged(where, f"found payload {payload_seq} for receipt {seq}", offset)
         _verify_payload(verifier, payload, receipt_bytes, seq, offset)
         checkpoints.verify_due()
     checkpoints.check_empty()
@@ -59,7 +60,7 @@ def _verify_payload(
     try:
         receipt = Receipt.decode(receipt_bytes)
         if receipt.stream_seq != seq:
-            raise DecodeError(f"the index says {seq}, the RECEIPT {receipt.stream_seq}")
+            raise DecodeError(f"the index says stream_seq {seq}, the RECEIPT says {receipt.stream_seq}")
         if payload[0] >> 5 == _ARRAY:
             found: Entry | PrunedEntry = Entry(label, seq, payload, receipt_bytes)
         elif (token := _authorized(payload)) is not None:
@@ -91,10 +92,10 @@ def _read_indexed(path: Path, stem: str, max_item: int) -> Iterator[IndexedItem]
             raise damaged(sidecar, str(exc), row_at) from exc
         offset, item = next(items, (-1, b""))
         if offset != claimed.offset:
-            raise damaged(sidecar, f"names an item at byte {claimed.offset} where none begins", row_at)
+            raise damaged(sidecar, f"lists an item at byte {claimed.offset}, where none begins", row_at)
         yield offset, item, claimed.stream_seq
     if (beyond := next(items, None)) is not None:
-        raise damaged(sequence_name(stem), "holds an item that the index does not name", beyond[0])
+        raise damaged(sequence_name(stem), "contains an item that the index does not list", beyond[0])
 
 
 def _pair(
@@ -102,7 +103,7 @@ def _pair(
 ) -> Iterator[tuple[IndexedItem, IndexedItem]]:
     for receipt in receipts:
         if (payload := next(payloads, None)) is None:
-            raise damaged(sequence_name(PAYLOADS), f"has nothing for receipt {receipt[2]}")
+            raise damaged(sequence_name(PAYLOADS), f"has no item for receipt {receipt[2]}")
         yield receipt, payload
     if (payload := next(payloads, None)) is not None:
         raise damaged(sequence_name(PAYLOADS), "has more items than there are receipts", payload[0])

@@ -55,7 +55,8 @@ def export(
     head = read.head(label)
     if head is None or not 1 <= from_seq <= to_seq <= head.stream_seq:
         raise AbsentError(
-            f"label {label.hex()} has {head.stream_seq if head else 0} entries, not {from_seq} to {to_seq}"
+            f"label {label.hex()} has {head.stream_seq if head else 0} entries: "
+            f"{from_seq} to {to_seq} cannot be exported"
         )
     if target.exists() and any(target.iterdir()):
         raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
