@@ -404,7 +404,7 @@ def test_a_later_record_may_not_end_a_key_before_the_next_begins(rotated: Hub) -
     gap = _with_key(rotated.identity, 0, valid_until=TURN - 1)
     newest = _with_key(rotated.identity, 1, valid_until=TURN + 1)
     for held, shown, key in ((born, alone, first), (born, gap, second), (rotated.identity, newest, second)):
-        with pytest.raises(IdentityError, match="is before the valid_from of the next"):
+        with pytest.raises(IdentityError, match="ends before its successor becomes valid"):
             verify_successor(held, shown, sign_identity(key, shown))
     seamless = _with_key(rotated.identity, 0, valid_until=TURN)
     verify_successor(born, seamless, sign_identity(second, seamless))

@@ -46,7 +46,7 @@ _SUBMIT_PREFIX: Final = bytes.fromhex("a2010102")  # {1: 1, 2: …
 
 
 def wrap_submit(msg_bytes: bytes) -> bytes:
-    """Return the submit request that holds an encoded MSG."""
+    """Return the submit request for an encoded MSG."""
     return _SUBMIT_PREFIX + msg_bytes
 
 
@@ -127,7 +127,7 @@ class StreamResponse(Wire):
 @int_map("control item", section="H5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlItem(Wire):
-    """One entry of the control label, which holds an authorized cap token instead of a MSG (H5)."""
+    """One entry of the control label, with an authorized cap token instead of a MSG (H5)."""
 
     stream_seq: StreamSeq
     msg: CapToken
@@ -137,7 +137,7 @@ class ControlItem(Wire):
 @int_map("control response", section="H5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlResponse(Wire):
-    """A page of the control label: a ``StreamResponse`` whose items hold cap tokens."""
+    """A page of the control label: a ``StreamResponse`` whose items contain cap tokens."""
 
     ver: Literal[1] = 1
     label: Label
@@ -162,7 +162,7 @@ class ReceiptRequest(Wire):
 @int_map("receipt response", section="10.4.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptResponse(Wire):
-    """The RECEIPT that was asked for."""
+    """The requested RECEIPT."""
 
     ver: Literal[1] = 1
     receipt: Receipt
@@ -183,7 +183,7 @@ class ProofRequest(Wire):
 @int_map("proof response", section="10.4.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofResponse(Wire):
-    """The inclusion proof that was asked for."""
+    """The requested inclusion proof."""
 
     ver: Literal[1] = 1
     mmr_proof: MmrProof
@@ -203,7 +203,7 @@ class CheckpointRequest(Wire):
 @int_map("checkpoint response", section="10.4.5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointResponse(Wire):
-    """The CHECKPOINT that was asked for."""
+    """The requested CHECKPOINT."""
 
     ver: Literal[1] = 1
     checkpoint: Checkpoint
@@ -224,7 +224,7 @@ class ConsistencyRequest(Wire):
 @int_map("consistency response", section="B11")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsistencyResponse(Wire):
-    """The consistency proof that was asked for."""
+    """The requested consistency proof."""
 
     ver: Literal[1] = 1
     mmr_consistency: MmrConsistency

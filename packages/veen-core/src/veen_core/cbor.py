@@ -21,7 +21,7 @@ Item: TypeAlias = "int | bytes | str | bool | list[Item] | dict[int | str | byte
 """A value of deterministic CBOR: no floats, no tags, no other simple values (§3.1)."""
 
 MAX_DEPTH: Final = 32
-"""Deepest nesting that is accepted. Objects of the specification need 6; overlays may hold any value."""
+"""Deepest nesting that is accepted. Objects of the specification need 6; overlay records have free values."""
 
 INT_MIN: Final = -(2**64)
 _SCALARS: Final = frozenset({bytes, str, bool, type(None)})
@@ -212,7 +212,7 @@ def _refusing(decode: Callable[..., Any], *data: bytes) -> Any:
         why = "duplicate map key" if "uplicate" in str(exc) else str(exc)[:120]  # no content in an error
     except (ValueError, TypeError, OverflowError, MemoryError, RecursionError) as exc:
         why = type(exc).__name__
-    # Raised outside the handlers: a __context__ would carry the bytes, which may hold a secret.
+    # Raised outside the handlers: a __context__ would carry the bytes, which may contain a secret.
     raise DecodeError(f"not CBOR: {why}")
 
 

@@ -154,7 +154,7 @@ def check_layout(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[in
     This is all that a hub checks about a ciphertext.
     """
     if len(ciphertext) < PREFIX_SIZE:
-        raise _fail(f"{len(ciphertext)} bytes cannot hold enc, hdr_len and body_len ({PREFIX_SIZE})")
+        raise _fail(f"{len(ciphertext)} bytes are too few for enc, hdr_len and body_len ({PREFIX_SIZE})")
     hdr_len, body_len = _LENGTHS.unpack_from(ciphertext, hpke.ENC_SIZE)
     _check_lengths(hdr_len, body_len, limits)
     body_at = PREFIX_SIZE + hdr_len

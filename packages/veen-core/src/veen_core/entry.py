@@ -1,6 +1,6 @@
 """Log entries: a frame around a MSG and its RECEIPT, on disk and in transit (§4.8.1, B8, H5).
 
-A control entry (flag bit 0) holds a cap token instead of a MSG. The leaf in its RECEIPT is
+A control entry (flag bit 0) contains a cap token instead of a MSG. The leaf in its RECEIPT is
 ``Ht("veen/authorize", auth_ref || H(token bytes))``, so that the log alone shows when a token was authorized.
 
 ``unframe`` and ``split_frames`` check the frame; ``log_rules`` checks whether the RECEIPT is for the content.

@@ -16,11 +16,11 @@
     │   ├── EvidenceError    equivocation evidence proves nothing              spec-1 §14
     │   └── DivergenceError  the hub contradicts what it signed before         §9
     │       └── UnprovenError  a consistency proof is wrong or damaged         B11
-    ├── StateError           the client is asked for a step it cannot take     §9
+    ├── StateError           the client's state does not allow this step        §9
     ├── AdmissionError       the hub refuses a MSG; carries a Rejection        §8.2
     └── ApiError             any other refusal on the API; carries a Code      §10.6
 
-No message, argument or attribute of an error holds a secret. Errors cross process boundaries: pickle and
+No message, argument or attribute of an error contains a secret. Errors cross process boundaries: pickle and
 copy keep their message, attributes and notes.
 """
 
@@ -61,7 +61,7 @@ class VeenError(Exception):
 
 
 def _rebuilt(cls: type[VeenError], args: tuple[Any, ...]) -> VeenError:
-    """Rebuild an error without calling its constructor, since ``args`` holds the composed message."""
+    """Rebuild an error without calling its constructor, since ``args`` is the composed message."""
     error = cls.__new__(cls, *args)
     error.args = args
     return error

@@ -1,6 +1,6 @@
 """The format of an export: its manifest, and the items of its files (spec-1 §15, ADR 0007).
 
-An export is a folder that can be verified by itself. It holds entries ``from_seq … to_seq`` of one label,
+An export is a folder that can be verified by itself. It contains entries ``from_seq … to_seq`` of one label,
 the hub's identity, the registry and a manifest, in one of two forms.
 
 ``set``, the portable set of spec-1 §15:
@@ -113,7 +113,7 @@ class Manifest(Wire):
 
 
 def manifest_digest(manifest: bytes) -> bytes:
-    """Return the digest that the hub signs for an export; the manifest holds the hash of every file."""
+    """Return the digest that the hub signs for an export; the manifest contains the hash of every file."""
     return Ht("veen/export", manifest)
 
 

@@ -221,15 +221,13 @@ def verify_successor(
 
 
 def _check_end(shown: HubIdentity, position: int, seen: UnixTime | None) -> None:
-    """Check the end of a key that had none before: old receipts must remain verifiable (§8.4)."""
+    """Check a ``valid_until`` that ``held`` did not have: old receipts must remain verifiable (§8.4)."""
     until = shown.hub_keys[position].valid_until
     if until is None:
         return
     later = shown.hub_keys[position + 1 :]
     if not later or until < later[0].valid_from:
-        raise IdentityError(
-            "hub-identity (core §8.4): the valid_until of a key is before the valid_from of the next"
-        )
+        raise IdentityError("hub-identity (core §8.4): a key ends before its successor becomes valid")
     if seen is not None and until <= seen:
         raise IdentityError(
             f"hub-identity (core §8.4): a key ends at {until}, but it signed a receipt at {seen}"

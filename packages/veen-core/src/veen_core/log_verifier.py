@@ -1,6 +1,6 @@
 """The one verifier of a label's log: it takes entries and checkpoints in order and raises at the first fault.
 
-Client, export, fsck and Spark verify logs with ``LogVerifier``. It holds the tree, the last hub_ts, the last
+Client, export, fsck and Spark verify logs with ``LogVerifier``. It keeps the tree, the last hub_ts, the last
 client_seq of each writer and the authorized tokens; each ``accept`` checks in this order:
 
 1. the entry by itself (``log_rules.examine``);

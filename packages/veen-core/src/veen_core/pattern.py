@@ -93,7 +93,7 @@ def _piece(kind: Kind) -> tuple[bytes, Convert] | None:
 
 
 def _uint(head: bytes) -> int:
-    """The number that a head holds: in its low bits, or in the bytes after the first."""
+    """Return the number in a head: its low bits, or the bytes after the first."""
     return int.from_bytes(head[1:], "big") if len(head) > 1 else head[0] & _ARGUMENT_BITS
 
 

@@ -61,7 +61,7 @@ class CapStatus(Wire):
     auth_ref: AuthRef
     issued_at: UnixTime
     known: bool
-    """Whether the hub holds the token; if not, it knows only the auth_ref."""
+    """Whether the hub has the token; if False, the fields below are absent."""
     expires_at: UnixTime | None = None
     issuer_pk: VerifyKey | None = None
     subject_pk: ClientId | None = None

@@ -36,7 +36,7 @@ def parse_json(text: str | bytes) -> Any:
         return item
     except (ValueError, RecursionError) as exc:
         why = str(exc)
-    # Raised outside the handler: a __context__ would carry the text, which may hold a secret.
+    # Raised outside the handler: a __context__ would carry the text, which may contain a secret.
     raise DecodeError(f"not JSON: {why}")
 
 

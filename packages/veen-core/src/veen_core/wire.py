@@ -9,7 +9,7 @@
 
 There are three layouts: ``array`` (fields by position), ``int_map`` (keys 1, 2, 3 … in field order) and
 ``text_map`` (keys are the field names, in field order). A field annotated ``X | None`` is optional. If it is
-absent, an array holds null in its place, or is shorter if the field is ``TRAILING``; a map omits the key.
+absent, an array has null in its place, or is shorter if the field is ``TRAILING``; a map omits the key.
 """
 
 from __future__ import annotations

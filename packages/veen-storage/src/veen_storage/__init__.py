@@ -1,6 +1,6 @@
 """The data directory of a VEEN hub: everything that a hub keeps on disk.
 
-Rooms:
+Folders:
 
 - ``disk``: files, layout, lock, keys, creation, key rotation;
 - ``commit``: journal, writer, ledger, applier, recovery: the path of a message to disk;

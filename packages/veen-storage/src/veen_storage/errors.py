@@ -2,7 +2,7 @@
 
 VeenError
 └── StorageError          any error about a data directory; names file, offset and next step
-    ├── DamageError       a file does not hold what it must hold: run fsck, then repair or restore
+    ├── DamageError       the content of a file is wrong: run fsck, then repair or restore
     │   └── LostError     an attachment was stored and is missing (``read.attachments``)
     ├── LockedError       another process has the directory open
     ├── MismatchError     the directory belongs to another hub, format, registry or profile
@@ -31,7 +31,7 @@ class StorageError(VeenError):
 
 
 class DamageError(StorageError):
-    """A file does not hold what it must hold. Damage is reported and never skipped."""
+    """The content of a file is wrong. Damage is reported and never skipped."""
 
     action: str
 

@@ -225,7 +225,7 @@ MSG = Object(
         Bad("body_len_over_limit", _carrying(with_lengths(0, 1_048_321)), DecodeError, "max_body_bytes"),
         Bad("ciphertext_cut", _carrying(CT[:-1]), DecodeError, "MSG.ciphertext (core §4.2): 1"),
         Bad(
-            "ciphertext_empty", _carrying(b""), DecodeError, "MSG.ciphertext (core §4.2): 0 bytes cannot hold"
+            "ciphertext_empty", _carrying(b""), DecodeError, "MSG.ciphertext (core §4.2): 0 bytes are too few"
         ),
         Bad(
             "over_max_msg_bytes",
