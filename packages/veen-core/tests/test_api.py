@@ -145,7 +145,7 @@ def test_keys_are_1_to_n_in_order_and_json_uses_the_names(name: str) -> None:
 
 
 @EACH
-def test_both_forms_come_back_and_mean_the_same(name: str) -> None:
+def test_cbor_and_json_decode_to_the_same_value(name: str) -> None:
     envelope, _ = FULL[name]
     assert type(envelope).decode(envelope.encode()) == envelope
     assert type(envelope).from_json(envelope.to_json()) == envelope
@@ -273,7 +273,7 @@ def split(items: Callable[[bytes], Iterator[bytes]], body: bytes) -> list[bytes]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_sequence_of_submits_is_split_as_any_other(seed: int) -> None:
+def test_a_sequence_of_submits_is_split_like_any_cbor_sequence(seed: int) -> None:
     """Whole, cut off, with damage, and with other items in it."""
     draw = random.Random(seed)
     wires = [wrap_submit(entry.msg_bytes) for entry in HUB.entries]
@@ -286,7 +286,7 @@ def test_a_sequence_of_submits_is_split_as_any_other(seed: int) -> None:
         assert split(split_submits, body) == split(cbor.split_sequence, body)
 
 
-def test_the_message_inside_is_not_looked_at() -> None:
+def test_unwrapping_does_not_check_the_message() -> None:
     assert unwrap_submit(wrap_submit(b"anything")) == b"anything"
 
 
@@ -312,18 +312,18 @@ def test_an_api_error_travels_without_a_stage(code: Code) -> None:
     assert cbor.decode(envelope.encode()) == {1: 1, 2: code.value, 3: "no"}
 
 
-def test_retry_after_travels() -> None:
+def test_retry_after_is_in_the_envelope() -> None:
     assert envelope_of(AdmissionError(rejection.CAP_RATE, "no", retry_after=3)).retry_after == 3
     assert envelope_of(ApiError(Code.UNAVAILABLE, "no", retry_after=9)).retry_after == 9
 
 
-def test_the_envelope_knows_exactly_the_codes_and_stages_there_are() -> None:
+def test_the_envelope_accepts_exactly_the_declared_codes_and_stages() -> None:
     kinds = {f.name: f.kind for cls in (ErrorEnvelope, ErrorDetail) for f in cls.codec.fields}
     assert (kinds["code"], kinds["stage"]) == (WordOf(Code), WordOf(Stage))
     assert [stage.value for stage in Stage] == ["prefilter", "structural", "auth", "commit"]
 
 
-def test_a_code_or_stage_that_was_read_is_the_enumerations_own() -> None:
+def test_a_decoded_code_or_stage_is_an_enum_member() -> None:
     envelope = envelope_of(AdmissionError(rejection.CAP_RATE, "no"))
     for again in (ErrorEnvelope.decode(envelope.encode()), ErrorEnvelope.from_json(envelope.to_json())):
         assert again.detail is not None

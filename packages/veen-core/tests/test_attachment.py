@@ -45,7 +45,7 @@ def test_attachments_open_at_their_own_position(sealed: tuple[Msg, tuple[Attachm
     assert tuple(opened.attachment(i, a.ciphertext) for i, a in enumerate(attachments)) == FILES
 
 
-def test_the_header_commits_to_them(sealed: tuple[Msg, tuple[Attachment, ...]]) -> None:
+def test_the_header_commits_to_the_attachments(sealed: tuple[Msg, tuple[Attachment, ...]]) -> None:
     msg, attachments = sealed
     assert msg.open(READER).header.att_root == att_root([a.coid for a in attachments])
 
@@ -94,7 +94,7 @@ def _node(left: bytes, right: bytes) -> bytes:
     return Ht("veen/att-node", left + right)
 
 
-def test_the_root_is_always_wrapped() -> None:
+def test_att_root_hashes_even_a_single_peak() -> None:
     (a,) = coids(1)
     assert Ht("veen/att-root", b"") == EMPTY_ATT_ROOT  # B6: for none,
     assert att_root([a]) == Ht("veen/att-root", a)  # for one peak,
@@ -108,14 +108,14 @@ def test_peaks_are_folded_in_increasing_height() -> None:
     assert att_root([a, b, c, d, e, f, g]) == Ht("veen/att-root", g + _node(e, f) + four)
 
 
-def test_order_matters() -> None:
+def test_att_root_depends_on_the_order() -> None:
     assert att_root(coids(2)) != att_root(coids(2)[::-1])
 
 
 # --- checking
 
 
-def test_a_list_that_matches_passes() -> None:
+def test_coids_that_match_att_root_are_accepted() -> None:
     check_attachments(att_root(coids(3)), coids(3), [1, 2, 3], DEFAULT_LIMITS)
     check_attachments(None, [], [], DEFAULT_LIMITS)
     check_attachments(EMPTY_ATT_ROOT, [], [], DEFAULT_LIMITS)
@@ -130,7 +130,9 @@ def test_a_list_that_matches_passes() -> None:
         pytest.param(None, 1, "no att_root", id="no root for what is there"),
     ],
 )
-def test_a_list_that_does_not_match_is_refused(claimed: AttRoot | None, count: int, match: str) -> None:
+def test_coids_that_do_not_match_att_root_are_refused(
+    claimed: AttRoot | None, count: int, match: str
+) -> None:
     with pytest.raises(OpenError, match=match):
         check_attachments(claimed, coids(count), [1] * count, DEFAULT_LIMITS)
 
@@ -175,7 +177,7 @@ def test_every_attachment_has_a_size(sizes: list[int]) -> None:
         check_attachments(att_root(coids(2)), coids(2), sizes, DEFAULT_LIMITS)
 
 
-def test_a_sender_checks_the_same_bounds(hub: Hub) -> None:
+def test_sealing_checks_the_same_bounds_as_opening(hub: Hub) -> None:
     with pytest.raises(OpenError, match="max_attachments_per_msg = 1"):
         seal_msg(
             signing_key("bob"),

@@ -68,7 +68,7 @@ def test_resigning_lengthens_the_chain_and_changes_auth_ref(token: CapToken) -> 
     assert again.claims_ref == token.claims_ref != token.auth_ref
 
 
-def test_each_link_signs_the_token_without_its_chain_and_the_link_before(token: CapToken) -> None:
+def test_each_link_signs_the_token_without_its_chain_and_the_previous_signature(token: CapToken) -> None:
     items = {k: v for k, v in token.codec.write(token).items() if k != 5}
     first = ISSUER.sign(Ht("veen/cap-link", cbor.encode(items) + bytes(64)))
     second = ISSUER.sign(Ht("veen/cap-link", cbor.encode(items) + first))
@@ -208,7 +208,7 @@ def test_a_token_is_valid_up_to_and_including_issued_at_plus_ttl(
 
 
 @pytest.mark.parametrize("ttl", [2**64 - 1, 2**64 - BORN])
-def test_a_token_that_outlives_time_ends_with_it(ttl: int) -> None:
+def test_an_expiry_beyond_the_largest_time_is_capped(ttl: int) -> None:
     token = mint(ISSUER, SUBJECT, [A], ttl=ttl)
     verify_token(token)
     assert token.expires_at(BORN) == 2**64 - 1

@@ -28,7 +28,7 @@ def test_a_card_verifies_and_comes_back_from_its_bytes(card: IdentityCard) -> No
     assert IdentityCard.decode(card.encode()) == card
 
 
-def test_a_prekey_is_signed_together_with_its_end() -> None:
+def test_a_prekey_is_signed_together_with_its_expiry() -> None:
     digest = Ht("veen/prekey", OWNER.public + EARLY.dh_pk + u64be(BORN + 100))
     assert prekey_digest(OWNER.public, EARLY.dh_pk, EARLY.expires_at) == digest
     assert EARLY.sig == OWNER.sign(digest)

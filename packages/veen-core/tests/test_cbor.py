@@ -66,14 +66,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", CANONICAL)
-def test_a_value_and_its_bytes_go_both_ways(name: str) -> None:
+def test_a_value_encodes_to_its_bytes_and_decodes_from_them(name: str) -> None:
     wire, value = CANONICAL[name]
     assert cbor.decode(bytes.fromhex(wire)) == value
     assert cbor.encode(value).hex() == wire
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_anything_else_is_refused(name: str) -> None:
+def test_bytes_that_are_not_canonical_are_refused(name: str) -> None:
     with pytest.raises(DecodeError):
         cbor.decode(bytes.fromhex(REFUSED[name]))
 
@@ -94,7 +94,7 @@ NESTED = {"arrays": (b"\x81", b"\x00"), "maps": (b"\xa1\x00", b"\x00"), "empty a
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_nesting_goes_32_deep_and_no_deeper(name: str) -> None:
+def test_nesting_is_at_most_32_deep(name: str) -> None:
     head, core = NESTED[name]
     inner = core == b"\x80"  # is itself one deep
     assert cbor.MAX_DEPTH == 32
@@ -105,7 +105,7 @@ def test_nesting_goes_32_deep_and_no_deeper(name: str) -> None:
                 decode(head * (depth - inner) + core)
 
 
-def test_plain_values_are_32_deep_at_most_too() -> None:
+def test_plain_values_are_at_most_32_deep() -> None:
     value: object = 0
     for _ in range(32):
         value = [value]
@@ -144,7 +144,7 @@ def test_an_encoded_value_decodes_to_itself() -> None:
     assert cbor.decode(cbor.encode((Word.A, (1, Label(bytes(32)))))) == ["a", [1, bytes(32)]]
 
 
-def test_nesting_is_bounded_on_the_way_out_too() -> None:
+def test_encoding_bounds_nesting_too() -> None:
     deep: list[object] = []
     for _ in range(cbor.MAX_DEPTH):
         deep = [deep]
@@ -167,7 +167,7 @@ def test_nesting_is_bounded_on_the_way_out_too() -> None:
         pytest.param((1,), id="tuple"),
     ],
 )
-def test_only_plain_values_are_plain(value: object) -> None:
+def test_values_that_cbor_cannot_represent_are_not_plain(value: object) -> None:
     with pytest.raises(DecodeError):
         cbor.check_plain(value)
 
@@ -196,7 +196,7 @@ def test_a_sequence_is_good_up_to_its_first_bad_item(tail: str, match: str) -> N
         next(items)
 
 
-def test_splitting_only_splits_and_the_decoder_of_an_item_refuses_it() -> None:
+def test_splitting_accepts_an_item_that_its_decoder_refuses() -> None:
     first, long_zero = cbor.split_sequence(bytes.fromhex("011800"))
     assert cbor.decode(first) == 1
     with pytest.raises(DecodeError, match="not canonical CBOR: first difference"):
@@ -331,7 +331,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 
 
 @pytest.mark.skipif(sys.maxsize != 2**63 - 1, reason="solved for 64-bit hashes")
-def test_the_keys_do_collide() -> None:
+def test_the_hashes_of_the_array_keys_collide() -> None:
     assert len({hash(pair) for pair in PAIRS}) == 1
     assert len(set(PAIRS[:100])) == 100
     assert 190_000 < len(COLLIDING) < 220_000

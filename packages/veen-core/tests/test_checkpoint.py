@@ -40,7 +40,7 @@ def test_without_witnesses_the_array_has_seven_items(log: Hub) -> None:
     assert Checkpoint.decode(checkpoint.encode()) == checkpoint
 
 
-def test_with_witnesses_it_has_eight(log: Hub) -> None:
+def test_with_witnesses_the_array_has_eight_items(log: Hub) -> None:
     checkpoint = log.checkpoint(5, (WITNESS, OTHER))
     assert len(checkpoint.codec.write(checkpoint)) == 8
     assert Checkpoint.decode(checkpoint.encode()) == checkpoint
@@ -187,13 +187,13 @@ def _checkpoint(hub: Hub, **changes: object) -> Checkpoint:
 EPOCH = BORN // 60
 
 
-def test_the_first_checkpoint_of_a_label_may_name_the_label_before(turning: Hub) -> None:
+def test_the_first_checkpoint_of_a_label_may_name_the_previous_label(turning: Hub) -> None:
     checkpoint = _checkpoint(turning, label_prev=turning.origin.label_at(EPOCH - 1))
     assert checkpoint.rotates
     check_transition(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=BORN)
 
 
-def test_any_other_label_before_is_refused(turning: Hub) -> None:
+def test_any_other_label_prev_is_refused(turning: Hub) -> None:
     checkpoint = _checkpoint(turning, label_prev=turning.origin.label_at(EPOCH - 2))
     with pytest.raises(CheckpointError, match="label_prev is not the stream's label in the previous epoch"):
         check_transition(checkpoint, turning.tree(1), origin=turning.origin)
@@ -215,7 +215,7 @@ def test_the_epoch_is_that_of_the_last_receipts_hub_ts(turning: Hub) -> None:
         pytest.param(2, False, id="two epochs late"),
     ],
 )
-def test_a_label_lives_within_the_skew_of_its_epoch_and_no_longer(
+def test_a_label_is_valid_only_within_the_skew_of_its_epoch(
     turning: Hub, distance: int, accepted: bool
 ) -> None:
     checkpoint = _checkpoint(turning, epoch=Epoch(EPOCH + distance))
@@ -227,7 +227,7 @@ def test_a_label_lives_within_the_skew_of_its_epoch_and_no_longer(
 
 
 @pytest.mark.parametrize("epoch", [2**64 - 1, 2**64 // 60, 2**64 // 60 - 60])
-def test_an_epoch_beyond_time_is_refused(turning: Hub, epoch: int) -> None:
+def test_an_epoch_out_of_range_is_refused(turning: Hub, epoch: int) -> None:
     checkpoint = _checkpoint(turning, epoch=Epoch(epoch))
     with pytest.raises(CheckpointError, match="out of range"):
         check_transition(checkpoint, turning.tree(1), origin=turning.origin)
@@ -242,7 +242,7 @@ def test_the_label_of_another_stream_is_refused(turning: Hub) -> None:
         check_transition(turning.checkpoint(1), turning.tree(1), origin=other)
 
 
-def test_the_label_of_epoch_0_has_no_label_before_it(rotating_hub: Hub) -> None:
+def test_the_label_of_epoch_0_has_no_previous_label(rotating_hub: Hub) -> None:
     origin: LabelOrigin = rotating_hub.origin
     rotating_hub.write("bob")
     first = _checkpoint(
@@ -252,7 +252,7 @@ def test_the_label_of_epoch_0_has_no_label_before_it(rotating_hub: Hub) -> None:
         check_transition(first, rotating_hub.tree(1), origin=origin)
 
 
-def test_a_verifier_that_does_not_know_the_stream_judges_the_rest(turning: Hub) -> None:
+def test_a_verifier_that_does_not_know_the_stream_checks_the_other_rules(turning: Hub) -> None:
     check_transition(_checkpoint(turning, epoch=Epoch(3)), turning.tree(1))
 
 

@@ -131,7 +131,7 @@ def test_only_the_next_message_can_be_submitted(alice: Person, changes: dict[str
         alice.client.submitted(dataclasses.replace(msg, **changes))
 
 
-def test_a_message_that_has_seen_more_than_was_verified_cannot_be_submitted(alice: Person) -> None:
+def test_a_message_with_prev_ack_beyond_the_prefix_cannot_be_submitted(alice: Person) -> None:
     msg = alice.compose()
     with refusing(alice, StateError, "prev_ack 1 is ahead of the verified prefix"):
         alice.client.submitted(dataclasses.replace(msg, prev_ack=StreamSeq(1)))
@@ -285,7 +285,7 @@ def test_catching_up_wants_the_proof_of_the_message_itself(behind: tuple[Person,
         alice.client.catch_up(receipt, alice.hub.proof(3), alice.hub.consistency(1, 4))
 
 
-def test_catching_up_forgets_all_writers(alice: Person) -> None:
+def test_catching_up_drops_all_writers(alice: Person) -> None:
     alice.hub.write("bob")
     alice.read()  # bob is at 1
     msg = alice.submit()
@@ -480,7 +480,7 @@ def test_a_client_seq_used_by_another_message_asks_for_another_client_id(alice: 
     twin.send(b"another")
 
 
-def test_pages_read_again_after_a_rewind_use_up_nothing(alice: Person) -> None:
+def test_pages_read_again_after_a_rewind_do_not_change_client_seq(alice: Person) -> None:
     for _ in range(3):
         alice.send()
     alice.client.resync(*_from_checkpoint(alice.hub, 1), alice.hub.consistency(1, 3))
@@ -491,7 +491,7 @@ def test_pages_read_again_after_a_rewind_use_up_nothing(alice: Person) -> None:
 # --- reading (§9 Read)
 
 
-def test_reading_verifies_everybodys_messages_and_follows_the_root(alice: Person) -> None:
+def test_reading_verifies_the_messages_of_all_writers_and_the_root(alice: Person) -> None:
     alice.hub.write("bob", b"1", b"2")
     alice.hub.write("carol")
     alice.client.accept_page(alice.hub.page(1, 2))
@@ -531,7 +531,7 @@ def test_entries_of_the_control_label_are_read_like_any_other() -> None:
     assert alice.state.last_stream_seq == 2
 
 
-def test_a_token_anywhere_else_is_refused(alice: Person) -> None:
+def test_a_token_outside_the_control_label_is_refused(alice: Person) -> None:
     alice.hub.authorize(mint(signing_key("admin"), alice.state.client_id, [STREAM], ttl=60))
     with refusing(alice, VerificationError, "outside the hub's control label"):
         alice.read()
@@ -590,7 +590,7 @@ def test_a_state_with_inconsistent_parts_is_refused(alice: Person) -> None:
             LabelClient(dataclasses.replace(state, **changes), trust)
 
 
-def test_a_message_that_would_be_refused_elsewhere_does_not_get_into_the_state(alice: Person) -> None:
+def test_a_message_that_the_hub_would_refuse_does_not_become_pending(alice: Person) -> None:
     alice.send()
     alice.submit()
     msg = alice.compose()
@@ -604,7 +604,7 @@ def test_a_message_that_would_be_refused_elsewhere_does_not_get_into_the_state(a
         alice.client.submitted(msg)
 
 
-def test_a_proof_that_shows_nothing_is_not_yet_a_contradiction(alice: Person) -> None:
+def test_an_invalid_consistency_proof_is_not_yet_a_contradiction(alice: Person) -> None:
     """A proof has no signature, so it may have been damaged in transit."""
     alice.send()
     alice.hub.write("bob", b"1", b"2")
@@ -616,7 +616,7 @@ def test_a_proof_that_shows_nothing_is_not_yet_a_contradiction(alice: Person) ->
     alice.client.catch_up(receipt, alice.hub.proof(4), good)
 
 
-def test_evidence_is_the_two_that_contradict_each_other(alice: Person) -> None:
+def test_a_divergence_carries_the_two_receipts_that_contradict_each_other(alice: Person) -> None:
     alice.hub.now = UnixTime(BORN + 100)
     alice.hub.write("bob")
     alice.hub.now = UnixTime(BORN + 99)
@@ -880,7 +880,7 @@ def test_a_clock_that_goes_back_in_an_own_receipt_is_a_divergence(alice: Person,
     alice.client.accept_receipt(alice.hub.forged(receipt, hub_ts=held.hub_ts))  # standing still is not
 
 
-def test_a_receipt_before_the_head_is_not_later_than_it(alice: Person) -> None:
+def test_a_receipt_before_the_head_must_not_have_a_later_hub_ts(alice: Person) -> None:
     msg = alice.submit()
     receipt = alice.hub.append(msg)
     alice.hub.write("bob")
@@ -920,7 +920,7 @@ def test_two_receipts_for_one_stream_seq_give_evidence_against_the_hub(alice: Pe
     assert evidence_of(*reversed(statements)) == evidence
 
 
-def test_a_page_that_changes_its_mind_about_the_head_is_evidence_too(alice: Person) -> None:
+def test_a_page_that_contradicts_the_head_is_evidence_too(alice: Person) -> None:
     alice.hub.write("bob", b"1", b"2")
     alice.read()
     alice.client.resync(*_from_checkpoint(alice.hub, 1), alice.hub.consistency(1, 2))
@@ -1154,7 +1154,7 @@ def test_three_attempts_without_progress_ask_for_fresh_keys(alice: Person) -> No
     assert alice.restarted().client.stalled()
 
 
-def test_progress_forgets_the_stalls(alice: Person) -> None:
+def test_progress_resets_the_stalls(alice: Person) -> None:
     alice.client.stalled()
     alice.client.stalled()
     alice.send()
@@ -1183,14 +1183,14 @@ def test_reading_moves_the_ratchet_by_own_messages_only(behind: tuple[Person, Re
     assert alice.state.rk == rk.after(receipt.stream_seq)
 
 
-def test_the_ratchet_stays_where_it_is_while_there_is_only_a_gap(behind: tuple[Person, Receipt]) -> None:
+def test_a_gap_does_not_move_the_ratchet(behind: tuple[Person, Receipt]) -> None:
     alice, receipt = behind
     rk = alice.state.rk
     alice.client.accept_receipt(receipt)
     assert alice.state.rk == rk
 
 
-def test_ratchet_keys_of_different_places_differ() -> None:
+def test_ratchet_keys_of_different_stream_seqs_differ() -> None:
     rk = RatchetKey(bytes(32))
     assert rk.after(StreamSeq(1)) != rk.after(StreamSeq(2)) != rk
 
@@ -1244,7 +1244,7 @@ def test_a_client_id_cannot_be_rotated_while_a_message_is_pending(alice: Person)
         alice.client.rotate(ClientId(signing_key("alice-2").public), BORN)
 
 
-def test_a_client_id_does_not_follow_itself(alice: Person) -> None:
+def test_a_client_id_cannot_be_rotated_to_itself(alice: Person) -> None:
     alice.send()
     with refusing(alice, StateError, "the same as the old one"):
         alice.client.rotate(alice.state.client_id, BORN)
@@ -1311,7 +1311,7 @@ def test_labels_outside_the_skew_window_break_i12(rotating_hub: Hub) -> None:
         alice.read()
 
 
-def test_a_client_that_does_not_know_the_stream_cannot_judge_epochs(rotating_hub: Hub) -> None:
+def test_a_client_that_does_not_know_the_stream_cannot_check_epochs(rotating_hub: Hub) -> None:
     trust = Trust(identity=rotating_hub.identity, profile=rotating_hub.profile)  # H4: opaque label
     alice = person("alice", rotating_hub, trust=trust)
     rotating_hub.now = UnixTime(BORN + 240)

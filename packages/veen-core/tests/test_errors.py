@@ -44,7 +44,7 @@ def test_a_decode_error_names_the_field_and_the_finding() -> None:
     assert str(DecodeError("bare")) == "bare"
 
 
-def test_a_decode_error_is_seen_from_the_object_around_it() -> None:
+def test_a_decode_error_names_the_enclosing_object() -> None:
     inner = DecodeError("x", fault=DecodeFault.SIZE)
     outer = inner.within("[3]").within("A.b (core §1)")
     assert str(outer) == "A.b (core §1): [3]: x"
@@ -100,7 +100,7 @@ def test_every_error_survives_pickle_and_copy(cls: type[Exception], way: str) ->
     assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
 
 
-def test_every_error_with_more_than_a_message_is_among_those_made_here() -> None:
+def test_every_error_with_its_own_constructor_is_tested_here() -> None:
     assert {cls for cls in CLASSES if "__init__" in vars(cls)} - {VeenError} == set(MADE)
 
 

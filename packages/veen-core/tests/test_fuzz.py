@@ -407,7 +407,7 @@ def test_damaged_keystores_do_not_open() -> None:
     ],
     ids=["no-passes", "no-memory", "little-memory", "many-passes", "much-memory", "everything"],
 )
-def test_a_keystore_that_asks_for_absurd_work_is_refused_before_any(passes: int, memory: int) -> None:
+def test_a_keystore_with_an_excessive_cost_is_refused_before_any_work(passes: int, memory: int) -> None:
     with pytest.raises(KeystoreError, match="out of bounds"):
         open_keystore(dataclasses.replace(genuine_keystore(), passes=passes, memory=memory), b"passphrase")
 
@@ -507,7 +507,7 @@ def test_well_formed_garbage_never_breaks_a_verifier(name: str) -> None:
 
 @steady(150)
 @given(st.data(), st.integers(1, 2**64 - 1), st.integers(1, 2**64 - 1))
-def test_a_proof_of_the_right_shape_and_no_truth_is_refused(data: st.DataObject, one: int, two: int) -> None:
+def test_a_well_formed_but_false_proof_is_refused(data: st.DataObject, one: int, two: int) -> None:
     """Return as many hashes as the sizes require, so that the later checks are reached."""
     from_seq, to_seq = sorted((one, two))
     hashes = st.binary(min_size=32, max_size=32).map(ids.NodeHash)

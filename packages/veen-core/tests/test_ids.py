@@ -23,7 +23,7 @@ def test_the_length_is_part_of_the_type(kind: type[FixedBytes]) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
-def test_hex_comes_back(kind: type[FixedBytes]) -> None:
+def test_hex_round_trips(kind: type[FixedBytes]) -> None:
     value = kind(bytes(range(kind.SIZE)))
     assert kind.from_hex(value.hex()) == value
     assert type(kind.from_hex(value.hex())) is kind
@@ -50,7 +50,7 @@ def test_an_identifier_shows_its_type_and_hex() -> None:
     assert repr(value) == str(value) == f"{value}" == "Label(" + "ab" * 32 + ")"
 
 
-def test_a_secret_does_not() -> None:
+def test_a_secret_does_not_show_its_hex() -> None:
     assert repr(Secret(bytes(32))) == str(Secret(bytes(32))) == "Secret(<secret>)"
 
 

@@ -154,7 +154,7 @@ def test_the_verifier_fits_a_page_of_under_150_lines() -> None:
     assert len(VERIFIER.read_text().splitlines()) < 150
 
 
-def test_the_verifier_imports_nothing_of_ours() -> None:
+def test_the_verifier_imports_nothing_of_the_project() -> None:
     imported = set()
     for node in ast.walk(ast.parse(VERIFIER.read_text())):
         if isinstance(node, ast.Import):
@@ -254,7 +254,7 @@ def test_it_refuses_a_flipped_bit_at_any_byte(log: Log, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_it_refuses_a_byte_more_and_a_byte_less(log: Log, target: str) -> None:
+def test_it_refuses_an_added_byte_and_a_missing_byte(log: Log, target: str) -> None:
     make, verify = TARGETS[target]
     for wire in (make(log) + b"\x00", make(log)[:-1], b""):
         with pytest.raises(other.Refused):

@@ -106,6 +106,6 @@ def test_a_secret_of_another_size_is_refused(kind: type[SigningSeed | DhSecret],
 
 @pytest.mark.parametrize("key", [signing_key("a"), dh_key("a")], ids=["signing", "dh"])
 @pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
-def test_a_key_pair_does_not_leave_its_process(key: object, way: Callable[[object], object]) -> None:
+def test_a_key_pair_cannot_be_pickled(key: object, way: Callable[[object], object]) -> None:
     with pytest.raises(TypeError, match="cannot be pickled: pass its keystore"):
         way(key)

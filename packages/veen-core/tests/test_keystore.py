@@ -74,7 +74,7 @@ def test_sealing_the_same_inputs_gives_the_same_bytes(keystore: Keystore, secret
     assert again.encode() == keystore.encode()
 
 
-def test_the_secrets_are_the_keys(secrets: Secrets) -> None:
+def test_the_secrets_give_the_key_pairs(secrets: Secrets) -> None:
     assert secrets.signing_key.public == SigningKey(SigningSeed(SEED)).public
     assert [key.public for key in secrets.dh_keys] == [DhKey(DhSecret(s)).public for s in (DH, PREKEY)]
 
@@ -90,14 +90,14 @@ def test_the_default_cost_is_256_mib() -> None:
     assert MIN_COST.passes < MODERATE.passes <= MAX_COST.passes
 
 
-def test_a_passphrase_of_text_is_refused_with_a_clear_error(keystore: Keystore, secrets: Secrets) -> None:
+def test_a_str_passphrase_is_refused_with_a_clear_error(keystore: Keystore, secrets: Secrets) -> None:
     with pytest.raises(KeystoreError, match="a passphrase must be bytes, not str: encode it as UTF-8"):
         open_keystore(keystore, "correct horse")
     with pytest.raises(KeystoreError, match="a passphrase must be bytes"):
         seal_keystore(secrets, None, salt=SALT, nonce=NONCE, cost=MIN_COST)
 
 
-def test_another_passphrase_does_not_open_it(keystore: Keystore) -> None:
+def test_another_passphrase_does_not_open_a_keystore(keystore: Keystore) -> None:
     with pytest.raises(KeystoreError, match="the passphrase is wrong, or the file is damaged"):
         open_keystore(keystore, b"wrong")
 
@@ -119,7 +119,7 @@ def test_every_public_field_is_authenticated(keystore: Keystore, change: dict[st
 
 
 @pytest.mark.parametrize("at", [0, 20, -1], ids=["first byte", "inside", "last byte"])
-def test_a_flipped_bit_does_not_open(keystore: Keystore, at: int) -> None:
+def test_a_keystore_with_a_flipped_bit_does_not_open(keystore: Keystore, at: int) -> None:
     with pytest.raises(KeystoreError):
         open_keystore(dataclasses.replace(keystore, sealed=flip(keystore.sealed, at)), PASSPHRASE)
 

@@ -96,7 +96,7 @@ def test_a_log_may_be_joined_without_a_tree_and_then_roots_are_not_checked(hub: 
         log.accept_checkpoint(hub.checkpoint(5))
 
 
-def test_pruned_entries_stand_for_the_entries_they_were(hub: Hub) -> None:
+def test_pruned_entries_give_the_same_root_as_full_entries(hub: Hub) -> None:
     log = verifier_of(hub)
     for entry in hub.entries[:3]:
         log.accept_pruned(prune(entry))
@@ -432,7 +432,7 @@ def test_checkpoints_in_order_are_accepted(hub: Hub) -> None:
     assert log.checkpointed == 5
 
 
-def test_the_first_checkpoint_of_a_label_may_name_the_label_before(hub: Hub) -> None:
+def test_the_first_checkpoint_of_a_label_may_name_the_previous_label(hub: Hub) -> None:
     log = verifier_of(hub)
     log.accept(hub.entries[0])
     previous = hub.origin.label_at(hub.epoch - 1)
@@ -542,7 +542,7 @@ def test_after_a_reported_error_the_log_can_be_followed(hub: Hub) -> None:
     assert log.root == hub.tree(4).root
 
 
-def test_a_gap_that_is_followed_loses_the_tree(hub: Hub) -> None:
+def test_following_across_a_gap_drops_the_tree(hub: Hub) -> None:
     log = at(hub, 1)
     step: LogStep = examine(hub.entries[3], terms_of(hub))
     log.follow(step)
@@ -550,7 +550,7 @@ def test_a_gap_that_is_followed_loses_the_tree(hub: Hub) -> None:
     log.accept(hub.entries[4])
 
 
-def test_a_gap_that_is_followed_without_a_tree_is_only_counted(hub: Hub) -> None:
+def test_following_without_a_tree_only_counts_entries(hub: Hub) -> None:
     log = verifier_of(hub, size=1, peaks=None)
     log.follow(examine(hub.entries[1], terms_of(hub)))
     assert log.size == 2
@@ -566,7 +566,7 @@ def test_a_copy_does_not_change_the_original(hub: Hub) -> None:
     assert verifier_of(hub, size=1, peaks=None).copy().tree is None
 
 
-def test_a_verifier_goes_on_under_a_grown_identity(hub: Hub) -> None:
+def test_a_verifier_continues_after_the_hub_adds_a_key(hub: Hub) -> None:
     log = verifier_of(hub)
     log.accept(hub.entries[0])
     hub.rotate_key()

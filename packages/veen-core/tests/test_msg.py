@@ -144,7 +144,7 @@ def test_a_message_is_not_sealed_under_client_seq_0(msg: Msg) -> None:
         _seal(msg, binding=dataclasses.replace(msg.binding, client_seq=ClientSeq(0)))
 
 
-def test_a_header_commits_to_no_attachments_that_are_not_there(msg: Msg) -> None:
+def test_an_att_root_without_attachments_is_refused(msg: Msg) -> None:
     _seal(msg, header=PayloadHeader(schema=SCHEMA, att_root=EMPTY_ATT_ROOT))
     with pytest.raises(VerificationError, match=r"att_root .core §4\.6.: is set, but"):
         _seal(msg, header=PayloadHeader(schema=SCHEMA, att_root=AttRoot(bytes(32))))

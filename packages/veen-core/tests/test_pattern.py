@@ -159,7 +159,7 @@ def test_a_truncated_last_string_is_refused() -> None:
     ),
     seed=st.integers(0, 2**32),
 )
-def test_damaged_bytes_get_the_codec_s_verdict(value: Plain, seed: int) -> None:
+def test_damaged_bytes_are_decided_by_the_general_codec(value: Plain, seed: int) -> None:
     data, draw = value.encode(), random.Random(seed)
     agree(data)
     assert Plain.codec.match(data) == value

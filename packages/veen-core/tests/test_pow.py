@@ -24,14 +24,14 @@ SALT = pow_salt(HUB, UnixTime(7_200))
 CHALLENGE = challenge(SALT, MSG)
 
 
-def test_the_salt_is_the_hubs_for_an_hour() -> None:
+def test_a_salt_is_specific_to_the_hub_and_the_hour() -> None:
     assert Ht("veen/pow-salt", HUB + u64be(2)) == SALT
     assert pow_salt(HUB, UnixTime(10_799)) == SALT
     assert pow_salt(HUB, UnixTime(10_800)) != SALT
     assert pow_salt(HubId(b"\x01" * 32), UnixTime(7_200)) != SALT
 
 
-def test_the_last_hours_salt_still_counts() -> None:
+def test_the_salt_of_the_previous_hour_is_accepted() -> None:
     assert accepted_salts(HUB, UnixTime(10_800)) == (pow_salt(HUB, UnixTime(10_800)), SALT)
     assert accepted_salts(HUB, UnixTime(5)) == (pow_salt(HUB, UnixTime(0)), pow_salt(HUB, UnixTime(0)))
 

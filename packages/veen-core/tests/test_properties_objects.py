@@ -324,7 +324,7 @@ def _assert_refused(specimen: Specimen, wrong: bytes, what: str) -> None:
 
 
 @every_object
-def test_an_object_as_it_was_made_is_accepted(specimen: Specimen) -> None:
+def test_an_unchanged_object_is_accepted(specimen: Specimen) -> None:
     specimen.verify(specimen.wire)
 
 
@@ -504,7 +504,7 @@ def test_a_decrypted_header_that_does_not_decode_is_refused(content: bytes) -> N
 
 @steady(40)
 @given(st.binary(min_size=32, max_size=32).map(AuthRef), st.none() | st.binary(min_size=32, max_size=32))
-def test_cap_ref_must_be_the_auth_ref_it_travels_under(cap_ref: AuthRef, auth_ref: bytes | None) -> None:
+def test_cap_ref_must_equal_the_auth_ref_of_its_message(cap_ref: AuthRef, auth_ref: bytes | None) -> None:
     header = dataclasses.replace(HEADER, cap_ref=cap_ref)
     binding = bound(auth_ref=cap_ref)
     wire = Sealer(READER.public, binding, DhSecret(seed("once"))).seal(header, b"", pad_block=0)
@@ -623,7 +623,7 @@ def test_attachments_are_bounded_exactly_at_the_limit(limit: str) -> None:
         sealed(attachments=contents, limits=DEFAULT_LIMITS.lowered({limit: exact - 1}))
 
 
-def test_a_message_of_exactly_the_largest_size_travels() -> None:
+def test_a_message_of_exactly_the_largest_size_is_sent_and_opened() -> None:
     """1 MiB; the largest body of §14 would need a larger MSG and is refused with it."""
     most = DEFAULT_LIMITS.max_msg_bytes
     overhead = len(sealed(bytes(most // 2)).wire) - most // 2

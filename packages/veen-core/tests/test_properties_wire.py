@@ -251,7 +251,7 @@ def test_a_sequence_with_a_non_canonical_item_is_refused_when_decoded(
 
 
 @pytest.mark.parametrize("depth", [1, 31, 32, 33, 200, 990])
-def test_nesting_is_bounded_alike_in_every_direction(depth: int) -> None:
+def test_nesting_has_the_same_bound_in_encoding_and_decoding(depth: int) -> None:
     """What can be written or read as JSON can be read back as CBOR."""
     value: list[Any] = []
     for _ in range(depth - 1):
@@ -335,7 +335,7 @@ def test_signed_integers_reach_both_ends_of_their_range_in_json(extreme: int) ->
 
 
 @every_class
-def test_numbers_that_python_finds_equal_to_a_field_are_not_it(cls: type[Wire]) -> None:
+def test_values_that_are_equal_only_in_python_are_refused(cls: type[Wire]) -> None:
     """True is not 1 and 1.0 is not 1, as keys or as values."""
 
     @steady(3)

@@ -43,7 +43,7 @@ def test_the_protocol_version_is_not_the_packages() -> None:
     assert version("veen-core") == "0.1.0"
 
 
-def test_the_modules_the_docstring_calls_public_are_there() -> None:
+def test_the_modules_that_the_docstring_calls_public_exist() -> None:
     text = re.search(r"so are the modules (.*?)\.\n", veen_core.__doc__ or "", re.DOTALL)
     assert text is not None
     for name in re.findall(r"``(\w+)``", text[1]):

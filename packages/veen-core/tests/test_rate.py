@@ -44,7 +44,7 @@ def test_whole_seconds_of_hub_ts_refill_a_bucket_up_to_its_burst(elapsed: int, t
     assert drained(BORN).at(RATE, at(elapsed)).tokens == tokens
 
 
-def test_time_that_does_not_advance_refills_nothing() -> None:
+def test_a_bucket_is_not_refilled_while_time_stands_still() -> None:
     bucket = drained(BORN)
     assert bucket.at(RATE, at(-5)) == bucket  # H3 forbids it; a bucket must not run backwards either
 

@@ -45,7 +45,7 @@ def test_the_table_is_the_specs_with_the_added_rows_left_out() -> None:
     assert [_row(row) for row in TABLE if _row(row) not in ADDED] == SPEC
 
 
-def test_the_added_rows_stand_where_the_resolutions_put_them() -> None:
+def test_the_added_rows_are_where_the_resolutions_put_them() -> None:
     before = {_row(row): previous.detail for previous, row in pairwise(TABLE) if _row(row) in ADDED}
     assert before == ADDED
 
@@ -65,7 +65,7 @@ def test_no_detail_enum_is_used_twice() -> None:
     assert len({row.detail for row in TABLE}) == len(TABLE)
 
 
-def test_every_row_is_a_name_of_the_module_and_the_other_way_round() -> None:
+def test_the_rows_are_exactly_the_rejections_that_the_module_names() -> None:
     rows = {value for value in vars(rejection).values() if isinstance(value, Rejection)}
     assert rows == set(TABLE)
     assert all(getattr(rejection, row.detail) is row for row in TABLE)

@@ -64,6 +64,6 @@ def test_a_tooling_request_signs_hub_method_path_body_and_time() -> None:
     assert len({signed, *others}) == 6
 
 
-def test_an_attachment_is_put_under_a_signature_over_its_place() -> None:
+def test_an_attachment_upload_signs_label_coid_and_auth_ref() -> None:
     assert attachment_digest(LABEL, COID, REF) == Ht("veen/att-put", LABEL + COID + REF)  # H17
     assert attachment_digest(LABEL, COID, None) == Ht("veen/att-put", LABEL + COID + bytes(32))

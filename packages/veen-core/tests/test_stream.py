@@ -20,7 +20,7 @@ def test_64_hex_digits_are_the_id_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ab" * 31, "zz" * 32, "ab" * 31 + " 0", "", "٣" * 64])
-def test_anything_else_is_a_name(name: str) -> None:
+def test_anything_but_64_hex_digits_is_a_name(name: str) -> None:
     assert stream_id(name) == H(name.encode())
 
 

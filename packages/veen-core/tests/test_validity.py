@@ -19,7 +19,7 @@ def test_the_start_counts_and_the_end_does_not(now: int, active: bool) -> None:
     assert active_at(UnixTime(now), UnixTime(10), UnixTime(20)) is active
 
 
-def test_without_an_end_it_lasts_for_ever() -> None:
+def test_without_an_end_a_period_lasts_for_ever() -> None:
     assert active_at(UnixTime(2**63), UnixTime(10), None)
 
 

@@ -259,7 +259,9 @@ def test_untrusted_content_is_not_repeated() -> None:
         pytest.param([2, LABEL, None, 3, [0]], DecodeFault.CBOR, "trail", id="inside a list too"),
     ],
 )
-def test_the_worst_fault_wins_then_the_first_field(given: list[Any], fault: DecodeFault, field: str) -> None:
+def test_the_lowest_fault_is_reported_then_the_first_field(
+    given: list[Any], fault: DecodeFault, field: str
+) -> None:
     with pytest.raises(DecodeError) as caught:
         Thing.decode(cbor.encode(given))
     assert caught.value.fault is fault

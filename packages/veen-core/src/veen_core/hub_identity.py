@@ -125,7 +125,7 @@ def rotate(
             "hub-identity (core §8.4): the newest key must have no valid_until, and the window must be >= 0"
         )
     if window_sec > U64_MAX - valid_from:
-        raise IdentityError(f"hub-identity (core §8.4): a window of {window_sec} s is out of range")
+        raise IdentityError(f"hub-identity (core §8.4): a window of {window_sec} s ends beyond 2^64 - 1")
     endorsement = current.sign(endorsement_digest(identity.hub_id, next_pk, valid_from))
     added = HubKey(key_id=key_id(next_pk), hub_pk=next_pk, valid_from=valid_from, endorsement=endorsement)
     retiring = dataclasses.replace(last, valid_until=UnixTime(valid_from + window_sec))
