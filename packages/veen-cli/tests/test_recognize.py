@@ -266,7 +266,7 @@ def test_a_torn_last_batch_is_said_to_be_torn_and_only_in_the_newest_segment(
         (wal([Item(9, b"new")]), "unknown kind 9"),
         (forged(b"\x03\x00\x00\x00\x09short"), "ends after the batch"),
         (forged(b"\x03\x00"), "ends after the batch"),
-        (wal([Item(journal.ANCHOR, ANCHOR.encode())]) * 2, "batch 7 follows batch 7"),
+        (wal([Item(journal.ANCHOR, ANCHOR.encode())]) * 2, "batch 7 comes directly after batch 7"),
     ],
     ids=["undecodable", "unknown", "long", "headless", "twice"],
 )

@@ -185,13 +185,13 @@ def test_fsck_names_a_deleted_attachment(store: Store, level: Literal["full", "q
     (fault,) = fsck(root, level=level, processes=1).faults
     assert fault.file == f"attachments/{COID.hex()}"
     assert fault.what == f"was stored with {len(CONTENT)} bytes and is missing"
-    assert "put it again" in fault.remedy
+    assert "upload it again" in fault.remedy
 
 
 def test_a_deleted_attachment_is_lost_until_it_is_put_again(store: Store, make_store: MakeStore) -> None:
     root = one_lost(store)
     store = make_store()
-    with pytest.raises(DamageError, match=f"{COID.hex()}: was stored and is missing; put it again"):
+    with pytest.raises(DamageError, match=f"{COID.hex()}: was stored and is missing; upload it again"):
         list(store.attachments.get(COID))
     with pytest.raises(DamageError, match="was stored and is missing"):
         store.attachments.size(COID)
@@ -228,7 +228,7 @@ def test_a_folder_in_place_of_an_attachment_is_damage_with_a_remedy(store: Store
         lambda: store.attachments.size(COID),
     ]
     for attempt in tries:
-        with pytest.raises(DamageError, match=rf"{COID.hex()}: is a folder; .*put it again"):
+        with pytest.raises(DamageError, match=rf"{COID.hex()}: is a folder; .*upload it again"):
             attempt()
     store.layout.attachment(COID).rmdir()
     assert store.attachments.put(COID, parts(CONTENT)) is True
@@ -236,7 +236,7 @@ def test_a_folder_in_place_of_an_attachment_is_damage_with_a_remedy(store: Store
 
 def test_repair_records_existing_attachments_and_names_the_missing_ones(store: Store) -> None:
     root = one_lost(store)
-    assert f"attachments/{COID.hex()} was put and is missing" in str(repair(root))
+    assert f"attachments/{COID.hex()} was stored and is missing" in str(repair(root))
     assert fsck(root, processes=1).ok
     assert "missing" not in str(repair(root))
     store.layout.attachment(OTHER).unlink()

@@ -367,7 +367,7 @@ def test_a_segment_missing_among_applied_ones_is_no_damage(tmp_path: Path, segme
     segments[1].unlink()
     assert numbers(tmp_path, applied=6) == [7, 8, 9]
     assert numbers(tmp_path, applied=8) == [9]
-    with pytest.raises(DamageError, match="batch 7 follows batch 3"):
+    with pytest.raises(DamageError, match="batch 7 comes directly after batch 3"):
         numbers(tmp_path, applied=5)
 
 

@@ -342,7 +342,7 @@ def test_a_damaged_attachment_is_replaced_by_putting_it_again(store: Store) -> N
     coid = Coid(H(b"content"))
     assert store.attachments.put(coid, [b"content"])
     store.layout.attachment(coid).write_bytes(b"c0ntent")
-    with pytest.raises(DamageError, match="put it again"):
+    with pytest.raises(DamageError, match="upload it again"):
         list(store.attachments.get(coid))
     assert store.attachments.put(coid, [b"con", b"tent"])
     assert b"".join(store.attachments.get(coid)) == b"content"
@@ -368,11 +368,11 @@ def test_a_missing_journal_segment_is_damage(make_store: MakeStore) -> None:
     drop(store)
     (segment,) = store.layout.journal.glob("*.wal")
     segment.unlink()
-    with pytest.raises(DamageError, match=rf"{segment.name}: is missing.*put it back"):
+    with pytest.raises(DamageError, match=rf"{segment.name}: is missing.*put the segment back"):
         Store(store.layout.root)
     assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == [segment.name]
     notes = repair(store.layout.root).notes
-    assert any(segment.name in note and "is lost" in note for note in notes)
+    assert any(segment.name in note and "are lost" in note for note in notes)
     with Store(store.layout.root) as again:
         assert again.read.head(ORDERS) is None
         send(again, ORDERS, 1)
@@ -396,7 +396,7 @@ def test_a_journal_whose_files_were_deleted_is_not_taken_for_a_new_one(
         Store(store.layout.root)
     (fault,) = fsck(store.layout.root, processes=1).faults
     assert (fault.file, fault.remedy[:17]) == ("journal/applied", "put journal/ back")
-    assert any("journal/applied" in note and "is lost" in note for note in repair(store.layout.root).notes)
+    assert any("journal/applied" in note and "are lost" in note for note in repair(store.layout.root).notes)
     assert fsck(store.layout.root, processes=1).ok
     Store(store.layout.root).close()
 
@@ -427,12 +427,12 @@ def test_a_newest_segment_that_ends_before_the_last_applied_batch_is_damage_and_
     places = [offset for offset, _batch in read_segment(segment, last=True)]
     segment.write_bytes(content[: places[3] + (40 if end == "torn" else 0)])
     with pytest.raises(
-        DamageError, match=rf"{segment.name}: ends after batch 3, and batch 6 was applied.*put it back"
+        DamageError, match=rf"{segment.name}: ends after batch 3, but batch 6 was applied.*put the segment back"
     ):
         Store(store.layout.root)
     assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == [segment.name]
     notes = repair(store.layout.root).notes
-    assert any("ends after batch 3" in note and "is lost" in note for note in notes)
+    assert any("ends after batch 3" in note and "are lost" in note for note in notes)
     with Store(store.layout.root) as again:
         assert again.read.entry(ORDERS, StreamSeq(6))
         send(again, ORDERS, 1)

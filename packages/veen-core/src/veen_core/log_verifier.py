@@ -218,7 +218,7 @@ class LogVerifier:
 
     def _check_writer(self, step: LogStep, client_id: ClientId) -> None:
         if step.prev_ack > self.size:
-            found = f"prev_ack {step.prev_ack} is ahead of the {self.size} entries before"
+            found = f"prev_ack {step.prev_ack} is beyond the {self.size} entries before the MSG"
             raise ACKNOWLEDGED.broken(found, step.stream_seq)
         last = self.writers.get(client_id)
         if last is None:

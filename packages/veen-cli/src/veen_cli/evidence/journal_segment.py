@@ -40,7 +40,7 @@ def split(where: str, data: bytes) -> Iterator[Recognized]:
     first = last = None
     for offset, batch in journal.split_segment(where, data, last=_is_newest(where), torn=torn.append):
         if last is not None and batch.number != last + 1:
-            raise DamageError(where, offset, f"batch {batch.number} follows batch {last}")
+            raise DamageError(where, offset, f"batch {batch.number} comes directly after batch {last}")
         first, last = batch.number if first is None else first, batch.number
         for n, item in enumerate(batch.items, 1):
             yield _item(f"{where} batch {batch.number} item {n}", offset, item)

@@ -223,7 +223,7 @@ ENTRY = Object(
             ("client_seq_repeated", WIRE, InvariantError, "I8: client_seq 6", _after(5, last_client_seq=6)),
             ("client_seq_skipped", WIRE, InvariantError, "I9: client_seq 6", _after(5, last_client_seq=4)),
             ("profile_unknown", WIRE, InvariantError, "I4: the profile", _after(5, profile_id="00" * 32)),
-            ("prev_ack_ahead", _ahead(), InvariantError, "I6: prev_ack 6 is ahead", _after(5)),
+            ("prev_ack_ahead", _ahead(), InvariantError, "I6: prev_ack 6 is beyond", _after(5)),
             (
                 "authorize_hides_a_msg",
                 _put(1, b"\x01"),

@@ -78,7 +78,7 @@ class OriginCheck:
             raise unreadable(path.name, exc) from exc
         self._check_signed(path.name, entry.receipt)
         if entry.label != cursor.label or entry.receipt.mmr_root != cursor.log.root:
-            what = f"does not hold entry {cursor.log.size} of the index"
+            what = f"does not contain entry {cursor.log.size}, which is in the index"
             raise DamageError(path.name, location.offset, what)
 
     def _check_signed(self, name: str, receipt: Receipt) -> None:

@@ -63,7 +63,7 @@ __all__ = [
 SEGMENT_BYTES: Final = 32 * 1_048_576
 """A segment of this size is followed by a new one, so that applied segments can be removed."""
 NO_FLOOR: Final = Floor()
-_RESTORE_SEGMENT: Final = "put it back; without it, `veen hub repair` continues with what the log holds"
+_RESTORE_SEGMENT: Final = "put the segment back, or run `veen hub repair` to continue without its batches"
 
 
 class Journal:
@@ -163,7 +163,7 @@ def list_segments(directory: Path) -> list[Path]:
 def check_newest(directory: Path, floor: Floor) -> None:
     """Raise if the newest segment is missing: it may have held acknowledged batches."""
     if floor.segment and not (path := segment_path(directory, floor.segment)).exists():
-        what = f"is missing, and batches from {floor.segment} on may have been acknowledged in it"
+        what = f"is missing: it may contain acknowledged batches, from batch {floor.segment} on"
         raise DamageError(path.name, None, what, _RESTORE_SEGMENT)
 
 
@@ -182,11 +182,13 @@ def read_batches(
     for path in segments:
         for offset, batch in read_segment(path, last=path == segments[-1], torn=torn):
             if expected is None and batch.number > applied + 1:
-                what = f"batches {applied + 1} to {batch.number - 1} are missing before it"
+                what = f"batches {applied + 1} to {batch.number - 1} are missing before batch {batch.number}"
                 raise DamageError(path.name, offset, what)
             # A gap between applied batches is harmless: removals reach the disk in any order.
             if expected is not None and not expected <= batch.number <= max(expected, applied + 1):
-                raise DamageError(path.name, offset, f"batch {batch.number} follows batch {expected - 1}")
+                raise DamageError(
+                    path.name, offset, f"batch {batch.number} comes directly after batch {expected - 1}"
+                )
             expected = batch.number + 1
             if batch.number > applied:
                 yield batch
@@ -201,8 +203,8 @@ def check_end(newest: Path, last: int, applied: int) -> None:
     """
     if first_batch(newest) <= applied and last < applied:
         what = (
-            f"ends after batch {last}, and batch {applied} was applied: the file was truncated, and later "
-            "batches may have been acknowledged in it"
+            f"ends after batch {last}, but batch {applied} was applied: the file was truncated, and "
+            "acknowledged batches may be missing"
         )
         raise DamageError(newest.name, None, what, _RESTORE_SEGMENT)
 

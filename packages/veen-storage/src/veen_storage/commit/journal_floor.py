@@ -27,7 +27,7 @@ class Floor(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The two numbers and their checksum, as the file holds them."""
+        """The two numbers and their checksum, as the file contains them."""
         numbers = f"{self.applied} {self.segment}"
         return f"{numbers} {crc32(numbers.encode()):08x}\n"
 
@@ -38,7 +38,7 @@ def write_floor(files: Files, directory: Path, floor: Floor) -> None:
 
 def read_floor(directory: Path) -> Floor:
     """Read the floor; raise ``DamageError`` if it is missing: acknowledged batches may be missing too."""
-    missing = "put journal/ back as it was; without it, `veen hub repair` continues with what the log holds"
+    missing = "put journal/ back as it was, or run `veen hub repair` to continue without its batches"
     content = read_file(directory / FLOOR, name=_NAME, missing=missing)
     match (text := content.decode("ascii", "replace")).split(" "):
         case [applied, segment, _checksum] if _is_number(applied) and _is_number(segment):

@@ -38,7 +38,7 @@ def check_journal(layout: Layout, applied: int) -> None:
     """Raise if the index includes less than was applied, or if the newest journal segment is missing."""
     floor = read_floor(layout.journal)
     if applied < floor.applied:
-        what = f"is older than the log: it includes batch {applied}, and batch {floor.applied} was applied"
+        what = f"is older than the log: its last batch is {applied}, but batch {floor.applied} was applied"
         raise DamageError("index/data.mdb", None, what, REPAIR)
     journal.check_newest(layout.journal, floor)
 

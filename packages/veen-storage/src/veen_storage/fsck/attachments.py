@@ -19,7 +19,7 @@ from veen_storage.fsck.report import MOVE_AWAY, Fault, Level, Progress, Report
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
-from veen_storage.read.attachments import IF_LOST, PART, PUT_AGAIN
+from veen_storage.read.attachments import IF_LOST, PART, UPLOAD_AGAIN
 
 ROWS_AT_ONCE: Final = 4_096
 """Rows that are written in one transaction."""
@@ -62,7 +62,7 @@ def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
         for path in (Path(folder, name) for name in sorted(names)):
             if path.suffix == ".tmp":
                 shown = path.relative_to(layout.root)
-                report.notes.append(f"{shown} is left over from an interrupted put and may be removed")
+                report.notes.append(f"{shown} is left over from an interrupted upload and may be removed")
             elif _is_attachment_path(layout, path):
                 yield path
             else:
@@ -91,14 +91,14 @@ def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[str,
         size = path.stat().st_size
         digest = _sha256_of(path) if content and size <= max_bytes else None
     except OSError as exc:
-        return path.name, 0, Fault(file=file, what=unreadable(file, exc).what, remedy=PUT_AGAIN)
+        return path.name, 0, Fault(file=file, what=unreadable(file, exc).what, remedy=UPLOAD_AGAIN)
     if size > max_bytes:
         what = f"has {size} bytes, more than max_attachment_bytes"
     elif digest is None or digest == path.name:
         return path.name, size, None
     else:
         what = "does not hash to its name"
-    return path.name, size, Fault(file=file, what=what, remedy=PUT_AGAIN)
+    return path.name, size, Fault(file=file, what=what, remedy=UPLOAD_AGAIN)
 
 
 # --- the index's record
@@ -130,7 +130,7 @@ def record_fault(row: Row, level: Level) -> Fault:
         )
     (size,) = U64.unpack(row.value)
     if row.wrong == "extra":
-        remedy = f"{PUT_AGAIN}, or restore it from a clone; {IF_LOST}"
+        remedy = f"{UPLOAD_AGAIN}, or restore it from a clone; {IF_LOST}"
         return Fault(file=file, what=f"was stored with {size} bytes and is missing", remedy=remedy)
     if level is Level.FULL:  # the content matches the name, so the record is wrong
         return Fault(

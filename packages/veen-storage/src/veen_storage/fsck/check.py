@@ -196,7 +196,7 @@ class _Fsck:
             if (kind, label, start, end) not in known and label not in context.damaged:
                 path = self._layout.chunk(label, start, None if kind == "seal" else end)
                 done = "sealed" if kind == "seal" else "pruned"
-                what = f"should be gone: entries {start} to {end} are {done}"
+                what = f"should no longer exist: entries {start} to {end} are {done}"
                 context.fault(path.name, what, label=label, seq=start, remedy=REPAIR)
 
     # --- the index
@@ -240,7 +240,7 @@ class _Fsck:
         if attachments.unrecorded:
             self._report.notes.append(
                 f"{counted(attachments.unrecorded, 'attachment is', 'attachments are')} not recorded in the "
-                f"index, after an interrupted put: a later loss would not be noticed; {REPAIR}"
+                f"index, after an interrupted upload: a later loss would not be noticed; {REPAIR}"
             )
         for claims in sorted(context.derived.tokens.late):
             self._report.notes.append(

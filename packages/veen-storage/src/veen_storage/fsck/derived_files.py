@@ -90,7 +90,7 @@ class Bindings:
         if check_tail(data[offset:], b"".join(self.pending), offset) is not None or (
             missing and len(data) > offset
         ):
-            what = "holds something that is the line of no checkpoint"
+            what = "contains a line that belongs to no checkpoint"
             yield Fault(file=path.name, offset=offset, what=what, remedy=REPAIR)
         for label, upto in missing.values():
             what = "has no line for this checkpoint"

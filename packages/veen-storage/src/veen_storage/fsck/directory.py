@@ -128,7 +128,7 @@ def check_fork_record(layout: Layout, identity: HubIdentity, report: Report) -> 
     if not layout.fork.exists():
         left = [path.name for path in (layout.fork_cuts, layout.ancestry) if path.exists()]
         if left:
-            what = f"is missing: {' and '.join(left)} belong to it"
+            what = f"is missing, but {' and '.join(left)} exist"
             report.faults.append(Fault(file=layout.fork.name, what=what))
         return
     file = layout.fork.name
@@ -149,7 +149,7 @@ def _ancestor_identity(layout: Layout, record: Fork, report: Report) -> HubIdent
     root = layout.ancestor(record.old_hub)
     shown = str(root.relative_to(layout.root))
     if not root.is_dir():
-        what = "is missing: the old hub's directory, which fork.cbor refers to"
+        what = "is missing, but fork.cbor names it as the old hub's directory"
         report.faults.append(Fault(file=shown, what=what))
         return None
     try:

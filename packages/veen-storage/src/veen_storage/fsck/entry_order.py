@@ -48,7 +48,7 @@ def note_content(
         draft.note_token(fact.auth_ref, fact.token, cursor)
         return broken
     if fact.prev_ack >= fact.seq:
-        found = f"prev_ack {fact.prev_ack} is ahead of the {fact.seq - 1} entries before"
+        found = f"prev_ack {fact.prev_ack} is beyond the {fact.seq - 1} entries before the MSG"
         broken.append(ACKNOWLEDGED.broken(found, fact.seq))
     if follow_writers:
         held = draft.client(cursor.label, fact.client_id)

@@ -133,11 +133,11 @@ def _check_number(
     if found.last is None:
         found.first = batch.number
         if batch.number != journal.first_batch(path):
-            what = f"begins with batch {batch.number}"
+            what = f"begins with batch {batch.number}, but its name says {journal.first_batch(path)}"
             report.faults.append(Fault(file=path.name, offset=offset, what=what))
     elif not found.last < batch.number <= max(found.last, applied) + 1 and not found.damaged:
         found.damaged = True
-        what = f"batch {batch.number} follows batch {found.last}"
+        what = f"batch {batch.number} comes directly after batch {found.last}"
         report.faults.append(Fault(file=path.name, offset=offset, what=what))
     found.last = batch.number
 

@@ -61,7 +61,7 @@ class LabelFold:
     def begin_chunk(self, chunk: ChunkRef) -> None:
         self._skips_chunk = chunk.start < self._next
         if self._skips_chunk:
-            what = f"overlaps: entries up to {self._next - 1} are in the chunks before it"
+            what = f"overlaps the previous chunk, which ends at entry {self._next - 1}"
             self._context.fault(chunk.path.name, what, label=self._label, seq=chunk.start)
             self._context.damaged.add(self._label)
             return
@@ -93,7 +93,7 @@ class LabelFold:
         chunk, damage = ended.chunk, ended.damage
         if ended.surplus:
             self._context.report.notes.append(
-                f"{chunk.path.name} holds, from byte {ended.size} on, part of an interrupted write: "
+                f"{chunk.path.name} ends in part of an interrupted write, from byte {ended.size} on: "
                 "the next start writes it again from the journal"
             )
         if self._skips_chunk:
@@ -110,7 +110,7 @@ class LabelFold:
             )
             self._break_off(self._next)
         elif chunk.end is not None and self._next != chunk.end + 1:
-            what = f"ends after entry {self._next - 1}, its name says {chunk.end}"
+            what = f"ends after entry {self._next - 1}, but its name says {chunk.end}"
             self._context.fault(chunk.path.name, what, offset=ended.size, **place)
             self._break_off(self._next)
         if chunk.end is not None:
@@ -254,7 +254,7 @@ class LabelFold:
         """Check the rules that need all chunks of the label."""
         context, chunk = self._context, self._chunk
         if chunk is not None and chunk.end is not None:
-            what = "is sealed, and the chunk that must follow it is missing"
+            what = "is sealed, but the next chunk is missing"
             context.fault(chunk.path.name, what, label=self._label, seq=chunk.end)
             context.damaged.add(self._label)
         last = self._next - 1
@@ -276,7 +276,7 @@ class LabelFold:
         """Report the first entry that was applied, is still in the journal, and is in no chunk."""
         for item in self._context.journal.of(self._label, journal.ENTRY):
             if item.seq > last and not self._context.is_pending(item):
-                what = f"entry {item.seq} was applied, and no chunk holds it"
+                what = f"entry {item.seq} was applied, but is in no chunk"
                 self._context.fault(item.file, what, offset=item.offset, label=self._label, seq=item.seq)
                 self._context.damaged.add(self._label)
                 return

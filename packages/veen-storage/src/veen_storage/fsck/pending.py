@@ -139,7 +139,7 @@ class _Replay:
             at = check_tail(tail, b"".join(lines.get(label, ())), offset)
             if at is not None and label not in self._context.damaged:
                 path = self._context.layout.checkpoint_index(label)
-                what = "holds something that is the line of no checkpoint"
+                what = "contains a line that belongs to no checkpoint"
                 self._context.fault(path.name, what, offset=at, label=label, remedy=REPAIR)
                 self._context.rewrites[path] = path.read_bytes()[:offset]
 

@@ -125,7 +125,7 @@ class Planner:
             size, seq = size + len(item.data), seq + 1
         if (at := check_tail(there, b"".join(waiting), walk.size)) is None:
             return None, len(there)
-        what = "holds bytes that neither the index nor the journal knows"
+        what = "contains bytes that are in neither index nor journal"
         return DamageError(chunk.path.name, at, what, self.surplus_remedy), 0
 
 

@@ -201,7 +201,7 @@ class _Repair:
         try:
             journal.check_end(newest, context.journal.last or 0, applied)
         except DamageError as exc:
-            self._report.notes.append(f"{exc.file} {exc.what}; what the log does not hold of them is lost")
+            self._report.notes.append(f"{exc.file} {exc.what}; batches that are not in the log are lost")
 
     def _note_attachments(self) -> None:
         """Note attachments that are gone or had another size: the new index does not record that."""
@@ -209,7 +209,7 @@ class _Repair:
         self._report.notes += [_changed_attachment(row) for row in changed.rows]
         if changed.more:
             more = counted(changed.more, "more attachment is", "more attachments are")
-            self._report.notes.append(f"{more} missing or of another size")
+            self._report.notes.append(f"{more} missing or changed in size")
 
     # --- step 4
 
@@ -232,16 +232,14 @@ class _Repair:
             damaged = exc.file == f"journal/{FLOOR}" and (directory / FLOOR).exists()
             new_clone = not self._layout.version.exists()
             if not damaged and not new_clone:
-                self._report.notes.append(
-                    f"{exc.file} {exc.what}; what the log does not hold of them is lost"
-                )
+                self._report.notes.append(f"{exc.file} {exc.what}; batches that are not in the log are lost")
             write_floor(self._files, directory, Floor(applied))
 
 
 def _changed_attachment(row: Row) -> str:
     name = f"attachments/{row.key.hex()}"
     if row.wrong == "extra":
-        return f"{name} was put and is missing: put it again; it is no longer recorded"
+        return f"{name} was stored and is missing: upload it again; it is no longer recorded"
     was = f"the {U64.unpack(row.value)[0]} bytes" if len(row.value) == U64.size else "the size"
     return (
         f"{name} does not have {was} that the old index recorded: "

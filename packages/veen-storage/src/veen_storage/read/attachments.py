@@ -35,10 +35,8 @@ PART = 256 * 1_024
 """Bytes that are read at once."""
 PAGE: Final = 1_024
 """Records that are read in one index transaction."""
-PUT_AGAIN: Final = "put it again from a copy"
-IF_LOST: Final = (
-    "if it is lost for good, stop the hub and run `veen hub repair`, which records those that exist"
-)
+UPLOAD_AGAIN: Final = "upload it again from a copy"
+IF_LOST: Final = "if no copy exists, stop the hub and run `veen hub repair`, which drops it from the index"
 
 
 class TooLargeError(StorageError):
@@ -54,7 +52,7 @@ class LostError(DamageError):
 
     def __init__(self, coid: Coid) -> None:
         super().__init__(
-            f"attachments/{coid.hex()}", None, "was stored and is missing", f"{PUT_AGAIN}; {IF_LOST}"
+            f"attachments/{coid.hex()}", None, "was stored and is missing", f"{UPLOAD_AGAIN}; {IF_LOST}"
         )
         self.coid = coid
 
@@ -155,7 +153,7 @@ class Attachments:
                 digest.update(data)
                 yield data
         if digest.digest() != coid:
-            raise DamageError(f"attachments/{path.name}", None, "does not hash to its name", PUT_AGAIN)
+            raise DamageError(f"attachments/{path.name}", None, "does not hash to its name", UPLOAD_AGAIN)
 
     def size(self, coid: Coid) -> int:
         try:
@@ -214,7 +212,7 @@ def _no_file(coid: Coid) -> DamageError:
         f"attachments/{coid.hex()}",
         None,
         "is a folder",
-        f"move the folder out of the data directory, then {PUT_AGAIN}",
+        f"move the folder out of the data directory, then {UPLOAD_AGAIN}",
     )
 
 
