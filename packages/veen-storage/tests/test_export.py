@@ -440,7 +440,7 @@ def test_a_pruned_entry_that_acknowledges_a_later_entry_is_refused(
 
     edit_sequence(out, "payloads", forge)
     resealed(out)
-    with pytest.raises(DamageError, match="pruned entry 3: I6: prev_ack 3 is ahead"):
+    with pytest.raises(DamageError, match="pruned entry 3: I6: prev_ack 3 is beyond"):
         verify_export(out, HUB_ID)
 
 
