@@ -256,7 +256,7 @@ def test_padding_is_zeros_to_the_next_multiple() -> None:
 
 
 LAYOUTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "too short for its prefix": (lambda c: c[:39], "too few for enc, hdr_len and body_len"),
+    "too short for its prefix": (lambda c: c[:39], "too few: enc, hdr_len and body_len"),
     "shorter than announced": (lambda c: c[:60], "fewer than the"),
     "padding that is not zero": (lambda c: flip(c, -1), "the padding contains a byte that is not zero"),
 }

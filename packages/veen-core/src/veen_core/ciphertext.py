@@ -122,7 +122,7 @@ class Sealer:
     def _check_unused(self) -> None:
         if self._used:
             raise StateError(
-                "this Sealer has sealed its message (core §4.2): make a new one with a fresh ephemeral key"
+                "a Sealer seals one message (core §4.2): make a new one with a fresh ephemeral key"
             )
 
 
@@ -154,7 +154,7 @@ def check_layout(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[in
     This is all that a hub checks about a ciphertext.
     """
     if len(ciphertext) < PREFIX_SIZE:
-        raise _fail(f"{len(ciphertext)} bytes are too few for enc, hdr_len and body_len ({PREFIX_SIZE})")
+        raise _fail(f"{len(ciphertext)} bytes are too few: enc, hdr_len and body_len take {PREFIX_SIZE}")
     hdr_len, body_len = _LENGTHS.unpack_from(ciphertext, hpke.ENC_SIZE)
     _check_lengths(hdr_len, body_len, limits)
     body_at = PREFIX_SIZE + hdr_len

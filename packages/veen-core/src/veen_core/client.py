@@ -117,7 +117,7 @@ class LabelClient(VerifiedPrefix):
     def accept_receipt(self, receipt: Receipt) -> Gap | None:
         """Verify the hub's answer to the oldest pending MSG.
 
-        Return None if the verified prefix now ends with it, or a ``Gap`` if others wrote in between.
+        Return None if the verified prefix now ends with this MSG, or a ``Gap`` if others wrote in between.
         """
         step = self._verify_answer(receipt)
         if receipt.stream_seq > self._log.size + 1:

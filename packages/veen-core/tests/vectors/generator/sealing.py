@@ -137,8 +137,8 @@ CIPHERTEXT = Object(
     bad=tuple(
         Bad(name, wire, error, match, context or PLAIN.context)
         for name, wire, error, match, context in (
-            ("empty", b"", DecodeError, "0 bytes are too few for enc, hdr_len and body_len (40)", None),
-            ("prefix_cut", CT[:39], DecodeError, "39 bytes are too few for", None),
+            ("empty", b"", DecodeError, "0 bytes are too few: enc, hdr_len and body_len take 40", None),
+            ("prefix_cut", CT[:39], DecodeError, "39 bytes are too few", None),
             (
                 "hdr_len_over_limit",
                 with_lengths(16_385, 0),

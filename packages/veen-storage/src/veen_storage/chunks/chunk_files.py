@@ -49,7 +49,7 @@ class ChunkFile:
             else:
                 data = read_exactly(self._fd, length, offset)
         if len(data) != length:
-            raise DamageError(self.name, offset, f"ends after {len(data)} of {length} bytes")
+            raise DamageError(self.name, offset, f"the file ends after {len(data)} of {length} bytes")
         return data
 
     def entries(self, offset: int, length: int) -> list[Entry]:
