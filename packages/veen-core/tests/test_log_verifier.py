@@ -351,7 +351,7 @@ def test_a_token_is_authorized_once() -> None:
     log = verifier_of(hub)
     log.accept(hub.entries[0])
     log.accept(hub.entries[1])
-    with pytest.raises(InvariantError, match=r"H5: token [0-9a-f]{64} was authorized by entry 1"):
+    with pytest.raises(InvariantError, match=r"H5: token [0-9a-f]{64} was already authorized by entry 1"):
         log.accept(hub.entries[2])
 
 

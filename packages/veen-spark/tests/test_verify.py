@@ -263,7 +263,7 @@ def test_a_token_that_is_authorized_twice_is_found(
     (row,) = check(tmp_path / "after", size=size).faults
     assert row.fault is not None
     assert row.fault.seq == between + 2
-    assert re.search("^H5: token .* was authorized by entry 1 ", row.fault.reason)
+    assert re.search("^H5: token .* was already authorized by entry 1 ", row.fault.reason)
     if form != "set":
         named = parse_chunk_name(Path(row.fault.file).name)
         assert named is not None

@@ -200,7 +200,7 @@ def test_a_token_that_is_authorized_twice_is_refused(
     for _ in range(2):
         authorize(store, token())
     export(store, CONTROL, seq(1), seq(2), tmp_path / "out", form=form)
-    with pytest.raises(DamageError, match="was authorized by entry 1"):
+    with pytest.raises(DamageError, match="was already authorized by entry 1"):
         verify_export(tmp_path / "out", HUB_ID)
 
 

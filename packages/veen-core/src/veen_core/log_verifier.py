@@ -231,7 +231,7 @@ class LogVerifier:
 
     def _check_token(self, step: LogStep, auth_ref: AuthRef) -> None:
         if (before := self.tokens.get(auth_ref)) is not None:
-            found = f"token {auth_ref.hex()} was authorized by entry {before}"
+            found = f"token {auth_ref.hex()} was already authorized by entry {before}"
             raise TOKEN.broken(found, step.stream_seq)
 
     def _check_epoch(self, step: LogStep) -> None:

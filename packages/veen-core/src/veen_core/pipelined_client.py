@@ -111,7 +111,7 @@ class PipelinedClient(LabelClient):
         self._log = self._log_at(fresh._tree, fresh._log.hub_ts)
 
     def verify_own(self, receipt: Receipt) -> None:
-        """Verify a receipt's signature and label, and that it agrees with the furthest receipt held."""
+        """Verify a receipt's signature and label, and that it agrees with the furthest receipt."""
         self._verify_receipt(receipt)
 
     def verify_within(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:

@@ -97,7 +97,7 @@ def array(name: str, *, section: str) -> Callable[[W], W]:
             for f in _fields(cls, lambda position, _name: position)
         )
         if hasattr(cls, "__post_init__"):
-            raise TypeError(f"{name}: an array is read by filling slots, which skips __post_init__")
+            raise TypeError(f"{name}: an array must not have a __post_init__, because decoding skips it")
         fills = [getattr(cls, f.name).__set__ for f in fields]
         slots = tuple(zip(fills, (f.kind.read for f in fields), strict=True))
         flat = not any(isinstance(_bare(f.kind), ListOf | AnyValue | Declared) for f in fields)

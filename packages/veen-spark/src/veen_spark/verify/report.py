@@ -265,7 +265,7 @@ def _authorized_again(tokens: dict[bytes, tuple[int, int]], part: Verdict) -> La
     found = part.tokens or {}
     for auth_ref, (seq, offset) in found.items():  # in the order of entries
         if (before := tokens.get(auth_ref)) is not None:
-            error = TOKEN.broken(f"token {auth_ref.hex()} was authorized by entry {before[0]}", seq)
+            error = TOKEN.broken(f"token {auth_ref.hex()} was already authorized by entry {before[0]}", seq)
             return LabelFault(seq=seq, file=part.segment.path, offset=offset, reason=str(error))
     tokens |= found
     return None
