@@ -438,7 +438,7 @@ def test_the_first_checkpoint_of_a_label_may_name_the_previous_label(hub: Hub) -
     previous = hub.origin.label_at(hub.epoch - 1)
     log.accept_checkpoint(_checkpoint(hub, 1, label_prev=previous))
     log.accept(hub.entries[1])
-    with pytest.raises(CheckpointError, match="not the label's first"):
+    with pytest.raises(CheckpointError, match="after the label's first checkpoint"):
         log.accept_checkpoint(_checkpoint(hub, 2, label_prev=previous))
 
 

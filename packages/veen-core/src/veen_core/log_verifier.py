@@ -273,7 +273,7 @@ class LogVerifier:
         checkpoints.check_epoch(checkpoint, epoch_sec, self.hub_ts)
         if checkpoint.rotates and (self.checkpointed or not epoch_sec):
             raise CheckpointError(
-                "label_prev is not label_curr, but this is not the label's first checkpoint (RESOLUTIONS H9)"
+                "label_prev differs from label_curr after the label's first checkpoint (RESOLUTIONS H9)"
             )
 
     # --- copies

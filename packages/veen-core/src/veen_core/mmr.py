@@ -103,7 +103,9 @@ class Mmr:
     def append_subtree(self, height: int, root: bytes) -> None:
         """Add 2^height leaves by the root of their subtree; ``size`` must be a multiple of 2^height (B11)."""
         if self.size % (1 << height):
-            raise ProofError(f"a subtree of height {height} cannot follow {self.size} leaves")
+            raise ProofError(
+                f"a subtree of {1 << height} leaves is not aligned after {self.size} leaves (B11)"
+            )
         self._merge(height, root)
 
     def _merge(self, height: int, node: bytes) -> None:

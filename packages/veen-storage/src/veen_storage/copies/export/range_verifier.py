@@ -154,7 +154,7 @@ class RangeVerifier:
                 checkpoint.check_epoch(made, epoch_sec, self.manifest.to_ts)
             if made.rotates and (self._log.checkpointed or not epoch_sec):
                 raise CheckpointError(
-                    "label_prev is not label_curr, but this is not the label's first checkpoint (H9)"
+                    "label_prev differs from label_curr after the label's first checkpoint (H9)"
                 )
             HubSignatures(self._terms).check_checkpoint(made)
         except VeenError as exc:
