@@ -96,10 +96,10 @@ def test_everything_else_is_at_least_one() -> None:
         Limits(max_body_bytes=0)
 
 
-def test_a_chunk_must_be_able_to_hold_the_largest_entry() -> None:
+def test_max_chunk_bytes_must_be_enough_for_the_largest_entry() -> None:
     smallest = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD
     assert DEFAULT_LIMITS.lowered({"max_chunk_bytes": smallest}).max_chunk_bytes == smallest
-    with pytest.raises(ConfigError, match=f"it must be at least {smallest}"):
+    with pytest.raises(ConfigError, match=f"set it to at least {smallest}"):
         DEFAULT_LIMITS.lowered({"max_chunk_bytes": smallest - 1})
 
 

@@ -38,7 +38,7 @@ def test_the_public_names_are_sorted_and_unique() -> None:
     assert veen_core.__all__ == sorted(set(veen_core.__all__), key=rank)
 
 
-def test_the_protocol_version_is_not_the_packages() -> None:
+def test_the_protocol_version_is_not_the_package_version() -> None:
     assert veen_core.PROTOCOL_VERSION == "0.0.1"
     assert version("veen-core") == "0.1.0"
 

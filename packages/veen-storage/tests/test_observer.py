@@ -102,7 +102,7 @@ def test_entries_applied_later_are_visible_in_the_next_view(running: Path) -> No
 
 
 def test_the_keys_of_a_running_hub_are_not_copied(running: Path, place: Path) -> None:
-    with pytest.raises(StorageError, match="stop the hub before you move its keys"):
+    with pytest.raises(StorageError, match="stop the hub before you copy its keys"):
         clone(running, place / "clone", with_keys=True)
     assert not (place / "clone").exists()
 

@@ -135,8 +135,8 @@ def check_transition(
     """Check the rules of §4.4.1 in its order, without signatures (see ``hub_identity.verify_checkpoint``).
 
     ``prefix`` is the tree that the verifier rebuilt for ``label_curr``. ``last_upto_seq`` is the
-    ``upto_seq`` of the last checkpoint that the verifier accepted. ``hub_ts`` is that of the receipt at ``upto_seq``,
-    if the verifier has it (H9).
+    ``upto_seq`` of the last checkpoint that the verifier accepted. ``hub_ts`` is that of the receipt at
+    ``upto_seq``, if the verifier has the receipt (H9).
     """
     if origin is not None:
         _check_labels(checkpoint, origin, hub_ts)

@@ -48,8 +48,8 @@ class Limits(Wire):
                 )
         if self.max_chunk_bytes < self.max_msg_bytes + ENTRY_OVERHEAD:
             raise ConfigError(
-                f"max_chunk_bytes = {self.max_chunk_bytes} cannot hold one entry of max_msg_bytes = "
-                f"{self.max_msg_bytes}; it must be at least {self.max_msg_bytes + ENTRY_OVERHEAD}"
+                f"max_chunk_bytes = {self.max_chunk_bytes} is too small for one entry of max_msg_bytes = "
+                f"{self.max_msg_bytes}; set it to at least {self.max_msg_bytes + ENTRY_OVERHEAD}"
             )
 
     def lowered(self, changes: Mapping[str, int]) -> Limits:

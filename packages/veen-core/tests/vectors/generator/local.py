@@ -153,7 +153,11 @@ LIMITS = Object(
             ("raised", {"max_msg_bytes": 1_048_577}, "limits may only be lowered (core §14.1)"),
             ("skew_raised", {"max_epoch_skew_sec": 61}, "max_epoch_skew_sec = 61 is above the maximum 60"),
             ("zero", {"max_body_bytes": 0}, "max_body_bytes must be an integer of at least 1"),
-            ("chunk_too_small", {"max_chunk_bytes": 1_048_576}, "cannot hold one entry of max_msg_bytes"),
+            (
+                "chunk_too_small",
+                {"max_chunk_bytes": 1_048_576},
+                "is too small for one entry of max_msg_bytes",
+            ),
         )
     ),
 )

@@ -89,7 +89,7 @@ def clone(
     """
     with open_source(source) as store:
         if with_keys and isinstance(store, Observer):
-            raise StorageError(f"{source} is in use; stop the hub before you move its keys")
+            raise StorageError(f"{source} is in use; stop the hub before you copy its keys")
         return copy_prefix(
             store,
             target,
