@@ -128,12 +128,12 @@ def test_a_message_just_over_the_limit_is_a_field_too_large(small_hub: RunningHu
     is_refused_by(rejection.FIELD_SIZE, small_hub.submit(wire))
 
 
-def test_content_length_is_judged_before_a_byte_is_sent(small_hub: RunningHub) -> None:
+def test_content_length_is_checked_before_a_byte_is_sent(small_hub: RunningHub) -> None:
     headers = {"Content-Type": CBOR, "Content-Length": "99999999999"}
     is_refused_by(rejection.SIZE_PREFILTER, small_hub.call("POST", "/v1/submit", None, headers))
 
 
-def test_a_chunked_body_is_cut_off_where_it_exceeds_the_cap(small_hub: RunningHub) -> None:
+def test_a_chunked_body_is_refused_once_it_exceeds_the_cap(small_hub: RunningHub) -> None:
     def parts() -> Iterator[bytes]:
         yield from [bytes(512)] * 8
 
@@ -173,7 +173,7 @@ def working_hub(start_hub: StartHub) -> RunningHub:
     return start_hub(pow__difficulty=6)
 
 
-def test_a_cookie_for_the_message_is_accepted_and_the_status_says_what_is_asked(
+def test_a_cookie_for_the_message_is_accepted_and_the_status_names_the_difficulty(
     working_hub: RunningHub,
 ) -> None:
     alice = working_hub.writer()
@@ -182,7 +182,7 @@ def test_a_cookie_for_the_message_is_accepted_and_the_status_says_what_is_asked(
     assert working_hub.submit(wire, VEEN_PoW=cookie(working_hub, wire, 6)).status == 200
 
 
-def test_a_cookie_made_before_the_hour_counts_after_it_and_no_longer_after_the_next(
+def test_a_cookie_is_valid_in_its_hour_and_the_next_one(
     start_hub: StartHub,
 ) -> None:
     clock = SetClock()
@@ -197,7 +197,7 @@ def test_a_cookie_made_before_the_hour_counts_after_it_and_no_longer_after_the_n
 
 
 @pytest.mark.parametrize("wrong", ["too weak", "another message's", "claims more", "not hex", "not a cookie"])
-def test_a_cookie_that_is_not_one_is_refused(working_hub: RunningHub, wrong: str) -> None:
+def test_an_invalid_cookie_is_refused(working_hub: RunningHub, wrong: str) -> None:
     alice = working_hub.writer()
     wire, other = alice.message(1), alice.message(2)
     challenge = proof_of_work.challenge(working_hub.status().pow_salt, wire)
@@ -213,7 +213,7 @@ def test_a_cookie_that_is_not_one_is_refused(working_hub: RunningHub, wrong: str
     is_refused_by(rejection.PREFILTER_REJECT, working_hub.submit(wire, VEEN_PoW=header))
 
 
-def test_work_is_asked_for_before_anything_is_decoded(working_hub: RunningHub) -> None:
+def test_proof_of_work_is_checked_before_anything_is_decoded(working_hub: RunningHub) -> None:
     is_refused_by(rejection.PREFILTER_REJECT, working_hub.post("/v1/submit", b"\xff not CBOR"))
 
 
@@ -250,7 +250,9 @@ def test_bytes_that_are_no_message_are_invalid_cbor(hub: RunningHub, alice: Writ
 
 
 @pytest.mark.parametrize("field", ["profile_id", "label", "client_id", "auth_ref", "ct_hash"])
-def test_a_field_of_another_length_is_a_field_size(hub: RunningHub, alice: Writer, field: str) -> None:
+def test_a_field_of_another_length_is_refused_by_field_size(
+    hub: RunningHub, alice: Writer, field: str
+) -> None:
     for size in (0, 31, 33):
         is_refused_by(rejection.FIELD_SIZE, hub.submit(alice.message(1, **{field: bytes(size)})))
 
@@ -266,7 +268,7 @@ def test_padding_that_is_not_zero_is_refused(hub: RunningHub, alice: Writer) -> 
     is_refused_by(rejection.FIELD_SIZE, hub.submit(alice.message(1, ciphertext=SEALED + b"\x00\x01")))
 
 
-def test_an_envelope_of_another_version_is_a_version(hub: RunningHub, alice: Writer) -> None:
+def test_an_envelope_of_another_version_is_refused_by_version(hub: RunningHub, alice: Writer) -> None:
     is_refused_by(rejection.VERSION, hub.post("/v1/submit", b"\xa2\x01\x02\x02" + alice.message(1)))
 
 
@@ -324,12 +326,12 @@ def test_bytes_that_are_no_token_are_invalid_cbor(hub: RunningHub) -> None:
     is_refused_by(rejection.SIZE_PREFILTER, hub.post("/tooling/authorize", bytes(70_000)))
 
 
-def test_an_auth_ref_that_nobody_authorized_is_missing(hub: RunningHub) -> None:
+def test_an_auth_ref_that_was_never_authorized_is_refused_by_cap_missing(hub: RunningHub) -> None:
     alice = Writer("alice", hub.hub_id, auth_ref=AuthRef(bytes(32)))
     is_refused_by(rejection.CAP_MISSING, hub.submit(alice.next()))
 
 
-def test_an_open_hub_needs_no_token_and_still_holds_to_one(start_hub: StartHub) -> None:
+def test_an_open_hub_needs_no_token_but_enforces_one_that_is_sent(start_hub: StartHub) -> None:
     hub = start_hub(gating=False)
     alice = Writer("alice", hub.hub_id)
     assert hub.submit(alice.next()).status == 200
@@ -340,7 +342,7 @@ def test_an_open_hub_needs_no_token_and_still_holds_to_one(start_hub: StartHub) 
     is_refused_by(rejection.CAP_TTL, hub.submit(alice.next()))
 
 
-def test_a_token_holds_up_to_its_last_second_counted_from_its_receipt(start_hub: StartHub) -> None:
+def test_a_token_is_valid_to_its_last_second_counted_from_its_receipt(start_hub: StartHub) -> None:
     clock = SetClock()
     hub = start_hub(clock=clock)
     alice = Writer("alice", hub.hub_id)
@@ -355,7 +357,7 @@ def test_a_token_holds_up_to_its_last_second_counted_from_its_receipt(start_hub:
     is_refused_by(rejection.CAP_TTL, hub.submit(alice.message(2)))
 
 
-def test_a_rate_is_a_bucket_by_whole_seconds_and_says_when_to_come_back(start_hub: StartHub) -> None:
+def test_a_rate_is_a_bucket_of_whole_seconds_and_its_refusal_has_retry_after(start_hub: StartHub) -> None:
     clock = SetClock()
     hub = start_hub(clock=clock)
     alice = Writer("alice", hub.hub_id)
@@ -378,7 +380,7 @@ def test_only_accepted_messages_use_up_the_rate(start_hub: StartHub) -> None:
     assert hub.submit(alice.next()).status == 200
 
 
-def test_a_rate_of_the_policy_stands_in_for_the_tokens_own(start_hub: StartHub) -> None:
+def test_a_rate_of_the_policy_replaces_the_tokens_own(start_hub: StartHub) -> None:
     """LCLASS0 6.2: a class may allow less, or more, and a writer without a rate gets one."""
     clock, policy = SetClock(), SetPolicy()
     hub = start_hub(clock=clock, policy=policy)
@@ -398,7 +400,7 @@ def test_a_rate_of_the_policy_stands_in_for_the_tokens_own(start_hub: StartHub) 
     is_refused_by(rejection.CAP_RATE, hub.submit(alice.message(alice.seq + 1)))
 
 
-def test_a_bucket_of_the_policy_does_not_fill_up_by_a_restart(start_hub: StartHub) -> None:
+def test_a_restart_does_not_refill_a_bucket_of_the_policy(start_hub: StartHub) -> None:
     clock, policy = SetClock(), SetPolicy()
     policy.says_rate = Rate(per_sec=1, burst=2)
     hub = start_hub(clock=clock, policy=policy)
@@ -410,7 +412,7 @@ def test_a_bucket_of_the_policy_does_not_fill_up_by_a_restart(start_hub: StartHu
     is_refused_by(rejection.CAP_RATE, hub.submit(alice.message(3)))
 
 
-def test_padding_that_a_policy_wants_is_of_the_ciphertext(start_hub: StartHub) -> None:
+def test_a_policy_requires_padding_of_the_ciphertext(start_hub: StartHub) -> None:
     """LCLASS0 6.2, §4.2 step 11."""
     policy = SetPolicy()
     hub = start_hub(policy=policy, profile=PROFILES["bulk"])
@@ -438,7 +440,7 @@ def test_from_level_hardened_on_client_keys_have_bounds(
     assert hub.submit(alice.next()).status == (403 if bounded else 200)
 
 
-def test_a_client_id_has_a_lifetime_on_a_label_if_the_hub_is_told_so(start_hub: StartHub) -> None:
+def test_a_client_id_has_a_lifetime_on_a_label_if_configured(start_hub: StartHub) -> None:
     clock = SetClock()
     hub = start_hub(clock=clock, client_keys__max_client_id_lifetime_sec=100)
     alice = hub.writer()
@@ -449,7 +451,7 @@ def test_a_client_id_has_a_lifetime_on_a_label_if_the_hub_is_told_so(start_hub: 
     is_refused_by(rejection.CLIENT_BOUNDS, hub.submit(alice.next()))
 
 
-def test_a_policy_is_asked_with_what_the_hub_knows(start_hub: StartHub) -> None:
+def test_a_policy_gets_label_writer_token_size_and_time_of_a_message(start_hub: StartHub) -> None:
     policy = SetPolicy()
     hub = start_hub(policy=policy)
     alice = hub.writer()
@@ -464,7 +466,7 @@ def test_a_policy_is_asked_with_what_the_hub_knows(start_hub: StartHub) -> None:
     assert "what the test wants" in hub.status().enforces
 
 
-def test_a_policy_whose_view_is_stale_lets_nothing_in_and_the_hub_is_not_ready(start_hub: StartHub) -> None:
+def test_with_a_stale_policy_view_the_hub_accepts_nothing_and_is_not_ready(start_hub: StartHub) -> None:
     policy = SetPolicy()
     hub = start_hub(policy=policy)
     alice = hub.writer()
@@ -521,13 +523,15 @@ def test_a_stream_that_the_configuration_names_has_an_epoch_without_a_token(star
     assert hub.submit(opaque.next()).status == 200
 
 
-def test_what_is_the_same_for_a_writers_batch_is_all_that_is_judged_once() -> None:
+def test_only_rows_independent_of_the_message_run_once_per_writer_and_batch() -> None:
     rows = {row for row, _failure in table.STATEFUL}
     assert rows > table.WRITER_ROWS
     assert {row for row, _failure in table.MESSAGE_ROWS} == rows - table.WRITER_ROWS
 
 
-def test_later_messages_of_a_batch_are_judged_by_every_row_of_their_own(start_hub: StartHub) -> None:
+def test_later_messages_of_a_batch_are_checked_by_every_row_that_depends_on_the_message(
+    start_hub: StartHub,
+) -> None:
     """And by what the ones before them changed: rate, place and number."""
     hub = start_hub(clock=SetClock())
     alice, bob = hub.writer(), hub.writer("bob")
@@ -556,7 +560,7 @@ def test_later_messages_of_a_batch_are_judged_by_every_row_of_their_own(start_hu
     ]
 
 
-def test_nobody_writes_to_the_control_label_not_even_on_an_open_hub(start_hub: StartHub) -> None:
+def test_no_client_may_write_to_the_control_label_even_on_an_open_hub(start_hub: StartHub) -> None:
     """It holds tokens only and is never pruned (H5): messages there would stay for ever."""
     hub = start_hub(gating=False)
     alice = hub.writer()
@@ -598,7 +602,7 @@ def test_an_oversized_message_is_refused_by_the_same_row_alone_and_in_a_sequence
     assert error.detail.detail_enum == "SIZE_PREFILTER"
 
 
-def test_a_sequence_of_too_many_is_refused_before_any_is_looked_at(hub: RunningHub) -> None:
+def test_a_sequence_of_too_many_messages_is_refused_before_any_is_examined(hub: RunningHub) -> None:
     began = time.monotonic()
     is_refused_by(rejection.SIZE_PREFILTER, hub.post("/v1/submit", b"\x01" * 600_000, "application/cbor-seq"))
     assert time.monotonic() - began < 5  # answering each took a minute
@@ -610,7 +614,7 @@ def test_a_sequence_is_answered_in_order_however_long_it_is(hub: RunningHub, ali
     assert [a.receipt.stream_seq for a in found if isinstance(a, SubmitResponse)] == list(range(1, 501))
 
 
-def test_in_a_sequence_each_message_is_judged_by_itself(hub: RunningHub, alice: Writer) -> None:
+def test_each_message_of_a_sequence_is_checked_by_itself(hub: RunningHub, alice: Writer) -> None:
     wires = [alice.message(1), alice.message(2, sig=bytes(64)), b"\x80", alice.message(2), alice.message(2)]
     found = answers(hub, wires)
     codes = [a.code if isinstance(a, ErrorEnvelope) else "ok" for a in found]
@@ -618,7 +622,7 @@ def test_in_a_sequence_each_message_is_judged_by_itself(hub: RunningHub, alice: 
     assert all(a.request_id for a in found if isinstance(a, ErrorEnvelope))
 
 
-def test_an_envelope_that_is_none_is_refused_in_its_place(hub: RunningHub, alice: Writer) -> None:
+def test_an_invalid_envelope_in_a_sequence_is_refused_at_its_position(hub: RunningHub, alice: Writer) -> None:
     body = envelope(alice.message(1)) + b"\xa1\x01\x01" + envelope(alice.message(2))
     answer = hub.post("/v1/submit", body, "application/cbor-seq")
     assert answer.status == 200
@@ -667,7 +671,7 @@ def test_authorizing_brings_a_stream_into_scope_at_once(hub: RunningHub) -> None
         assert hub.submit(writer.next()).status == 200
 
 
-def test_limits_that_a_deployment_lowered_are_its_limits(start_hub: StartHub) -> None:
+def test_lowered_limits_are_enforced(start_hub: StartHub) -> None:
     hub = start_hub(limits=Limits(max_hdr_bytes=16, max_msg_bytes=4_096, max_chunk_bytes=65_536))
     alice = hub.writer()
     sealed = bytes(32) + (17).to_bytes(4, "big") + bytes(4) + bytes(17)

@@ -120,7 +120,7 @@ def test_an_unknown_key_is_a_bad_request(hub: RunningHub, filled: Writer, path: 
     [b"", b"\xff", b"\xa0", b"\x80", bytes(100)],
     ids=["none", "not CBOR", "empty map", "array", "zeros"],
 )
-def test_a_body_that_is_no_question_is_a_bad_request(hub: RunningHub, path: str, body: bytes) -> None:
+def test_a_body_that_is_not_an_envelope_is_a_bad_request(hub: RunningHub, path: str, body: bytes) -> None:
     assert hub.post(path, body).error.code == "E.BAD_REQUEST"
     assert hub.post(path, body, JSON).error.code == "E.BAD_REQUEST"
 
@@ -133,7 +133,7 @@ def test_another_content_type_is_a_bad_request(hub: RunningHub, filled: Writer, 
 
 
 @pytest.mark.parametrize("path", PATHS[1:])
-def test_a_question_too_large_is_over_the_limit(hub: RunningHub, path: str) -> None:
+def test_a_request_that_is_too_large_is_refused_by_limit(hub: RunningHub, path: str) -> None:
     answer = hub.post(path, bytes(70_000))
     assert (answer.status, answer.error.code) == (413, "E.LIMIT")
 
@@ -145,7 +145,7 @@ def test_an_unknown_version_of_the_api_is_named_so(hub: RunningHub, path: str) -
         assert (answer.status, answer.error.code) == (400, "E.VERSION")
 
 
-def test_what_is_not_there_is_not_found_and_what_is_there_has_its_methods(hub: RunningHub) -> None:
+def test_an_unknown_path_is_not_found_and_a_wrong_method_is_a_bad_request(hub: RunningHub) -> None:
     for path in ("/", "/v1", "/v1/nothing", "/tooling", "/version1/submit", "/vx/submit", "//"):
         assert (hub.get(path).status, hub.get(path).error.code) == (404, "E.NOT_FOUND"), path
     for method, path in (("GET", "/v1/submit"), ("DELETE", "/v1/status"), ("POST", "/healthz")):
@@ -188,7 +188,7 @@ def test_an_error_in_json_is_semantically_the_one_in_cbor(hub: RunningHub, alice
 # --- what the hub says of itself
 
 
-def test_the_status_lets_a_client_begin(hub: RunningHub) -> None:
+def test_the_status_has_all_that_a_client_needs_to_start(hub: RunningHub) -> None:
     status = hub.status()
     hub_identity.verify_identity(status.identity, pinned=hub.hub_id)
     hub_identity.verify_identity_signature(status.identity, status.identity_sig)
@@ -217,7 +217,7 @@ def test_an_open_hub_says_that_it_is_open(start_hub: StartHub) -> None:
     assert any("gating is off" in what and "opaque" in what for what in status.cannot_enforce)
 
 
-def test_the_status_tells_the_epoch_of_hub_ts(start_hub: StartHub) -> None:
+def test_the_status_has_the_epoch_of_hub_ts(start_hub: StartHub) -> None:
     hub = start_hub(profile=PROFILES["rotating"])
     assert hub.status().epoch == hub.clock.time // 60
     hub.clock.time += 60
@@ -231,7 +231,7 @@ def test_status_and_cap_status_speak_json_too(hub: RunningHub, alice: Writer) ->
     assert hub.get(path, Accept=JSON).read(CapStatus) == hub.get(path).read(CapStatus)
 
 
-def test_healthz_tells_the_newest_entry_and_costs_nothing(hub: RunningHub, alice: Writer) -> None:
+def test_healthz_names_the_newest_entry(hub: RunningHub, alice: Writer) -> None:
     before: dict[str, Any] = hub.get("/healthz").json
     assert before["ok"] is True
     assert before["profile_id"] == hub.profile.profile_id.hex()

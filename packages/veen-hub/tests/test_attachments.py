@@ -44,7 +44,7 @@ def kept(hub: RunningHub) -> list[Path]:
 @pytest.mark.parametrize(
     "content", [b"", b"\x00", b"x", CONTENT], ids=["none", "one zero", "one byte", "many"]
 )
-def test_what_is_put_is_got(hub: RunningHub, alice: Writer, content: bytes) -> None:
+def test_an_attachment_is_returned_as_it_was_put(hub: RunningHub, alice: Writer, content: bytes) -> None:
     assert put(hub, alice, content).read(AttachmentResponse).stored
     answer = hub.get(f"/v1/attachment/{H(content).hex()}")
     assert (answer.status, answer.body) == (200, content)
@@ -52,7 +52,7 @@ def test_what_is_put_is_got(hub: RunningHub, alice: Writer, content: bytes) -> N
     assert answer.headers["content-length"] == str(len(content))
 
 
-def test_putting_it_again_changes_nothing(hub: RunningHub, alice: Writer) -> None:
+def test_putting_an_attachment_again_changes_nothing(hub: RunningHub, alice: Writer) -> None:
     assert put(hub, alice, CONTENT).read(AttachmentResponse).stored
     assert not put(hub, alice, CONTENT).read(AttachmentResponse).stored
     assert len(kept(hub)) == 1
@@ -71,7 +71,7 @@ def test_a_chunked_put_needs_no_length(hub: RunningHub, alice: Writer) -> None:
     assert hub.get(path).body == CONTENT
 
 
-def test_content_that_is_not_what_its_name_says_is_refused(hub: RunningHub, alice: Writer) -> None:
+def test_content_whose_hash_is_not_its_coid_is_refused(hub: RunningHub, alice: Writer) -> None:
     path = f"/v1/attachment/{H(CONTENT).hex()}"
     answer = hub.call("PUT", path, CONTENT[:-1], alice.attachment_headers(CONTENT))
     assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
@@ -119,7 +119,7 @@ def test_a_denied_address_cannot_put(start_hub: StartHub) -> None:
     is_refused_by(rejection.PREFILTER_REJECT, put(hub, hub.writer(), b"x"))
 
 
-def test_what_is_not_there_is_not_found(hub: RunningHub) -> None:
+def test_an_attachment_that_was_never_put_is_not_found(hub: RunningHub) -> None:
     assert hub.get("/v1/attachment/" + "ab" * 32).error.code == "E.NOT_FOUND"
     for coid in ("ab", "AB" * 32, "zz" * 32, "ab" * 33):
         assert hub.get(f"/v1/attachment/{coid}").error.code == "E.BAD_REQUEST"
@@ -148,7 +148,7 @@ def raw_put(hub: RunningHub, writer: Writer, content: bytes, sent: int) -> socke
     return connection
 
 
-def test_a_put_that_is_broken_off_leaves_nothing(hub: RunningHub, alice: Writer) -> None:
+def test_an_interrupted_put_stores_nothing(hub: RunningHub, alice: Writer) -> None:
     connection = raw_put(hub, alice, CONTENT, 700_000)
     until(lambda: kept(hub), "the hub begins to write")
     connection.close()
@@ -156,7 +156,7 @@ def test_a_put_that_is_broken_off_leaves_nothing(hub: RunningHub, alice: Writer)
     assert put(hub, alice, CONTENT).read(AttachmentResponse).stored
 
 
-def test_a_put_that_stalls_is_given_up(start_hub: StartHub) -> None:
+def test_a_put_that_stalls_is_refused(start_hub: StartHub) -> None:
     hub = start_hub(listen__request_timeout_sec=1)
     alice = hub.writer()
     connection = raw_put(hub, alice, CONTENT, 700_000)
@@ -195,7 +195,7 @@ def test_an_upload_in_progress_is_refused_when_the_hub_stops(
         stopping.result(PATIENCE)
 
 
-def test_damage_on_disk_cuts_the_answer_off(hub: RunningHub, alice: Writer) -> None:
+def test_damage_on_disk_aborts_the_answer(hub: RunningHub, alice: Writer) -> None:
     """Too late for another status: the client sees that its bytes are not what the coid names."""
     put(hub, alice, CONTENT)
     (path,) = kept(hub)
@@ -225,7 +225,7 @@ def test_a_token_may_store_only_so_many_bytes_and_make_only_so_many_puts(start_h
     assert hub.metric("veen_attachment_quota_refused_total") == 2
 
 
-def test_usage_counts_after_a_restart_and_for_a_shortened_chain(start_hub: StartHub) -> None:
+def test_quota_usage_survives_a_restart_and_a_shortened_chain(start_hub: StartHub) -> None:
     settings = {"attachments__max_bytes_per_token": 25}
     hub = start_hub(**settings)
     alice = Writer("alice", hub.hub_id)

@@ -56,7 +56,7 @@ def test_bodies_may_be_read_from_the_same_hub(open_hub: HubProcess) -> None:
         assert [m.text for m in other.read()] == [f"{n}" for n in range(300)]
 
 
-def test_a_call_from_the_own_event_loop_is_refused(open_hub: HubProcess) -> None:
+def test_a_call_from_the_blocking_clients_own_event_loop_is_refused(open_hub: HubProcess) -> None:
     async def source(_client_id: ClientId, _stream_id: StreamId) -> CapToken:
         return hub.authorize(token_for(ALICE.client_id, "inside"))  # type: ignore[return-value]
 
@@ -67,7 +67,7 @@ def test_a_call_from_the_own_event_loop_is_refused(open_hub: HubProcess) -> None
             hub.stream("inside").send("x")
 
 
-def test_a_closed_blocking_connection_says_so(open_hub: HubProcess) -> None:
+def test_a_closed_blocking_connection_refuses_calls(open_hub: HubProcess) -> None:
     with connect(open_hub.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as hub:
         stream = hub.stream("closed")
         stream.send("x")
@@ -112,7 +112,7 @@ def test_every_public_method_is_documented(kind: type) -> None:
             assert member.__doc__, f"{kind.__name__}.{name}"
 
 
-def test_a_batch_tells_how_much_arrived_when_its_source_fails(open_hub: HubProcess) -> None:
+def test_a_batch_counts_its_acknowledged_messages_when_its_source_fails(open_hub: HubProcess) -> None:
     def bodies() -> Iterator[str]:
         yield from (f"{n}" for n in range(200))
         raise OSError("the source failed")

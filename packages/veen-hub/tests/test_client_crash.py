@@ -442,7 +442,9 @@ def test_an_interrupted_batch_is_settled_and_counted_exactly(hub: HubProcess, tm
     run(story())
 
 
-def test_a_batch_cancelled_at_any_moment_says_how_much_arrived(hub: HubProcess, tmp_path: Path) -> None:
+def test_a_batch_cancelled_at_any_moment_counts_its_acknowledged_messages(
+    hub: HubProcess, tmp_path: Path
+) -> None:
     async def story() -> None:
         total = 0
         async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:

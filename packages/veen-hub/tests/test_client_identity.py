@@ -52,7 +52,7 @@ def test_keys_that_others_can_read_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "secrets.cbor"
     path.write_bytes(SECRETS.encode())
     path.chmod(0o640)
-    with pytest.raises(KeystoreError, match=r"other users can read it; run `chmod 600"):
+    with pytest.raises(KeystoreError, match=r"other users can read the keys in .*; run `chmod 600"):
         Identity.load(tmp_path)
 
 

@@ -492,7 +492,7 @@ def test_roots_are_anchored_in_another_hubs_stream(start_hub: StartHub, tmp_path
         hub_anchor(AnchorSettings(backend="hub", url=hub.url))
 
 
-def test_an_anchoring_hub_with_a_certificate_of_its_own_is_believed_if_its_authority_is_named(
+def test_an_anchoring_hub_with_a_private_certificate_is_trusted_with_anchor_ca(
     start_hub: StartHub, tmp_path: Path, certificates: Certificates
 ) -> None:
     cert, key = certificates.hub

@@ -270,7 +270,7 @@ def test_a_body_may_be_composed_around_its_attachments(open_hub: HubProcess) -> 
     run(story())
 
 
-def test_an_attachment_that_is_not_there_is_not_found(open_hub: HubProcess) -> None:
+def test_a_missing_attachment_is_not_found(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
             with pytest.raises(NotFound):
@@ -324,7 +324,7 @@ def test_a_token_for_a_drawn_client_id_opens_the_gate(gated_hub: HubProcess, tmp
         async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, state=tmp_path) as hub:
             await hub.stream("drawn").send("hello", cap=token)
         async with connect(gated_hub.url, BOB, trust=gated_hub.hub_id) as hub:
-            with pytest.raises(StateError, match="does not hold its key"):
+            with pytest.raises(StateError, match="does not have its key"):
                 await hub.stream("drawn").send("hello", cap=token)
 
     run(story())
@@ -548,7 +548,7 @@ def test_the_control_label_is_read_and_verified_like_any_other(tmp_path: Path) -
         run(story(hub))
 
 
-def test_a_closed_connection_says_so(open_hub: HubProcess) -> None:
+def test_a_closed_connection_refuses_calls(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as client:
             pass

@@ -53,7 +53,7 @@ WRONG = [
     ("issuers: abc", "issuers: must be a list"),
     ("issuers: [abc]", "issuers[0]: want VerifyKey in hex"),
     ("issuers: [5]", "issuers[0]: must be text"),
-    ("streams: [a, 5]", "streams[1]: must be text"),
+    ("streams: [a, 5]", "streams[1]: must be text, not int 5; put the value in quotes"),
     ("network: {allow: [10.0.0.0/40]}", "network.allow[0]: "),
     ("network: {deny: [1.2.3.4/8]}", "network.deny[0]: "),
     ("tls: {cert: a.pem}", "tls.key: missing"),
@@ -114,13 +114,13 @@ def test_a_wrong_setting_is_named(tmp_path: Path, text: str, message: str) -> No
     assert "secret" not in str(raised.value)
 
 
-def test_what_is_wrong_with_a_flag_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+def test_an_error_in_a_flag_does_not_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         load("listen: {port: 5}", tmp_path, listen__port=99_999)
     assert str(raised.value).startswith("listen.port: ")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         configuration.load(tmp_path / "missing.yaml", {})
 
@@ -243,11 +243,13 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return line
 
 
-def test_a_directory_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_data_directory_is_a_one_line_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert "is not a VEEN data directory" in run(capsys, f"--data-dir={tmp_path}")
 
 
-def test_limits_other_than_the_directorys_are_one_line(
+def test_limits_other_than_the_directorys_are_a_one_line_error(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     make_directory(tmp_path / "data")
@@ -257,7 +259,7 @@ def test_limits_other_than_the_directorys_are_one_line(
     assert "limit max_msg_bytes" in line
 
 
-def test_an_unknown_policy_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_unknown_policy_is_a_one_line_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     make_directory(tmp_path / "data")
     config = tmp_path / "hub.yaml"
     config.write_text("policy: {name: magic}\n")
@@ -266,7 +268,7 @@ def test_an_unknown_policy_is_one_line(capsys: pytest.CaptureFixture[str], tmp_p
     )
 
 
-def test_an_unknown_clock_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_unknown_clock_is_a_one_line_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     make_directory(tmp_path / "data")
     config = tmp_path / "hub.yaml"
     config.write_text("clock: sundial\n")
@@ -339,7 +341,7 @@ def test_an_anchor_and_a_clock_of_another_package_are_found_by_entry_point() -> 
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_an_entry_point_makes_must_be_what_it_is_for() -> None:
+def test_an_entry_point_must_return_an_object_of_the_right_kind() -> None:
     with pytest.raises(ConfigError, match=r"anchor\.backend: 'blank' is not an Anchor"):
         load_anchor(AnchorSettings(backend="blank"))
     with pytest.raises(ConfigError, match="clock: 'blank' is not a Clock"):
@@ -369,7 +371,7 @@ def test_an_entry_point_that_cannot_be_used_is_named_with_its_setting(key: str, 
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("key", MAKERS)
-def test_what_an_entry_point_says_of_its_settings_is_told_as_it_is(key: str) -> None:
+def test_an_entry_points_error_about_its_settings_is_shown_unchanged(key: str) -> None:
     with pytest.raises(ConfigError, match=r"^options\.pages: want one$"):
         MAKERS[key]("choosy")
 
@@ -385,7 +387,7 @@ def test_the_example_of_the_documentation_is_a_configuration(tmp_path: Path) -> 
         assert f"`{key}`" in page
 
 
-def test_certificates_that_cannot_be_used_are_one_line(
+def test_an_unusable_certificate_is_a_one_line_error(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, certificates: Certificates
 ) -> None:
     make_directory(tmp_path / "data")

@@ -46,7 +46,7 @@ def test_a_directory_that_the_program_made_is_served_and_its_key_rotated(
     [(["--init", "--admin=xy"], "--admin: "), (["--init"], "is not empty"), (["--rotate"], "is not a VEEN")],
     ids=["a key that is none", "a folder in use", "no directory to rotate"],
 )
-def test_what_cannot_be_prepared_is_one_line(
+def test_a_failed_init_or_rotate_is_a_one_line_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], says: str
 ) -> None:
     (tmp_path / "something").write_text("here")

@@ -60,7 +60,7 @@ def examiner(hub: RunningHub, wires: list[bytes]) -> Iterator[Examiner]:
     made.close()
 
 
-def test_a_process_gives_the_verdicts_that_a_thread_gives(
+def test_a_process_returns_the_same_results_as_a_thread(
     hub: RunningHub, wires: list[bytes], examiner: Examiner
 ) -> None:
     supported = Supported(hub.profile.profile_id, Limits())
@@ -70,7 +70,7 @@ def test_a_process_gives_the_verdicts_that_a_thread_gives(
     assert len({str(verdict) for verdict in apart[MANY:]}) > 2
 
 
-def test_a_process_that_dies_costs_no_result(wires: list[bytes], examiner: Examiner) -> None:
+def test_a_process_that_dies_loses_no_result(wires: list[bytes], examiner: Examiner) -> None:
     expected = [as_values(verdict) for verdict in examiner.examine(wires)]
     for child in examiners_of(os.getpid()):
         os.kill(child, signal.SIGKILL)
@@ -119,7 +119,7 @@ def test_a_process_that_does_not_answer_is_given_up(wires: list[bytes], examiner
     assert not examiner.process.ready
 
 
-def test_a_process_that_cannot_be_started_is_done_without(hub: RunningHub, wires: list[bytes]) -> None:
+def test_a_thread_replaces_a_process_that_cannot_be_started(hub: RunningHub, wires: list[bytes]) -> None:
     supported = Supported(hub.profile.profile_id, Limits())
     alone = Examiner(supported, enabled=True)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -24,7 +24,7 @@ def test_a_client_without_veen_code_submits_reads_and_verifies(start_hub: StartH
     assert (ran.returncode, ran.stdout) == (0, "verified 13 messages\n"), ran.stderr
 
 
-def test_that_client_is_short_and_imports_nothing_of_ours() -> None:
+def test_the_external_client_is_short_and_imports_no_veen_package() -> None:
     lines = CLIENT.read_text().splitlines()
     assert len(lines) < 120
     assert not [line for line in lines if line.lstrip().startswith(("import veen", "from veen"))]

@@ -214,7 +214,7 @@ def test_a_damaged_label_affects_only_its_own_writers(
     assert (made.label_curr, made.upto_seq) == (bob.label, 3)
 
 
-def test_a_damaged_label_keeps_no_other_from_its_anchor_and_its_retention(
+def test_a_damaged_label_does_not_stop_anchors_and_retention_of_others(
     start_hub: StartHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hub = start_hub(gating=False, limits=Limits(max_checkpoint_interval=4))
@@ -254,7 +254,7 @@ def test_a_tenant_is_ready_while_its_authority_can_be_reached(
     assert tenant.submit(tenant.writer().next()).status == 200  # what it has decided stays decided
 
 
-def test_an_authority_with_a_certificate_of_its_own_is_believed_if_it_is_named(
+def test_an_authority_with_a_private_certificate_is_trusted_with_authority_ca(
     start_hub: StartHub, certificates: Certificates
 ) -> None:
     cert, key = certificates.hub
@@ -319,7 +319,7 @@ def test_a_directory_that_vanished_makes_the_hub_not_ready(start_hub: StartHub) 
 # --- time
 
 
-def test_when_the_clock_jumps_back_hub_ts_holds_also_across_a_restart(start_hub: StartHub) -> None:
+def test_hub_ts_never_decreases_when_the_clock_jumps_back_even_across_a_restart(start_hub: StartHub) -> None:
     clock = SetClock()
     hub = start_hub(clock=clock)
     alice = hub.writer()
@@ -339,7 +339,7 @@ def test_when_the_clock_jumps_back_hub_ts_holds_also_across_a_restart(start_hub:
 # --- one directory, one hub
 
 
-def test_a_second_hub_on_one_directory_says_so_in_one_line_and_ends(
+def test_a_second_hub_on_one_directory_ends_with_a_one_line_error(
     start_process: StartProcess, tmp_path: Path
 ) -> None:
     first = start_process("data")
@@ -357,7 +357,7 @@ def test_a_second_hub_on_one_directory_says_so_in_one_line_and_ends(
     assert first.get("/readyz").status == 200
 
 
-def test_a_port_that_is_taken_is_one_line_too(start_process: StartProcess, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_a_one_line_error(start_process: StartProcess, tmp_path: Path) -> None:
     first = start_process("data")
     make_directory(tmp_path / "other")
     second = subprocess.run(
@@ -417,7 +417,7 @@ class Broken(AllowAll):
         return None
 
 
-def test_a_bug_in_a_policy_refuses_its_batch_and_the_hub_lives_on(start_hub: StartHub) -> None:
+def test_a_bug_in_a_policy_refuses_its_batch_and_the_hub_keeps_running(start_hub: StartHub) -> None:
     policy = Broken()
     hub = start_hub(policy=policy)
     alice = hub.writer()
@@ -428,8 +428,8 @@ def test_a_bug_in_a_policy_refuses_its_batch_and_the_hub_lives_on(start_hub: Sta
     assert hub.submit(alice.message(1)).status == 200
 
 
-def test_a_batch_in_which_a_checkpoint_fails_does_not_take_others_with_it(hub: RunningHub) -> None:
-    """A request about a label that holds nothing is refused by itself."""
+def test_a_request_about_an_empty_label_does_not_fail_the_batch_around_it(hub: RunningHub) -> None:
+    """A request about a label without entries is refused by itself."""
     alice = hub.writer()
     with ThreadPoolExecutor(8) as pool:
         wrong = [
@@ -455,7 +455,7 @@ class BrokenClock(SetClock):
         return super().now()
 
 
-def test_a_clock_that_fails_refuses_messages_and_turns_the_hub_red_until_it_works_again(
+def test_with_a_failing_clock_the_hub_refuses_messages_and_is_not_ready(
     start_hub: StartHub,
 ) -> None:
     clock = BrokenClock()
@@ -481,13 +481,13 @@ def test_a_failed_read_in_the_sequencer_is_not_answered_as_absence(
     assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
 
 
-def test_an_observer_that_fails_costs_no_message(hub: RunningHub, alice: Writer) -> None:
+def test_an_observer_that_fails_loses_no_message(hub: RunningHub, alice: Writer) -> None:
     hub.hub._sequencer._observe = lambda *_about: 1 / 0  # type: ignore[assignment, return-value]
     assert hub.accept(alice.next()).stream_seq == 1
     assert hub.accept(alice.next()).stream_seq == 2
 
 
-def test_an_answer_that_cannot_be_given_turns_the_hub_red_and_lets_it_end(
+def test_an_answer_that_cannot_be_sent_makes_the_hub_not_ready_and_ends_it(
     hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intake, "outcome_of", lambda _ticket: 1 / 0)
@@ -499,7 +499,7 @@ def test_an_answer_that_cannot_be_given_turns_the_hub_red_and_lets_it_end(
     hub.stop()
 
 
-def test_a_worker_that_fails_turns_the_hub_red_and_lets_it_end(
+def test_a_worker_that_fails_makes_the_hub_not_ready_and_ends_it(
     hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Intake, "_hand_over", lambda *_about: 1 / 0)

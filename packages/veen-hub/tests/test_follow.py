@@ -23,7 +23,7 @@ from .people import Writer
 from .serving import CBOR_SEQ, PATIENCE, RunningHub, until
 
 
-def test_a_follower_gets_what_is_there_and_then_what_comes(hub: RunningHub, alice: Writer) -> None:
+def test_a_follower_gets_existing_entries_and_then_new_ones(hub: RunningHub, alice: Writer) -> None:
     wires = [alice.next() for _ in range(6)]
     receipts = [hub.accept(wire) for wire in wires[:3]]
     with Follower(hub.port, alice.label) as follower:
@@ -36,7 +36,7 @@ def test_a_follower_gets_what_is_there_and_then_what_comes(hub: RunningHub, alic
     assert [Receipt.decode(cbor.encode(item[3])) for item in items] == receipts
 
 
-def test_a_follower_resumes_where_it_says(hub: RunningHub, alice: Writer) -> None:
+def test_a_follower_resumes_at_the_entry_it_asks_for(hub: RunningHub, alice: Writer) -> None:
     for _ in range(5):
         hub.accept(alice.next())
     for start in (0, 1, 4, 5):
@@ -49,7 +49,7 @@ def test_a_follower_resumes_where_it_says(hub: RunningHub, alice: Writer) -> Non
         assert ahead.take(1)[0][1] == 7
 
 
-def test_a_label_that_holds_nothing_yet_can_be_followed(hub: RunningHub) -> None:
+def test_a_label_without_entries_can_be_followed(hub: RunningHub) -> None:
     alice = hub.writer("alice", to="not yet")
     with Follower(hub.port, alice.label) as follower:
         hub.accept(alice.next())
@@ -70,7 +70,9 @@ def test_a_proxy_that_speaks_http_1_0_may_follow(hub: RunningHub, alice: Writer)
         file.close()
 
 
-def test_what_cannot_be_followed_is_a_bad_request(hub: RunningHub, alice: Writer) -> None:
+def test_a_follow_request_with_a_malformed_label_or_position_is_a_bad_request(
+    hub: RunningHub, alice: Writer
+) -> None:
     for path in ("/v1/stream/abc", "/v1/stream/" + "AB" * 32, f"/v1/stream/{alice.label.hex()}?from=x"):
         assert (hub.get(path).status, hub.get(path).error.code) == (400, "E.BAD_REQUEST")
 
@@ -187,7 +189,7 @@ def test_the_feeds_memory_never_has_a_gap() -> None:
     assert found[1] == 4
 
 
-def test_the_feed_remembers_only_so_much_and_says_so() -> None:
+def test_the_feed_returns_none_for_entries_that_it_no_longer_keeps() -> None:
     label = Label(stream.stream_id("x"))
     feed = Feed()
     feed.join(label)

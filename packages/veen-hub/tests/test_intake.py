@@ -184,7 +184,7 @@ def test_the_sequencer_sees_messages_in_the_order_in_which_they_arrived() -> Non
     asyncio.run(run())
 
 
-def test_a_bug_in_one_group_refuses_that_group_and_keeps_no_other_waiting() -> None:
+def test_a_bug_in_one_group_refuses_that_group_and_blocks_no_other() -> None:
     async def run() -> None:
         intake = made(Settling())
         good = [b"%d/accepted" % i for i in range(GROUP_SIZE)]

@@ -109,7 +109,7 @@ def test_a_half_sent_request_does_not_keep_the_hub_from_stopping(start_process: 
         assert half.recv(64).startswith(b"HTTP/1.1 503")
 
 
-def test_a_hub_says_at_the_start_that_it_is_open(start_process: StartProcess) -> None:
+def test_an_open_hub_logs_at_its_start_that_it_is_open(start_process: StartProcess) -> None:
     """H20."""
     hub = start_process("data", "--open")
     hub.stop()
@@ -121,7 +121,7 @@ def test_a_hub_says_at_the_start_that_it_is_open(start_process: StartProcess) ->
     assert [line["event"] for line in gated.lines[-3:]] == ["listening", "draining", "stopped"]
 
 
-def test_where_it_listens_is_said_in_one_write_also_unbuffered(tmp_path: Path) -> None:
+def test_the_listening_line_is_one_write_even_if_unbuffered(tmp_path: Path) -> None:
     """With its log in the same file, a line of that between address and line end spoilt the address."""
     make_directory(tmp_path / "data")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # a datagram is a write
@@ -233,7 +233,7 @@ def test_only_aead_suites_are_spoken_under_tls_1_2(
         request(tls_hub.port, "GET", "/healthz", context=context)
 
 
-def test_a_handshake_takes_a_place_until_it_ends_however_it_ends(
+def test_a_tls_handshake_counts_as_a_connection_until_it_ends(
     start_hub: StartHub, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "HANDSHAKE_SEC", 2)
@@ -270,7 +270,7 @@ def test_tls_1_1_is_refused(tls_hub: RunningHub, certificates: Certificates) -> 
     assert request(tls_hub.port, "GET", "/healthz", context=context_for(certificates)).status == 200
 
 
-def test_plain_http_to_a_tls_port_gets_nothing_and_harms_nobody(
+def test_plain_http_to_a_tls_port_gets_no_answer_and_affects_no_other_client(
     tls_hub: RunningHub, certificates: Certificates
 ) -> None:
     with pytest.raises((ConnectionError, OSError)):
@@ -278,7 +278,7 @@ def test_plain_http_to_a_tls_port_gets_nothing_and_harms_nobody(
     assert request(tls_hub.port, "GET", "/healthz", context=context_for(certificates)).status == 200
 
 
-def test_a_client_certificate_is_asked_for_if_the_configuration_says_so(
+def test_a_client_certificate_is_required_if_configured(
     start_hub: StartHub, certificates: Certificates
 ) -> None:
     cert, key = certificates.hub

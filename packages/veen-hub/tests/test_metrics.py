@@ -123,7 +123,7 @@ def stages(hub: RunningHub) -> dict[str, float]:
     return {name: hub.metric("veen_stage_entries", stage=name) for name in names}
 
 
-def test_a_gauge_per_stage_makes_lag_a_subtraction(start_hub: StartHub) -> None:
+def test_the_lag_of_a_stage_is_the_difference_of_two_gauges(start_hub: StartHub) -> None:
     hub = start_hub()
     hub.stop()
     hub = start_hub(anchor=FileLedger(hub.root.parent / "ledger"))

@@ -46,7 +46,7 @@ def test_a_running_hub_may_not_write_a_core_file(start_process: StartProcess) ->
     assert core_limit(hub.process.pid) == "0"
 
 
-def test_the_process_that_signs_may_not_write_a_core_file_either() -> None:
+def test_the_signer_process_may_not_write_a_core_file() -> None:
     with subprocess.Popen(
         [sys.executable, "-P", "-m", HELPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as helper:

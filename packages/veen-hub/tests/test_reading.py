@@ -87,7 +87,7 @@ def seqs(response: StreamResponse) -> list[int]:
     ],
     ids=str,
 )
-def test_a_page_holds_what_its_bounds_say_and_tells_where_the_next_begins(
+def test_a_page_has_the_requested_range_and_the_cursor_of_the_next_page(
     hub: RunningHub, alice: Writer, asked: dict[str, int], found: range, following: int | None
 ) -> None:
     response = page(hub, alice.label, **asked)
@@ -118,14 +118,14 @@ def test_the_server_caps_the_size_of_a_page(start_hub: StartHub) -> None:
     assert hub.status().max_page_items == 4
 
 
-def test_a_page_of_nothing_is_a_bad_request(hub: RunningHub, alice: Writer, log: list[Receipt]) -> None:
+def test_a_page_of_zero_items_is_a_bad_request(hub: RunningHub, alice: Writer, log: list[Receipt]) -> None:
     assert log
     for wrong in ({"max_items": 0}, {"cursor": 0}):
         asked = StreamRequest(label=alice.label, from_seq=seq(1), **wrong)  # type: ignore[arg-type]
         assert hub.post("/v1/stream", asked).error.code == "E.BAD_REQUEST"
 
 
-def test_a_label_that_holds_nothing_is_not_found(hub: RunningHub) -> None:
+def test_a_label_without_entries_is_not_found(hub: RunningHub) -> None:
     asked = StreamRequest(label=Label(bytes(32)), from_seq=seq(1))
     answer = hub.post("/v1/stream", asked)
     assert (answer.status, answer.error.code) == (404, "E.NOT_FOUND")
@@ -160,7 +160,9 @@ def test_a_log_that_was_read_rebuilds_every_root(hub: RunningHub, alice: Writer,
 # --- receipts, proofs, consistency
 
 
-def test_a_receipt_is_the_one_that_was_given(hub: RunningHub, alice: Writer, log: list[Receipt]) -> None:
+def test_a_fetched_receipt_equals_the_one_that_the_writer_got(
+    hub: RunningHub, alice: Writer, log: list[Receipt]
+) -> None:
     for receipt in log:
         asked = ReceiptRequest(label=alice.label, stream_seq=receipt.stream_seq)
         assert hub.ask("/v1/receipt", asked, ReceiptResponse).receipt == receipt
@@ -171,7 +173,7 @@ def test_a_receipt_is_the_one_that_was_given(hub: RunningHub, alice: Writer, log
         assert (answer.status, answer.error.code) == (404, "E.NOT_FOUND")
 
 
-def test_a_proof_holds_against_its_own_receipt_and_any_later_one(
+def test_a_proof_verifies_against_its_own_receipt_and_any_later_one(
     hub: RunningHub, alice: Writer, log: list[Receipt]
 ) -> None:
     for receipt in log:
@@ -199,7 +201,7 @@ def test_a_proof_holds_against_its_own_receipt_and_any_later_one(
         (1, 2**64 - 1, "E.NOT_FOUND"),
     ],
 )
-def test_a_proof_that_cannot_be_says_why(
+def test_an_impossible_proof_is_refused_with_the_reason(
     hub: RunningHub, alice: Writer, stream_seq: int, tree_size: int | None, code: str
 ) -> None:
     size = seq(tree_size) if tree_size is not None else None
@@ -222,7 +224,7 @@ def test_every_tree_is_a_prefix_of_every_later_one(
     ("a", "b", "code"),
     [(0, 3, "E.BAD_REQUEST"), (3, 3, "E.BAD_REQUEST"), (4, 3, "E.BAD_REQUEST"), (3, 11, "E.NOT_FOUND")],
 )
-def test_a_consistency_that_cannot_be_says_why(
+def test_an_impossible_consistency_proof_is_refused_with_the_reason(
     hub: RunningHub, alice: Writer, a: int, b: int, code: str
 ) -> None:
     asked = ConsistencyRequest(label=alice.label, from_seq=seq(a), to_seq=seq(b))
@@ -232,7 +234,7 @@ def test_a_consistency_that_cannot_be_says_why(
 # --- checkpoints
 
 
-def test_a_checkpoint_is_made_by_count_and_found_by_its_place(start_hub: StartHub) -> None:
+def test_a_checkpoint_is_made_by_count_and_found_by_upto_seq(start_hub: StartHub) -> None:
     hub = start_hub(checkpoints__every_entries=4)
     alice = hub.writer()
     receipts = [hub.accept(alice.next()) for _ in range(9)]
@@ -248,7 +250,7 @@ def test_a_checkpoint_is_made_by_count_and_found_by_its_place(start_hub: StartHu
     assert missing.error.code == "E.NOT_FOUND"
 
 
-def test_a_label_without_a_checkpoint_says_so(hub: RunningHub, alice: Writer) -> None:
+def test_the_checkpoint_of_a_label_without_one_is_not_found(hub: RunningHub, alice: Writer) -> None:
     hub.accept(alice.next())
     answer = hub.post("/v1/checkpoint", CheckpointRequest(label=alice.label, upto_seq=seq(0)))
     assert (answer.status, answer.error.code) == (404, "E.NOT_FOUND")
@@ -360,7 +362,9 @@ def test_receipts_and_proofs_of_pruned_entries_remain(
         verify_inclusion(proof, last.mmr_root, receipt.stream_seq, receipt.leaf_hash, last.stream_seq)
 
 
-def test_a_follower_is_told_too_and_never_skips(pruned: tuple[RunningHub, Writer, list[Receipt]]) -> None:
+def test_a_follower_of_a_pruned_entry_is_refused_and_skips_nothing(
+    pruned: tuple[RunningHub, Writer, list[Receipt]],
+) -> None:
     hub, alice, _receipts = pruned
     refused = hub.get(f"/v1/stream/{alice.label.hex()}?from=3")
     assert refused.error.detail is not None

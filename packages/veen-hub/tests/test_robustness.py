@@ -168,7 +168,7 @@ def test_a_compressed_body_is_refused_before_it_is_unpacked(hub: RunningHub, ali
 # --- slow and half-sent
 
 
-def test_a_body_that_does_not_arrive_in_time_is_given_up(start_hub: StartHub) -> None:
+def test_a_body_that_does_not_arrive_in_time_is_refused(start_hub: StartHub) -> None:
     hub = start_hub(listen__request_timeout_sec=1)
     started = time.monotonic()
     answer = say(hub, post("/v1/submit", b"abc", length=100))
@@ -176,7 +176,7 @@ def test_a_body_that_does_not_arrive_in_time_is_given_up(start_hub: StartHub) ->
     assert 0.9 < time.monotonic() - started < 5
 
 
-def test_a_body_that_drips_is_given_up_as_a_whole(start_hub: StartHub) -> None:
+def test_the_timeout_of_a_body_covers_the_whole_body(start_hub: StartHub) -> None:
     """Not by the pause between two bytes: the whole has its time."""
     hub = start_hub(listen__request_timeout_sec=1)
     with talk(hub) as connection:
@@ -259,7 +259,7 @@ def test_a_head_that_is_too_long_is_refused_with_the_reason(hub: RunningHub, end
     assert str(MAX_HEAD_BYTES) in answer.error.message
 
 
-def test_a_body_behind_many_requests_is_not_taken_for_a_head(hub: RunningHub) -> None:
+def test_a_body_after_many_requests_is_not_parsed_as_a_head(hub: RunningHub) -> None:
     """aiohttp's parser stops when enough requests wait, and goes on by itself."""
     body = bytes(8 * MAX_HEAD_BYTES)
     ping = b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n"
@@ -275,7 +275,7 @@ def test_a_body_behind_many_requests_is_not_taken_for_a_head(hub: RunningHub) ->
     assert statuses == [b"200"] * 500 + [b"400"]
 
 
-def test_a_body_behind_a_declined_upgrade_is_not_taken_for_a_head(
+def test_a_body_after_a_declined_upgrade_is_not_parsed_as_a_head(
     hub: RunningHub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """aiohttp holds what came behind it, and parses it when it has declined."""
@@ -404,7 +404,7 @@ def test_many_followers_of_one_label_all_get_everything(start_process: StartProc
     assert len(found) == FOLLOWERS
 
 
-def test_a_follower_that_does_not_read_is_dropped_and_delays_no_one_else(start_hub: StartHub) -> None:
+def test_a_follower_that_does_not_read_is_dropped_and_delays_no_other(start_hub: StartHub) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     alice = hub.writer()
     big, total = ciphertext(bytes(200_000)), 60
@@ -425,7 +425,7 @@ def test_a_follower_that_does_not_read_is_dropped_and_delays_no_one_else(start_h
     until(lambda: hub.do(lambda: hub.hub.feed.followers) == 0, "both are gone")
 
 
-def test_a_follower_that_is_behind_holds_little_memory_however_large_entries_are(start_hub: StartHub) -> None:
+def test_a_follower_that_is_behind_uses_little_memory_however_large_entries_are(start_hub: StartHub) -> None:
     hub = start_hub()
     alice = hub.writer()
     for _ in range(24):
@@ -590,7 +590,7 @@ def test_an_error_envelope_is_what_a_client_of_any_kind_gets(hub: RunningHub) ->
     assert hub.get("/nowhere").headers["content-type"] == CBOR
 
 
-def test_uploads_that_crawl_do_not_keep_others_from_theirs(start_hub: StartHub) -> None:
+def test_slow_uploads_do_not_block_other_uploads(start_hub: StartHub) -> None:
     hub = start_hub()
     alice = hub.writer()
     content = b"an attachment" * 100

@@ -39,7 +39,7 @@ def signer() -> Iterator[Signer]:
     made.close()
 
 
-def test_a_process_signs_what_the_thread_would(signer: Signer) -> None:
+def test_a_process_makes_the_same_signatures_as_a_thread(signer: Signer) -> None:
     """RFC 8032 signatures are deterministic."""
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
     assert signer.process.ready
@@ -55,7 +55,7 @@ def test_expected_digests_are_signed_ahead(signer: Signer) -> None:
     assert signer.process.ready
 
 
-def test_expected_digests_that_are_never_signed_disturb_nothing(signer: Signer) -> None:
+def test_expected_digests_that_are_never_signed_have_no_effect(signer: Signer) -> None:
     """A batch that failed."""
     signer.expect(HUB_KEY, [H(b"dropped" + digest) for digest in DIGESTS])
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
@@ -99,7 +99,7 @@ def test_after_a_rotation_the_new_key_signs(signer: Signer) -> None:
     assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
 
 
-def test_a_process_that_dies_costs_no_result(signer: Signer) -> None:
+def test_a_process_that_dies_loses_no_result(signer: Signer) -> None:
     for child in signers_of(os.getpid()):
         os.kill(child, signal.SIGKILL)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
@@ -107,7 +107,7 @@ def test_a_process_that_dies_costs_no_result(signer: Signer) -> None:
 
 
 @pytest.mark.parametrize("answer", ["another key", "too few", "not signatures"])
-def test_signatures_that_do_not_hold_are_not_used(signer: Signer, answer: str) -> None:
+def test_invalid_signatures_are_not_used(signer: Signer, answer: str) -> None:
     lies = {
         "another key": [bytes(one) for one in sign_here(signing_key("stranger"), DIGESTS)],
         "too few": [bytes(one) for one in EXPECTED[:-1]],

@@ -71,7 +71,7 @@ def comparable(answer: Answer) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("row", [None, *FAULTS], ids=lambda row: row.detail if row else "accepted")
-def test_both_ways_give_the_same_answer(
+def test_direct_and_indirect_submits_get_the_same_answer(
     start_hub: StartHub, monkeypatch: pytest.MonkeyPatch, row: Rejection | None
 ) -> None:
     answers = []
@@ -98,7 +98,7 @@ def test_refusals_of_the_sequencer_are_answered_and_counted(
     assert sum(hub.metric("veen_submit_err_total", code=code) for code in {r.code.value for r in TABLE}) == 2
 
 
-def test_a_full_queue_is_answered_with_when_to_come_back(
+def test_a_direct_submit_to_a_full_queue_is_answered_with_retry_after(
     start_hub: StartHub, direct: list[SubmitCall]
 ) -> None:
     hub = start_hub(max_waiting=1)
@@ -199,7 +199,9 @@ def seqs(answers: BinaryIO, count: int) -> list[int]:
     return found
 
 
-def test_ways_may_change_on_one_connection(hub: RunningHub, alice: Writer, direct: list[SubmitCall]) -> None:
+def test_direct_submits_and_other_requests_may_alternate_on_one_connection(
+    hub: RunningHub, alice: Writer, direct: list[SubmitCall]
+) -> None:
     """A submit that arrives before aiohttp waits for the next request is left to aiohttp."""
     with talk(hub) as connection:
         for _ in range(100):
@@ -232,7 +234,7 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
-def test_what_follows_a_submit_waits_for_its_answer(hub: RunningHub, alice: Writer) -> None:
+def test_a_request_pipelined_after_a_submit_waits_for_its_answer(hub: RunningHub, alice: Writer) -> None:
     """Pipelined in one piece, in many, and cut where it hurts: answers come in order."""
     requests = [post(SUBMIT, envelope(alice.next())) for _ in range(12)]
     with talk(hub) as connection, connection.makefile("rb") as answers:
@@ -256,7 +258,7 @@ class SlowSync(Files):
         super().sync(fd)
 
 
-def test_a_client_that_leaves_is_not_answered_and_its_message_is_kept(start_hub: StartHub) -> None:
+def test_the_message_of_a_client_that_disconnects_is_kept(start_hub: StartHub) -> None:
     files = SlowSync()
     hub = start_hub(files=files)
     alice = hub.writer()
@@ -298,7 +300,7 @@ def test_a_stop_answers_direct_submits(start_hub: StartHub) -> None:
         assert answer_to(connection).read(SubmitResponse).receipt.stream_seq == 1
 
 
-def test_for_a_client_that_does_not_read_answers_are_not_heaped_up(
+def test_answers_to_a_client_that_does_not_read_are_bounded(
     start_hub: StartHub, direct: list[SubmitCall]
 ) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
@@ -318,7 +320,7 @@ def _refused(hub: RunningHub) -> float:
     return hub.hub.metrics.submit_err.labels("E.SIG")._value.get()
 
 
-def test_a_bug_in_a_direct_submit_is_answered_and_the_connection_goes_on(
+def test_a_bug_in_a_direct_submit_is_answered_and_the_connection_stays_open(
     hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_call: SubmitCall) -> bytes:
@@ -334,7 +336,7 @@ def test_a_bug_in_a_direct_submit_is_answered_and_the_connection_goes_on(
         assert answer_to(connection).status == 200
 
 
-def test_a_bug_in_one_answer_keeps_no_other_client_waiting(hub: RunningHub) -> None:
+def test_a_bug_in_one_answer_does_not_block_other_clients(hub: RunningHub) -> None:
     told: list[str] = []
 
     def broken() -> None:

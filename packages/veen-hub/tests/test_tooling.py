@@ -72,7 +72,7 @@ def test_a_shortened_chain_gains_neither_messages_nor_time(start_hub: StartHub) 
     assert hub.submit(alice.message(4)).detail == "CAP_TTL"
 
 
-def test_a_token_authorized_before_a_restart_still_counts(start_hub: StartHub) -> None:
+def test_a_token_authorized_before_a_restart_is_still_valid(start_hub: StartHub) -> None:
     hub = start_hub()
     alice = hub.writer()
     hub.accept(alice.next())
@@ -95,7 +95,7 @@ def test_a_token_is_sent_as_cbor(hub: RunningHub) -> None:
     assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
 
 
-def test_the_hub_tells_what_it_knows_of_a_token(hub: RunningHub) -> None:
+def test_the_hub_returns_the_status_of_a_token(hub: RunningHub) -> None:
     token = Writer("alice", hub.hub_id).token(ttl=77)
     given = hub.authorize(token)
     known = hub.get(f"/tooling/cap/{token.auth_ref.hex()}").read(CapStatus)
@@ -107,7 +107,7 @@ def test_the_hub_tells_what_it_knows_of_a_token(hub: RunningHub) -> None:
     assert hub.get("/tooling/cap/nothing").error.code == "E.BAD_REQUEST"
 
 
-def test_an_auth_ref_that_was_only_used_has_a_beginning_and_no_token(start_hub: StartHub) -> None:
+def test_an_auth_ref_that_was_used_but_not_authorized_has_issued_at_and_no_token(start_hub: StartHub) -> None:
     """§6: without gating, the first message that uses an auth_ref fixes issued_at, once and for all."""
     clock = SetClock()
     hub = start_hub(gating=False, clock=clock)
@@ -158,7 +158,7 @@ def test_a_signature_that_cannot_be_read_is_unauthorized(hub: RunningHub, name: 
     assert signed(hub, **{name: text}).error.code == "E.UNAUTHORIZED"
 
 
-def test_a_signature_counts_for_a_minute_either_way(hub: RunningHub) -> None:
+def test_an_admin_signature_is_valid_a_minute_before_and_after_its_time(hub: RunningHub) -> None:
     now = hub.clock.time
     for at, status in ((now - 61, 401), (now + 61, 401), (now - 60, 200), (now + 60, 200), (now, 200)):
         assert hub.admin(PATH, at=at).status == status, at - now
@@ -227,7 +227,7 @@ def test_a_checkpoint_of_one_label_is_its_latest(hub: RunningHub, alice: Writer)
     assert made.upto_seq == 1
 
 
-def test_a_checkpoint_of_a_label_that_holds_nothing_is_not_found_and_disturbs_nobody(
+def test_a_checkpoint_of_a_label_without_entries_is_not_found_and_affects_no_other_request(
     hub: RunningHub, alice: Writer
 ) -> None:
     answer = hub.admin(PATH, LabelRequest(label=Label(bytes(32))).encode())
@@ -254,7 +254,7 @@ def test_checkpoints_are_made_by_time_too(start_hub: StartHub) -> None:
     )
 
 
-def test_retention_now_says_what_went(start_hub: StartHub) -> None:
+def test_a_retention_request_returns_how_much_was_pruned(start_hub: StartHub) -> None:
     clock = SetClock()
     limits = Limits(max_msg_bytes=2_048, max_chunk_bytes=65_536, max_checkpoint_interval=4)
     hub = start_hub(clock=clock, limits=limits, retention__streams={"orders": {"max_age_sec": 10}})
@@ -274,7 +274,7 @@ def test_anchoring_needs_an_anchor(hub: RunningHub) -> None:
     assert "anchor.backend" in answer.error.message
 
 
-def test_anchoring_now_writes_the_newest_checkpoints_down(start_hub: StartHub) -> None:
+def test_an_anchor_request_writes_the_newest_checkpoints_to_the_ledger(start_hub: StartHub) -> None:
     hub = start_hub()
     ledger = FileLedger(hub.root.parent / "ledger")
     hub.stop()
@@ -301,7 +301,7 @@ def test_anchoring_now_writes_the_newest_checkpoints_down(start_hub: StartHub) -
     assert hub.admin("/tooling/anchor").read(CheckpointsResponse).checkpoints == ()
 
 
-def test_an_anchor_that_fails_is_counted_and_tried_again(start_hub: StartHub) -> None:
+def test_a_failed_anchor_is_counted_and_repeated(start_hub: StartHub) -> None:
     class Flaky:
         down = True
 
@@ -352,7 +352,7 @@ def test_evidence_of_two_histories_is_verified_counted_and_logged_as_critical(
     assert hub.metric("veen_equivocation_reports_total", whose="this hub") == 1
 
 
-def test_evidence_against_another_hub_is_taken_too(hub: RunningHub, caplog: pytest.LogCaptureFixture) -> None:
+def test_evidence_against_another_hub_is_accepted(hub: RunningHub, caplog: pytest.LogCaptureFixture) -> None:
     other = signing_key("other hub")
     evidence = evidence_of(statement(b"a", other), statement(b"b", other))
     with caplog.at_level(logging.INFO, logger="veen.hub"):

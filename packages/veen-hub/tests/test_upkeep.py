@@ -50,7 +50,7 @@ def holds(path: Path, number: int, reference: bytes) -> bool:
 # --- the file ledger
 
 
-def test_a_ledger_cuts_off_nothing_but_a_last_line_that_was_never_finished(tmp_path: Path) -> None:
+def test_a_ledger_truncates_only_an_unfinished_last_line(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     references = publish(path, 1, 2)
     whole = path.read_bytes()
@@ -92,7 +92,7 @@ def test_two_hubs_may_share_a_ledger(tmp_path: Path) -> None:
     assert all(holds(path, number, ref) for number, ref in enumerate(references, start=1))
 
 
-def test_a_line_that_a_full_disk_took_in_part_is_no_anchor(
+def test_a_line_that_a_full_disk_truncated_is_not_an_anchor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "ledger"
@@ -134,7 +134,7 @@ class Scripted:
 
 
 @pytest.mark.parametrize("failure", [AnchorError("down"), RuntimeError("a bug")], ids=["down", "bug"])
-def test_a_chore_that_fails_comes_round_again(start_hub: StartHub, failure: Exception) -> None:
+def test_a_chore_that_fails_is_repeated(start_hub: StartHub, failure: Exception) -> None:
     anchor = Scripted()
     anchor.failures = [failure]
     hub = start_hub(anchor=anchor, anchor__every_sec=1, anchor__retry_sec=1)
@@ -221,7 +221,7 @@ def test_a_streams_rule_reaches_its_labels_of_past_epochs(start_hub: StartHub) -
     assert hub.store.read.readable_from(chatter.label, StreamSeq(1)) == 9
 
 
-def test_a_policys_retention_stands_in_for_the_default_and_for_no_rule(start_hub: StartHub) -> None:
+def test_a_policys_retention_replaces_only_the_default_rule(start_hub: StartHub) -> None:
     """LCLASS0 6.2: a hint selects the default window; what the configuration says of a stream counts."""
     clock, policy = SetClock(), SetPolicy()
     hub = start_hub(
@@ -244,7 +244,7 @@ def test_a_policys_retention_stands_in_for_the_default_and_for_no_rule(start_hub
 # --- what it says of itself
 
 
-def test_health_tells_of_the_newest_entry_also_after_a_restart(start_hub: StartHub) -> None:
+def test_healthz_names_the_newest_entry_also_after_a_restart(start_hub: StartHub) -> None:
     hub: RunningHub = start_hub()
     alice = hub.writer()
     for _ in range(3):

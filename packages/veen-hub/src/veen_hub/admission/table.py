@@ -145,7 +145,11 @@ def _rate_allows(at: AdmissionInput) -> str | None:
     if rate is None:
         return None
     bucket = (at.bucket or Bucket.full(rate, at.hub_ts)).at(rate, at.hub_ts)
-    return None if bucket.allows else f"more than {rate.per_sec}/s with a burst of {rate.burst}"
+    return (
+        None
+        if bucket.allows
+        else f"the writer exceeds {rate.per_sec} messages/s with a burst of {rate.burst}"
+    )
 
 
 def _prev_ack_is_behind(at: AdmissionInput) -> str | None:
@@ -164,7 +168,7 @@ def _client_seq_is_next(at: AdmissionInput) -> str | None:
     return (
         None
         if at.msg.client_seq == last + 1
-        else f"client_seq {at.msg.client_seq} is not the next one, {last + 1}"
+        else f"client_seq {at.msg.client_seq} is out of order: the next one is {last + 1}"
     )
 
 

@@ -39,7 +39,7 @@ ACTIONS: Final = {
     "CAP_ISSUER": "ask an issuer that the hub accepts for a token",
     "CAP_SCOPE": "ask for a token that names this stream",
     "CAP_TTL": "ask for a new token",
-    "AUTH_REF": "ask for a token for this stream's client_id(): a token serves one client_id",
+    "AUTH_REF": "ask for a token for the client_id that stream.client_id() returns",
     "REVOKED": "ask the issuer why it was revoked; a new client_id needs a new token",
     "CLIENT_BOUNDS": "rotate the client_id (stream.rotate)",
     "PREFILTER_REJECT": "ask the hub's operator whether the hub serves this address",

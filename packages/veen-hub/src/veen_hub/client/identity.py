@@ -20,9 +20,9 @@ from veen_hub.client.state.atomic_files import expand_user
 
 W = TypeVar("W", bound=Wire)
 KEYSTORE_FILE: Final = "keystore.enc"
-"""The secrets, sealed with a passphrase."""
+"""File of secrets sealed with a passphrase."""
 SECRETS_FILE: Final = "secrets.cbor"
-"""The secrets unsealed, as `veen keygen --no-passphrase` writes them."""
+"""File of unsealed secrets, as `veen keygen --no-passphrase` writes it."""
 
 Randomness = Callable[[int], bytes]
 """Returns the requested number of random bytes: ``os.urandom``, or a deterministic source in tests."""
@@ -58,7 +58,7 @@ class Identity:
             raise KeystoreError(f"{root} holds no identity", action=create)
         if plain.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             restrict = f"run `chmod 600 {shlex.quote(str(plain))}`"
-            raise KeystoreError(f"{plain} holds keys, and other users can read it", action=restrict)
+            raise KeystoreError(f"other users can read the keys in {plain}", action=restrict)
         return cls.of(_read(plain, Secrets))
 
     @classmethod

@@ -106,6 +106,6 @@ def check_profile(shown: Profile, held: Profile) -> None:
         raise IdentityError(
             "status.profile differs from the one that this hub had before, and a hub keeps its profile "
             "(RESOLUTIONS H10)",
-            action="a status is not signed: if the earlier one was forged, remove fixed/profile from the "
+            action="if the earlier status was forged (a status is not signed), remove fixed/profile from the "
             "state folder",
         )

@@ -93,7 +93,7 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
     def arriving() -> Iterator[bytes]:
         while (part := parts.get()) is not None:
             if part is INTERRUPTED:
-                raise ApiError(Code.BAD_REQUEST, "the body ended early")
+                raise ApiError(Code.BAD_REQUEST, "the connection ended before the whole body had arrived")
             yield part
 
     writing = hub.uploads.start(lambda: hub.store.attachments.put(coid, arriving()))

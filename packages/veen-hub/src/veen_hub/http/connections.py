@@ -272,8 +272,8 @@ class Connection(web.RequestHandler):
         idle = self._current_request is None and not self._messages
         if idle and not self.writing_paused:
             self._write(refuse_and_close(head_too_long(), request_id))
-        if not self._body.is_eof():  # the unparsed bytes are fields behind a chunked body
-            self._body.set_exception(ConnectionResetError("the fields behind a body are too long"))
+        if not self._body.is_eof():  # the unparsed bytes are trailers of a chunked body
+            self._body.set_exception(ConnectionResetError("the trailers of the body are too long"))
         self.force_close()
 
     # --- aiohttp's way
@@ -327,7 +327,7 @@ class Connection(web.RequestHandler):
             log(logging.INFO, "request_unreadable", error=kind, request_id=request_id)
             if exc is not None:
                 without_frames(exc)  # its frames hold the client's bytes
-            error = ApiError(Code.BAD_REQUEST, f"not a request that this hub can read ({kind})")
+            error = ApiError(Code.BAD_REQUEST, f"the request is not valid HTTP ({kind})")
         else:
             LOGGER.error("handler_failed", exc_info=exc, extra={"fields": {"request_id": request_id}})
             error = internal_error()

@@ -92,7 +92,7 @@ def check_length(headers: Headers, max_bytes: int, refusal: TooLarge) -> None:
 def check_body(body: bytes, max_bytes: int, refusal: TooLarge) -> bytes:
     """Return the body; refuse one of more than ``max_bytes``."""
     if len(body) > max_bytes:
-        raise refusal(f"more than {max_bytes} bytes")
+        raise refusal(f"the body has more than {max_bytes} bytes")
     return body
 
 
@@ -119,7 +119,7 @@ async def read_body(
             async for part in request.content.iter_any():
                 size += len(part)
                 if size > max_bytes:
-                    raise refusal(f"more than {max_bytes} bytes")
+                    raise refusal(f"the body has more than {max_bytes} bytes")
                 grow_to(size)
                 parts.append(part)
     except TimeoutError:

@@ -84,7 +84,7 @@ def read_page(
     read = hub.store.read
     head = read.head(asked.label)
     if head is None:
-        raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} holds nothing")
+        raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} has no entries")
     found = read.entries(asked.label, start, most, end=asked.to_seq)
     if found and isinstance(found[0], PrunedEntry):
         raise pruned(hub, asked.label, start)
@@ -247,7 +247,7 @@ def read_receipt(hub: Hub, asked: ReceiptRequest) -> Receipt:
         return hub.store.read.receipt(asked.label, asked.stream_seq)
     head = hub.store.read.head(asked.label)
     if head is None:
-        raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} holds nothing")
+        raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} has no entries")
     return hub.store.read.receipt(asked.label, head.stream_seq)
 
 

@@ -266,7 +266,7 @@ def split(body: bytes, max_messages: int) -> list[bytes]:
     except DecodeError as exc:  # the end of an item is unknown, so none of them is accepted
         raise AdmissionError(CBOR_INVALID, str(exc)) from None
     if len(items) > max_messages:
-        raise over_the_cap(f"a sequence may have {max_messages} messages: send it in parts")
+        raise over_the_cap(f"a sequence may have at most {max_messages} messages: send it in parts")
     return items
 
 
@@ -296,7 +296,9 @@ def check_address(network: Network, remote: str | None) -> None:
     denied = any(address in range_ for range_ in network.deny)
     allowed = not network.allow or any(address in range_ for range_ in network.allow)
     if denied or not allowed:
-        raise AdmissionError(PREFILTER_REJECT, "this address may not submit here")
+        raise AdmissionError(
+            PREFILTER_REJECT, "the client's address may not submit here (network in hub.yaml)"
+        )
 
 
 def _sender_of(item: bytes | AdmissionError) -> dict[str, str]:

@@ -92,7 +92,7 @@ async def _signed_body(request: web.Request) -> bytes:
     if abs(now - signed_at) > MAX_ADMIN_AGE:
         raise ApiError(
             Code.UNAUTHORIZED,
-            f"signed at {signed_at}, but the hub's time is {now}: the difference may be {MAX_ADMIN_AGE} s",
+            f"signed at {signed_at}, more than {MAX_ADMIN_AGE} s from the hub's time, {now}: sign it again",
         )
     digest = admin_digest(hub.identity.hub_id, request.method, request.path, body, signed_at)
     try:

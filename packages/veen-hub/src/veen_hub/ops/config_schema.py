@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import types
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -56,7 +57,13 @@ def _build_plain(kind: Any, value: Any, key: str) -> Any:
         return value
     if kind is not int and kind is not Path and type(value) is kind:
         return value
-    raise ConfigError(f"{key}: must be {_EXPECTED.get(kind, 'text in hex')}, not {kind_name(value)}")
+    quote = "; put the value in quotes" if issubclass(kind, str | FixedBytes) and _is_scalar(value) else ""
+    raise ConfigError(f"{key}: must be {_EXPECTED.get(kind, 'text in hex')}, not {kind_name(value)}{quote}")
+
+
+def _is_scalar(value: Any) -> bool:
+    """Return whether YAML read something unquoted as a number, a boolean or a date."""
+    return isinstance(value, int | float | datetime.date)
 
 
 def _parse(parse: Any, key: str) -> Any:

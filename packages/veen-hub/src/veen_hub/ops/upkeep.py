@@ -210,7 +210,7 @@ class Upkeep:
     def _checkpoint(self, batch: Batch, label: Label) -> Checkpoint | None:
         """Make a checkpoint in the sequencer's thread; None if the last one covers the label."""
         if batch.label(label) is None:
-            raise ApiError(Code.NOT_FOUND, f"label {label.hex()} holds nothing to checkpoint")
+            raise ApiError(Code.NOT_FOUND, f"label {label.hex()} has no entries to checkpoint")
         return batch.checkpoint(label)
 
     def _checkpoint_if_whole(self, batch: Batch, label: Label) -> Checkpoint | None:

@@ -93,7 +93,7 @@ def _check_remote(fleet: RemoteFleet, hub: str, admin_key: Path | None) -> None:
         fleet.check_admin()
     except NoHub as exc:
         raise CommandFailed(
-            f"no hub answers at {hub}, but another server ({exc})", Exit.NETWORK, "check --hub"
+            f"the server at {hub} is not a hub ({exc})", Exit.NETWORK, "check --hub"
         ) from None
     except KeyRefused as exc:
         raise CommandFailed(

@@ -108,7 +108,7 @@ def _json(context: CheckContext) -> None:
         require_equal(as_json.read(kind), as_cbor, f"{path} in JSON and in CBOR")
     asked = ReceiptRequest(label=writer.label, stream_seq=StreamSeq(1))
     require_equal(
-        hub.ask("/v1/receipt", asked, ReceiptResponse).receipt, receipt, "what was submitted in JSON"
+        hub.ask("/v1/receipt", asked, ReceiptResponse).receipt, receipt, "the receipt of a message in JSON"
     )
     status = hub.get("/v1/status", Accept=JSON).read(Status)
     require_equal(status.identity, hub.known.identity, "the identity in JSON")
@@ -136,12 +136,18 @@ def _pages(context: CheckContext) -> None:
         return shown, shown[-1] + 1 if shown and shown[-1] < end else None
 
     require_equal(page(), wanted(1, 10, most), "the first page")
-    require_equal(page(from_seq=StreamSeq(4), to_seq=StreamSeq(6)), wanted(4, 6, most), "from 4 to 6")
-    require_equal(page(max_items=3), wanted(1, 10, 3), "three of ten")
-    require_equal(page(cursor=StreamSeq(8), max_items=2), wanted(8, 10, 2), "two from the cursor")
-    require_equal(page(cursor=StreamSeq(10)), ([10], None), "the last one")
-    require_equal(page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "a range as large as a page")
-    require_equal(page(from_seq=StreamSeq(11)), ([], None), "beyond the end")
+    require_equal(
+        page(from_seq=StreamSeq(4), to_seq=StreamSeq(6)), wanted(4, 6, most), "the page from 4 to 6"
+    )
+    require_equal(page(max_items=3), wanted(1, 10, 3), "a page of 3 of 10 entries")
+    require_equal(
+        page(cursor=StreamSeq(8), max_items=2), wanted(8, 10, 2), "a page of 2 entries from cursor 8"
+    )
+    require_equal(page(cursor=StreamSeq(10)), ([10], None), "the page of the last entry")
+    require_equal(
+        page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "the page of a range as large as a page"
+    )
+    require_equal(page(from_seq=StreamSeq(11)), ([], None), "a page beyond the end")
 
 
 def _sequence(context: CheckContext) -> None:
@@ -196,7 +202,7 @@ def _probes(context: CheckContext) -> None:
     hub = context.hub()
     for path in ("/healthz", "/readyz"):
         answer = hub.get(path)
-        require(answer.status == 200 and answer.json["ok"] is True, f"{path}: {answer.status}")
+        require_equal((answer.status, answer.json.get("ok")), (200, True), f"status and ok of {path}")
     writer = context.writer(hub)
     hub.accept(writer.next())
     hub.submit(writer.message(1))

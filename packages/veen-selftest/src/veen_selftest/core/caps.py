@@ -25,13 +25,23 @@ def _receipt(context: CheckContext) -> None:
     token = context.writer_without_token(hub).token(ttl=1_000)
     first, again = hub.authorize(token), hub.authorize(token)
     require_equal(first.receipt.label, hub.known.control_label, "the label of an authorization")
-    require_equal(first.receipt.leaf_hash, authorize_leaf(token.auth_ref, token.encode()), "its leaf_hash")
-    require_equal(first.expires_at, first.receipt.hub_ts + 1_000, "expires_at")
+    require_equal(
+        first.receipt.leaf_hash,
+        authorize_leaf(token.auth_ref, token.encode()),
+        "leaf_hash of an authorization",
+    )
+    require_equal(first.expires_at, first.receipt.hub_ts + 1_000, "expires_at of an authorization")
     hub_identity.verify_receipt(hub.known.identity, first.receipt)
-    require_equal((again.receipt, again.expires_at), (first.receipt, first.expires_at), "the second answer")
+    require_equal(
+        (again.receipt, again.expires_at),
+        (first.receipt, first.expires_at),
+        "the answer to a token authorized twice",
+    )
     asked = ReceiptRequest(label=hub.known.control_label, stream_seq=first.receipt.stream_seq)
     require_equal(
-        hub.ask("/v1/receipt", asked, ReceiptResponse).receipt, first.receipt, "the receipt, asked for"
+        hub.ask("/v1/receipt", asked, ReceiptResponse).receipt,
+        first.receipt,
+        "the receipt of an authorization, fetched",
     )
 
 
@@ -48,8 +58,12 @@ def _replayable(context: CheckContext) -> None:
     page: Any = cbor.decode(answer.body)
     item = require_one(page[5], "entries on a page of one (§10.5)")
     require_equal(cbor.encode(item[2]), token.encode(), "the token on the control label (H5)")
-    require_equal(cbor.encode(item[3]), given.encode(), "its receipt on the control label")
-    require_equal(CapToken.decode(cbor.encode(item[2])).auth_ref, token.auth_ref, "its auth_ref")
+    require_equal(cbor.encode(item[3]), given.encode(), "the token's receipt on the control label")
+    require_equal(
+        CapToken.decode(cbor.encode(item[2])).auth_ref,
+        token.auth_ref,
+        "the token's auth_ref on the control label",
+    )
 
 
 def _rules(context: CheckContext) -> None:
@@ -125,13 +139,19 @@ def _status(context: CheckContext) -> None:
     token = context.writer_without_token(hub).token(ttl=77)
     given = hub.authorize(token)
     status = hub.get(f"/tooling/cap/{token.auth_ref.hex()}").read(CapStatus)
-    require_equal((status.issued_at, status.known), (given.receipt.hub_ts, True), "issued_at and known")
-    require_equal(status.expires_at, given.expires_at, "expires_at")
     require_equal(
-        (status.issuer_pk, status.subject_pk), (token.issuer_pk, token.subject_pk), "issuer and subject"
+        (status.issued_at, status.known), (given.receipt.hub_ts, True), "issued_at and known of a cap status"
+    )
+    require_equal(status.expires_at, given.expires_at, "expires_at of a cap status")
+    require_equal(
+        (status.issuer_pk, status.subject_pk),
+        (token.issuer_pk, token.subject_pk),
+        "issuer and subject of a cap status",
     )
     absent = hub.get(f"/tooling/cap/{bytes(32).hex()}")
-    require_equal((absent.status, absent.error.code), (404, "E.NOT_FOUND"), "an unknown auth_ref")
+    require_equal(
+        (absent.status, absent.error.code), (404, "E.NOT_FOUND"), "the cap status of an unknown auth_ref"
+    )
 
 
 def _control(context: CheckContext) -> None:

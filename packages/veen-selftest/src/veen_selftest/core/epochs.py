@@ -39,7 +39,7 @@ def _window(context: CheckContext) -> None:
         if hub.status().epoch == status.epoch:
             break
     else:
-        raise Violation("the epoch ended twice within one check (core §3.2)")
+        raise Violation("the epoch ended during both attempts of this check (core §3.2)")
     for epoch, answer in answers.items():
         if epoch in window:
             require_equal(answer.status, 200, f"status of a message at epoch {epoch - status.epoch:+}")
@@ -58,7 +58,7 @@ def _roll(context: CheckContext) -> None:
         if hub.status().epoch == before.epoch:
             break
     else:
-        raise Violation("the epoch ended three times within one check (core §3.2)")
+        raise Violation("the epoch ended during all three attempts of this check (core §3.2)")
     require_equal(answer.status, 200, "status of a message at the oldest epoch of the window")
     now = _next_epoch(hub, before)
     require_equal(now.epoch, stream.epoch_at(now.hub_ts, length), "the epoch after the change")

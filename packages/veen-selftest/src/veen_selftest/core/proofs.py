@@ -14,6 +14,7 @@ from veen_core.consistency import prove_consistency, verify_consistency
 from veen_core.ids import MmrRoot, StreamSeq
 from veen_core.mmr import Mmr
 from veen_core.proof import prove_inclusion, verify_inclusion
+from veen_selftest.hubs.http_hub import HttpResponse
 from veen_selftest.peers.verifier import VerifiedLog
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
@@ -71,7 +72,11 @@ def _deterministic(context: CheckContext) -> None:
     for seq in (1, 2, 7, 16, 17, SIZE):
         wanted = prove_inclusion(lambda height, index: nodes[height, index], StreamSeq(seq), SIZE).encode()
         for _ in range(2):
-            require_equal(_proof(log, seq, SIZE).mmr_proof.encode(), wanted, f"the proof of {seq} in {SIZE}")
+            require_equal(
+                _proof(log, seq, SIZE).mmr_proof.encode(),
+                wanted,
+                f"the proof of entry {seq} in a tree of {SIZE}",
+            )
 
 
 def _page(context: CheckContext) -> None:
@@ -87,6 +92,16 @@ def _page(context: CheckContext) -> None:
         verify_inclusion(page.mmr_proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
 
 
+def _require_absent(answer: HttpResponse, what: str) -> None:
+    """Require a refusal as E.BAD_REQUEST or E.NOT_FOUND."""
+    require(answer.status in (400, 404), f"{what}: expected status 400 or 404, found {answer.status}")
+    code = answer.error.code
+    require(
+        code in ("E.BAD_REQUEST", "E.NOT_FOUND"),
+        f"{what}: expected E.BAD_REQUEST or E.NOT_FOUND, found {code}",
+    )
+
+
 def _absent(context: CheckContext) -> None:
     """The hub refuses a proof of an entry or a tree that does not exist (§5.4)."""
     log = _log(context)
@@ -97,8 +112,7 @@ def _absent(context: CheckContext) -> None:
             tree_size=StreamSeq(size) if size is not None else None,
         )
         answer = log.hub.post("/v1/proof", asked)
-        require(answer.status in (400, 404), f"a proof of {seq} in {size}: status {answer.status}")
-        require(answer.error.code in ("E.BAD_REQUEST", "E.NOT_FOUND"), f"code {answer.error.code}")
+        _require_absent(answer, f"a proof of entry {seq} in a tree of {size}")
 
 
 def _consistency(log: VerifiedLog, old: int, new: int) -> ConsistencyResponse:
@@ -113,12 +127,14 @@ def _grew(context: CheckContext) -> None:
     for new in range(2, SIZE + 1):
         for old in range(1, new):
             proof = _consistency(log, old, new).mmr_consistency
-            require_equal((proof.from_seq, proof.to_seq), (old, new), "the sizes of a consistency proof")
+            require_equal(
+                (proof.from_seq, proof.to_seq), (old, new), "from_seq and to_seq of a consistency proof"
+            )
             verify_consistency(proof, MmrRoot(log.roots[old - 1]), MmrRoot(log.roots[new - 1]))
             wanted = prove_consistency(
                 lambda height, index: nodes[height, index], StreamSeq(old), StreamSeq(new)
             )
-            require_equal(proof, wanted, f"the proof from {old} to {new}")
+            require_equal(proof, wanted, f"the consistency proof from {old} to {new}")
         context.progress(new, SIZE)
 
 
@@ -128,8 +144,7 @@ def _not_backwards(context: CheckContext) -> None:
     for old, new in ((0, 3), (3, 3), (5, 2), (1, SIZE + 1)):
         asked = ConsistencyRequest(label=log.label, from_seq=StreamSeq(old), to_seq=StreamSeq(new))
         answer = log.hub.post("/v1/consistency", asked)
-        require(answer.status in (400, 404), f"from {old} to {new}: status {answer.status}")
-        require(answer.error.code in ("E.BAD_REQUEST", "E.NOT_FOUND"), f"code {answer.error.code}")
+        _require_absent(answer, f"a consistency proof from {old} to {new}")
 
 
 CHECKS: Final = (

@@ -53,7 +53,9 @@ def _b(context: CheckContext) -> None:
     require_equal(len(acknowledged), 36, "stream_seqs that were acknowledged")
     for pair in log.entries:
         wire, receipt = acknowledged[pair.receipt.stream_seq]
-        require_equal((pair.msg_bytes, pair.receipt), (wire, receipt), "an entry and its acknowledgement")
+        require_equal(
+            (pair.msg_bytes, pair.receipt), (wire, receipt), "an entry and the receipt that its writer got"
+        )
     for lane in sent:
         for wire, _receipt in lane:
             require_refused_by(rejection.DUPLICATE, hub.submit(wire))
@@ -77,7 +79,7 @@ def _c(context: CheckContext) -> None:
         if hub.status().epoch == now:
             break
     else:
-        raise Violation("the epoch ended twice within one check (core §3.2)")
+        raise Violation("the epoch ended during both attempts of this check (core §3.2)")
     origin = LabelOrigin(
         routing_key=stream.routing_key(hub.known.identity.hub_id),
         stream_id=writers[0].stream_id,
@@ -115,15 +117,19 @@ def _d(context: CheckContext) -> None:
     if hub.known.gating:
         require_refused_by(rejection.CAP_MISSING, hub.submit(writer.message(1)))
     given = hub.authorize(token)
-    require_equal(given.auth_ref, token.auth_ref, "auth_ref (§6)")
+    require_equal(given.auth_ref, token.auth_ref, "auth_ref of an authorization (§6)")
     require_equal(given.receipt.label, hub.known.control_label, "the label of an authorization (H5)")
-    require_equal(given.receipt.leaf_hash, authorize_leaf(token.auth_ref, token.encode()), "its leaf (H5)")
+    require_equal(
+        given.receipt.leaf_hash,
+        authorize_leaf(token.auth_ref, token.encode()),
+        "leaf_hash of an authorization (H5)",
+    )
     hub_identity.verify_receipt(hub.known.identity, given.receipt)
     outcomes = hub.submit_many(writer.many(12))
     accepted = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
     require(
         rate.burst <= len(accepted) <= rate.burst + 4,
-        f"{len(accepted)} of 12 at once under a burst of {rate.burst} were accepted (RL0, H8)",
+        f"the hub accepted {len(accepted)} of 12 messages at once under a burst of {rate.burst} (RL0, H8)",
     )
     writer.seq = len(accepted)
     answer = hub.submit(writer.message(writer.seq + 1))

@@ -75,7 +75,7 @@ class Lane:
             )
             require(
                 seq not in self.receipts,
-                f"client_seq {seq} was acknowledged before, and is called a duplicate now",
+                f"client_seq {seq} was acknowledged, repeated, and refused as a duplicate",
             )
             self.duplicates.add(seq)
 
@@ -109,7 +109,7 @@ class Ledger:
         """Check every receipt, that no message is there twice, and that the whole log verifies."""
         log = VerifiedLog(hub, self.lanes[0].writer.label).read()
         by_message = {(pair.msg.client_id, int(pair.msg.client_seq)): pair.receipt for pair in log.entries}
-        require_equal(len(by_message), len(log.entries), "messages, each once (I8)")
+        require_equal(len(by_message), len(log.entries), "different messages in the log (I8)")
         for lane in self.lanes:
             self._no_violations(lane)
             mine = lane.writer.client_id
@@ -119,7 +119,8 @@ class Ledger:
                 require_equal(found, receipt, f"the receipt of message {seq} after kills: equivocation")
             for seq in lane.duplicates:
                 require(
-                    (mine, seq) in by_message, f"message {seq} was called a duplicate and is not in the log"
+                    (mine, seq) in by_message,
+                    f"message {seq} was refused as a duplicate, but is not in the log",
                 )
 
     @staticmethod

@@ -37,7 +37,9 @@ def _at_once(context: CheckContext) -> None:
                 answer.read(ReceiptResponse).receipt, receipt, f"the receipt at {receipt.stream_seq}"
             )
         context.progress(done, rounds)
-    require_equal(VerifiedLog(hub, writer.label).read().tree.size, rounds, "entries after that many kills")
+    require_equal(
+        VerifiedLog(hub, writer.label).read().tree.size, rounds, "entries after one message per kill"
+    )
     own.kill()
 
 

@@ -108,20 +108,24 @@ def ask(hub: HttpHub, request: Request) -> tuple[int, str, bytes]:
 
 def check(request: Request, status: int, kind: str, body: bytes) -> None:
     """Require success, or an error envelope whose code H1 maps to this status, with a request id (§10.6)."""
-    require(status != 500, f"500 to {request}")
+    require(status != 500, f"status 500 in answer to {request}")
     if status < 400:
-        require(status == 200, f"status {status} to {request}")
+        require(status == 200, f"expected status 200, found {status}, in answer to {request}")
         return
-    require(status in MAPPED, f"status {status}, which RESOLUTIONS H1 does not define, to {request}")
+    require(
+        status in MAPPED, f"status {status}, which RESOLUTIONS H1 does not define, in answer to {request}"
+    )
     if request.method == "HEAD":
         return
     try:
         error = ErrorEnvelope.from_json(body) if kind.startswith(JSON) else ErrorEnvelope.decode(body)
     except DecodeError as exc:
-        raise Violation(f"status {status} without an envelope ({exc}) to {request}") from None
-    require_equal(status, HTTP_STATUS[Code(error.code)], f"status of {error.code} to {request}")
+        raise Violation(f"status {status} without an error envelope ({exc}) in answer to {request}") from None
+    require_equal(status, HTTP_STATUS[Code(error.code)], f"status of {error.code} in answer to {request}")
     require(error.request_id, f"no request_id in the answer to {request}")
-    require("internal error" not in error.message, f"an internal error ({error.message}) to {request}")
+    require(
+        "internal error" not in error.message, f"an internal error ({error.message}) in answer to {request}"
+    )
 
 
 def _fuzz(requests_of: Callable[[Writer], list[Request]]) -> Callable[[CheckContext], None]:

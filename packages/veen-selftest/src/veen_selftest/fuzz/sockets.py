@@ -45,7 +45,7 @@ def _garbage(context: CheckContext) -> None:
             connection.sendall(word)
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(65_536)
-            require(not answer.startswith(b"HTTP/1.1 5"), f"{answer[:40]!r} to {word[:60]!r}")
+            require(not answer.startswith(b"HTTP/1.1 5"), f"{answer[:40]!r} in answer to {word[:60]!r}")
         hub.accept(writer.next())
 
 
@@ -61,7 +61,7 @@ def _half_sent(context: CheckContext) -> None:
             hub.accept(other.next())
     require(
         hub.submit(writer.message(1)).status == 200,
-        "half a message was accepted, or the whole one is refused afterwards",
+        "the hub accepted half a message, or refuses the whole one afterwards",
     )
 
 
@@ -87,7 +87,7 @@ def _announced(context: CheckContext) -> None:
         with plain(hub) as connection:
             connection.sendall((HEAD + extra + "\r\n").encode())
             answer = connection.recv(65_536)
-            require(answer.startswith(b"HTTP/1.1 4"), f"{answer[:60]!r} to {extra!r}")
+            require(answer.startswith(b"HTTP/1.1 4"), f"{answer[:60]!r} in answer to {extra!r}")
     hub.accept(writer.next())
 
 

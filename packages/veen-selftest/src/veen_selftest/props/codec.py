@@ -74,7 +74,7 @@ def _unique(context: CheckContext) -> None:
     writer = context.writer(hub)
     for name, recode in OTHER_FORMS.items():
         answer = hub.submit(recode(writer.message(1)))
-        require(answer.status != 200, f"{name} was accepted (B3)")
+        require(answer.status != 200, f"a message with {name} was accepted (B3)")
         require_refused_by(rejection.CBOR_INVALID, answer)
     bare = writer.message(1, auth_ref=None)
     require_equal(bare[AUTH_REF_AT], NULL, "the check's own bytes: a null where auth_ref would be")
@@ -95,7 +95,9 @@ def _bit_flips(context: CheckContext) -> None:
     for at, broken in flipped:
         answer = hub.submit(broken)
         if answer.status == 200:
-            raise Violation(f"accepted with a bit flipped in byte {at} of {len(wire)}: {broken.hex()}")
+            raise Violation(
+                f"a message with a bit flipped in byte {at} of {len(wire)} was accepted: {broken.hex()}"
+            )
         require(answer.error.detail is not None, "the refusal of a message names no row (core §8.2)")
     require_equal(hub.accept(wire).stream_seq, 1, "stream_seq of the message as it was signed")
 
@@ -110,8 +112,10 @@ def _json(context: CheckContext) -> None:
         text = SubmitRequest(msg=msg).to_json().encode()
         receipt = hub.post("/v1/submit", text, JSON, work=[wire]).read(SubmitResponse).receipt
         require_equal(receipt.leaf_hash, msg.leaf_hash, "leaf_hash of a message in JSON")
-        item = require_one(hub.page(writer.label, receipt.stream_seq).items, "entries from the last one on")
-        require_equal(item.msg.encode(), wire, "its bytes in the log")
+        item = require_one(
+            hub.page(writer.label, receipt.stream_seq).items, "entries from the last stream_seq on"
+        )
+        require_equal(item.msg.encode(), wire, "bytes in the log of a message in JSON")
 
 
 def _tokens(context: CheckContext) -> None:

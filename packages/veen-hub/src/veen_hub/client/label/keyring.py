@@ -41,7 +41,10 @@ class KeyRing:
             return SigningKey(record.seed)
         if self._identity is not None and client_id == self._identity.client_id:
             return self._identity.signing_key
-        raise StateError(f"the key of client_id {client_id.hex()} is not in this state folder")
+        raise StateError(
+            f"the key of client_id {client_id.hex()} is not in this state folder",
+            action="connect with the identity that this state folder belongs to",
+        )
 
     def holds(self, client_id: ClientId) -> bool:
         """Return whether the key of a client_id is in this ring."""
@@ -74,7 +77,7 @@ class KeyRing:
             return
         if not self.holds(client_id):
             raise StateError(
-                f"the token is for client_id {client_id.hex()}, and this identity does not hold its key",
+                f"the token is for client_id {client_id.hex()}, and this identity does not have its key",
                 action=f"ask for a token for this stream's client_id, {client.state.client_id.hex()} "
                 "(`veen id client-id`), or for the identity's own key",
             )

@@ -142,7 +142,9 @@ class LabelLog:
             lambda: self.connection.api.page(self.label, start, most, end=end)
         )
         if not more and (after := start + len(entries)) <= known:
-            raise Misbehaved(f"the hub says the log ends before entry {after}, but {known} are known")
+            raise Misbehaved(
+                f"the hub says its log ends before entry {after}, but showed {known} entries before"
+            )
         return entries, more
 
     async def accept(
@@ -200,7 +202,9 @@ class LabelLog:
         except NotFound:
             await self.check_head()
             if last <= self.client.size:
-                raise Misbehaved(f"the hub denies entry {last}, but {self.client.size} are known") from None
+                raise Misbehaved(
+                    f"the hub says it has no entry {last}, but showed {self.client.size} entries before"
+                ) from None
             raise
 
     async def fetch(self, stream_seq: StreamSeq) -> Receipt:
@@ -289,7 +293,7 @@ class LabelLog:
         found = await self.connection.ask(lambda: self.connection.api.checkpoint(self.label, upto_seq))
         if found is None:
             if seen and upto_seq in (0, seen):
-                raise Misbehaved(f"the hub denies having a checkpoint, but the one at {seen} was seen")
+                raise Misbehaved(f"the hub says it has no checkpoint, but showed one at entry {seen} before")
             return None
         await self._verify_checkpoint(found, seen if upto_seq == 0 else NO_ENTRIES)
         return found
@@ -325,7 +329,9 @@ class LabelLog:
         if newest is None or (newest == head and newest.stream_seq == self.client.size):
             return head
         if newest.stream_seq < known:
-            raise Misbehaved(f"the hub says the newest entry is {newest.stream_seq}, but {known} are known")
+            raise Misbehaved(
+                f"the hub says its newest entry is {newest.stream_seq}, but showed {known} entries before"
+            )
         await self.verify(newest)
         return newest
 

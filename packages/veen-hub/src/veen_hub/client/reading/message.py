@@ -124,7 +124,7 @@ def open_all(entries: Sequence[Entry], keys: Sequence[DhKey], limits: Limits) ->
 
 
 def _open(entry: Entry, keys: list[DhKey], limits: Limits) -> Message:
-    msg, why = entry.msg, OpenError(f"message {entry.stream_seq}: this client has no key to open it with")
+    msg, why = entry.msg, OpenError(f"this client has no key to open message {entry.stream_seq}")
     for key in keys:
         try:
             message = Message(entry, msg.open(key, limits), None)

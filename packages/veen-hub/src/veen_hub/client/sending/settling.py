@@ -102,7 +102,7 @@ class Settler:
             await self._drop_pending()
             raise OutOfTime(
                 Code.TIME,
-                f"{count} message(s) did not reach the hub while it took messages for label "
+                f"{count} message(s) did not reach the hub while it accepted messages for label "
                 f"{self._log.label.hex()}",
                 action="send them again",
             )

@@ -21,7 +21,7 @@ MIN_TRY_SECONDS: Final = 0.5
 """Shortest time limit of an attempt, even if the deadline is nearer."""
 MIN_ANSWER_SECONDS: Final = 5.0
 """Shortest time limit of an attempt at a hub that has answered before, so an answer is likely."""
-PENDING_ACTION: Final = "repeat the operation: the client first settles a message that is pending"
+PENDING_ACTION: Final = "repeat the operation (a pending message is settled first)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

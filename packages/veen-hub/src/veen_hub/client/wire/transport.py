@@ -149,9 +149,9 @@ class Transport:
                 yield response
         except aiohttp.ClientConnectorCertificateError as exc:
             raise Unreachable(
-                f"{self.url}: its certificate is not trusted: {exc.certificate_error}",
+                f"{self.url}: the certificate of the hub is not trusted: {exc.certificate_error}",
                 retryable=False,
-                action="name the authority that signed its certificate (--ca)",
+                action="name the authority that signed the certificate (--ca, or Tls(ca=...))",
             ) from exc
         except aiohttp.InvalidURL as exc:
             raise Unreachable(
@@ -175,7 +175,7 @@ def no_answer(url: str, error: Exception) -> Unreachable:
     )
     action = None
     if isinstance(cause, ssl.SSLCertVerificationError):
-        action = "name the authority that signed its certificate (--ca)"
+        action = "name the authority that signed the certificate (--ca, or Tls(ca=...))"
     elif isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
         action = "if the hub is plain HTTP, write http:// in its address"
     elif hung_up and not url.startswith("https:"):
