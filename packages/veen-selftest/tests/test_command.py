@@ -101,8 +101,9 @@ def test_a_run_against_a_hub_that_is_there_writes_every_report(
     healthy: OwnFleet, key_file: Path, tmp_path: Path
 ) -> None:
     junit, target = tmp_path / "junit.xml", tmp_path / "report.json"
+    hub = healthy.hub(PLAIN)
     done = run(
-        "core", "--only=api.*", "--only=identity.*", f"--hub={healthy.hub(PLAIN).url}",
+        "core", "--only=api.*", "--only=identity.*", f"--hub={hub.url}", f"--probes={hub.probes_url}",
         f"--admin-key={key_file}", f"--junit={junit}", f"--report={target}", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -46,9 +46,9 @@ def admin(healthy: OwnFleet) -> SigningKey:
 
 
 def test_with_the_admin_key_only_checks_that_need_their_own_hub_are_skipped(
-    url: str, admin: SigningKey
+    healthy: OwnFleet, url: str, admin: SigningKey
 ) -> None:
-    fleet = RemoteFleet(url, "with-key", admin)
+    fleet = RemoteFleet(url, "with-key", admin, probes_url=healthy.hub(PLAIN).probes_url)
     quick = [
         (suite, check) for suite, check in chosen(["core"]) if not check.name.startswith(("proof", "epoch"))
     ]
@@ -74,6 +74,14 @@ def test_with_the_admin_key_only_checks_that_need_their_own_hub_are_skipped(
     }
     assert "run it without --hub" in skipped["identity.restart"]
     assert "rotating" in skipped["scenario.C"]
+
+
+def test_probes_at_an_unknown_address_are_skipped(url: str, admin: SigningKey) -> None:
+    result = run_check("api.probes", RemoteFleet(url, "probes", admin))
+    assert (result.outcome, result.why) == (
+        Outcome.SKIPPED,
+        "needs the address of /readyz and /metrics: give --probes",
+    )
 
 
 def test_without_a_key_checks_that_need_a_token_are_skipped(url: str) -> None:

@@ -132,6 +132,12 @@ OPTIONS: Final = (
         show_envvar=True,
         help="URL of a running hub (default: the context's); without one, hubs are started.",
     ),
+    click.option(
+        "--probes",
+        envvar="VEEN_PROBES",
+        show_envvar=True,
+        help="URL of the hub's /readyz and /metrics [default: http, the hub's host, its port + 1].",
+    ),
     click.option("--own", is_flag=True, help="Start hubs, even if VEEN_HUB or the context names one."),
     click.option(
         "--admin-key",
@@ -193,6 +199,7 @@ def selftest(
     *,
     suite: tuple[str, ...],
     hub: str | None,
+    probes: str | None,
     own: bool,
     admin_key: Path | None,
     passphrase_file: Path | None,
@@ -241,6 +248,7 @@ def selftest(
             admin_key=admin_key,
             passphrase_file=passphrase_file,
             tls=load_tls(ca, cert, cert_key),
+            probes=probes,
         )
         try:
             report = suites.run(todo, fleet, seed, options, ProgressPrinter(out, len(todo)))

@@ -50,6 +50,7 @@ def make_fleet(
     admin_key: Path | None = None,
     passphrase_file: Path | None = None,
     tls: Tls | None = None,
+    probes: str | None = None,
 ) -> Fleet:
     """Return hubs to start, or the hub at ``hub`` after checking that it answers and takes the key."""
     if hub is None:
@@ -61,8 +62,10 @@ def make_fleet(
         raise click.UsageError("--hub-command starts a hub, --hub names a running one: give one of them.")
     if not _is_url(hub):
         raise click.UsageError(f"--hub {hub} is not a URL such as http://127.0.0.1:8080.")
+    if probes is not None and not _is_url(probes):
+        raise click.UsageError(f"--probes {probes} is not a URL such as http://127.0.0.1:8081.")
     admin = read_key(admin_key, passphrase_file) if admin_key is not None else None
-    fleet = RemoteFleet(hub, os.urandom(6).hex(), admin, tls)
+    fleet = RemoteFleet(hub, os.urandom(6).hex(), admin, tls, probes_url=probes)
     _check_remote(fleet, hub, admin_key)
     return fleet
 

@@ -25,7 +25,7 @@ from veen_core.status import Status
 from veen_core.wire import Wire
 from veen_selftest.core.equivocation import live
 from veen_selftest.hubs.http_hub import CBOR_SEQ, JSON, HttpHub, HttpResponse
-from veen_selftest.runner.check import Check, Violation, require, require_equal
+from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 
@@ -200,8 +200,10 @@ def _follow(context: CheckContext) -> None:
 def _probes(context: CheckContext) -> None:
     """The probes answer, and the metrics have their names (OBS0, spec-4 §10)."""
     hub = context.hub()
-    for path in ("/healthz", "/readyz"):
-        answer = hub.get(path)
+    healthz, readyz = hub.get("/healthz"), hub.probe("/readyz")
+    if readyz is None:
+        raise Skip("needs the address of /readyz and /metrics: give --probes")
+    for path, answer in (("/healthz", healthz), ("/readyz", readyz)):
         require_equal((answer.status, answer.json.get("ok")), (200, True), f"status and ok of {path}")
     writer = context.writer(hub)
     hub.accept(writer.next())

@@ -70,7 +70,7 @@ async def _write_and_read(context: CheckContext, hub: HttpHub) -> None:
         epoch = mine.epoch_at(sent[0].hub_ts)
     async with connect(hub.url, me, trust=trust, tls=hub.tls) as fresh:
         read = [message async for message in fresh.stream(name).read(epoch=epoch)]
-        require_equal([message.text for message in read], bodies, "what a new client reads")
+        require_equal([message.text for message in read], bodies, "messages that a new client reads")
         head = await fresh.stream(name).head(epoch=epoch)
         require_equal(head, sent[-1], "the head that a new client finds")
     pairs = list(read_entries(hub, sent[0].label))

@@ -83,7 +83,7 @@ class OwnFleet:
         return self._made[-1]
 
     def describe(self) -> str:
-        return "its own (" + " ".join(Path(word).name for word in self._program) + ")"
+        return "its own hubs (" + " ".join(Path(word).name for word in self._program) + ")"
 
     def close(self) -> None:
         """Kill all hubs and remove the folder."""
@@ -107,10 +107,18 @@ class KeyRefused(Exception):  # noqa: N818 - the hub's answer
 class RemoteFleet:
     """A running hub; the selftest writes only to its own streams."""
 
-    def __init__(self, url: str, run: str, admin: SigningKey | None = None, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        run: str,
+        admin: SigningKey | None = None,
+        tls: Tls | None = None,
+        *,
+        probes_url: str | None = None,
+    ) -> None:
         self.run = f"selftest/{run}"
         self.starts_hubs = False
-        self._hub = HttpHub(url, admin, tls, foreign=True)
+        self._hub = HttpHub(url, admin, tls, foreign=True, probes_url=probes_url)
 
     def reach(self) -> Status:
         """Read the status; raises ``NoHub`` if the answer is not in CBOR or JSON."""

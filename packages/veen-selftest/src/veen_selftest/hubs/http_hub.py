@@ -123,7 +123,8 @@ class HttpHub:
         probes_url: str | None = None,
     ) -> None:
         self.url = url.rstrip("/")
-        self._probes_url = probes_url
+        self.probes_url = probes_url
+        """Address of /readyz and /metrics; None if it is not known."""
         self.foreign = foreign
         """Whether the hub was configured by its operator, not by the selftest."""
         self.admin = admin
@@ -155,7 +156,7 @@ class HttpHub:
         If its address is not known, try the port after the API's (the default), then the API's own.
         """
         host, port = self.address
-        probes = urlsplit(self._probes_url or f"http://{host}:{port + 1}")
+        probes = urlsplit(self.probes_url or f"http://{host}:{port + 1}")
         connection = http.client.HTTPConnection(probes.hostname or host, probes.port, timeout=TIMEOUT)
         try:
             connection.connect()
@@ -185,6 +186,11 @@ class HttpHub:
         if path == "/v1/submit" and (answer.status != 200 or found.get("content-type") == CBOR_SEQ):
             self.skip_if_announced(answer.body)
         return answer
+
+    def probe(self, path: str) -> HttpResponse | None:
+        """GET /readyz or /metrics; None if a running hub serves them at an address that is not known."""
+        answer = self.get(path)
+        return None if self.foreign and self.probes_url is None and answer.status == 404 else answer
 
     def skip_if_announced(self, refusal: bytes) -> None:
         """Skip the check if a running hub refuses by a row that its status announces (``enforces``)."""
