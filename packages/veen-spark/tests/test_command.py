@@ -38,7 +38,7 @@ def test_verify_reports_in_words_and_json_and_by_its_exit_code(
     clone = hub.clone(tmp_path / "clone")
     good = run("verify", clone, "--hub-id", hub.hub_id.hex(), "--out", tmp_path / "report")
     assert good.exit_code == 0, good.stderr
-    assert "everything holds: 20 entries of 1 label, 0 of them pruned" in good.stdout
+    assert "all checks passed: 20 entries of 1 label, 0 of them pruned" in good.stdout
     assert spark.read.parquet(str(tmp_path / "report")).count() == 1
     chunk = files_of(clone / "log")[1]
     chunk.write_bytes(chunk.read_bytes()[:-5])
@@ -227,7 +227,7 @@ def test_a_verification_that_skipped_a_check_does_not_exit_with_0_unless_asked(
     partial = run("verify", clone)
     assert partial.exit_code == Exit.PROTOCOL
     assert "NOT CHECKED: 1 label with more than 4,096 writers" in partial.stdout
-    assert "everything holds" not in partial.stdout
+    assert "all checks passed" not in partial.stdout
     allowed = run("verify", clone, "--allow-partial")
     assert (allowed.exit_code, "NOT CHECKED" in allowed.stdout) == (0, True)
 

@@ -21,7 +21,7 @@ class AddId(FixedBytes):
 
 
 class ShardId(FixedBytes):
-    """The id of one share of a counter (CRDT0.3)."""
+    """The id of one shard of a counter (CRDT0.3)."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class OrSetRemove(Record):
 @record("crdt.gcnt.v1", section="CRDT0.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterAdd(Record):
-    """Add to one share of a counter."""
+    """Add to one shard of a counter."""
 
     shard: ShardId
     delta: int

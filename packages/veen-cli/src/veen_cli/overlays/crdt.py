@@ -51,7 +51,7 @@ SET: Final = {
 }
 COUNTER: Final = {
     "add": LazyCommand(f"{_MODULE}:counter_add", "Add to a counter."),
-    "show": LazyCommand(f"{_MODULE}:counter_show", "Show the total and the share of each writer."),
+    "show": LazyCommand(f"{_MODULE}:counter_show", "Show the total and the part of each shard."),
 }
 lww = Group("lww", LWW, path="crdt.lww", help="Registers: the latest write counts.")
 set_ = Group("set", SET, path="crdt.set", help="Sets: a concurrent addition wins over a removal.")
@@ -163,13 +163,13 @@ def set_show(out: Output, *, access: Access, stream: str) -> Answer:
 
 @command("veen crdt counter add 3 --stream visits", name="add")
 @click.argument("delta", type=Integer(0))
-@click.option("--shard", type=Hex(ShardId), help="Id of the share in hex [default: your identity's key].")
+@click.option("--shard", type=Hex(ShardId), help="Id of the shard in hex [default: your identity's key].")
 @stream_option
 @access_options
 def counter_add(out: Output, *, access: Access, stream: str, delta: int, shard: ShardId | None) -> Answer:
     """Add to a counter.
 
-    The counter never decreases: DELTA is at least 0. Your identity has its own share of the total.
+    The counter never decreases: DELTA is at least 0. Each shard has its own part of the total.
     """
     del out
     own = shard or ShardId(access.identity.client_id)
@@ -183,7 +183,7 @@ def counter_add(out: Output, *, access: Access, stream: str, delta: int, shard: 
 @stream_option
 @access_options
 def counter_show(out: Output, *, access: Access, stream: str) -> Answer:
-    """Show the total and the share of each writer."""
+    """Show the total and the part of each shard."""
     del out
     state = access.state(stream, G_COUNTER)
     shards = {shard.hex(): state[shard] for shard in sorted(state)}

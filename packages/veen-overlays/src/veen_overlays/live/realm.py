@@ -97,9 +97,9 @@ class RealmFollower:
         unopened = summary.foreign and all(ignored.schema == UNOPENED for ignored in summary.ignored)
         if unopened and not summary.events and not summary.undecodable:
             raise OpenError(
-                f"the hub's key opens none of the {summary.foreign} messages of the {name} stream",
-                action="set realm.key to the key they are sealed to, or publish a record sealed to this key; "
-                "if this hub holds the stream, start it with `--level core` to publish one",
+                f"the hub's key opens no message of the {name} stream ({summary.foreign} in all)",
+                action="set realm.key to the key that the messages are sealed to, or publish a record sealed "
+                "to this key; if this hub holds the stream, start it with `--level core` to publish one",
             )
 
     def _last_receipt_key(self, name: str) -> bytes:

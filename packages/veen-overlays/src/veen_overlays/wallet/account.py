@@ -9,8 +9,8 @@ matter: whether the wallet exists, is closed, is frozen, has a limit, and the da
     closes           whether the range closes a wallet that exists
     frozen, limit    the last value that the range sets for each
     reset            the first reset time that a limit sets on a wallet without one
-    moves            balance change and lowest point: for a wallet that enters unfrozen, and frozen
-    windows          the daily window: entering (unfrozen, frozen) x (without, with a limit)
+    moves            balance change and lowest point, by the state before: unfrozen, frozen
+    windows          the daily window, by the state before: (unfrozen, frozen) x (without, with a limit)
 
 and ``apply`` is WAL §6. The size of an ``Account`` does not depend on the length of the range.
 """
@@ -136,8 +136,8 @@ def _effects_after_close(a: Account, b: Account) -> Effects:
 
 
 def _effects(a: Account, b: Account) -> Effects:
-    """Effects of ``a`` then ``b``: each case of entering ``a`` leads to one case of entering ``b``."""
-    free = bool(a.frozen)  # a wallet that enters ``a`` unfrozen enters ``b`` frozen only if ``a`` froze it
+    """Effects of ``a`` then ``b``: each case of the state before ``a`` leads to one case before ``b``."""
+    free = bool(a.frozen)  # a wallet that is unfrozen before ``a`` is frozen before ``b`` if ``a`` froze it
     held = a.frozen is not False
     windows = []
     for entered, frozen in ((0, free), (1, held)):

@@ -13,8 +13,8 @@ from veen_overlays.wallet.window import DAY_SEC, NO_WINDOW, debits
 class MovementRun:
     """The summary of a wallet up to its last control event, and the sums of the payments after it.
 
-    ``free`` and ``free_low`` are the balance change and its lowest point if the wallet enters unfrozen,
-    ``held`` and ``held_low`` if it enters frozen.
+    ``free`` and ``free_low`` are the balance change and its lowest point if the wallet is unfrozen before
+    the run, ``held`` and ``held_low`` if it is frozen.
     """
 
     __slots__ = (

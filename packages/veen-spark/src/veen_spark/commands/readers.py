@@ -21,7 +21,7 @@ def reader_option(*, required: bool = False) -> Callable[[F], F]:
         multiple=True,
         required=required,
         type=click.Path(path_type=Path),
-        help="File or folder with a reader key, under the same path on every executor; repeat.",
+        help="File or folder with a reader key, under the same path on every executor; may be repeated.",
     )
 
 

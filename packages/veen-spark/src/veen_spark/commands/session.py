@@ -63,7 +63,11 @@ OPTIONS: Final = (
         help="Where Spark runs: local[N], spark://…, k8s://…, yarn, or sc://… (Spark Connect).",
     ),
     click.option(
-        "--conf", multiple=True, callback=_settings, metavar="NAME=VALUE", help="A Spark setting; repeat."
+        "--conf",
+        multiple=True,
+        callback=_settings,
+        metavar="NAME=VALUE",
+        help="A Spark setting; may be repeated.",
     ),
     click.option("--verbose", is_flag=True, help="Show Spark's log on stderr instead of a progress bar."),
 )

@@ -27,11 +27,13 @@ from veen_spark.session.master import is_connect
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="PEM file of the certificate authority (TLS), under the same path on every executor.",
 )
-@click.option("--stream", "streams", multiple=True, help="Name of a stream; repeat.")
-@click.option("--label", "labels", multiple=True, help="A label in hex; repeat.")
+@click.option("--stream", "streams", multiple=True, help="Name of a stream; may be repeated.")
+@click.option("--label", "labels", multiple=True, help="A label in hex; may be repeated.")
 @required_out_option
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path), help="Folder for the read position [OUT.checkpoint]."
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    help="Folder for the read position [default: OUT.checkpoint].",
 )
 @click.option(
     "--starting-offsets",
@@ -44,7 +46,7 @@ from veen_spark.session.master import is_connect
 @click.option(
     "--once",
     is_flag=True,
-    help="Write the entries that the hub has now, then exit; default: follow until Ctrl-C.",
+    help="Write the entries that the hub has now, then exit [default: follow until Ctrl-C].",
 )
 @session_options
 def stream(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "pinned",
     multiple=True,
     type=hub_id,
-    help="Id of the hub that must have signed; repeat to allow several.",
+    help="Id of the hub that must have signed the logs; may be repeated.",
 )
 @click.option(
     "--identity",
@@ -139,4 +139,6 @@ def _verdict(report: VerificationReport) -> str:
         return plural(len(report.faults), "fault")
     if not report.labels:
         return "there is nothing to verify"
-    return "everything holds" if report.complete else "all checks that were made hold, but some were skipped"
+    return (
+        "all checks passed" if report.complete else "all checks that were made passed, but some were skipped"
+    )

@@ -81,7 +81,8 @@ def keys_in(file: str) -> tuple[DhKey, ...]:
         content, mode = path.read_bytes(), path.stat().st_mode
     except OSError as exc:
         raise SparkSetupError(
-            f"{path} cannot be read: {exc.strerror}", action="put the key file on every executor"
+            f"{path} cannot be read: {exc.strerror}",
+            action="check the path; every executor needs the key file",
         ) from None
     if mode & _GROUP_AND_OTHERS:
         raise SparkSetupError(f"{path} can be read by other users", action=f"run `chmod 600 {path}` first")

@@ -57,7 +57,9 @@ def _addresses(master: str) -> Iterator[tuple[str, int]]:
             parts = urlsplit(f"//{each}")
             host, port = parts.hostname, parts.port
         except ValueError as exc:
-            raise SparkSetupError(f"{master} is not an address: {exc}") from None
+            raise SparkSetupError(
+                f"{master} is not an address: {exc}", action=f"use {scheme}://HOST:PORT"
+            ) from None
         if not host:
             raise SparkSetupError(f"{master} is not an address", action=f"use {scheme}://HOST:PORT")
         yield host, port or _DEFAULT_PORTS[scheme]

@@ -100,7 +100,10 @@ def _connect(url: str, config: Mapping[str, str]) -> SparkSession:
     try:
         session = SparkSession.builder.remote(url).getOrCreate()
     except Exception as exc:
-        raise SparkSetupError(f"no Spark Connect server answers at {url}: {_first_line(exc)}") from exc
+        raise SparkSetupError(
+            f"no Spark Connect server answers at {url}: {_first_line(exc)}",
+            action="check that the server runs and that --master is its address",
+        ) from exc
     for key, value in {**SETTINGS, **config}.items():
         session.conf.set(key, value)
     return session
@@ -124,8 +127,8 @@ def prepare_environment(*, local: bool, python: str | None = None) -> None:
     os.environ.setdefault("SPARK_LOCAL_DIRS", tempfile.gettempdir())
     if shutil.which(os.environ["PYSPARK_PYTHON"]) is None:
         raise SparkSetupError(
-            f"{os.environ['PYSPARK_PYTHON']} does not exist on this machine, where Spark plans reads with it",
-            action="unpack the executors' environment here too, under the same name",
+            f"Spark plans reads on this machine with {os.environ['PYSPARK_PYTHON']}, which does not exist",
+            action="unpack the executors' environment here too, under the same path",
         )
 
 

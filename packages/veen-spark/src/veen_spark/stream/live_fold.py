@@ -90,8 +90,8 @@ class LiveFold:
         last = self.target.last() or Commit(-1, self.overlay.name, class_id)
         if last.class_id != class_id:
             raise StateError(
-                f"{self.target.root} holds the state of {last.overlay} (or of another version or scope), "
-                f"not of {self.overlay.name}",
+                f"{self.target.root} holds the state of another overlay, version or scope: it was written by "
+                f"{last.overlay}, and this is {self.overlay.name}",
                 action="choose another folder",
             )
         return last
@@ -142,7 +142,7 @@ class LiveFold:
         if batch < last.batch or not beyond.isEmpty():
             raise StateError(
                 f"batch {batch} was repeated, but {self.target.root} is at batch {last.batch} of another "
-                "run: its checkpoint was removed or replaced",
+                "run: Spark's checkpoint was removed or replaced",
                 action="remove the folder and start the live fold again",
             )
 

@@ -67,7 +67,7 @@ class LiveHub:
         """Return the labels of the chosen streams and the labels that were given."""
         if self.streams and hub.connection.profile.epoch_sec:
             raise SparkSetupError(
-                "the hub's profile has epochs, so that a stream has several labels",
+                "the hub's profile has epochs, so a stream has several labels",
                 action="name the labels with the option label",
             )
         return [*self.labels, *(hub.stream(name).label() for name in self.streams)]
@@ -109,7 +109,10 @@ def _first_entries(wanted: str, labels: Collection[str]) -> Mapping[str, int]:
             action='use earliest, latest or {"<label in hex>": <first entry>}',
         )
     if unknown := sorted(given.keys() - set(labels)):
-        raise SparkSetupError(f"option startingOffsets: {unknown[0]} is not a label of this stream")
+        raise SparkSetupError(
+            f"option startingOffsets: {unknown[0]} is not a label of this stream",
+            action=f"use {' or '.join(sorted(labels))}",
+        )
     return given
 
 
@@ -150,7 +153,7 @@ async def _checked_head(hub: Hub, live: LiveHub, label: Label, offset: Offset) -
         if live.fail_on_data_loss:
             raise DataLoss(
                 f"label {label.hex()} ends at {size}, but was read up to {offset['seq']}: entries are lost",
-                action="restore the hub, or set failOnDataLoss=false to wait until it has grown",
+                action="restore the hub, or set failOnDataLoss=false to wait for new entries",
             )
         return offset["seq"]
     if offset["seq"]:
@@ -163,7 +166,8 @@ async def _check_root(hub: Hub, label: Label, offset: Offset) -> None:
     receipt = await hub.log_reader().receipt(label, StreamSeq(offset["seq"]))
     if receipt.mmr_root.hex() != offset["root"]:
         raise DivergenceError(
-            f"label {label.hex()}: the root after entry {offset['seq']} has changed: two histories",
+            f"label {label.hex()}: the root after entry {offset['seq']} has changed, so the hub has "
+            "two histories",
             shown=receipt.encode(),
         )
 
@@ -191,7 +195,10 @@ async def entries(
             at += 1
             continue
         if not page:
-            raise DataLoss(f"label {label.hex()} ends before entry {at}; the hub had {end} entries before")
+            raise DataLoss(
+                f"label {label.hex()} ends before entry {at}, but had {end} entries before: entries are lost",
+                action="restore the hub",
+            )
         found += page
         at += len(page)
         size += sum(len(entry.msg_bytes) for entry in page)

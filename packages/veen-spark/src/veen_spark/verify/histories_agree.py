@@ -81,7 +81,10 @@ def _compare(pair: CopyPair, root: bytes | None) -> None:
     if root is None:
         reason = f"entry {pair.size} cannot be read again to compare it with {shorter.origin}"
     else:
-        reason = f"core §9: the root after entry {pair.size} differs from {shorter.origin}: two histories"
+        reason = (
+            f"core §9: the root after entry {pair.size} differs from the root in {shorter.origin}, so the "
+            "hub has two histories"
+        )
     longer.fault = LabelFault(seq=pair.size, file=longer.origin, offset=0, reason=reason)
 
 

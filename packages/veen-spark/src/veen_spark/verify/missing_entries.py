@@ -98,6 +98,8 @@ def _joined_ranges(parts: Sequence[Verdict]) -> PrunedRanges:
 
 def _entry_missing(artifact: Artifact, report: LabelReport) -> LabelFault:
     extent = f"has entries {report.from_seq} to {report.to_seq}" if report.entries else "has no entries"
-    reason = f"core §4.8.3: belongs to entry {artifact.seq}, but the label {extent}; the rest is missing"
+    reason = (
+        f"core §4.8.3: the file belongs to entry {artifact.seq}, but the label {extent}; the rest is missing"
+    )
     seq = min(artifact.seq, report.to_seq + 1)
     return LabelFault(seq=seq, file=artifact.file, offset=artifact.offset, reason=reason)

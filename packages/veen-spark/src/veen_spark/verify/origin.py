@@ -163,12 +163,14 @@ class Origin:
         self._check_files(manifest)
         before = manifest.before
         if (before is None) != (manifest.from_seq == 1):
-            raise VerificationError("before must be present if and only if from_seq is greater than 1")
+            raise VerificationError(
+                "the field before must be present if and only if from_seq is greater than 1"
+            )
         if before is not None:
             hub_identity.verify_receipt(self.identity, before)
             tree = Mmr(manifest.from_seq - 1, manifest.peaks_before)
             if (before.label, before.stream_seq, before.mmr_root) != (manifest.label, tree.size, tree.root):
-                raise VerificationError("before is not the RECEIPT that belongs to peaks_before")
+                raise VerificationError("the field before is not the RECEIPT that belongs to peaks_before")
         return self._is_signed()
 
     def _check_files(self, manifest: Manifest) -> None:
@@ -215,7 +217,7 @@ class Origin:
         made, proof = later.checkpoint, later.consistency
         if (proof.from_seq, proof.to_seq, made.label_curr) != (found.to_seq, made.upto_seq, manifest.label):
             raise VerificationError(
-                f"{MANIFEST}: later belongs to another label or does not begin at the end of the range"
+                f"{MANIFEST}: the field later names another label or does not begin at the end of the range"
             )
         verify_consistency(proof, Mmr(found.to_seq, found.peaks).root, made.mmr_root)
         hub_identity.verify_checkpoint(self.identity, made, self._epoch_sec)

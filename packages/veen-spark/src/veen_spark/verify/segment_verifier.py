@@ -32,7 +32,7 @@ MAX_REPORTED_WRITERS: Final = 4_096
 MAX_REPORTED_TOKENS: Final = 65_536
 """Largest number of tokens that a task reports to the driver: the most entries of a chunk (core §4.8.2)."""
 _UNBOUNDED: Final = 2**62
-"""Bound of ``LogVerifier`` within a segment: none, because a segment has few enough writers and tokens."""
+"""``LogVerifier`` follows all writers and tokens of a segment: a segment has few enough of them."""
 _SUMMARY: Final = "core §4.8.3"
 
 
@@ -179,7 +179,9 @@ class SegmentVerifier:
         if self._artifacts and self._log.tree is not None:
             artifact = self._artifacts[0]
             self._position = (artifact.file, artifact.offset)
-            raise InvariantError(_SUMMARY, f"belongs to entry {artifact.seq}, but the log ends at {last}")
+            raise InvariantError(
+                _SUMMARY, f"the file belongs to entry {artifact.seq}, but the log ends at entry {last}"
+            )
         if self._hashes is None:
             return
         self.verdict.hashes = self._hashes.tiles
