@@ -723,7 +723,9 @@ def test_two_histories_that_end_at_different_entries_are_found(
             hub.export("orders", place)
         assert check(place, size=size).ok
     (row,) = check(tmp_path / "places", size=size).faults
-    assert f"the root after entry {ends[0]} differs from {tmp_path / 'places' / 'one'}" in str(row.row())
+    assert f"the root after entry {ends[0]} differs from the root in {tmp_path / 'places' / 'one'}" in str(
+        row.row()
+    )
 
 
 @SIZES

@@ -48,7 +48,7 @@ COMMANDS: Final = {
         f"{_RECORDS}:revoke", "Revoke a device, a token, your account or your organisation."
     ),
     "whois": LazyCommand(
-        "veen_cli.overlays.authentication:whois", "Show the account that has a handle, and its profile."
+        "veen_cli.overlays.authentication:whois", "Show the account or organisation that has a handle."
     ),
     "authenticate": LazyCommand(
         "veen_cli.overlays.authentication:authenticate",

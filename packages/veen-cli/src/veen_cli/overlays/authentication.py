@@ -84,9 +84,9 @@ async def _whois(at_stream: Streams, realm: RealmId, who: str) -> dict[str, Any]
 @realm_option
 @access_options
 def whois(out: Output, *, access: Access, who: str, realm: RealmId) -> Answer:
-    """Show the account that has a handle, and its profile.
+    """Show the account or organisation that has a handle.
 
-    Ends with exit code 1 if no account has the handle.
+    The profile of an account is shown too. Ends with exit code 1 if no record has the handle.
     """
     del out
 

@@ -127,8 +127,8 @@ def revoke(
 ) -> Answer:
     """Revoke a client key, a token's auth_ref or a token in a realm.
 
-    Hubs of the levels hardened and meta refuse it from then on with E.CAP / REVOKED. To see all revocations,
-    fold the realm's stream with `veen fold revocation`.
+    Hubs of the levels hardened and meta then refuse the key or token with E.CAP / REVOKED. To see all
+    revocations, fold the realm's stream with `veen fold revocation`.
     """
     del out
 

@@ -157,7 +157,7 @@ def watch(
 ) -> None:
     """Show each change as it happens, until Ctrl-C.
 
-    With --json one JSON object per line.
+    With --json each change is one JSON object on a line.
     """
 
     async def work() -> None:

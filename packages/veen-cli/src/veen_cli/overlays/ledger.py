@@ -189,10 +189,10 @@ def verify(out: Output, *, access: Access, wallet: WalletId | None, across: bool
     """Report every event that breaks the rules.
 
     Reports overdrafts, exceeded limits, and payments of frozen or closed wallets, each with its message.
-    With --policy also unknown currencies, and records that only operators may send. With --across the
-    streams of all wallets that this one paid or was paid by are read, and every debit must have exactly one
-    credit. Ends with exit code 3 if an event breaks a rule, or if your keys do not open some messages, which
-    cannot be verified then.
+    With --policy it also reports unknown currencies, and records that only an operator may send. With
+    --across it also reads the streams of all wallets that paid this wallet or were paid by it: every debit
+    must have exactly one credit. Ends with exit code 3 if an event breaks a rule, or if your keys do not open
+    a message.
     """
     account = _account(wallet, scope)
 

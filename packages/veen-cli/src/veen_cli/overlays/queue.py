@@ -104,7 +104,7 @@ def take(out: Output, *, access: Access, stream: str, lease: int, worker: Worker
     """Take the oldest job that no worker holds.
 
     The job is yours until the lease ends. If it is not acknowledged by then, any worker may take it again.
-    With --quiet only the body is printed. An empty queue is not an error: "job" is then null.
+    With --quiet only the body is printed. An empty queue is not an error; in JSON, "job" is then null.
     """
     me = _worker(access, worker)
 

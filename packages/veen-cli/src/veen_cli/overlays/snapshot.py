@@ -29,7 +29,7 @@ COMMANDS: Final = {
         "veen_cli.overlays.snapshot:publish", "Publish the hash of a stream's folded state."
     ),
     "verify": LazyCommand(
-        "veen_cli.overlays.snapshot:verify", "Fold a stream and compare published snapshots."
+        "veen_cli.overlays.snapshot:verify", "Fold a stream and compare the state with its snapshots."
     ),
 }
 snapshot = Group(
@@ -144,7 +144,7 @@ async def _claims(holder: OverlayStream, which: Which, state_id: StateId) -> lis
 )
 @_state_options("Verify the snapshot after this many messages only [default: all].")
 def verify(out: Output, *, access: Access, which: Which) -> Answer:
-    """Fold a stream and compare published snapshots.
+    """Fold a stream and compare the state with its snapshots.
 
     Ends with exit code 3 if the stream folds to another state, with 1 if there is no snapshot.
     """

@@ -80,12 +80,12 @@ class Directory:
     # --- revocation (ID §11)
 
     def _revoked(self, key: bytes, principal: PrincipalPk | None, org: OrgId | None) -> bool:
-        """Whether the principal or the organisation has revoked the key on its own stream."""
+        """Whether ``key`` is revoked on the stream of the principal or of the organisation."""
         of_principal = principal is not None and key in self._at(principal_stream(principal), "revoked")
         return of_principal or (org is not None and key in self._at(org_stream(org), "revoked"))
 
     def auth_ref_revoked(self, principal: PrincipalPk, auth_ref: AuthRef, org: OrgId | None = None) -> bool:
-        """Whether the issuer of a capability, or ``org``, has revoked it."""
+        """Whether the issuer of a token, or ``org``, has revoked the token."""
         return self._revoked(b"auth" + auth_ref, principal, org)
 
     def ctx_revoked(

@@ -142,7 +142,10 @@ def _folding(name: str) -> Callable[[pa.Array, pa.Array, pa.Array], str]:
     def folding(seqs: pa.Array, leaves: pa.Array, opened: pa.Array) -> str:
         _require(usage, (seqs, leaves, opened), pa.types.is_integer, _is_binary, pa.types.is_struct)
         if seqs.null_count or leaves.null_count:
-            raise VerificationError("a row has no stream_seq or no leaf_hash, so it is not a log entry")
+            raise VerificationError(
+                "a row has no stream_seq or no leaf_hash, so it is not a log entry",
+                action="exclude rows that describe damage (mode=quarantine)",
+            )
         rows = zip(seqs.to_pylist(), leaves.to_pylist(), opened.to_pylist(), strict=True)
         return folded_json(OVERLAYS[name], sorted(rows, key=lambda row: row[0]))
 
