@@ -170,7 +170,7 @@ def test_resuming_from_any_earlier_size_ends_in_the_same_tree(size: int, more: i
     assert mmr == mmr_at(size + more, table())
 
 
-def test_appending_completes_the_leaf_and_each_parent_it_closes() -> None:
+def test_appending_returns_the_leaf_and_each_inner_node_that_it_completes() -> None:
     mmr = Mmr()
     for position in range(256):
         completed = mmr.append(leaf(position))

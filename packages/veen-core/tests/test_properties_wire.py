@@ -320,7 +320,7 @@ def test_json_in_another_spelling_is_refused(text: str) -> None:
         cookie.from_json(text)
 
 
-def test_json_text_that_has_no_utf8_is_refused() -> None:
+def test_json_text_that_utf8_cannot_encode_is_refused() -> None:
     detail = next(cls for cls in WIRE_CLASSES if cls.__name__ == "ErrorDetail")
     assert detail.from_json('{"field":"\\ud83d\\ude00"}').encode()
     with pytest.raises(DecodeError):

@@ -17,7 +17,7 @@ def stream_id(name: str) -> StreamId:
         return StreamId(H(name.encode()))
     except UnicodeEncodeError:
         raise EncodeError(
-            "the name of the stream contains a lone surrogate, which has no UTF-8 (B12)"
+            "the name of the stream contains a lone surrogate, which UTF-8 cannot encode (B12)"
         ) from None
 
 

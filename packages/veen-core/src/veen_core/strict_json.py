@@ -13,12 +13,12 @@ from veen_core.errors import DecodeError, EncodeError
 
 
 def write_json(item: Any, name: str) -> str:
-    """Return compact JSON; ``name`` is the object's name in the error for text without UTF-8."""
+    """Return compact JSON; ``name`` is the object's name in the error for text that UTF-8 cannot encode."""
     text = json.dumps(item, separators=(",", ":"), ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise EncodeError(f"{name}: text with a lone surrogate has no UTF-8") from None
+        raise EncodeError(f"{name}: UTF-8 cannot encode text with a lone surrogate") from None
     return text
 
 
@@ -32,7 +32,7 @@ def parse_json(text: str | bytes) -> Any:
             parse_constant=_refuse_float,
             parse_int=_short_int,
         )
-        json.dumps(item, ensure_ascii=False).encode()  # a lone surrogate has no UTF-8, hence no CBOR
+        json.dumps(item, ensure_ascii=False).encode()  # UTF-8, and so CBOR, cannot encode a lone surrogate
         return item
     except (ValueError, RecursionError) as exc:
         why = str(exc)
