@@ -107,7 +107,7 @@ def _in_order(
     """Yield rows that follow ``before``; a damaged tree that leads in circles is refused."""
     for key, value in rows:
         if before is not None and key <= before:
-            raise DamageError(INDEX_FILE, None, f"table {table} is not in order", REPAIR)
+            raise DamageError(INDEX_FILE, None, f"the keys of table {table} are not in order", REPAIR)
         before = key
         yield key, value
 
