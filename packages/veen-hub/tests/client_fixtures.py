@@ -103,6 +103,7 @@ class HubProcess:
             str(self.directory),
             "--port",
             str(self.port),
+            "--probes-port=0",
             "--config",
             str(self._config),
         ]
@@ -113,7 +114,7 @@ class HubProcess:
                 [sys.executable, "-m", "veen_hub.main", *arguments], stdout=subprocess.PIPE, stderr=log
             )
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], 30)
+        ready, _, _ = select.select([self._process.stdout], [], [], 60)
         line = self._process.stdout.readline() if ready else b""
         assert b"listening" in line, self._log.read_text()
 

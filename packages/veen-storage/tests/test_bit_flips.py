@@ -1,8 +1,9 @@
 """No single flipped bit goes unnoticed, in any file of a data directory.
 
-Every bit of the small files is flipped, and a seeded sample of bits of the large ones. Flips in version,
-registry and identity must be refused when the directory is opened. Flips in the log must be found by the part
-of fsck that needs no LMDB, which takes milliseconds, or else by fsck.
+Every bit of the small files is flipped (in the usual run every third one, see ``thorough``), and a seeded
+sample of bits of the large ones. Flips in version, registry and identity must be refused when the directory
+is opened. Flips in the log must be found by the part of fsck that needs no LMDB, which takes milliseconds, or
+else by fsck.
 
 Bits that cannot matter, and are therefore not reported:
 
@@ -54,6 +55,7 @@ from veen_storage.store import Store, create
 from .sample import BORN, HUB_KEY, ORDERS, Rate, Unsynced, at, authorize, send, signing_key, token
 from .test_fsck import abandon
 from .test_repair import rows
+from .thorough import THOROUGH, share
 
 TINY = Limits(max_msg_bytes=2_048, max_chunk_bytes=8_192, max_checkpoint_interval=2)
 """Limits under which a chunk holds two entries: three entries make one file of each kind."""
@@ -100,7 +102,8 @@ def flipped(path: Path, bit: int) -> Iterator[None]:
 
 
 def all_bits(path: Path) -> Iterable[int]:
-    return range(8 * path.stat().st_size)
+    """Return every bit of the file; in the usual run every third one, and so some of every byte."""
+    return share(range(8 * path.stat().st_size), 3)
 
 
 def some_bits(path: Path, count: int) -> Iterable[int]:
@@ -268,7 +271,7 @@ def test_a_fault_says_at_which_byte_of_which_file(root: Path, pattern: str) -> N
 def test_every_bit_of_an_anchor_matters(root: Path) -> None:
     path = next(root.glob("log/anchor-*"))
     head = 8 * (path.stat().st_size - len(b"anchor ref"))
-    assert unnoticed(root, path, range(head)) == []
+    assert unnoticed(root, path, share(range(head), 3)) == []
     assert unnoticed(root, path, [head, head + 41, head + 79]) == []  # only the index knows these
 
 
@@ -285,14 +288,14 @@ def test_every_bit_of_an_attachment_matters(root: Path) -> None:
 @pytest.mark.parametrize("kind", ["log", "open"])
 def test_a_bit_of_a_chunk_matters(root: Path, kind: str) -> None:
     path = next(root.glob(f"log/chunk-{ORDERS.hex()}-*.{kind}"))
-    header = range(8 * FRAME_SIZE)
-    assert unnoticed(root, path, [*header, *some_bits(path, 200)]) == []
+    header = share(range(8 * FRAME_SIZE), 3)
+    assert unnoticed(root, path, [*header, *some_bits(path, 200 if THOROUGH else 80)]) == []
 
 
 def test_a_bit_of_a_pruned_chunk_matters(tmp_path: Path) -> None:
     root = make(tmp_path / "data", prune=True)
     path = next(root.glob("log/*.pruned"))
-    assert unnoticed(root, path, some_bits(path, 300)) == []
+    assert unnoticed(root, path, some_bits(path, 300 if THOROUGH else 100)) == []
 
 
 def test_a_bit_of_a_compressed_chunk_matters_unless_its_content_stays_the_same(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from .oracle import Promises, Seen, check_files, describe_halves, examine, half_
 from .sample import BORN, HUB_KEY
 from .scripted_run import memory_folder
 
-ROUNDS = int(os.environ.get("VEEN_CRASH_ROUNDS", "200"))
+ROUNDS = int(os.environ.get("VEEN_CRASH_ROUNDS", "80"))
 SEED = int(os.environ.get("VEEN_CRASH_SEED", "1"))
 DIRECTORIES = 2
 FULL_EVERY = 100

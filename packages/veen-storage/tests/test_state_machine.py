@@ -374,7 +374,7 @@ def test_any_history_reads_as_it_was_acknowledged() -> None:
     run_state_machine_as_test(
         StoreMachine,
         settings=settings(
-            max_examples=int(ASKED) if ASKED else 150,
+            max_examples=int(ASKED) if ASKED else 60,
             stateful_step_count=50,
             derandomize=ASKED is None,
             database=None,

@@ -22,6 +22,7 @@ from veen_storage.store import Store
 from .faulty_files import Cut, Forgets, ForgettingFiles, KilledError, noting_the_index
 from .oracle import Promises, check_directory, check_files, drop
 from .scripted_run import Run, memory_folder
+from .thorough import THOROUGH, share
 
 
 @pytest.fixture
@@ -99,14 +100,14 @@ def test_a_power_cut_at_any_operation_loses_nothing_that_was_promised(
 def test_a_power_cut_may_also_leave_any_part_of_unsynced_writes(folder: Path, seed: int) -> None:
     """Of a folder, any of the changes to its names; of a file, old or new content, or sectors of either."""
     run, base, cuts = play(folder, zstd_level=3 if seed % 2 else None)
-    for number, cut in enumerate(cuts):
+    for number, cut in share(list(enumerate(cuts)), 3, seed):
         check_cut(run, base, cut, folder / "left", random.Random(1_000 * seed + number))
 
 
 def test_fsck_accepts_a_directory_that_only_needs_recovery(folder: Path) -> None:
     """It would send the operator for a clone, where opening the directory puts everything right."""
     run, base, cuts = play(folder)
-    for number, cut in enumerate(cuts):
+    for number, cut in share(list(enumerate(cuts)), 2):
         if run.promises.first(cut.promised).created:
             cut.leave(base, folder / f"{number}", random.Random(number))
             check_files(folder / f"{number}" / "hub")
@@ -115,7 +116,7 @@ def test_fsck_accepts_a_directory_that_only_needs_recovery(folder: Path) -> None
 
 def test_a_power_cut_after_a_kill_and_a_reopening_loses_nothing_either(folder: Path) -> None:
     """What the killed process did not sync is in the cache still: the next must not take it for durable."""
-    for number in count(1):
+    for number in count(1, 1 if THOROUGH else 2):
         run, files = forgetting(folder / f"{number}", zstd_level=3 if number % 2 else None)
         files.dies_at = number
         with noting_the_index(files):
