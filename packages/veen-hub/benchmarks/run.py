@@ -177,7 +177,7 @@ def running(root: Path, writers: int) -> Iterator[Running]:
     )
     try:
         assert process.stdout is not None
-        port = int(process.stdout.readline().rsplit(":", 1)[1])
+        port = int(process.stdout.readline().partition(",")[0].rsplit(":", 1)[1])
         tokens = {n: mint(ADMIN, ClientId(writer(n).public), [stream], 10_000_000) for n in range(writers)}
         asyncio.run(_authorize(port, list(tokens.values())))
         yield Running(process, port, where, {n: token.auth_ref for n, token in tokens.items()})

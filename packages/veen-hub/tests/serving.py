@@ -161,6 +161,12 @@ def _names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
+def addresses_in(line: str) -> tuple[str, int, int]:
+    """Return URL, port and probes' port from the line that a hub prints when it listens."""
+    url, probes_url = line.removeprefix("veen-hub listening on ").strip().split(", probes on ")
+    return url, int(url.rpartition(":")[2]), int(probes_url.rpartition(":")[2])
+
+
 class Calls:
     """What a test says to a hub, wherever it runs."""
 
@@ -307,9 +313,7 @@ class HubProcess(Calls):
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("veen-hub listening on "), (line, self.log.read_text()[-2_000:])
-        self.url, probes_url = line.removeprefix("veen-hub listening on ").strip().split(", probes on ")
-        self.port = int(self.url.rpartition(":")[2])
-        self.probes_port = int(probes_url.rpartition(":")[2])
+        self.url, self.port, self.probes_port = addresses_in(line)
 
     @property
     def lines(self) -> list[dict[str, Any]]:

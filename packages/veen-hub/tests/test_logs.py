@@ -20,7 +20,7 @@ from veen_hub.ops import logs
 from veen_hub.ops.logs import CLOSE_SEC, JsonLines, LogQueue
 
 from .people import Writer
-from .serving import PATIENCE, Calls, make_directory, until
+from .serving import PATIENCE, Calls, addresses_in, make_directory, until
 
 SHUTDOWN_SEC = 20.0
 SUBMITS = 30
@@ -73,7 +73,8 @@ class Unread(Calls):
         ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=pipe.writes, text=True)
         assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline().rpartition(":")[2] or 0)
+        if line := self.process.stdout.readline():
+            _, self.port, self.probes_port = addresses_in(line)
 
     def end(self) -> int:
         code = self.process.wait(PATIENCE)
