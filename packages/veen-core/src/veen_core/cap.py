@@ -165,5 +165,5 @@ def verify_ttl(token: CapToken, issued_at: UnixTime, now: UnixTime) -> None:
     """Raise ``CapError`` if the token has expired: ``now > issued_at + ttl`` (§6)."""
     if now > token.expires_at(issued_at):
         raise CapError(
-            f"cap_token.allow.ttl (core §6): expired at {token.expires_at(issued_at)}, before {now}"
+            f"cap_token.allow.ttl (core §6): expired at {token.expires_at(issued_at)}, the time is {now}"
         )
