@@ -22,21 +22,21 @@ class Town:
 
     @property
     def probes(self) -> tuple[str, ...]:
-        """The flags of commands that ask for readiness or metrics."""
+        """Return the flags of commands that use the probes address."""
         return ("--hub", self.url, "--probes", self.probes_url)
 
     def __truediv__(self, name: str) -> Path:
         return self.root / name
 
     def as_(self, who: str, *args: object, stdin: bytes = b"") -> Done:
-        """``veen`` with this hub and this identity."""
+        """Run ``veen`` with this hub and this identity."""
         flags = ("--hub", self.url, "--trust", self.hub_id, "--client", self / who)
         return veen(*args, *flags, stdin=stdin)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test depends on the developer's own contexts and variables."""
+    """Hide the developer's own contexts and variables from every test."""
     for name in ("HUB", "TRUST", "CLIENT", "DATA_DIR", "STREAM", "CONTEXT", "PASSPHRASE", "PASSPHRASE_FILE"):
         monkeypatch.delenv(f"VEEN_{name}", raising=False)
     monkeypatch.setenv("VEEN_CONFIG_DIR", str(tmp_path / ".config"))
@@ -83,7 +83,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
 
 @pytest.fixture(scope="session")
 def square(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """An open hub, for whoever is not interested in tokens; ``realm`` holds the key that many read with."""
+    """An open hub, for tests without tokens; ``realm`` is the folder of the shared reader key."""
     root = tmp_path_factory.mktemp("square")
     for name in ("admin", "alice", "bob", "realm"):
         veen("keygen", "--out", root / name, "--no-passphrase").ok()

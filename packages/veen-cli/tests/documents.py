@@ -1,4 +1,4 @@
-"""Runs what our pages show: their commands in order, in one shell, and compares the output shown.
+"""Run the commands of a page in order, in one shell, and compare their output with the page.
 
 A ``console`` block has commands after ``$`` and, if any, lines of what they print; a line of ``…`` stands for
 lines left out. Numbers, times, hashes and ports differ from run to run and count as equal.
@@ -37,7 +37,7 @@ VARIABLE = (
 
 @dataclass
 class Step:
-    """A command and what the page says it prints."""
+    """A command and the output that the page shows."""
 
     command: str
     shown: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ def free_port() -> int:
 
 
 def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
-    """Each step with what it really printed, stdout and stderr."""
+    """Run the steps of a page; return each with its stdout and stderr."""
     found, port = steps(page), str(free_port())
     here = (("8080", port), ("bin/veen", "veen"), (".tools/veen/bin/python", sys.executable))
     commands = [reduce(lambda text, pair: text.replace(*pair), here, step.command) for step in found]
@@ -92,7 +92,7 @@ def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=MAX_SECONDS,
         )
     finally:
         end_hubs(folder)
@@ -102,7 +102,7 @@ def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
 
 
 def not_printed(step: Step, printed: list[str]) -> list[str]:
-    """Lines that the page shows and the command did not print, in that order."""
+    """Return lines of the page that the command did not print in this order."""
     real = [same(line) for line in printed]
     missing, at = [], 0
     for line in step.shown:

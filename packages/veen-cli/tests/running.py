@@ -1,4 +1,4 @@
-"""The real ``veen``: in this process, where only its answer counts, and as a process of its own."""
+"""Run ``veen`` in this process, as a process of its own, or in a shell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 300
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -40,7 +40,7 @@ class Done:
         return self
 
     def failed(self, code: int) -> str:
-        """One line on stderr, for a person or in JSON, and this exit code."""
+        """Check that the command failed with this exit code and one line on stderr; return the line."""
         assert self.code == code, self
         assert self.err.startswith(("veen: ", '{"error": {')), self
         assert self.err.count("\n") == 1, self
@@ -48,7 +48,7 @@ class Done:
 
 
 def veen(*args: object, stdin: bytes = b"") -> Done:
-    """In this process; everything but the interpreter's start is the real thing."""
+    """Run in this process; only the start of the interpreter is left out."""
     out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
     before = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
@@ -63,13 +63,13 @@ def veen(*args: object, stdin: bytes = b"") -> Done:
 
 
 def environment(config: Path) -> dict[str, str]:
-    """As a newcomer has it: no VEEN_* variables, ``veen`` on the PATH, and contexts of its own."""
+    """Return an environment without VEEN_* variables, with ``veen`` on the PATH and its own contexts."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}
     return {**inherited, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}", "VEEN_CONFIG_DIR": str(config)}
 
 
 def process(cwd: Path, *args: object, stdin: bytes = b"") -> Done:
-    """As a process of its own."""
+    """Run ``veen`` as a process of its own."""
     done = subprocess.run(
         ["veen", *map(str, args)],
         cwd=cwd,
@@ -83,7 +83,7 @@ def process(cwd: Path, *args: object, stdin: bytes = b"") -> Done:
 
 
 def shell(cwd: Path, lines: list[str]) -> str:
-    """Lines as somebody would type them; whatever hub they leave running is ended."""
+    """Run lines in a shell; stop every hub that they leave running."""
     try:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],

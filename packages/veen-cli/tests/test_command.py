@@ -78,7 +78,7 @@ context.use = veen_guest:crash
 
 @pytest.fixture
 def _guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A distribution ``veen-guest`` is installed: it brings commands, two of them broken."""
+    """Install a distribution ``veen-guest`` with commands, two of them broken."""
     (tmp_path / "veen_guest.py").write_text(GUEST)
     about = tmp_path / "veen_guest-1.0.dist-info"
     about.mkdir()
@@ -98,7 +98,7 @@ def test_version_lists_the_protocol_and_every_installed_package(capsys: pytest.C
     assert {"veen-core", "veen-storage", "veen-hub", "veen-overlays"} < lines.keys()
 
 
-def test_version_as_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_as_json_has_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["version", "--json"]) == Exit.OK
     told = json.loads(capsys.readouterr().out)
     assert told["protocol"] == "0.0.1"
@@ -107,7 +107,7 @@ def test_version_as_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("name", ["veen", "veen-cli"])
-def test_both_names_start_the_command(name: str) -> None:
+def test_each_installed_script_runs_veen(name: str) -> None:
     script = Path(sys.executable).with_name(name)
     done = subprocess.run([script, "version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("protocol")
@@ -138,7 +138,7 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_1(
     ],
     ids=["selftest", "spark"],
 )
-def test_a_command_of_a_package_that_is_not_installed_says_how_to_get_it(
+def test_a_command_of_a_missing_package_says_how_to_install_it(
     args: list[str], packages: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command_groups, "entry_points", lambda **_: [])
@@ -165,14 +165,14 @@ def test_commands_that_are_not_installed_are_listed_with_the_package_they_need(
     [(["sned"], "veen send"), (["hub", "strat"], "veen hub start"), (["sprak"], "veen spark")],
     ids=["command", "in a group", "of another distribution"],
 )
-def test_a_misspelt_command_is_answered_with_the_one_that_was_meant(
+def test_a_misspelt_command_gets_a_suggestion(
     args: list[str], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(args) == Exit.USAGE
     assert f"did you mean `{meant}`?" in capsys.readouterr().err
 
 
-def test_version_as_an_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_option_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == Exit.OK
     assert capsys.readouterr().out == f"veen {version('veen-cli')}\n"
 
@@ -189,7 +189,7 @@ def test_version_as_an_option_is_one_line(capsys: pytest.CaptureFixture[str]) ->
     ],
     ids=["unknown command", "unknown option", "foreseen", "refused", "bug"],
 )
-def test_an_error_is_an_object_under_json(
+def test_with_json_an_error_is_one_json_object(
     args: list[str], code: str, exit_code: Exit, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(args) == exit_code
@@ -202,7 +202,7 @@ def test_an_error_is_an_object_under_json(
     assert error["action"] or code == "POLICY"
 
 
-def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_after_two_dashes_are_not_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["nonsense", "--", "--json"]) == Exit.USAGE
     assert capsys.readouterr().err.startswith("veen: ")
 
@@ -217,7 +217,7 @@ def test_help_goes_to_stdout(args: list[str], capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 @pytest.mark.parametrize("args", [[], ["version"], ["version", "--json"]], ids=["bare", "text", "json"])
-def test_what_is_said_to_a_closed_stream_goes_nowhere(args: list[str], closed: str) -> None:
+def test_output_to_a_closed_stream_is_discarded(args: list[str], closed: str) -> None:
     python = [sys.executable, "-c", "from veen_cli.frame.main import main; main()"]
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *python, *args], capture_output=True, text=True, check=False
@@ -248,20 +248,22 @@ def test_a_command_chooses_its_exit_code_and_the_message_stays_one_line(
 
 @pytest.mark.usefixtures("_guest")
 @pytest.mark.parametrize("file", ["/", __file__], ids=["as an argument", "while running"])
-def test_an_unreadable_file_is_wrong_usage(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_file_is_a_usage_error(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["read", file]) == Exit.USAGE
     assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("_guest")
-def test_the_own_version_command_cannot_be_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plugin_cannot_replace_the_version_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["version"]) == Exit.OK
     assert "protocol" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("_guest")
 @pytest.mark.parametrize("args", [["gone", "--any", "thing", "--help"], ["text"]])
-def test_a_broken_command_says_why(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_plugin_says_why_it_cannot_be_loaded(
+    args: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(args) == Exit.BUG
     told = capsys.readouterr().err
     assert "of veen-guest cannot be loaded" in told
@@ -269,7 +271,7 @@ def test_a_broken_command_says_why(args: list[str], capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("_guest")
-def test_an_unforeseen_exception_is_a_bug_whose_traceback_goes_to_a_file(
+def test_an_unexpected_exception_is_a_bug_and_its_traceback_is_in_a_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -283,7 +285,7 @@ def test_an_unforeseen_exception_is_a_bug_whose_traceback_goes_to_a_file(
 
 
 @pytest.mark.usefixtures("_guest")
-def test_a_developer_may_ask_for_the_traceback(
+def test_veen_traceback_prints_the_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VEEN_TRACEBACK", "1")
@@ -292,7 +294,7 @@ def test_a_developer_may_ask_for_the_traceback(
 
 
 @pytest.mark.usefixtures("_guest")
-def test_a_refusal_names_its_code_and_where_to_read_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_names_its_code_and_veen_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["refused"]) == Exit.REFUSED
     told = capsys.readouterr().err
     assert "E.CAP / CAP_MISSING" in told
@@ -300,7 +302,7 @@ def test_a_refusal_names_its_code_and_where_to_read_on(capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("_guest")
-def test_a_command_of_another_distribution_chooses_its_code_by_clicks_own_means(
+def test_a_plugin_may_exit_with_a_code_through_click(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["judged"]) == Exit.SELFTEST
@@ -308,7 +310,7 @@ def test_a_command_of_another_distribution_chooses_its_code_by_clicks_own_means(
 
 
 @pytest.mark.usefixtures("_guest")
-def test_another_distribution_may_add_a_command_to_a_group_but_not_replace_one(
+def test_a_plugin_may_add_a_command_to_a_group_but_not_replace_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["context", "leave", "6"]) == Exit.POLICY
@@ -319,11 +321,11 @@ def test_another_distribution_may_add_a_command_to_a_group_but_not_replace_one(
 
 
 @pytest.mark.usefixtures("_guest")
-def test_an_interrupt_ends_as_shells_expect() -> None:
+def test_ctrl_c_exits_with_130() -> None:
     assert run(["interrupt"]) == 130
 
 
-def test_main_exits_with_the_code() -> None:
+def test_main_exits_with_the_commands_exit_code() -> None:
     with pytest.raises(SystemExit) as left:
         main(["nonsense"])
     assert left.value.code == 1
@@ -334,7 +336,7 @@ def test_every_installed_entry_point_loads() -> None:
         assert isinstance(entry.load(), click.Command)
 
 
-def test_the_protocol_version_shown_is_the_librarys(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_protocol_version_shown_is_that_of_veen_core(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["version", "--json"]) == Exit.OK
     assert json.loads(capsys.readouterr().out)["protocol"] == PROTOCOL_VERSION
 
@@ -347,7 +349,7 @@ def test_the_help_is_fast_because_it_imports_neither_client_nor_protocol() -> No
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_ctrl_c_ends_a_running_command_without_a_word(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_running_command_without_output(tmp_path: Path) -> None:
     script = Path(sys.executable).with_name("veen")
     code = "import time; print('up', flush=True); time.sleep(60)"
     (tmp_path / "veen_slow.py").write_text(f"import click\n@click.command()\ndef slow():\n    {code}\n")
@@ -370,7 +372,7 @@ def test_ctrl_c_ends_a_running_command_without_a_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ["version", "--help", "hub", "hub --help", "version --help"])
-def test_a_reader_that_leaves_ends_the_command_without_a_word(words: str) -> None:
+def test_a_closed_pipe_ends_the_command_without_output(words: str) -> None:
     script = Path(sys.executable).with_name("veen")
     read, write = os.pipe()
     os.close(read)

@@ -38,7 +38,9 @@ def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, object]:
     return found
 
 
-def test_the_first_context_is_used_and_another_only_when_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_context_becomes_current_and_a_later_one_only_with_use(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")["in_use"] is True
     assert told(capsys, "context", "add", "two", "--hub", "http://127.0.0.1:2")["in_use"] is False
     assert settings.value_or_context("hub", None) == "http://127.0.0.1:1"
@@ -50,7 +52,7 @@ def test_the_first_context_is_used_and_another_only_when_chosen(capsys: pytest.C
     }
 
 
-def test_a_flag_wins_over_the_context_and_a_variable_names_another(
+def test_a_flag_overrides_the_context_and_veen_context_selects_another(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")
@@ -66,7 +68,7 @@ def test_a_flag_wins_over_the_context_and_a_variable_names_another(
     assert run(["--context", "three", "hub", "health"]) == Exit.USAGE
 
 
-def test_paths_are_kept_absolute(
+def test_a_context_stores_absolute_paths(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -85,7 +87,7 @@ def test_paths_are_kept_absolute(
     ],
     ids=["no scheme", "no port", "no hex", "too short", "no authority", "nothing"],
 )
-def test_what_no_command_could_use_is_not_taken_into_a_context(
+def test_a_context_refuses_values_that_no_command_accepts(
     wrong: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["context", "add", "one", *wrong]) == Exit.USAGE
@@ -93,12 +95,12 @@ def test_what_no_command_could_use_is_not_taken_into_a_context(
     assert settings.load() == settings.Contexts()
 
 
-def test_what_is_not_there_yet_is_taken_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_context_accepts_a_missing_folder_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["context", "add", "one", "--client", "nobody"]) == Exit.OK
     assert "nobody does not exist yet" in capsys.readouterr().err
 
 
-def test_a_command_of_another_distribution_gets_the_context_below_flag_and_variable(
+def test_a_plugin_gets_context_values_unless_a_flag_or_variable_is_given(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "veen_told.py").write_text(TELLER)
@@ -118,13 +120,13 @@ def test_a_command_of_another_distribution_gets_the_context_below_flag_and_varia
     assert capsys.readouterr().out == "http://variable None\n"
 
 
-def test_a_context_that_is_not_there_says_how_to_make_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_context_says_how_to_create_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["context", "use", "nowhere"]) == Exit.USAGE
     assert "veen context add nowhere" in capsys.readouterr().err
     assert run(["context", "remove", "nowhere"]) == Exit.USAGE
 
 
-def test_removing_the_one_in_use_leaves_none_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+def test_removing_the_current_context_leaves_none_current(capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")
     told(capsys, "context", "remove", "one")
     assert settings.current_context() == settings.Context()
@@ -132,7 +134,7 @@ def test_removing_the_one_in_use_leaves_none_in_use(capsys: pytest.CaptureFixtur
     assert "veen context add" in capsys.readouterr().out
 
 
-def test_a_damaged_list_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_contexts_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     settings.path().parent.mkdir()
     settings.path().write_text('{"contexts": []}')
     assert run(["context", "list"]) == Exit.USAGE
@@ -144,7 +146,7 @@ REGISTERS = {
     "zsh": ["#compdef veen", "_veen_completion() {", "compdef _veen_completion veen"],
     "fish": ['complete --no-files --command veen --arguments "(_veen_completion)";'],
 }
-"""How a script takes effect in its shell, as click promises it; only bash is also run (test_terminal)."""
+"""Lines that register the completion in each shell; test_terminal runs the scripts."""
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -156,7 +158,7 @@ def test_completion_prints_a_script_for_the_shell(shell: str, capsys: pytest.Cap
         assert line in [each.strip() for each in script.splitlines()]
 
 
-def test_an_export_is_of_the_stream_in_use_unless_a_label_is_named(
+def test_an_export_uses_the_contexts_stream_unless_a_label_is_given(
     town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     label = town.as_("alice", "send", "something to export", "-s", STREAM, "--json").json["label"]

@@ -42,7 +42,7 @@ def test_the_authority_of_a_stream_is_the_earliest_record_in_force(square: Town)
 def test_records_start_by_the_hubs_clock_and_not_by_the_local_one(
     square: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that runs an hour ahead, a device lost now would be cut off in an hour."""
+    """With a local clock that is one hour ahead, a revocation would begin one hour too late."""
     monkeypatch.setattr(times, "now", lambda: int(time.time()) + 3_600)
     on = ("--realm", "ahead", "--reader", square / "realm", "--json")
     for args in (

@@ -1,4 +1,4 @@
-"""What README, tutorial and reference say is what happens."""
+"""The commands of README, tutorials and runbook run, and the reference is up to date."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_command_shown_runs_and_prints_what_is_shown(name: str, tmp_path: Path) -> None:
+def test_every_documented_command_prints_the_documented_output(name: str, tmp_path: Path) -> None:
     ran = documents.run(ROOT / name, tmp_path)
     assert ran
     wrong = {step.command: documents.not_printed(step, printed) for step, printed in ran}
@@ -64,7 +64,7 @@ def test_the_guide_add_an_overlay_works_as_written(tmp_path: Path, monkeypatch: 
     assert {command: lines for command, lines in wrong.items() if lines} == {}
 
 
-def test_a_line_that_was_not_printed_is_found() -> None:
+def test_a_documented_line_that_is_not_printed_is_reported() -> None:
     step = documents.Step("veen x", ["made 3 of abcdef0123456789", "…", "and another thing"])
     assert documents.not_printed(step, ["made 4 of 9876543210fedcba", "more"]) == ["and another thing"]
     assert documents.not_printed(step, ["and another thing", "made 1 of aaaaaaaaaaaaaaaa"]) == [
@@ -72,14 +72,14 @@ def test_a_line_that_was_not_printed_is_found() -> None:
     ]
 
 
-def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
+def test_every_code_block_is_in_a_known_language() -> None:
     for name in PAGES:
         kinds = set(re.findall(r"^```(\w*)\n", (ROOT / name).read_text(), re.MULTILINE))
         assert kinds <= {"", "console", "sh", "python", "py", "text"}  # "" closes one
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed identity", "unsealed identity"])
-def test_the_client_example_writes_and_reads(
+def test_the_python_example_in_the_readme_writes_and_reads(
     town: Town,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -121,7 +121,7 @@ def test_the_guide_of_the_python_client_prints_what_it_shows(
         assert printed == re.sub(r"\b\d+ two coffees|message \d+", "…", shown)
 
 
-def test_the_verification_example_works_with_what_the_commands_write(
+def test_the_verification_example_in_the_readme_verifies_fetched_files(
     town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readme = (ROOT / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""At a hub with epochs a stream has a label for each (§12): what overlays do there when they turn.
+"""Overlays at a hub with epochs, where a stream has one label per epoch (core §12).
 
 The hub is a real one with epochs of a second, a window of three, and a past that no longer takes messages.
 """
@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 
 class Past(NamedTuple):
-    """A hub, and what was written there in epochs whose labels take nothing any more."""
+    """A hub with messages in past epochs, whose labels accept no more messages."""
 
     town: Town
     wallet: str
@@ -46,7 +46,7 @@ def epoch_of(town: Town) -> int:
 
 
 def turn(town: Town, epochs: int) -> None:
-    """Wait until so many have passed."""
+    """Wait until this many epochs have passed."""
     end, wanted = time.monotonic() + PATIENCE, epoch_of(town) + epochs
     while epoch_of(town) < wanted:
         assert time.monotonic() < end, "the hub's time stands still"
@@ -84,8 +84,8 @@ def folded(town: Town, *args: object) -> Any:
     return town.as_("ann", "fold", *args, "--json").json
 
 
-def test_a_wallet_goes_on_in_the_next_epoch(past: Past) -> None:
-    """WAL §1: with several labels for a stream there is one order, and the balance is that of all."""
+def test_a_wallet_continues_in_the_next_epoch(past: Past) -> None:
+    """WAL §1: the labels of a stream have one order, and the balance covers all of them."""
     town, wallet = past.town, past.wallet
     assert town.as_("ann", "wallet", "withdraw", wallet, 30, "--json").json["balance"] == 70
     said = town.as_("ann", "wallet", "withdraw", wallet, 71).failed(Exit.POLICY)
@@ -136,7 +136,7 @@ def test_a_job_put_in_an_earlier_epoch_is_taken_once(past: Past) -> None:
     assert folded(town, "queue.jobs", "jobs", "--reader", past.town / "readers")["state"] == []
 
 
-def test_a_fold_goes_through_all_epochs_and_back(past: Past) -> None:
+def test_a_fold_covers_all_epochs_and_can_show_an_earlier_state(past: Past) -> None:
     town = past.town
     town.as_("ann", "kv", "put", "colour", "green", "-s", "config").ok()
     last = town.as_("ann", "kv", "put", "size", "7", "-s", "config", "--json").json
@@ -152,14 +152,14 @@ def test_a_fold_goes_through_all_epochs_and_back(past: Past) -> None:
     assert "3 messages" in town.as_("ann", "fold", "kv.map", "config", "--upto", 4).failed(Exit.USAGE)
 
 
-def test_a_snapshot_is_of_one_label(past: Past) -> None:
+def test_a_snapshot_at_a_hub_with_epochs_is_refused(past: Past) -> None:
     for args in (("publish", "kv.map", "config"), ("verify", "kv.map", "config")):
         said = past.town.as_("ann", "snapshot", *args).failed(Exit.POLICY)
         assert "a stream has a label per epoch" in said
 
 
 def test_a_message_of_an_earlier_epoch_is_authenticated_by_its_epoch(past: Past) -> None:
-    """It was sent without a token, so ID 9.2 ends at its second step; but it is found."""
+    """The message is found; it was sent without a token, so ID 9.2 ends at its second step."""
     town, on = past.town, ("-s", "orders", "--seq", 1, "--realm", "r")
     sent_at = town.as_("ann", "send", "x", "-s", "orders", "--json").json["hub_ts"] // EPOCH_SEC
     turn(town, 3)
@@ -168,7 +168,7 @@ def test_a_message_of_an_earlier_epoch_is_authenticated_by_its_epoch(past: Past)
     assert len([said for said in near if "ID 9.2.2 cap_token" in said]) == 1, near
 
 
-def test_watching_goes_on_when_the_epoch_turns(past: Past, tmp_path: Path) -> None:
+def test_a_watch_continues_in_the_next_epoch(past: Past, tmp_path: Path) -> None:
     town, on = past.town, ("-s", "watched")
     town.as_("ann", "kv", "put", "a", "before", *on).ok()
     assert "its own numbers" in town.as_("ann", "kv", "watch", *on, "--from", 1).failed(Exit.USAGE)
@@ -192,7 +192,7 @@ def test_watching_goes_on_when_the_epoch_turns(past: Past, tmp_path: Path) -> No
 
 
 def changes(process: subprocess.Popen[bytes], within: float) -> Iterator[Any]:
-    """What is shown in that time."""
+    """Return the output that appears within the timeout."""
     assert process.stdout is not None
     while select.select([process.stdout], [], [], within)[0]:
         line = process.stdout.readline()

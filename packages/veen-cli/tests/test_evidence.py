@@ -1,4 +1,4 @@
-"""receipt, proof, checkpoint, consistency, verify, inspect, explain: fetched once, judged without the hub."""
+"""Evidence is fetched once and verified without the hub; also inspect, explain and pow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FILES = (
 
 @pytest.fixture(scope="session")
 def case(town: Town) -> Path:
-    """Everything about message 1, as files; the log has at least three messages."""
+    """A folder with all evidence about message 1; the log has at least three messages."""
     folder = town / "case"
     folder.mkdir()
     for n in range(3):
@@ -60,7 +60,7 @@ def case(town: Town) -> Path:
     return folder
 
 
-def test_all_of_it_holds_without_the_hub(town: Town, case: Path) -> None:
+def test_all_evidence_verifies_without_the_hub(town: Town, case: Path) -> None:
     told = veen("verify", *(case / name for name in FILES), "--trust", town.hub_id, "--json").json
     assert told["holds"] is True
     assert [each["kind"] for each in told["verdicts"]] == [
@@ -73,7 +73,7 @@ def test_all_of_it_holds_without_the_hub(town: Town, case: Path) -> None:
     ]
 
 
-def test_the_keys_for_it_come_from_the_hub_itself(town: Town, case: Path, tmp_path: Path) -> None:
+def test_hub_keys_fetches_the_identity_from_a_running_hub(town: Town, case: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.cbor"
     told = veen("hub", "keys", "--hub", town.url, "--trust", town.hub_id, "--out", file, "--json").json
     assert (told["hub_id"], told["pinned"]) == (town.hub_id, True)
@@ -85,7 +85,7 @@ def test_the_keys_for_it_come_from_the_hub_itself(town: Town, case: Path, tmp_pa
     assert "--data-dir is missing" in veen("hub", "keys").failed(Exit.USAGE)
 
 
-def test_the_hub_whose_keys_are_shown_may_be_named_by_a_variable_or_the_context(
+def test_hub_keys_takes_its_hub_from_a_variable_or_the_context(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ("hub", "keys", "--trust", town.hub_id, "--json")
@@ -99,7 +99,7 @@ def test_the_hub_whose_keys_are_shown_may_be_named_by_a_variable_or_the_context(
     assert veen(*asked).json["hub_id"] == town.hub_id
 
 
-def test_what_is_missing_is_named_and_nothing_else(town: Town, case: Path) -> None:
+def test_an_undecided_verdict_names_only_what_is_missing(town: Town, case: Path) -> None:
     receipt, keys = case / "receipt.cbor", case / "hub-identity.cbor"
     assert "--trust HUB_ID" in veen("verify", receipt, keys).failed(Exit.PROTOCOL)
     told = veen("verify", receipt, "--trust", town.hub_id).failed(Exit.PROTOCOL)
@@ -116,10 +116,10 @@ def test_what_is_missing_is_named_and_nothing_else(town: Town, case: Path) -> No
     assert "64 hex digits" in veen("verify", receipt, "--trust", "zz").failed(Exit.USAGE)
 
 
-def test_in_a_rotation_window_a_checkpoint_holds_only_with_both_signatures(
+def test_in_a_rotation_window_a_checkpoint_needs_both_signatures(
     tmp_path: Path,
 ) -> None:
-    """KEX0.1: made after the second key began, as a receipt that it covers shows."""
+    """KEX0.1: a covered receipt shows that the checkpoint was made after the second key became valid."""
     old, new = (SigningKey(SigningSeed(bytes([n] * 32))) for n in (1, 2))
     began = UnixTime(1_700_000_000)
     identity = rotate(new_identity(old, began), old, HubPk(new.public), UnixTime(began + 100), window_sec=800)
@@ -166,7 +166,7 @@ def test_a_client_that_knows_the_hub_needs_no_identity_file(town: Town, case: Pa
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_any_flipped_byte_is_found(town: Town, case: Path, name: str, tmp_path: Path) -> None:
+def test_any_flipped_byte_fails_verification(town: Town, case: Path, name: str, tmp_path: Path) -> None:
     for each in FILES:
         (tmp_path / each).write_bytes((case / each).read_bytes())
     content = bytearray((case / name).read_bytes())
@@ -178,7 +178,7 @@ def test_any_flipped_byte_is_found(town: Town, case: Path, name: str, tmp_path: 
         assert done.code == Exit.PROTOCOL, (name, at, done)
 
 
-def test_nothing_holds_that_was_not_pinned(town: Town, case: Path) -> None:
+def test_nothing_verifies_without_a_pin(town: Town, case: Path) -> None:
     assert "--trust" in veen("verify", case / "receipt.cbor", case / "hub-identity.cbor").failed(
         Exit.PROTOCOL
     )
@@ -188,7 +188,7 @@ def test_nothing_holds_that_was_not_pinned(town: Town, case: Path) -> None:
     assert town.hub_id in other.out
 
 
-def test_another_hubs_receipt_does_not_hold(town: Town, case: Path, tmp_path: Path) -> None:
+def test_a_receipt_of_another_hub_does_not_verify(town: Town, case: Path, tmp_path: Path) -> None:
     stranger = SigningKey(SigningSeed(os.urandom(32)))
     receipt = Receipt.decode((case / "receipt.cbor").read_bytes())
     (tmp_path / "forged.cbor").write_bytes(sign_receipt(stranger, receipt).encode())
@@ -202,7 +202,7 @@ def test_another_hubs_receipt_does_not_hold(town: Town, case: Path, tmp_path: Pa
     assert HubPk(stranger.public) == theirs.newest.hub_pk
 
 
-def test_two_receipts_for_one_place_convict_the_hub(town: Town, case: Path, tmp_path: Path) -> None:
+def test_two_receipts_for_one_position_convict_the_hub(town: Town, case: Path, tmp_path: Path) -> None:
     layout = Layout(town / "hub")
     identity = HubIdentity.decode((case / "hub-identity.cbor").read_bytes())
     (key,) = read_keys(layout.keys, identity).values()
@@ -215,7 +215,7 @@ def test_two_receipts_for_one_place_convict_the_hub(town: Town, case: Path, tmp_
 
 @pytest.fixture
 def bobs(town: Town, case: Path) -> Receipt:
-    """The newest receipt that bob has verified."""
+    """Return the newest receipt that Bob has verified."""
     seq = town.as_("bob", "resync", "-s", STREAM, "--json").json["stream_seq"]
     town.as_("bob", "receipt", "get", seq, "-s", STREAM, "--out", case / "newest.cbor").ok()
     return Receipt.decode((case / "newest.cbor").read_bytes())
@@ -228,12 +228,12 @@ def hub_key(town: Town, case: Path) -> SigningKey:
 
 
 @pytest.mark.usefixtures("bobs")
-def test_what_a_client_has_verified_agrees_with_what_the_hub_gave_out(town: Town, case: Path) -> None:
+def test_evidence_agrees_with_the_clients_verified_state(town: Town, case: Path) -> None:
     files = (case / "newest.cbor", "--trust", town.hub_id, "--client", town / "bob")
     assert f"as {town / 'bob'} has verified" in veen("verify", *files).ok().out
 
 
-def test_a_checkpoint_that_contradicts_what_a_client_has_verified_fails(
+def test_a_checkpoint_that_contradicts_the_clients_state_fails(
     town: Town, case: Path, bobs: Receipt, tmp_path: Path
 ) -> None:
     unsigned = Checkpoint(
@@ -254,7 +254,7 @@ def test_a_checkpoint_that_contradicts_what_a_client_has_verified_fails(
     veen("checkpoint", "verify", lie, *trust, "--client", town / "bob").failed(Exit.PROTOCOL)
 
 
-def test_a_receipt_that_contradicts_what_a_client_has_verified_fails(
+def test_a_receipt_that_contradicts_the_clients_state_fails(
     town: Town, case: Path, bobs: Receipt, tmp_path: Path
 ) -> None:
     lie = tmp_path / "lie.cbor"
@@ -265,7 +265,7 @@ def test_a_receipt_that_contradicts_what_a_client_has_verified_fails(
     veen("verify", lie, *trust, "--client", town / "bob").failed(Exit.PROTOCOL)
 
 
-def test_a_statement_beyond_what_a_client_has_verified_is_said_not_to_be_compared(
+def test_a_checkpoint_beyond_the_clients_state_is_reported_as_not_compared(
     town: Town, case: Path, bobs: Receipt, tmp_path: Path
 ) -> None:
     later = dataclasses.replace(bobs, stream_seq=StreamSeq(bobs.stream_seq + 1))
@@ -276,10 +276,10 @@ def test_a_statement_beyond_what_a_client_has_verified_is_said_not_to_be_compare
     assert "consistency proof" in shown
 
 
-def test_receipts_for_different_places_are_not_held_against_each_other(
+def test_receipts_for_different_positions_do_not_contradict_each_other(
     town: Town, case: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each pair would be two signatures more: a chunk of some thousand entries would take hours."""
+    """Comparing every pair would verify two signatures each: hours for a chunk of thousands of entries."""
 
     def compared(*_: object) -> None:
         pytest.fail("two receipts for different places were compared")
@@ -289,7 +289,7 @@ def test_receipts_for_different_places_are_not_held_against_each_other(
     veen("verify", *files, "--trust", town.hub_id).ok()
 
 
-def test_a_proof_of_a_longer_log_than_any_signed_one_is_not_called_wrong(town: Town, case: Path) -> None:
+def test_a_proof_for_a_larger_tree_than_any_signed_root_is_undecided(town: Town, case: Path) -> None:
     beside = (case / "receipt.cbor", case / "hub-identity.cbor", "--trust", town.hub_id, "--json")
     undecided = veen("verify", case / "proof.cbor", *beside)
     assert undecided.code == Exit.PROTOCOL
@@ -297,7 +297,7 @@ def test_a_proof_of_a_longer_log_than_any_signed_one_is_not_called_wrong(town: T
     assert "give the receipt or checkpoint of the tree" in undecided.err
 
 
-def test_a_proof_without_what_it_is_judged_by_is_not_said_to_hold(town: Town, case: Path) -> None:
+def test_a_proof_without_its_receipt_or_root_is_undecided(town: Town, case: Path) -> None:
     flags = ("--trust", town.hub_id)
     alone = veen("proof", "verify", case / "proof.cbor", *flags)
     assert "give the receipt" in alone.failed(Exit.PROTOCOL)
@@ -318,7 +318,7 @@ def test_a_proof_without_what_it_is_judged_by_is_not_said_to_hold(town: Town, ca
     assert "not RECEIPT" in veen("receipt", "verify", case / "proof.cbor", *flags).failed(Exit.USAGE)
 
 
-def test_cards_tokens_and_messages_are_judged_by_their_own_signatures(town: Town, tmp_path: Path) -> None:
+def test_cards_tokens_and_messages_verify_by_their_own_signatures(town: Town, tmp_path: Path) -> None:
     card = town / "bob/identity_card.pub"
     told = veen("verify", card, town / "alice.cap", "--json").json
     assert [each["holds"] for each in told["verdicts"]] == [True, True]
@@ -333,14 +333,14 @@ def test_cards_tokens_and_messages_are_judged_by_their_own_signatures(town: Town
 @pytest.mark.parametrize(
     ("noun", "kind"), [("receipt", Receipt), ("checkpoint", Checkpoint), ("proof", MmrProof)]
 )
-def test_show_tells_what_it_says(case: Path, noun: str, kind: type[Receipt]) -> None:
+def test_show_names_the_kind_of_object(case: Path, noun: str, kind: type[Receipt]) -> None:
     told = veen(noun, "show", case / f"{noun}.cbor", "--json").json
     assert told["kind"] == kind.codec.name
     assert veen(noun, "show", case / f"{noun}.cbor").ok().out.startswith(kind.codec.name)
     assert "veen inspect" in veen(noun, "show", case / "hub-identity.cbor").failed(Exit.PROTOCOL)
 
 
-def test_a_compressed_chunk_is_read_as_the_chunk_it_is(town: Town, tmp_path: Path) -> None:
+def test_a_compressed_chunk_is_decompressed_and_read(town: Town, tmp_path: Path) -> None:
     deadline = time.monotonic() + 30
     while not (chunks := list((town / "hub/log").glob("chunk-*.open"))):  # the hub applies a moment later
         assert time.monotonic() < deadline
@@ -354,7 +354,7 @@ def test_a_compressed_chunk_is_read_as_the_chunk_it_is(town: Town, tmp_path: Pat
     assert "seek table" in veen("inspect", squeezed).failed(Exit.PROTOCOL)
 
 
-def test_inspect_reads_every_kind_of_bytes_and_never_a_secret(town: Town, case: Path, tmp_path: Path) -> None:
+def test_inspect_reads_every_kind_of_file_and_shows_no_secret(town: Town, case: Path, tmp_path: Path) -> None:
     for name in FILES:
         veen("inspect", case / name).ok()
     secrets = (town / "alice/secrets.cbor").read_bytes()
@@ -377,7 +377,7 @@ def test_inspect_reads_every_kind_of_bytes_and_never_a_secret(town: Town, case: 
     veen("inspect", tmp_path / "nowhere").failed(Exit.USAGE)
 
 
-def test_what_the_hub_does_not_have_is_said(town: Town) -> None:
+def test_fetching_missing_evidence_is_an_error(town: Town) -> None:
     assert "NOT_FOUND" in town.as_("bob", "receipt", "get", 10**9, "-s", STREAM).failed(Exit.REFUSED)
     assert "veen hub checkpoint" in town.as_("bob", "checkpoint", "get", "-s", "unused").failed(Exit.REFUSED)
     town.as_("bob", "consistency", "get", 3, 2, "-s", STREAM).failed(Exit.USAGE)
@@ -390,7 +390,7 @@ def test_every_code_is_explained(name: str) -> None:
     assert name in veen("explain", name).ok().out
 
 
-def test_explain_lists_everything_and_refuses_what_is_no_code() -> None:
+def test_explain_lists_all_codes_and_refuses_unknown_ones() -> None:
     assert len(veen("explain", "--json").json["codes"]) == len(Code) + len(TABLE)
     assert "expired" in veen("explain", "E.TIME / CAP_TTL").ok().out
     veen("explain", "NONSENSE").failed(Exit.USAGE)
@@ -409,9 +409,7 @@ def test_a_proof_of_work_is_found_for_a_message_and_verifies(town: Town, tmp_pat
     town.as_("alice", "pow", "solve", "--msg", tmp_path / "not.cbor").failed(Exit.PROTOCOL)
 
 
-def test_one_file_that_is_nothing_of_ours_does_not_keep_the_others_from_their_verdict(
-    town: Town, tmp_path: Path
-) -> None:
+def test_a_foreign_file_does_not_prevent_verdicts_on_the_others(town: Town, tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(b"\xff\x00 not ours")
     done = veen("verify", town / "bob" / "identity_card.pub", tmp_path / "noise", "--json")
     assert [each["holds"] for each in json.loads(done.out)["verdicts"]] == [True, False]
@@ -419,7 +417,7 @@ def test_one_file_that_is_nothing_of_ours_does_not_keep_the_others_from_their_ve
 
 
 @pytest.mark.parametrize("noun", ["receipt", "proof", "checkpoint", "consistency"])
-def test_a_damaged_file_is_said_to_be_one_whatever_it_was_named_as(
+def test_a_damaged_file_is_reported_as_damaged_whatever_command_reads_it(
     case: Path, town: Town, tmp_path: Path, noun: str
 ) -> None:
     (tmp_path / "cut").write_bytes((case / f"{noun}.cbor").read_bytes()[:-3])
@@ -430,11 +428,11 @@ def test_a_damaged_file_is_said_to_be_one_whatever_it_was_named_as(
 
 
 def bent(data: bytes) -> bytes:
-    """One bit of the last byte is another: a zero would leave one signature in sixteen as it was."""
+    """Flip a bit of the last byte; setting it to zero would leave one signature in sixteen unchanged."""
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
-def test_nothing_in_a_folder_of_evidence_is_passed_over(case: Path, town: Town, tmp_path: Path) -> None:
+def test_no_file_in_a_folder_of_evidence_is_skipped(case: Path, town: Town, tmp_path: Path) -> None:
     flags = ("--trust", town.hub_id)
     assert "nothing in it was verified" in veen("verify", tmp_path, *flags).failed(Exit.PROTOCOL)
     below = tmp_path / "from bob"
@@ -450,7 +448,7 @@ def test_nothing_in_a_folder_of_evidence_is_passed_over(case: Path, town: Town, 
     assert "from bob/receipt.cbor" in veen("verify", tmp_path, *flags).failed(Exit.PROTOCOL)
 
 
-def test_an_export_among_evidence_is_judged_with_it(case: Path, town: Town, tmp_path: Path) -> None:
+def test_an_export_among_evidence_is_verified_too(case: Path, town: Town, tmp_path: Path) -> None:
     (tmp_path / "hub-identity.cbor").write_bytes((case / "hub-identity.cbor").read_bytes())
     veen("hub", "export", "-d", town / "hub", "-s", STREAM, "--out", tmp_path / "export").ok()
     flags = ("--trust", town.hub_id)
@@ -462,7 +460,7 @@ def test_an_export_among_evidence_is_judged_with_it(case: Path, town: Town, tmp_
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])
-def test_what_has_no_end_or_is_text_is_no_veen_object(command: str, tmp_path: Path) -> None:
+def test_endless_input_zeros_and_text_are_not_veen_files(command: str, tmp_path: Path) -> None:
     assert "more than" in veen(command, "/dev/zero").failed(Exit.PROTOCOL)
     (tmp_path / "zeros").write_bytes(bytes(1_000_000))
     (tmp_path / "text").write_bytes(b"veen-data 1\n")
@@ -470,7 +468,7 @@ def test_what_has_no_end_or_is_text_is_no_veen_object(command: str, tmp_path: Pa
         assert "not a VEEN file" in veen(command, tmp_path / name).failed(Exit.PROTOCOL)
 
 
-def test_inspect_names_what_lies_in_exports_forks_and_states(town: Town, tmp_path: Path) -> None:
+def test_inspect_names_every_file_of_exports_forks_and_states(town: Town, tmp_path: Path) -> None:
     veen("hub", "export", "-d", town / "hub", "-s", STREAM, "--out", tmp_path / "export").ok()
     fork = ("hub", "fork", "-d", town / "hub", "--admin", town / "admin", "--out", tmp_path / "fork")
     veen(*fork).ok()
@@ -484,5 +482,5 @@ def test_inspect_names_what_lies_in_exports_forks_and_states(town: Town, tmp_pat
     assert kinds == ["index row", "fork cut", "profile"]
 
 
-def test_a_folder_of_evidence_is_its_files(case: Path, town: Town) -> None:
+def test_verifying_a_folder_verifies_its_files(case: Path, town: Town) -> None:
     assert veen("verify", case, "--trust", town.hub_id, "--quiet").code == 0

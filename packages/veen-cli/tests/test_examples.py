@@ -1,4 +1,4 @@
-"""Every example of every ``--help`` is a command that ran.
+"""Every example of every ``--help`` runs.
 
 One world is prepared: a hub on loopback with a history, identities, tokens, and the files that the examples
 name. There they run in the order of the commands, each as it is written but for ``INSTEAD`` and the names
@@ -39,7 +39,7 @@ ENDLESS = {
     "veen tail --stream orders --last 3 --follow": "follows the stream",
     "veen kv watch --stream config": "follows the stream",
 }
-"""What only Ctrl-C ends; their arguments are parsed."""
+"""Examples that only Ctrl-C ends: their arguments are parsed, but they are not run."""
 
 IN_AN_EMPTY_FOLDER = (
     "veen keygen --out alice",
@@ -47,14 +47,14 @@ IN_AN_EMPTY_FOLDER = (
     "veen hub init --data-dir hub --admin admin",
     "veen hub init --data-dir hub --no-admin --profile bulk",
 )
-"""What makes something that the world has already."""
+"""Examples that create something that the test world already contains."""
 
 LATER = (
-    # What ends that on which other examples stand,
+    # Examples that remove what other examples need,
     "veen id device phone.pub --disable --client bob",
     "veen id revoke --device DEVICE_ID --reason lost --client bob",
     "veen id revoke --own-ctx --realm shop",
-    # and what wants a hub that is stopped.
+    # and examples that need a stopped hub.
     "veen hub stop --data-dir hub",
     "veen hub fsck --data-dir hub",
     "veen hub fsck --data-dir hub --quick --json",
@@ -65,7 +65,7 @@ LATER = (
     "veen hub rotate --data-dir hub --window 7d",
     "veen hub start --data-dir hub --port 8080 --detach",
 )
-"""In this order, after all others."""
+"""Examples that run after all others, in this order."""
 
 BEFORE = {
     "veen hub init --data-dir hub --admin admin": "veen keygen --out admin --no-passphrase",
@@ -74,7 +74,7 @@ BEFORE = {
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
     "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",
 }
-"""What an example takes for granted that no world can have for all of them."""
+"""Commands that prepare the world for one example."""
 
 INSTEAD = {
     "http://127.0.0.1:8080": "URL",
@@ -82,7 +82,7 @@ INSTEAD = {
     "--port 8080": "--port 0",
     "tail -f ": "cat ",
 }
-"""What is elsewhere, or would go on, here."""
+"""Replacements in examples: addresses that do not exist here, and commands without an end."""
 
 IDENTITIES = ("admin", "alice", "bob", "bakery", "phone", "realm", "registrar")
 PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
@@ -96,14 +96,14 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
         {"URL": "url", "PROBES": "probes_url"},
     ),
     ("veen hub keys --data-dir hub --out hub-identity.cbor", {}),
-    # Who is who in the realm.
+    # Identities of the realm.
     ("veen id principal --client bob --reader realm", {}),
     ("veen id device phone.pub --client bob --reader realm --json", {"DEVICE_ID": "device_id"}),
     ("veen id ctx --realm shop --client bob --reader realm --json", {"CTX_ID": "ctx_id"}),
     ("veen id org --client bakery --reader realm --json", {"ORG_ID": "org_id"}),
     ("veen id group bakers --add CTX_ID --client bakery --reader realm --json", {"GROUP_ID": "group_id"}),
     ("veen id role cashier --ctx CTX_ID --client bakery --reader realm", {}),
-    # Messages: of orders the second has an attachment; the seventh is of bob's phone, as that of the till.
+    # Messages: number 2 of orders has an attachment; number 7 of orders and of till comes from Bob's phone.
     ("veen cap issue --issuer bob --subject phone -s orders -s till --out phone.cap", {}),
     ("veen cap authorize phone.cap --client phone", {}),
     ("veen id client-id --stream orders --json", {"CLIENT_ID": "client_id", "LABEL": "label"}),
@@ -119,7 +119,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
     ("veen hub export --data-dir hub --stream orders --out evidence", {}),
     ("veen cap issue --issuer admin --subject alice -s logs --out logs.cap --json", {"AUTH_REF": "auth_ref"}),
     ("veen cap authorize logs.cap", {}),
-    # Keys, jobs, and wallets: two on the ledger, one with a stream of its own. Logs hold other things too.
+    # Keys, jobs and wallets: two wallets on the ledger, one with a stream of its own.
     *((f"veen kv put colour {value} --stream config", {}) for value in ("red", "blue", "grey")),
     ("seq 4 100 | veen send --stream config --batch", {}),
     ("veen queue put 'resize 16.png' --stream jobs --json", {"JOB": "job"}),
@@ -129,7 +129,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
     ("seq 4 100 | veen send --stream shop --batch", {}),
     ("veen wallet open --realm savings --currency EUR", {}),
 )
-"""Commands, and what of their answers is called how."""
+"""Commands, and for placeholders in examples the field of the answer that replaces them."""
 
 EXAMPLES = {
     line.strip(): ctx
@@ -141,7 +141,7 @@ EXAMPLES = {
 
 
 class Endless(BaseException):
-    """Nothing in between takes this for a failure of its own."""
+    """An example takes too long; not an Exception, so that no code under test catches it."""
 
 
 @contextlib.contextmanager
@@ -160,19 +160,19 @@ def bounded(seconds: int) -> Iterator[None]:
 
 @dataclass
 class World:
-    """Where the examples run, and what they call what is here."""
+    """The folder in which examples run, and the values of their placeholders."""
 
     root: Path
     names: dict[str, str] = field(default_factory=dict)
 
     def told(self, line: str) -> str:
-        """The line with names for what there is."""
+        """Return the line with its placeholders replaced."""
         for shown, here in INSTEAD.items():
             line = line.replace(shown, here)
         return re.sub(rf"\b({'|'.join(self.names)})\b", lambda found: self.names[found[0]], line)
 
     def run(self, line: str) -> Done:
-        """In this process, or in a shell what only a shell understands."""
+        """Run a line in this process, or in a shell if it uses shell syntax."""
         told = self.told(line)
         try:
             with bounded(PATIENCE):
@@ -249,12 +249,12 @@ def parse(line: str, ctx: click.Context) -> None:
     ctx.command.make_context(ctx.info_name, args, parent=ctx.parent)
 
 
-def test_an_example_that_does_not_parse_is_found() -> None:
+def test_an_example_that_does_not_parse_is_reported() -> None:
     for line in ENDLESS:
         with pytest.raises(click.UsageError):
             parse(f"{line} --no-such-option", EXAMPLES[line])
 
 
-def test_the_tables_name_only_examples_that_there_are() -> None:
+def test_the_tables_name_existing_examples_only() -> None:
     assert {*ENDLESS, *IN_AN_EMPTY_FOLDER, *LATER, *BEFORE} <= EXAMPLES.keys()
     assert [shown for shown in INSTEAD if not any(shown in line for line in EXAMPLES)] == []

@@ -1,4 +1,4 @@
-"""What is wrong is said with next step next, and with the name of the file that it is about."""
+"""Errors name the object and the next step."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from .conftest import STREAM, Town
 from .running import veen
 
 HUGE = "9" * 5_000
-"""Of more digits than Python reads."""
+"""More digits than Python converts."""
 
 
 @contextlib.contextmanager
 def no_hub() -> Iterator[str]:
-    """A web server that is none."""
+    """Run a web server that is not a hub."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -42,7 +42,7 @@ def no_hub() -> Iterator[str]:
             self.wfile.write(b"<html>nothing here</html>")
 
         def log_message(self, *_: object) -> None:
-            """Silent."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -50,7 +50,7 @@ def no_hub() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_body_that_is_too_large_is_the_senders_to_make_smaller(town: Town, tmp_path: Path) -> None:
+def test_a_body_that_is_too_large_is_a_usage_error(town: Town, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 2_000_000)
     for more in ((), ("--batch",)):
         told = town.as_("alice", "send", "-s", STREAM, "--file", tmp_path / "big", *more)
@@ -59,7 +59,7 @@ def test_a_body_that_is_too_large_is_the_senders_to_make_smaller(town: Town, tmp
         assert "inspect" not in told.err
 
 
-def test_an_attachment_that_is_too_large_is_the_senders_to_make_smaller(town: Town, tmp_path: Path) -> None:
+def test_an_attachment_that_is_too_large_is_a_usage_error(town: Town, tmp_path: Path) -> None:
     with (tmp_path / "big").open("wb") as file:
         file.truncate(64 * 1_048_576 + 1)
     told = town.as_("alice", "send", "x", "-s", STREAM, "--attach", tmp_path / "big").failed(Exit.USAGE)
@@ -68,16 +68,14 @@ def test_an_attachment_that_is_too_large_is_the_senders_to_make_smaller(town: To
     assert "--client" not in told
 
 
-def test_a_folder_that_holds_no_identity_is_said_before_anything_is_fetched(town: Town) -> None:
+def test_a_folder_without_an_identity_is_refused_before_any_request(town: Town) -> None:
     for words in (("receipt", "get", 1, "-s", STREAM), ("stream", "-s", STREAM)):
         told = town.as_("nobody", *words).failed(Exit.USAGE)
         assert "nobody holds no identity; check the name, or create one with `veen keygen" in told
     assert not (town / "nobody").exists()
 
 
-def test_a_receipt_that_cannot_be_written_is_said_before_the_message_is_sent(
-    town: Town, tmp_path: Path
-) -> None:
+def test_an_unwritable_receipt_file_is_refused_before_the_message_is_sent(town: Town, tmp_path: Path) -> None:
     before = town.as_("alice", "resync", "-s", STREAM, "--json").json["stream_seq"]
     for file in (tmp_path / "nowhere" / "receipt", tmp_path):
         told = town.as_("alice", "send", "x", "-s", STREAM, "--receipt", file).failed(Exit.USAGE)
@@ -85,13 +83,13 @@ def test_a_receipt_that_cannot_be_written_is_said_before_the_message_is_sent(
     assert town.as_("alice", "resync", "-s", STREAM, "--json").json["stream_seq"] == before
 
 
-def test_nothing_on_stdin_is_not_a_message_and_an_empty_argument_is(town: Town) -> None:
+def test_empty_stdin_is_refused_and_an_empty_argument_is_sent(town: Town) -> None:
     assert "stdin was empty" in town.as_("alice", "send", "-s", STREAM).failed(Exit.USAGE)
     assert "stdin was empty" in town.as_("alice", "send", "-", "-s", STREAM).failed(Exit.USAGE)
     town.as_("alice", "send", "", "-s", STREAM).ok()
 
 
-def test_an_address_of_the_wrong_kind_says_which_is_right(town: Town) -> None:
+def test_a_malformed_hub_address_shows_a_correct_one(town: Town) -> None:
     tls = veen("hub", "status", "--hub", town.url.replace("http", "https")).failed(Exit.NETWORK)
     assert "write http://" in tls
     assert "ssl:default" not in tls
@@ -102,7 +100,7 @@ def test_an_address_of_the_wrong_kind_says_which_is_right(town: Town) -> None:
         assert "--hub" in veen("hub", "status", "--hub", wrong).failed(Exit.USAGE)
 
 
-def test_what_answers_and_is_no_hub_is_not_called_evidence() -> None:
+def test_a_server_that_is_no_hub_is_not_reported_as_evidence() -> None:
     with no_hub() as url:
         for words in (("hub", "status"), ("hub", "health")):
             told = veen(*words, "--hub", url).failed(Exit.PROTOCOL)
@@ -111,7 +109,7 @@ def test_what_answers_and_is_no_hub_is_not_called_evidence() -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "health", "metrics"])
-def test_a_hub_that_stays_silent_is_waited_for_as_long_as_was_said(command: str) -> None:
+def test_a_silent_hub_is_waited_for_as_long_as_wait_says(command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # connections wait there; nobody takes them
         url, begun = f"http://127.0.0.1:{silent.getsockname()[1]}", time.monotonic()
         where = ("--hub", url, "--probes", url) if command == "metrics" else ("--hub", url)
@@ -120,7 +118,7 @@ def test_a_hub_that_stays_silent_is_waited_for_as_long_as_was_said(command: str)
     assert 0.5 < time.monotonic() - begun < 5
 
 
-def test_a_pin_that_is_none_is_wrong_usage(town: Town) -> None:
+def test_a_malformed_pin_is_a_usage_error(town: Town) -> None:
     told = veen("send", "x", "-s", "s", "--hub", town.url, "--trust", "zz", "--client", town / "alice")
     assert "64 hex digits" in told.failed(Exit.USAGE)
     assert "do not send" not in told.err
@@ -148,7 +146,7 @@ def test_a_damaged_file_of_an_identity_is_named(town: Town, alice: Path) -> None
     veen("verify-state", "--client", alice).ok()
 
 
-def test_a_file_that_is_no_token_is_named(town: Town, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_token_is_named(town: Town, tmp_path: Path) -> None:
     file = tmp_path / "no.cap"
     file.write_bytes(b"\xff")
     for words in (
@@ -158,7 +156,7 @@ def test_a_file_that_is_no_token_is_named(town: Town, tmp_path: Path) -> None:
         assert f"veen inspect {file}" in veen(*words).failed(Exit.PROTOCOL)
 
 
-def test_a_file_that_is_not_there_says_what_to_check(tmp_path: Path) -> None:
+def test_a_missing_file_says_what_to_check(tmp_path: Path) -> None:
     assert "check the name" in veen("inspect", tmp_path / "nothing").failed(Exit.USAGE)
     assert "name a file" in veen("inspect", tmp_path).failed(Exit.USAGE)
     (tmp_path / "odd").write_bytes(b"\xff")
@@ -167,13 +165,13 @@ def test_a_file_that_is_not_there_says_what_to_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", sorted(SYSTEM_ACTIONS))
-def test_what_the_system_refuses_is_said_with_what_helps(number: int) -> None:
+def test_an_error_of_the_operating_system_has_a_next_step(number: int) -> None:
     report = report_of(OSError(number, os.strerror(number), "/some/file"))
     assert report == ErrorReport(f"/some/file: {os.strerror(number)}", Exit.USAGE, SYSTEM_ACTIONS[number])
     assert report_of(OSError("odd")) == ErrorReport("odd", Exit.USAGE)
 
 
-def test_a_state_folder_that_cannot_be_used_says_what_helps(town: Town, alice: Path) -> None:
+def test_a_file_in_place_of_the_state_folder_has_a_next_step(town: Town, alice: Path) -> None:
     shutil.rmtree(alice / "state")
     (alice / "state").write_bytes(b"in the way")
     flags = ("--hub", town.url, "--trust", town.hub_id, "--client", alice)
@@ -191,7 +189,7 @@ def test_a_state_folder_that_cannot_be_used_says_what_helps(town: Town, alice: P
     ],
     ids=["not-ours", "read-only", "disk"],
 )
-def test_a_state_that_the_system_refuses_says_what_helps(
+def test_a_state_folder_that_the_system_refuses_has_a_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -209,7 +207,7 @@ def test_a_state_that_the_system_refuses_says_what_helps(
         assert report.exit_code == Exit.USAGE
 
 
-def test_what_the_library_calls_a_method_is_a_command_here() -> None:
+def test_an_action_of_the_client_library_becomes_a_command() -> None:
     report = report_of(BoundsReached(ClientId(bytes(32))))
     assert report is not None
     assert "veen id client-id --renew" in (report.action or "")
@@ -280,11 +278,11 @@ def test_what_the_library_calls_a_method_is_a_command_here() -> None:
         (["label-class", "show", "", "--realm", "r", "--hub", "http://127.0.0.1:9"], "is not a label in hex"),
     ],
 )
-def test_numbers_and_times_that_cannot_be_meant_are_refused(words: list[str], said: str) -> None:
+def test_absurd_numbers_and_times_are_refused(words: list[str], said: str) -> None:
     assert said in veen(*words).failed(Exit.USAGE)
 
 
-def test_what_the_hub_does_not_have_is_said_in_the_askers_words(town: Town, tmp_path: Path) -> None:
+def test_a_missing_object_is_reported_in_the_users_terms(town: Town, tmp_path: Path) -> None:
     town.as_("alice", "send", "so that there is a stream", "-s", STREAM).ok()
     for words in (("receipt", "get", 99_999), ("proof", "get", 99_999), ("consistency", "get", 1, 99_999)):
         told = town.as_("bob", *words, "-s", STREAM).failed(Exit.REFUSED)
@@ -307,7 +305,7 @@ def test_what_the_hub_does_not_have_is_said_in_the_askers_words(town: Town, tmp_
     assert f"message {seq} has no attachment" in bare.failed(Exit.USAGE)
 
 
-def test_an_export_of_what_is_not_there_says_so_in_the_askers_words(town: Town, tmp_path: Path) -> None:
+def test_an_export_of_a_missing_range_names_the_stream(town: Town, tmp_path: Path) -> None:
     town.as_("alice", "send", "so that there is a stream", "-s", STREAM).ok()
     for words, said in (
         (("-s", "nothing"), "stream nothing: "),
@@ -318,11 +316,11 @@ def test_an_export_of_what_is_not_there_says_so_in_the_askers_words(town: Town, 
         assert said in told
 
 
-def test_a_directory_in_use_says_how_to_stop_its_hub(town: Town) -> None:
+def test_a_locked_data_directory_says_how_to_stop_its_hub(town: Town) -> None:
     assert "veen hub stop" in veen("hub", "fsck", "-d", town / "hub").failed(Exit.USAGE)
 
 
-def test_a_copy_goes_into_a_folder_of_its_own(town: Town, tmp_path: Path) -> None:
+def test_a_copy_refuses_a_folder_that_is_not_empty(town: Town, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "something").touch()
     for words in (("clone",), ("fork", "--admin", town / "admin"), ("export", "-s", STREAM)):
@@ -330,10 +328,10 @@ def test_a_copy_goes_into_a_folder_of_its_own(town: Town, tmp_path: Path) -> Non
         assert "choose another folder for --out" in told
 
 
-def test_a_command_that_is_advised_can_be_typed_as_it_stands(
+def test_a_suggested_command_quotes_names_with_spaces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the name: a space in it would make it two arguments."""
+    """An unquoted space would make one name two arguments."""
     monkeypatch.chdir(tmp_path)
     missing = veen("hub", "start", "--data-dir", "my hub").failed(Exit.USAGE)
     assert "`veen hub init -d 'my hub'`" in missing

@@ -1,4 +1,4 @@
-"""veen hub: a hub of its own for what changes one, the shared one for what only asks."""
+"""veen hub: tests that change a hub create their own; the others share one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .running import Done, end_hubs, ending_hubs, environment, process, veen
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stopped, open hub with three messages, and an admin."""
+    """Create an admin and a stopped, open hub with three messages."""
     root = tmp_path_factory.mktemp("place")
     veen("keygen", "--out", root / "admin", "--no-passphrase").ok()
     hub_id = veen("hub", "init", "--data-dir", root / "hub", "--admin", root / "admin", "--json").json[
@@ -67,14 +67,14 @@ def test_status_health_and_metrics_of_a_running_hub(town: Town) -> None:
     veen("hub", "health", "--hub", "ftp://x").failed(Exit.USAGE)
 
 
-def test_only_the_admin_may_ask_for_checkpoints_and_retention(town: Town) -> None:
+def test_only_the_admin_may_request_checkpoints_and_retention(town: Town) -> None:
     assert "FORBIDDEN" in town.as_("bob", "hub", "checkpoint").failed(Exit.REFUSED)
     assert town.as_("admin", "hub", "retention", "--json").json == {"chunks": 0, "entries": 0}
     refused = town.as_("admin", "hub", "anchor").failed(Exit.REFUSED)
     assert refused.endswith("set anchor.backend in hub.yaml\n")
 
 
-def test_a_running_hub_keeps_its_directory_to_itself(town: Town, tmp_path: Path) -> None:
+def test_a_running_hub_locks_its_data_directory(town: Town, tmp_path: Path) -> None:
     data_dir = ("--data-dir", town / "hub")
     assert "stop" in veen("hub", "fsck", *data_dir).failed(Exit.USAGE)
     assert "veen hub stop" in start(town / "hub").failed(Exit.USAGE)
@@ -83,7 +83,7 @@ def test_a_running_hub_keeps_its_directory_to_itself(town: Town, tmp_path: Path)
     assert veen("hub", "keys", *data_dir, "--json").json["hub_id"] == town.hub_id
 
 
-def test_a_running_hub_is_cloned_and_exported_beside_it(town: Town, tmp_path: Path) -> None:
+def test_a_running_hub_is_cloned_and_exported(town: Town, tmp_path: Path) -> None:
     data_dir = ("--data-dir", town / "hub")
     town.as_("alice", "send", "kept", "-s", STREAM).ok()
     veen("hub", "clone", *data_dir, "--out", tmp_path / "copy").ok()
@@ -92,7 +92,7 @@ def test_a_running_hub_is_cloned_and_exported_beside_it(town: Town, tmp_path: Pa
     assert veen("verify", tmp_path / "evidence", "--trust", town.hub_id).ok()
 
 
-def test_a_detached_hub_leaves_a_pid_file_and_stop_ends_it(place: Path) -> None:
+def test_a_detached_hub_writes_a_pid_file_and_hub_stop_ends_it(place: Path) -> None:
     try:
         told = start(place / "hub").json
         assert (place / "hub.pid").read_text() == f"{told['pid']}\n"
@@ -104,7 +104,7 @@ def test_a_detached_hub_leaves_a_pid_file_and_stop_ends_it(place: Path) -> None:
     assert "nothing to stop" in veen("hub", "stop", "--data-dir", place / "hub").failed(Exit.USAGE)
 
 
-def test_a_detached_hub_runs_nothing_of_the_folder_one_is_in(place: Path, tmp_path: Path) -> None:
+def test_a_detached_hub_imports_nothing_from_the_current_folder(place: Path, tmp_path: Path) -> None:
     (tmp_path / "queue.py").write_text("raise SystemExit('a stranger in the hub')")
     try:
         done = process(tmp_path, "hub", "start", "-d", place / "hub", "--port", 0, "--detach", "--json")
@@ -114,7 +114,7 @@ def test_a_detached_hub_runs_nothing_of_the_folder_one_is_in(place: Path, tmp_pa
         end_hubs(place)
 
 
-def test_half_a_line_of_a_starting_hub_is_not_its_address(
+def test_a_partial_line_of_a_starting_hub_is_not_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = tmp_path / "slow"
@@ -130,13 +130,13 @@ def test_half_a_line_of_a_starting_hub_is_not_its_address(
     assert (url, probes_url) == ("http://x:1234", "http://x:9")
 
 
-def test_a_pid_file_that_cannot_be_written_is_said_before_a_hub_runs(place: Path, tmp_path: Path) -> None:
+def test_an_unwritable_pid_file_is_refused_before_the_hub_starts(place: Path, tmp_path: Path) -> None:
     for file in (tmp_path / "nowhere" / "hub.pid", tmp_path):
         assert "cannot be written" in start(place / "hub", "--pid-file", str(file)).failed(Exit.USAGE)
         assert lock_owner(place / "hub") is None
 
 
-def test_in_the_foreground_a_hub_ends_drained_on_ctrl_c(place: Path) -> None:
+def test_ctrl_c_drains_a_hub_in_the_foreground(place: Path) -> None:
     running = subprocess.Popen(
         ["veen", "hub", "start", "--data-dir", "hub", "--port", "0", "--json"],
         cwd=place,
@@ -178,7 +178,7 @@ def test_a_hub_that_cannot_start_says_why(place: Path, tmp_path: Path, town: Tow
     ],
     ids=["index", "identity", "format", "setting", "certificate"],
 )
-def test_what_keeps_a_hub_from_starting_is_told_alike_in_foreground_and_detached(
+def test_a_failed_start_prints_the_same_error_in_foreground_and_detached(
     place: Path, tmp_path: Path, file: str, content: bytes, ends: tuple[Exit, str]
 ) -> None:
     code, said = ends
@@ -203,7 +203,7 @@ def test_what_keeps_a_hub_from_starting_is_told_alike_in_foreground_and_detached
     assert detached == f"{foreground.rstrip()} (its log: {data_dir}.log)\n"
 
 
-def test_a_hub_that_was_killed_while_it_started_is_no_mistake_of_the_protocol(
+def test_a_hub_killed_during_its_start_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "program"
@@ -215,7 +215,7 @@ def test_a_hub_that_was_killed_while_it_started_is_no_mistake_of_the_protocol(
     assert failed.value.code == Exit.USAGE
 
 
-def test_a_hub_for_whose_words_there_is_no_room_is_no_bug(
+def test_a_hub_that_ends_with_an_empty_log_suggests_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "program"
@@ -227,7 +227,7 @@ def test_a_hub_for_whose_words_there_is_no_room_is_no_bug(
     assert failed.value.code == Exit.USAGE
 
 
-def test_a_hub_whose_pid_file_finds_no_room_does_not_run_on(place: Path) -> None:
+def test_a_hub_whose_pid_file_cannot_be_written_is_stopped(place: Path) -> None:
     try:
         assert "No space left" in start(place / "hub", "--pid-file", "/dev/full").failed(Exit.USAGE)
         assert lock_owner(place / "hub") is None
@@ -235,9 +235,7 @@ def test_a_hub_whose_pid_file_finds_no_room_does_not_run_on(place: Path) -> None
         end_hubs(place)
 
 
-def test_an_init_that_found_no_room_is_not_in_the_way_of_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_init_on_a_full_disk_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_files: Files, layout: Layout, _registry: Registry) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(layout.version))
 
@@ -251,7 +249,7 @@ def test_an_init_that_found_no_room_is_not_in_the_way_of_the_next(
     veen("hub", "init", "--data-dir", tmp_path / "hub", "--no-admin").ok()
 
 
-def test_init_wants_to_know_who_the_admin_is_and_overwrites_nothing(place: Path, tmp_path: Path) -> None:
+def test_init_requires_an_admin_and_overwrites_nothing(place: Path, tmp_path: Path) -> None:
     assert "--no-admin" in veen("hub", "init", "--data-dir", tmp_path / "h").failed(Exit.USAGE)
     assert "choose another folder" in veen("hub", "init", "--data-dir", place / "hub", "--no-admin").failed(
         Exit.USAGE
@@ -279,7 +277,7 @@ def test_fsck_clone_repair_and_fork(place: Path, tmp_path: Path) -> None:
     veen("hub", "fsck", "--data-dir", tmp_path / "fork").ok()
 
 
-def test_fsck_names_the_damage_and_repair_refuses_to_invent(place: Path, tmp_path: Path) -> None:
+def test_fsck_names_the_damage_and_repair_refuses_a_damaged_log(place: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     veen("hub", "clone", "--data-dir", place / "hub", "--out", copy).ok()
     chunk = next(path for path in Layout(copy).log.iterdir() if path.name.startswith("chunk-"))
@@ -292,7 +290,7 @@ def test_fsck_names_the_damage_and_repair_refuses_to_invent(place: Path, tmp_pat
     veen("hub", "repair", "--data-dir", copy).failed(Exit.PROTOCOL)
 
 
-def test_an_export_verifies_anywhere_and_not_once_it_is_bent(place: Path, tmp_path: Path) -> None:
+def test_an_export_verifies_offline_until_it_is_changed(place: Path, tmp_path: Path) -> None:
     data_dir, target = ("--data-dir", place / "hub"), tmp_path / "export"
     told = veen("hub", "export", *data_dir, "-s", "log", "--from", 2, "--out", target, "--json").json
     assert (told["from_seq"], told["to_seq"]) == (2, 3)
@@ -315,7 +313,7 @@ def test_an_export_verifies_anywhere_and_not_once_it_is_bent(place: Path, tmp_pa
     veen("hub", "export", *data_dir, "--out", tmp_path / "n").failed(Exit.USAGE)
 
 
-def test_a_rotated_hub_is_followed_by_whoever_pinned_it(place: Path) -> None:
+def test_clients_that_pinned_a_hub_accept_its_rotated_key(place: Path) -> None:
     data_dir = place / "hub"
     before = veen("hub", "keys", "--data-dir", data_dir, "--json").json
     after = veen("hub", "rotate", "--data-dir", data_dir, "--window", "1h", "--json").json
@@ -332,7 +330,7 @@ def test_a_rotated_hub_is_followed_by_whoever_pinned_it(place: Path) -> None:
     veen("hub", "fsck", "--data-dir", data_dir).ok()
 
 
-def test_a_hub_that_went_back_in_time_is_caught_and_the_evidence_is_kept(tmp_path: Path) -> None:
+def test_a_hub_restored_from_an_old_copy_is_detected_and_the_evidence_is_saved(tmp_path: Path) -> None:
     for name in ("alice", "mallory"):
         veen("keygen", "--out", tmp_path / name, "--no-passphrase").ok()
     made = veen("hub", "init", "-d", tmp_path / "hub", "--no-admin", "--json").json
@@ -363,7 +361,7 @@ def test_a_hub_that_went_back_in_time_is_caught_and_the_evidence_is_kept(tmp_pat
     )
 
 
-def test_under_a_profile_with_epochs_a_message_is_found_in_its_epoch(tmp_path: Path) -> None:
+def test_at_a_hub_with_epochs_a_message_is_found_in_its_epoch(tmp_path: Path) -> None:
     veen("keygen", "--out", tmp_path / "me", "--no-passphrase").ok()
     made = veen("hub", "init", "-d", tmp_path / "hub", "--no-admin", "--profile", "rotating", "--json").json
     try:
@@ -396,9 +394,7 @@ def test_under_a_profile_with_epochs_a_message_is_found_in_its_epoch(tmp_path: P
     veen("verify", tmp_path / "out", "--trust", made["hub_id"]).ok()
 
 
-def test_a_hub_behind_tls_is_reached_with_its_authority_and_not_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_with_tls_is_reached_only_with_its_ca(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
     config = tmp_path / "hub.yaml"
     config.write_text(f"tls:\n  cert: {tmp_path / 'cert.pem'}\n  key: {tmp_path / 'key.pem'}\n")
@@ -421,7 +417,7 @@ def test_a_hub_behind_tls_is_reached_with_its_authority_and_not_without(
         end_hubs(tmp_path)
 
 
-def test_a_hub_that_demands_a_certificate_is_shown_one(
+def test_a_client_certificate_is_presented_if_the_hub_requires_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
@@ -450,7 +446,7 @@ def test_a_hub_that_demands_a_certificate_is_shown_one(
 
 
 def certificate(cert: Path, key: Path) -> None:
-    """Self-signed, for 127.0.0.1."""
+    """Write a self-signed certificate for 127.0.0.1 and its key."""
     secret = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hub")])
     now = datetime.now(UTC)
@@ -475,7 +471,7 @@ def certificate(cert: Path, key: Path) -> None:
     )
 
 
-def test_as_a_process_it_says_the_same(town: Town) -> None:
+def test_hub_commands_run_as_a_process(town: Town) -> None:
     done = process(town.root, "hub", "status", "--hub", town.url, "--trust", town.hub_id, "--json")
     assert done.json["identity"]["hub_id"] == town.hub_id
     assert "there is no data directory" in process(town.root, "hub", "fsck", "-d", "nowhere").failed(1)

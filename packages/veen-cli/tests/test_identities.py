@@ -20,19 +20,19 @@ def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "me"
 
 
-def test_keys_are_sealed_unless_told_otherwise(sealed: Path) -> None:
+def test_keys_are_sealed_unless_no_passphrase_is_given(sealed: Path) -> None:
     assert (sealed / "keystore.enc").exists()
     assert not (sealed / "secrets.cbor").exists()
     assert veen("id", "show", "--client", sealed, "--json").json["sealed"] is True
 
 
-def test_without_a_passphrase_nothing_is_made(tmp_path: Path) -> None:
+def test_without_a_passphrase_no_identity_is_created(tmp_path: Path) -> None:
     told = veen("keygen", "--out", tmp_path / "me").failed(Exit.POLICY)
     assert "--no-passphrase" in told
     assert not (tmp_path / "me").exists()
 
 
-def test_unsealed_keys_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_unsealed_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     veen("keygen", "--out", tmp_path / "me", "--no-passphrase").ok()
     secrets = tmp_path / "me/secrets.cbor"
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
@@ -47,7 +47,7 @@ def test_keys_are_never_overwritten(sealed: Path) -> None:
     assert (sealed / "keystore.enc").read_bytes() == before
 
 
-def test_the_passphrase_comes_from_a_file_or_the_environment_and_a_wrong_one_is_told(
+def test_the_passphrase_comes_from_a_file_or_the_environment_and_a_wrong_one_is_refused(
     sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issue = ("cap", "issue", "--issuer", sealed, "--subject", sealed, "-s", "s", "--out", tmp_path / "token")
@@ -77,7 +77,7 @@ def test_rotating_adds_a_receiving_key_and_signs_a_card_that_names_it(sealed: Pa
     assert card.prekeys[0].dh_pk.hex() == after["prekeys"][0]["dh_pk"]
 
 
-def test_what_was_sealed_to_either_key_opens_after_a_rotation(town: Town, tmp_path: Path) -> None:
+def test_messages_sealed_to_the_old_or_new_key_open_after_a_rotation(town: Town, tmp_path: Path) -> None:
     carol = tmp_path / "carol"
     veen("keygen", "--out", carol, "--no-passphrase").ok()
     first = town.as_("alice", "send", "to the old key", "-s", STREAM, "--to", carol, "--json").json[
@@ -90,7 +90,7 @@ def test_what_was_sealed_to_either_key_opens_after_a_rotation(town: Town, tmp_pa
     assert read.out.splitlines() == ["to the old key", "to the new key"]
 
 
-def test_a_client_id_of_ones_own_can_be_given_a_token_and_renewed(
+def test_a_client_id_can_get_a_token_and_be_renewed(
     town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dave = tmp_path / "dave"
@@ -105,7 +105,7 @@ def test_a_client_id_of_ones_own_can_be_given_a_token_and_renewed(
     assert veen("id", "client-id", "-s", "side", "--renew", *flags).ok().out.strip() != client_id
 
 
-def test_a_token_is_issued_inspected_authorized_and_asked_about(town: Town, tmp_path: Path) -> None:
+def test_a_token_is_issued_inspected_authorized_and_looked_up(town: Town, tmp_path: Path) -> None:
     token = tmp_path / "bob.cap"
     options = ("--subject", town / "bob/identity_card.pub", "-s", "side", "--ttl", "10m", "--rate", "5,10")
     issued = veen("cap", "issue", "--issuer", town / "admin", *options, "--out", token, "--json").json
@@ -122,7 +122,7 @@ def test_a_token_is_issued_inspected_authorized_and_asked_about(town: Town, tmp_
     veen("cap", "inspect", token).failed(Exit.PROTOCOL)
 
 
-def test_only_issuers_that_the_hub_knows_count(town: Town, tmp_path: Path) -> None:
+def test_a_token_of_an_unknown_issuer_is_refused(town: Town, tmp_path: Path) -> None:
     token = tmp_path / "own.cap"
     veen(
         "cap", "issue", "--issuer", town / "bob", "--subject", town / "bob", "-s", "side", "--out", token
@@ -131,7 +131,7 @@ def test_only_issuers_that_the_hub_knows_count(town: Town, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["1,", "x,2", "5"])
-def test_a_rate_is_two_numbers(text: str, tmp_path: Path) -> None:
+def test_a_malformed_rate_is_a_usage_error(text: str, tmp_path: Path) -> None:
     args = ("--issuer", tmp_path, "--subject", "ab" * 32, "-s", "s", "--out", tmp_path / "t", "--rate", text)
     assert "PER_SECOND,BURST" in veen("cap", "issue", *args).failed(Exit.USAGE)
     assert os.listdir(tmp_path) == []

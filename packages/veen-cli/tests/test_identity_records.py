@@ -1,4 +1,4 @@
-"""id: principals, devices, accounts, organisations, names; and as whom a message speaks."""
+"""veen id: principals, devices, accounts, organisations, handles, and authentication of messages."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def b64(data: bytes) -> str:
 
 
 def id_token(**changed: object) -> str:
-    """As the provider would sign it."""
+    """Return an ID token signed by the provider."""
     now = int(time.time())
     claims = {"iss": "https://id.example", "aud": "shop", "sub": "user-7", "iat": now, "exp": now + 300}
     head = b64(json.dumps({"alg": "EdDSA", "kid": "k1"}).encode())
@@ -72,14 +72,14 @@ def id_token(**changed: object) -> str:
 
 
 def key_set() -> str:
-    """As the provider would publish it."""
+    """Return the provider's key set."""
     public = b64(SIGNER.public_key().public_bytes_raw())
     return json.dumps({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": public}]})
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[object, ...]:
-    """The provider's key set, and where the token goes."""
+    """Write the provider's key set and an ID token; return the options that name them."""
     (tmp_path / "keys.json").write_text(key_set())
     (tmp_path / "t.jwt").write_text(id_token() + "\n")
     return "--jwks", tmp_path / "keys.json", "--id-token", tmp_path / "t.jwt"
@@ -124,7 +124,7 @@ def test_an_invalid_id_token_links_no_account(
 def test_a_message_is_authenticated_until_its_device_is_revoked(
     square: Town, reader: tuple[str, Path]
 ) -> None:
-    """The hub's admin is the principal here, so that the hub takes its tokens."""
+    """The hub's admin is the principal, so the hub accepts its tokens."""
     realm = ("--realm", "till")
     veen("keygen", "--out", square / "phone", "--no-passphrase").ok()
     square.as_("admin", "id", "principal", "--info", '{"name": "Ada"}', *reader).ok()

@@ -29,7 +29,7 @@ Start = Callable[..., Town]
 
 @pytest.fixture
 def start(square: Town, tmp_path: Path) -> Iterator[Start]:
-    """Hubs beside the square's, which holds the realm's streams unless ``realm`` says otherwise."""
+    """Hubs that follow a realm; its streams are at the square's hub unless ``realm`` names another."""
 
     def run(level: str, *flags: object, **realm: object) -> Town:
         data = tmp_path / f"hub-{len([each for each in tmp_path.glob('hub-*') if each.is_dir()])}"
@@ -66,7 +66,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def same_ports(hub: Town) -> tuple[object, ...]:
-    """The flags that start a hub again where it was."""
+    """Return the flags that restart a hub at its address."""
     port, probes_port = (url.rpartition(":")[2] for url in (hub.url, hub.probes_url))
     return ("--port", port, "--probes-port", probes_port)
 
@@ -208,7 +208,7 @@ def test_a_hub_may_hold_its_realms_streams_itself(start: Start, tmp_path: Path) 
 def test_a_hub_whose_key_opens_no_record_of_its_realm_accepts_nothing(
     square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
 ) -> None:
-    """What it cannot read may revoke anybody; a message that is no record among records stops nothing."""
+    """Unreadable records may be revocations, so nothing is accepted; invalid records are ignored."""
     told(square, "revoke", "client-id", "11" * 32, realm=tmp_path.name)
     wrong = start("hardened", key=str(square / "bob" / "secrets.cbor"), **elsewhere)
     until(lambda: "wrong_key" in failures(tmp_path / "hub-0.log"))
@@ -227,7 +227,7 @@ def test_a_hub_whose_key_opens_no_record_of_its_realm_accepts_nothing(
 def test_a_restarted_hub_continues_its_view_and_refuses_a_rolled_back_realm(
     start: Start, tmp_path: Path
 ) -> None:
-    """The realm's holder comes back from an old copy, which has no revocation: the hub lets nothing in."""
+    """The realm's hub is restored from a copy older than the revocation: the hub accepts nothing."""
     home = start("core")
     hub = start("hardened", url=home.url, pinned=home.hub_id)
     until(lambda: ready(hub))
@@ -260,14 +260,14 @@ def test_a_restarted_hub_continues_its_view_and_refuses_a_rolled_back_realm(
 
 
 def test_a_realm_may_live_on_a_hub_with_epochs(start: Start, tmp_path: Path) -> None:
-    """Its streams have a label for each epoch there; a hub follows them, the holder itself or another."""
+    """A hub follows the labels of all epochs, whether the realm's streams are its own or another hub's."""
     holder = start("hardened", "--profile", "rotating")
     other = start("hardened", url=holder.url, pinned=holder.hub_id)
     for hub in (holder, other):
         until(lambda hub=hub: ready(hub))  # type: ignore[misc]
 
     def cut_off(hub: Town) -> bool:
-        """With an epoch there comes another client_id, so the one of the moment is revoked."""
+        """Revoke the current client_id; the next epoch has another."""
         device = hub.as_("alice", "id", "client-id", "-s", "orders", "--json").json["client_id"]
         told(holder, "revoke", "client-id", device, realm=tmp_path.name)
         return "REVOKED" in hub.as_("alice", "send", "x", "-s", "orders").err
@@ -281,7 +281,7 @@ def test_a_realm_may_live_on_a_hub_with_epochs(start: Start, tmp_path: Path) -> 
 
 
 def classed(square: Town, hub: Town, stream: str, class_: str, *more: object, realm: str) -> None:
-    """The class of a stream's label at a hub."""
+    """Set the class of a stream's label at a hub."""
     told(square, "label-class", "set", stream, class_, "--at-hub", hub.hub_id, *more, realm=realm)
 
 
@@ -294,7 +294,7 @@ def test_a_class_limits_the_rate_of_its_writers(
     lines = b"\n".join(b"%d" % n for n in range(40))
 
     def slowed() -> bool:
-        """More than a burst at once."""
+        """Send more messages than one burst allows; return whether the rate was refused."""
         done = hub.as_("alice", "send", "--batch", "-s", "dump", "--wait", "0.1", stdin=lines)
         return "E.RATE / CAP_RATE" in done.err
 
@@ -321,7 +321,7 @@ def test_a_class_requires_padding(
 
 @pytest.fixture
 def small_chunks(square: Town, tmp_path: Path) -> Iterator[Callable[..., tuple[Town, tuple[str, ...]]]]:
-    """A hub whose chunks hold four entries, since whole chunks go; and how to start it again."""
+    """Yield a function that runs a hub with four entries per chunk, because whole chunks are pruned."""
 
     def run(level: str, **settings: object) -> tuple[Town, tuple[str, ...]]:
         config, place = tmp_path / "hub.yaml", ("--data-dir", str(tmp_path / "hub"))
@@ -350,7 +350,7 @@ NINE = b"1\n2\n3\n4\n5\n6\n7\n8\n9"
 
 
 def pruned(hub: Town) -> int:
-    """Entries that went, when some have gone."""
+    """Wait until entries are pruned; return how many."""
     gone: list[int] = []
 
     def goes() -> bool:
@@ -379,7 +379,7 @@ def test_a_class_sets_the_retention_of_payloads(
 def test_a_short_default_retention_keeps_the_admin_streams(
     square: Town, tmp_path: Path, small_chunks: Callable[..., tuple[Town, tuple[str, ...]]]
 ) -> None:
-    """Its default rule would prune them, and it could not start again."""
+    """If the default rule pruned them, the hub could not start again."""
     realm = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor")}
     hub, again = small_chunks("federated", realm=realm, retention={"default": {"max_age_sec": 0}})
     for n in range(5):

@@ -1,4 +1,4 @@
-"""An event loop that ends as soon as its work does."""
+"""The event loop does not format the result of its work."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from veen_cli.frame import loop
 
 
 class Large:
-    """A result that nobody should write out."""
+    """A result that must not be formatted."""
 
     def __repr__(self) -> str:
         raise AssertionError("written out")
 
 
-def test_what_was_worked_out_is_handed_over_and_not_written_out() -> None:
+def test_the_result_of_a_coroutine_is_not_formatted() -> None:
     made = Large()
 
     async def work() -> Large:

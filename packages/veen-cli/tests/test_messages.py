@@ -1,4 +1,4 @@
-"""send, stream, attachment, resync: against one real hub process."""
+"""veen send, stream, attachment and resync against one real hub process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .running import SCRIPTS, environment, process, veen
 
 @pytest.fixture(scope="session")
 def sent(town: Town) -> dict[str, object]:
-    """One message from alice to bob, with an attachment."""
+    """Send one message with an attachment from Alice to Bob."""
     (town / "note.txt").write_text("the fine print\n")
     done = town.as_(
         "alice",
@@ -45,7 +45,7 @@ def read(town: Town, who: str, *args: object) -> dict[str, object]:
     return found
 
 
-def test_a_message_is_read_by_whom_it_was_sealed_to_and_by_nobody_else(town: Town) -> None:
+def test_only_the_reader_a_message_is_sealed_to_can_open_it(town: Town) -> None:
     told = town.as_("alice", "send", "two coffees", "-s", STREAM, "--to", town / "bob", "--json").json
     at = told["stream_seq"]
     (message,) = read(town, "bob", "--from", at, "--upto", at)["messages"]  # type: ignore[misc, attr-defined]
@@ -76,7 +76,7 @@ def test_a_body_comes_from_argument_file_or_stdin(
     assert raw.out == text
 
 
-def test_an_argument_that_is_no_text_is_sent_as_its_bytes_and_is_no_name(town: Town) -> None:
+def test_an_argument_that_is_not_utf_8_is_sent_as_bytes_and_refused_as_a_name(town: Town) -> None:
     typed = os.fsdecode(b"caf\xe9")  # as a terminal in Latin-1 writes it
     seq = town.as_("alice", "send", typed, "-s", STREAM, "--json").json["stream_seq"]
     shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--upto", seq, "--json").json["messages"]
@@ -97,7 +97,7 @@ def test_parent_schema_and_expiry_reach_the_reader(town: Town) -> None:
     assert "--parent" in town.as_("alice", "send", "x", "-s", STREAM, "--parent", "zz").failed(1)
 
 
-def test_what_was_sent_and_cannot_be_told_is_not_to_be_sent_again(town: Town) -> None:
+def test_a_sent_message_whose_answer_cannot_be_printed_is_reported_as_sent(town: Town) -> None:
     flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -114,7 +114,7 @@ def test_what_was_sent_and_cannot_be_told_is_not_to_be_sent_again(town: Town) ->
     assert "once" in town.as_("alice", "stream", "-s", STREAM, "--quiet").ok().out
 
 
-def test_a_batch_sends_each_line_and_tells_the_rate(town: Town, tmp_path: Path) -> None:
+def test_a_batch_sends_each_line_and_prints_the_rate(town: Town, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("".join(f"line {n}\n" for n in range(200)))
     told = town.as_("alice", "send", "--batch", "--file", lines, "-s", STREAM, "--json").json
@@ -126,13 +126,13 @@ def test_a_batch_sends_each_line_and_tells_the_rate(town: Town, tmp_path: Path) 
     assert "no lines" in town.as_("alice", "send", "--batch", "--file", "/dev/null", "-s", STREAM).failed(1)
 
 
-def test_a_batch_takes_lines_as_they_come_and_ends_with_its_input(town: Town) -> None:
+def test_a_batch_sends_lines_as_they_arrive_and_ends_with_its_input(town: Town) -> None:
     flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
     done = process(town.root, "send", "--batch", "--json", *flags, stdin=b"one\ntwo\n")
     assert done.json["sent"] == 2
 
 
-def test_a_line_may_come_in_parts_and_is_refused_once_no_message_can_hold_it() -> None:
+def test_a_line_may_arrive_in_parts_and_is_refused_once_it_is_too_long() -> None:
     parts = [b"on", b"e\ntwo\n\nth", b"", b"lost"]
     assert list(split_lines(iter(parts).__next__)) == [b"one", b"two", b"", b"th"]
     endless = [bytes(65_536)] * 100
@@ -141,7 +141,7 @@ def test_a_line_may_come_in_parts_and_is_refused_once_no_message_can_hold_it() -
     assert len(endless) > 80, "it was not waited for"
 
 
-def test_an_input_that_cannot_be_read_is_told_and_not_waited_for(town: Town) -> None:
+def test_an_unreadable_input_is_an_error_at_once(town: Town) -> None:
     unreadable = "/proc/self/mem"  # opens, and fails to read at its beginning
     done = town.as_("alice", "send", "--batch", "--file", unreadable, "-s", STREAM)
     assert "error" in done.failed(Exit.USAGE)
@@ -153,7 +153,7 @@ def test_proofs_are_fetched_and_verified_for_each_message(town: Town) -> None:
     assert all(message["proof"] and message["receipt"] for message in told["messages"])  # type: ignore[attr-defined]
 
 
-def test_follow_shows_messages_as_they_come_until_it_is_interrupted(town: Town) -> None:
+def test_follow_shows_messages_as_they_arrive_until_it_is_interrupted(town: Town) -> None:
     at = town.as_("alice", "send", "the last before", "-s", STREAM, "--json").json["stream_seq"]
     flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
     following = subprocess.Popen(
@@ -192,7 +192,7 @@ def test_an_attachment_is_fetched_opened_and_compared(
     town.as_("alice", "attachment", "get", at, "-s", STREAM, "--out", copy).failed(Exit.PROTOCOL)
 
 
-def test_resync_and_verify_state_say_how_far_the_log_is_verified(town: Town) -> None:
+def test_resync_and_verify_state_print_how_far_the_log_is_verified(town: Town) -> None:
     at = town.as_("alice", "send", "newest", "-s", STREAM, "--json").json["stream_seq"]
     told = town.as_("bob", "resync", "-s", STREAM, "--json").json
     assert (told["stream_seq"], told["settled"]) == (at, [])
@@ -202,7 +202,7 @@ def test_resync_and_verify_state_say_how_far_the_log_is_verified(town: Town) -> 
     assert told["label"] in [label["label"] for label in hub["labels"]]
 
 
-def test_a_damaged_state_is_found(town: Town, tmp_path: Path) -> None:
+def test_verify_state_reports_a_damaged_state(town: Town, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", town / "alice", copy], check=True)
     town.as_("alice", "send", "something to remember", "-s", STREAM).ok()
@@ -214,7 +214,7 @@ def test_a_damaged_state_is_found(town: Town, tmp_path: Path) -> None:
     assert "keygen" in veen("id", "show", "--client", tmp_path / "nobody").failed(1)
 
 
-def test_without_a_token_the_hub_refuses_and_the_line_says_what_to_do(town: Town) -> None:
+def test_a_refusal_for_lack_of_a_token_says_what_to_do(town: Town) -> None:
     told = town.as_("bob", "send", "let me in", "-s", STREAM).failed(Exit.REFUSED)
     assert "CAP_MISSING" in told
     assert "veen cap authorize" in told
@@ -222,14 +222,14 @@ def test_without_a_token_the_hub_refuses_and_the_line_says_what_to_do(town: Town
     assert "CAP_SCOPE" in other.failed(Exit.REFUSED)
 
 
-def test_a_hub_that_is_not_pinned_is_not_spoken_to(town: Town) -> None:
+def test_a_hub_that_is_not_pinned_is_refused(town: Town) -> None:
     bare = ("--hub", town.url, "--client", town / "alice", "-s", STREAM)
     assert "--trust" in veen("send", "x", *bare).failed(Exit.POLICY)
     other = "00" * 32
     assert "pinned is 0000" in veen("send", "x", *bare, "--trust", other).failed(Exit.PROTOCOL)
 
 
-def test_trust_on_first_use_is_an_explicit_choice_and_is_kept(town: Town, tmp_path: Path) -> None:
+def test_trust_first_pins_the_hub(town: Town, tmp_path: Path) -> None:
     me = tmp_path / "me"
     veen("keygen", "--out", me, "--no-passphrase").ok()
     where = ("--hub", town.url, "--client", me, "-s", STREAM)
@@ -252,7 +252,7 @@ def test_a_hub_that_does_not_answer_is_a_network_failure(town: Town) -> None:
     assert "check that the hub runs" in veen("send", "x", "-s", STREAM, *flags).failed(Exit.NETWORK)
 
 
-def test_variables_and_contexts_fill_in_the_flags(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_and_contexts_supply_missing_flags(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--hub is missing" in veen("send", "x", "-s", STREAM).failed(Exit.USAGE)
     monkeypatch.setenv("VEEN_HUB", town.url)
     monkeypatch.setenv("VEEN_TRUST", town.hub_id)
@@ -266,7 +266,7 @@ def test_variables_and_contexts_fill_in_the_flags(town: Town, monkeypatch: pytes
     assert "--stream is missing" in veen("context", "remove", "town").ok().out + veen("send", "x").err
 
 
-def test_a_stream_of_nothing_says_so_and_wrong_ranges_are_refused(town: Town) -> None:
+def test_an_empty_stream_is_reported_and_wrong_ranges_are_refused(town: Town) -> None:
     unknown = town.as_("alice", "stream", "-s", "never-used")
     assert "never-used has no messages at this hub" in unknown.ok().out
     town.as_("alice", "send", "so that there is one", "-s", STREAM).ok()
@@ -282,7 +282,7 @@ def test_a_stream_of_nothing_says_so_and_wrong_ranges_are_refused(town: Town) ->
     assert os.environ.get("VEEN_HUB") is None
 
 
-def test_a_message_cannot_drive_the_readers_terminal_or_look_like_another_line() -> None:
+def test_control_characters_in_a_message_are_escaped() -> None:
     written = "evil\x1b[2J\x1b]0;title\x07\nFAKE   99  a line\r over \u202etxt"
     shown = escape_controls(written)
     assert not set(shown) & set("\x1b\x07\r\u202e")
@@ -291,7 +291,7 @@ def test_a_message_cannot_drive_the_readers_terminal_or_look_like_another_line()
 
 
 def test_an_interrupted_batch_says_exactly_which_lines_arrived(square: Town) -> None:
-    """Lines flow faster than the hub answers when Ctrl-C comes: a user who resumes sends none twice."""
+    """Ctrl-C while lines arrive faster than the hub answers: a user who resumes sends none twice."""
     flags = ("--hub", square.url, "--trust", square.hub_id, "--client", str(square / "alice"))
     running = subprocess.Popen(
         [SCRIPTS / "veen", "send", "--batch", "-s", "interrupted", "--json", *flags],
@@ -332,7 +332,7 @@ def wait_for_messages(town: Town, stream: str) -> None:
         pass
 
 
-def test_read_and_tail_show_the_whole_stream_and_its_end(square: Town) -> None:
+def test_read_shows_the_whole_stream_and_tail_its_end(square: Town) -> None:
     lines = b"".join(b"%d\n" % n for n in range(1, 16))
     square.as_("alice", "send", "--batch", "-s", "counted", stdin=lines).ok()
 
@@ -381,7 +381,7 @@ def test_the_tokens_that_an_identity_holds_are_listed(town: Town) -> None:
     assert "holds no tokens" in veen("cap", "list", "--client", town / "bob").ok().out
 
 
-def test_a_hub_counts_its_entries_for_who_can_read_its_directory(square: Town) -> None:
+def test_hub_status_counts_entries_with_data_dir_only(square: Town) -> None:
     square.as_("alice", "send", "x", "-s", "counted").ok()
     status = ("hub", "status", "--hub", square.url, "--trust", square.hub_id)
     assert "entries" not in veen(*status, "--json").json

@@ -34,7 +34,7 @@ def test_a_map_is_shared_by_all_holders_of_its_reader_key(square: Town) -> None:
     square.as_("alice", "kv", "put", "from", "alice", *on).ok()
     square.as_("bob", "kv", "put", "to", "bob", *on).ok()
     assert len(square.as_("bob", "kv", "list", *on, "--json").json["entries"]) == 2
-    # Without the key it is nobody's event, and the view of other keys is another view.
+    # Without the reader key the message does not open, and a view is stored per set of keys.
     assert square.as_("bob", "kv", "list", "-s", "kv-shared", "--json").json["entries"] == []
     assert len(square.as_("bob", "kv", "list", *on, "--json").json["entries"]) == 2
 
@@ -93,10 +93,10 @@ def test_a_job_is_taken_by_one_worker_and_done_when_it_is_acknowledged(square: T
 
 
 @pytest.mark.parametrize("names", [("aa" * 32, "bb" * 32), ("aa" * 32, "aa" * 32)], ids=["two", "one"])
-def test_of_two_concurrent_takes_one_gets_the_job_even_with_one_worker_id(
+def test_one_of_two_concurrent_takes_gets_the_job_even_with_one_worker_id(
     square: Town, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Bob's take, a process of its own, comes between alice's look at the queue and her message."""
+    """Bob's process takes the job after Alice has read the queue and before she sends."""
     mine, theirs = names
     on = ("-s", f"race-{theirs[:2]}", "--reader", square / "realm")
     jobs = [square.as_("alice", "queue", "put", body, *on, "--json").json["job"] for body in "xy"]
@@ -113,14 +113,14 @@ def test_of_two_concurrent_takes_one_gets_the_job_even_with_one_worker_id(
     assert taken == jobs
 
 
-def test_a_job_whose_lease_ends_unacknowledged_goes_to_the_next_worker(square: Town) -> None:
+def test_a_job_whose_lease_ends_can_be_taken_by_another_worker(square: Town) -> None:
     on = ("-s", "short-jobs", "--reader", square / "realm")
     job = square.as_("alice", "queue", "put", "x", *on, "--json").json["job"]
     square.as_("alice", "queue", "take", *on, "--lease", "0s").ok()
     assert square.as_("bob", "queue", "take", *on, "--lease", "10m", "--json").json["job"] == job
 
 
-def test_a_fold_names_its_root_and_can_show_an_earlier_state(square: Town) -> None:
+def test_a_fold_prints_the_logs_root_and_can_show_an_earlier_state(square: Town) -> None:
     on = ("-s", "folded")
     for n in range(3):
         last = square.as_("alice", "kv", "put", "k", n, *on, "--json").json
@@ -179,7 +179,7 @@ def test_a_json_value_that_no_record_can_hold_is_a_usage_error(square: Town, inf
 
 
 def test_a_snapshot_of_another_state_is_refused(square: Town) -> None:
-    """Somebody claims, under this stream's state_id, what another stream folds to."""
+    """A snapshot under this stream's state_id has the state hash of another stream."""
     reader = ("--reader", square / "realm")
     for stream, value in (("honest", "1"), ("forged", "2")):
         square.as_("alice", "kv", "put", "k", value, "-s", stream, *reader).ok()
@@ -197,7 +197,7 @@ def test_a_snapshot_of_another_state_is_refused(square: Town) -> None:
     [("kv", "list"), ("fold", "kv.map", "x"), ("wallet", "balance", "00" * 32)],
     ids=lambda args: " ".join(args[:2]),
 )
-def test_without_an_identity_it_says_which_flag_is_missing(square: Town, args: tuple[str, ...]) -> None:
+def test_without_an_identity_the_error_names_the_missing_flag(square: Town, args: tuple[str, ...]) -> None:
     on = ("-s", "x") if args[0] == "kv" else ()
     assert "--client" in veen(*args, *on, "--hub", square.url, "--trust", square.hub_id).failed(Exit.USAGE)
 

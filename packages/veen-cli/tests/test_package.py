@@ -12,10 +12,10 @@ def test_the_distribution_says_what_it_is() -> None:
     assert "Typing :: Typed" in about.get_all("Classifier", [])
 
 
-def test_its_types_are_published() -> None:
+def test_the_package_ships_its_types() -> None:
     assert files(veen_cli).joinpath("py.typed").is_file()
 
 
-def test_it_requires_the_siblings_it_may_import_and_no_others() -> None:
+def test_the_package_requires_exactly_the_siblings_it_may_import() -> None:
     siblings = {line for line in requires("veen-cli") or [] if line.startswith("veen-")}
     assert siblings == {"veen-core==0.1.0", "veen-storage==0.1.0", "veen-hub==0.1.0", "veen-overlays==0.1.0"}

@@ -1,4 +1,4 @@
-"""What only its owner may read: data directories, logs, attachments; and what a plain listener is told."""
+"""Private files (data directories, logs, attachments), and the warning about plain HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_data_directory_and_its_copies_are_the_owners_alone(tmp_path: Path) -> None:
+def test_a_data_directory_and_its_copies_are_private_to_their_owner(tmp_path: Path) -> None:
     veen("keygen", "--out", tmp_path / "admin", "--no-passphrase").ok()
     data = ("--data-dir", tmp_path / "hub")
     veen("hub", "init", *data, "--admin", tmp_path / "admin").ok()
@@ -30,11 +30,11 @@ def test_a_data_directory_and_its_copies_are_the_owners_alone(tmp_path: Path) ->
         assert mode(tmp_path / name) == 0o700, name
 
 
-def test_the_log_of_a_detached_hub_is_its_owners_alone(town: Town) -> None:
+def test_the_log_of_a_detached_hub_is_private_to_its_owner(town: Town) -> None:
     assert mode(town / "hub.log") == 0o600
 
 
-def test_an_attachment_that_was_opened_is_written_for_its_reader_alone(town: Town, tmp_path: Path) -> None:
+def test_an_opened_attachment_is_written_private_to_its_reader(town: Town, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("between us")
     send = ("send", "see", "-s", STREAM, "--to", town / "bob", "--attach", tmp_path / "plain")
     told = town.as_("alice", *send, "--json").json
@@ -47,7 +47,7 @@ def test_an_attachment_that_was_opened_is_written_for_its_reader_alone(town: Tow
     assert '"holds": false' in failed.out
 
 
-def test_a_secret_that_others_can_read_is_refused_and_a_pipe_is_not(tmp_path: Path) -> None:
+def test_a_secret_that_others_can_read_is_refused_but_a_pipe_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("x")
     for shared in (0o640, 0o604):
@@ -70,14 +70,14 @@ def test_a_secret_that_others_can_read_is_refused_and_a_pipe_is_not(tmp_path: Pa
         ("http://192.0.2.1:8080", True),
     ],
 )
-def test_plain_http_beyond_loopback_is_warned_of(
+def test_plain_http_beyond_loopback_prints_a_warning(
     url: str, warned: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bool(warn(Output(quiet=True), url)) is warned
     assert ("plain HTTP" in capsys.readouterr().err) is warned
 
 
-def test_a_hub_that_listens_to_everybody_says_so_to_its_operator_and_in_its_log(tmp_path: Path) -> None:
+def test_a_hub_reachable_without_tls_warns_on_stderr_and_in_its_log(tmp_path: Path) -> None:
     veen("hub", "init", "-d", tmp_path / "hub", "--no-admin").ok()
     start = ("hub", "start", "-d", tmp_path / "hub", "--host", "0.0.0.0", "--port", 0, "--detach")
     try:

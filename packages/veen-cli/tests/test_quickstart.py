@@ -22,7 +22,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return folder, process(folder, "quickstart", "--keep", "demo", "--json").json
 
 
-def test_quickstart_tells_the_whole_story_in_time(tmp_path: Path) -> None:
+def test_quickstart_plays_all_chapters_in_a_few_seconds(tmp_path: Path) -> None:
     started = time.monotonic()
     done = process(tmp_path, "quickstart").ok()
     assert time.monotonic() - started < 20
@@ -40,7 +40,7 @@ def test_quickstart_tells_the_whole_story_in_time(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_its_last_words_can_be_typed_from_nothing(tmp_path: Path) -> None:
+def test_the_commands_it_suggests_run_in_an_empty_folder(tmp_path: Path) -> None:
     told = veen("quickstart", "--json").json
     assert told["folder"] is None
     said = shell(tmp_path, told["commands"])
@@ -48,7 +48,7 @@ def test_its_last_words_can_be_typed_from_nothing(tmp_path: Path) -> None:
     assert "stopped the hub" in said.splitlines()[-1]
 
 
-def test_what_was_kept_can_be_gone_on_with(kept: tuple[Path, dict[str, Any]]) -> None:
+def test_the_commands_it_suggests_run_in_the_kept_folder(kept: tuple[Path, dict[str, Any]]) -> None:
     folder, told = kept
     assert told["folder"] == "demo"
     said = shell(folder, told["commands"])
@@ -58,7 +58,7 @@ def test_what_was_kept_can_be_gone_on_with(kept: tuple[Path, dict[str, Any]]) ->
     assert "not empty" in process(folder, "quickstart", "--keep", "demo").failed(1)
 
 
-def test_what_the_hub_saw_is_not_the_text(kept: tuple[Path, dict[str, Any]]) -> None:
+def test_the_hubs_bytes_do_not_contain_the_text(kept: tuple[Path, dict[str, Any]]) -> None:
     folder, told = kept
     assert [message["attachments"] for message in told["messages"]] == [0, 1, 0]
     for message in told["messages"]:
@@ -69,7 +69,7 @@ def test_what_the_hub_saw_is_not_the_text(kept: tuple[Path, dict[str, Any]]) -> 
     assert b"CONTRACT" not in disk
 
 
-def test_the_flipped_bit_is_found_where_it_is(kept: tuple[Path, dict[str, Any]]) -> None:
+def test_fsck_names_the_file_and_entry_of_the_flipped_bit(kept: tuple[Path, dict[str, Any]]) -> None:
     folder, told = kept
     assert told["fsck"]["original"]["ok"] is True
     assert {fault["stream_seq"] for fault in told["fsck"]["tampered"]["faults"]} == {2}
@@ -78,12 +78,12 @@ def test_the_flipped_bit_is_found_where_it_is(kept: tuple[Path, dict[str, Any]])
     assert "entry 2" in found.out
 
 
-def test_quiet_means_quiet() -> None:
+def test_quiet_prints_nothing() -> None:
     done = veen("quickstart", "--quiet").ok()
     assert done.out == ""
 
 
-def test_if_its_hub_fails_the_hubs_own_words_are_told(
+def test_if_its_hub_fails_the_hubs_own_error_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -95,7 +95,7 @@ def test_if_its_hub_fails_the_hubs_own_words_are_told(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_set_for_another_hub_is_not_for_its_own(
+def test_variables_for_another_hub_do_not_affect_its_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VEEN_KEYS_DIR", str(tmp_path / "keys"))
@@ -104,7 +104,7 @@ def test_what_is_set_for_another_hub_is_not_for_its_own(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_if_its_hub_dies_on_the_way_that_is_told_and_not_that_nobody_answers(
+def test_if_its_hub_is_killed_the_error_names_the_signal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def shoot(_world: World, hub: Running) -> None:

@@ -1,4 +1,4 @@
-"""inspect names each file that holds VEEN bytes, says of others what they are, and calls damage damage."""
+"""``veen inspect`` names every VEEN file and common foreign files, and reports damage."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SEGMENT = journal.segment_path(Path(), 7).name
 
 @pytest.fixture(scope="session")
 def entry(town: Town) -> Entry:
-    """As it lies in a chunk of a real hub."""
+    """Return an entry from a chunk of a real hub."""
     town.as_("alice", "send", "recognize me", "-s", STREAM).ok()
     deadline = time.monotonic() + 30
     while True:  # the hub applies a moment later
@@ -80,7 +80,7 @@ def wal(*batches: list[Item], first: int = 7) -> bytes:
 
 
 def forged(payload: bytes) -> bytes:
-    """A batch whose checksums hold, and whose items do not."""
+    """Return a batch with correct checksums and invalid items."""
     header = struct.pack(">4sQII32s", journal.MAGIC, 7, len(payload), 0, H(payload))
     return header + struct.pack(">I", crc32(header)) + payload + b"\xff"
 
@@ -116,7 +116,7 @@ def items(entry: Entry) -> list[Item]:
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
 )
-def test_each_kind_is_named_and_never_said_to_hold(
+def test_each_kind_is_named_by_inspect_and_undecided_for_verify(
     tmp_path: Path, name: str, data: bytes, kind: str, section: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
@@ -135,7 +135,7 @@ def test_peaks_are_shown_with_their_root(tmp_path: Path) -> None:
     assert f"mmr_root: {mmr.root_of(PEAKS).hex()}" in shown
 
 
-def test_what_only_looks_like_one_is_not_called_one() -> None:
+def test_similar_cbor_is_of_an_unknown_kind() -> None:
     bent = dict.fromkeys(map(bytes, IDENTITY.key_map), bytes(OLD.public))
     for name, data in {
         "hub-key-map.cbor": cbor.encode(bent),
@@ -145,9 +145,7 @@ def test_what_only_looks_like_one_is_not_called_one() -> None:
         assert [found.name for found in recognize(name, data)] == ["CBOR of an unknown kind"]
 
 
-def test_an_overlay_record_is_named_if_its_form_is_that_of_one_schema_only(
-    town: Town, tmp_path: Path
-) -> None:
+def test_an_overlay_record_is_named_if_only_one_schema_fits(town: Town, tmp_path: Path) -> None:
     seq = town.as_("alice", "kv", "put", "colour", "blue", "-s", STREAM, "--json").json["stream_seq"]
     put = Put(key=b"colour", value=b"blue")
     shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--upto", seq, "-q").ok().out.strip()
@@ -159,7 +157,7 @@ def test_an_overlay_record_is_named_if_its_form_is_that_of_one_schema_only(
     assert "not evidence" in veen("verify", tmp_path / "record").failed(Exit.PROTOCOL)
 
 
-def test_a_form_that_several_schemas_share_is_not_guessed_at() -> None:
+def test_a_record_that_fits_several_schemas_is_of_an_unknown_kind() -> None:
     close = Close(wallet_id=WalletId(bytes(32)), ts=UnixTime(1))
     stray = {"key": b"colour", "value": b"blue", "more": 1}
     for data in (close.encode(), cbor.encode(stray), cbor.encode({"key": "colour"})):
@@ -167,8 +165,8 @@ def test_a_form_that_several_schemas_share_is_not_guessed_at() -> None:
 
 
 @pytest.mark.parametrize("schema", overlay_records.SCHEMAS, ids=lambda schema: schema.__name__)
-def test_no_record_passes_for_a_wire_object(schema: type[Record]) -> None:
-    """Else its name would be wrong: those say themselves what they are, and come first."""
+def test_no_overlay_record_decodes_as_a_wire_object(schema: type[Record]) -> None:
+    """Wire objects are tried first, so such a record would get the wrong name."""
     kinds_ = {frozenset(field.key for field in kind.codec.fields) for kind in wire_kinds.KINDS}
     assert frozenset(field.key for field in schema.codec.fields) not in kinds_
 
@@ -182,14 +180,14 @@ def test_no_record_passes_for_a_wire_object(schema: type[Record]) -> None:
     ids=["signature", "floor"],
 )
 @pytest.mark.parametrize("command", ["inspect", "verify"])
-def test_a_damaged_one_is_said_to_be_one(
+def test_a_damaged_file_is_reported_as_damaged(
     command: str, tmp_path: Path, name: str, data: bytes, why: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
     assert why in veen(command, tmp_path / name).failed(Exit.PROTOCOL)
 
 
-def test_an_attachment_that_is_not_what_its_name_says_is_none() -> None:
+def test_an_attachment_whose_hash_is_not_its_name_is_not_recognized() -> None:
     with pytest.raises(CommandFailed, match="not a VEEN file"):
         recognize(H(CIPHERTEXT).hex(), CIPHERTEXT[:-1])
 
@@ -197,7 +195,7 @@ def test_an_attachment_that_is_not_what_its_name_says_is_none() -> None:
 # --- the journal
 
 
-def test_a_segment_is_all_that_its_batches_hold(entry: Entry, tmp_path: Path) -> None:
+def test_a_journal_segment_yields_every_item_of_its_batches(entry: Entry, tmp_path: Path) -> None:
     (tmp_path / SEGMENT).write_bytes(wal(items(entry), items(entry)[1:]))
     told = veen("inspect", tmp_path / SEGMENT, "--json").json["objects"]
     assert [each["kind"] for each in told] == [
@@ -210,7 +208,7 @@ def test_a_segment_is_all_that_its_batches_hold(entry: Entry, tmp_path: Path) ->
     assert "§4.8.1" in veen("inspect", "-", stdin=(tmp_path / SEGMENT).read_bytes()).ok().out
 
 
-def test_a_real_hubs_journal_and_directory_are_named(town: Town, entry: Entry) -> None:
+def test_the_journal_and_the_files_of_a_data_directory_are_recognized(town: Town, entry: Entry) -> None:
     del entry  # it was written, so there is a segment
     (*_, newest) = journal.list_segments(town / "hub/journal")
     told = veen("inspect", newest, "--json").json["objects"]
@@ -219,7 +217,9 @@ def test_a_real_hubs_journal_and_directory_are_named(town: Town, entry: Entry) -
         veen("inspect", town / "hub" / name).ok()
 
 
-def test_entries_in_a_journal_are_judged_and_the_segment_itself_is_not(town: Town, tmp_path: Path) -> None:
+def test_entries_in_a_journal_are_verified_and_the_segment_itself_is_undecided(
+    town: Town, tmp_path: Path
+) -> None:
     (*_, newest) = journal.list_segments(town / "hub/journal")
     (tmp_path / newest.name).write_bytes(newest.read_bytes())
     veen("hub", "keys", "--data-dir", town / "hub", "--out", tmp_path / "hub-identity.cbor").ok()
@@ -246,9 +246,7 @@ def test_a_damaged_segment_is_reported_and_nothing_is_skipped(
     assert "batch header" in veen(command, tmp_path / SEGMENT).failed(Exit.PROTOCOL)
 
 
-def test_a_torn_last_batch_is_said_to_be_torn_and_only_in_the_newest_segment(
-    entry: Entry, tmp_path: Path
-) -> None:
+def test_a_torn_last_batch_is_accepted_only_in_the_newest_segment(entry: Entry, tmp_path: Path) -> None:
     path = tmp_path / SEGMENT
     path.write_bytes(wal(items(entry), items(entry))[:-20])
     shown = veen("inspect", path).ok().out
@@ -270,7 +268,7 @@ def test_a_torn_last_batch_is_said_to_be_torn_and_only_in_the_newest_segment(
     ],
     ids=["undecodable", "unknown", "long", "headless", "twice"],
 )
-def test_a_batch_that_somebody_made_up_is_damage(data: bytes, why: str) -> None:
+def test_a_malformed_batch_is_damage(data: bytes, why: str) -> None:
     with pytest.raises(DamageError, match=why):
         recognize("-", data)
 
@@ -278,7 +276,7 @@ def test_a_batch_that_somebody_made_up_is_damage(data: bytes, why: str) -> None:
 # --- chunks
 
 
-def test_a_pruned_chunk_is_its_head_and_pruned_form_of_its_entries(entry: Entry, tmp_path: Path) -> None:
+def test_a_pruned_chunk_yields_its_header_and_its_pruned_entries(entry: Entry, tmp_path: Path) -> None:
     head = chunk.PrunedHead(
         label=entry.label,
         start_seq=entry.stream_seq,
@@ -294,7 +292,7 @@ def test_a_pruned_chunk_is_its_head_and_pruned_form_of_its_entries(entry: Entry,
     assert "offsets" in veen("inspect", tmp_path / "pruned").failed(Exit.PROTOCOL)
 
 
-def test_a_damaged_chunk_is_not_called_foreign(entry: Entry, tmp_path: Path) -> None:
+def test_a_damaged_chunk_is_not_reported_as_a_foreign_file(entry: Entry, tmp_path: Path) -> None:
     whole = entry.encode()
     (tmp_path / "chunk").write_bytes(whole + whole[:-1] + bytes([whole[-1] ^ 1]))
     assert "is a damaged chunk: entry at byte" in veen("inspect", tmp_path / "chunk").failed(Exit.PROTOCOL)
@@ -303,7 +301,7 @@ def test_a_damaged_chunk_is_not_called_foreign(entry: Entry, tmp_path: Path) -> 
     assert "is a damaged chunk" in veen("inspect", tmp_path / name).failed(Exit.PROTOCOL)
 
 
-# --- what is not ours
+# --- foreign files
 
 
 @pytest.mark.parametrize(
@@ -323,14 +321,12 @@ def test_a_damaged_chunk_is_not_called_foreign(entry: Entry, tmp_path: Path) -> 
     ids=["parquet", "lmdb", "lmdb-lock", "jsonl", "json", "xml", "pem", "yaml", "pid", "version"],
 )
 @pytest.mark.parametrize("command", ["inspect", "verify"])
-def test_what_is_not_ours_is_said_to_be_what_it_is(
-    command: str, tmp_path: Path, data: bytes, why: str
-) -> None:
+def test_a_foreign_file_is_named_for_what_it_is(command: str, tmp_path: Path, data: bytes, why: str) -> None:
     (tmp_path / "file").write_bytes(data)
     assert f"not a VEEN file, but {why}" in veen(command, tmp_path / "file").failed(Exit.PROTOCOL)
 
 
-def test_a_cut_object_is_said_to_end_early() -> None:
+def test_a_truncated_object_is_reported_as_truncated() -> None:
     with pytest.raises(CommandFailed, match=r"it holds no object .*ends early.*fetch it again"):
         recognize("anchor.cbor", ANCHOR.encode()[:-1])
     with pytest.raises(CommandFailed, match=f"from byte {len(ANCHOR.encode())} on"):
@@ -340,7 +336,7 @@ def test_a_cut_object_is_said_to_end_early() -> None:
 # --- bounds
 
 
-def test_nonsense_takes_neither_long_nor_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meaningless_bytes_cost_bounded_time_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def tried(*_: object) -> None:
         pytest.fail("nothing of ours begins so")
 
@@ -356,7 +352,7 @@ def test_nonsense_takes_neither_long_nor_much(monkeypatch: pytest.MonkeyPatch) -
         recognize("-", large)
 
 
-def test_a_list_without_end_is_cut_in_words_only(tmp_path: Path) -> None:
+def test_a_long_list_is_shortened_in_text_but_not_in_json(tmp_path: Path) -> None:
     record = EpochsRecord(epochs=tuple(map(Epoch, range(rendering.MAX_SHOWN_ITEMS + 7))))
     (tmp_path / "epochs").write_bytes(record.encode())
     assert "… and 7 more" in veen("inspect", tmp_path / "epochs").ok().out
@@ -364,7 +360,7 @@ def test_a_list_without_end_is_cut_in_words_only(tmp_path: Path) -> None:
     assert len(told["value"]["epochs"]) == rendering.MAX_SHOWN_ITEMS + 7
 
 
-def test_a_secret_is_in_no_view_of_anything() -> None:
-    """What is bare has no secret type to be hidden by: so none may hold one."""
+def test_no_view_shows_a_secret() -> None:
+    """Only typed secrets are hidden, so no bare object may contain one."""
     made = Bare("x", "3.2", {"held": SigningSeed(b"\x09" * 32)})
     assert (b"\x09" * 32).hex() not in json.dumps(rendering.as_dict(made)) + "".join(rendering.as_lines(made))

@@ -26,7 +26,7 @@ TWICE = {"Passphrase for me": b"secret words\n", "Repeat for confirmation": b"se
 
 
 def at_a_terminal(cwd: Path, *command: str, answers: dict[str, bytes] | None = None) -> tuple[int, str]:
-    """Run with a pseudo-terminal as stdin, stdout and stderr; each prompt gets its answer once it shows."""
+    """Run with a pseudo-terminal as stdin, stdout and stderr; answer each prompt when it appears."""
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
         command,
@@ -52,7 +52,7 @@ def at_a_terminal(cwd: Path, *command: str, answers: dict[str, bytes] | None = N
 
 
 def _read(fd: int) -> bytes:
-    """What is there within a while; nothing at the end."""
+    """Return the output that arrives within the timeout; empty at the end."""
     ready, _, _ = select.select([fd], [], [], SILENCE)
     assert ready, f"nothing for {SILENCE} s"
     try:
@@ -61,7 +61,7 @@ def _read(fd: int) -> bytes:
         return b""
 
 
-def test_a_passphrase_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
+def test_a_passphrase_is_prompted_twice_and_not_echoed(tmp_path: Path) -> None:
     code, seen = at_a_terminal(tmp_path, "veen", "keygen", "--out", "me", answers=TWICE)
     assert code == 0, seen
     assert seen.count("Passphrase for me") == 1
@@ -92,7 +92,7 @@ WAITS = "while progress._bar is None: time.sleep(0.01)"
 
 
 @pytest.mark.parametrize("how", ["", "as_json=True"])
-def test_a_bar_shows_when_it_lasts_and_somebody_watches(how: str, tmp_path: Path) -> None:
+def test_a_progress_bar_appears_on_a_terminal_if_the_work_takes_long(how: str, tmp_path: Path) -> None:
     code, seen = at_a_terminal(tmp_path, sys.executable, "-c", WORKING.format(how=how, work=WAITS))
     assert code == 0, seen
     before, _, after = seen.partition("so far")
@@ -104,12 +104,12 @@ def test_a_bar_shows_when_it_lasts_and_somebody_watches(how: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("how", "work"), [("", "pass"), ("quiet=True", f"time.sleep({PROGRESS_DELAY_SECONDS + 0.2})")]
 )
-def test_no_bar_shows_for_what_is_done_at_once_or_quiet(how: str, work: str, tmp_path: Path) -> None:
+def test_no_progress_bar_appears_for_short_work_or_with_quiet(how: str, work: str, tmp_path: Path) -> None:
     code, seen = at_a_terminal(tmp_path, sys.executable, "-c", WORKING.format(how=how, work=work))
     assert (code, seen.strip()) == (0, "so far")
 
 
-def test_no_bar_shows_where_there_is_no_terminal(
+def test_no_progress_bar_appears_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("veen_cli.frame.output.PROGRESS_DELAY_SECONDS", 0.0)
@@ -131,7 +131,7 @@ if __name__ == "__main__":  # fsck starts processes that read this too
 
 
 def impatiently(cwd: Path, words: str) -> str:
-    """What a terminal shows of a command whose bars do not wait; its answer goes to a file."""
+    """Return the terminal output of a command whose progress bar appears at once."""
     (cwd / "impatient.py").write_text(IMPATIENT)
     code, seen = at_a_terminal(
         cwd, "bash", "-c", f"{sys.executable} impatient.py {words} > answer; echo ended $?"
@@ -141,7 +141,7 @@ def impatiently(cwd: Path, words: str) -> str:
     return seen
 
 
-def test_whatever_may_take_long_shows_a_bar(square: Town, tmp_path: Path) -> None:
+def test_every_long_command_shows_a_progress_bar(square: Town, tmp_path: Path) -> None:
     us = f"--hub {square.url} --trust {square.hub_id} --client {square / 'alice'} -s bars"
     data = f"--data-dir {square / 'hub'}"
     (tmp_path / "lines").write_text("one\ntwo\n")
@@ -161,7 +161,7 @@ def test_whatever_may_take_long_shows_a_bar(square: Town, tmp_path: Path) -> Non
     assert "rebuilding" in impatiently(tmp_path, "hub repair --data-dir copy")
 
 
-def test_messages_on_a_terminal_need_no_bar(square: Town, tmp_path: Path) -> None:
+def test_no_progress_bar_appears_while_messages_are_printed(square: Town, tmp_path: Path) -> None:
     square.as_("alice", "send", "there is one", "-s", "seen").ok()
     (tmp_path / "impatient.py").write_text(IMPATIENT)
     us = ("--hub", square.url, "--trust", square.hub_id, "--client", str(square / "alice"), "-s", "seen")
@@ -219,7 +219,7 @@ def test_commands_and_options_are_completed(shell: str, tmp_path: Path) -> None:
         ("veen hub init --admin ad", "file"),
     ],
 )
-def test_a_name_of_a_file_is_left_to_the_shell_to_complete(words: str, kind: str, tmp_path: Path) -> None:
+def test_file_names_are_completed_by_the_shell(words: str, kind: str, tmp_path: Path) -> None:
     assert completed(tmp_path, "bash", words) == f"{kind},{words.rpartition(' ')[2]}\n"
 
 
@@ -234,7 +234,7 @@ def test_contexts_and_codes_are_completed(tmp_path: Path) -> None:
     ]
 
 
-def test_contexts_that_cannot_be_read_are_not_completed_and_disturb_nobody(tmp_path: Path) -> None:
+def test_an_unreadable_contexts_file_completes_nothing_and_prints_nothing(tmp_path: Path) -> None:
     process(tmp_path, "context", "add", "work", "--hub", "http://127.0.0.1:9").ok()
     (kept,) = tmp_path.rglob("contexts.json")
     kept.write_text("{")
@@ -255,13 +255,13 @@ def run_in_bash(tmp_path: Path, line: str, **more: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_is_closed_is_no_bug(closed: str, tmp_path: Path) -> None:
+def test_a_closed_standard_stream_is_not_a_bug(closed: str, tmp_path: Path) -> None:
     assert run_in_bash(tmp_path, f"veen version {closed}")[0] == 0
     code, out, _err = run_in_bash(tmp_path, f"veen send -s s --hub http://127.0.0.1:9 {closed}")
     assert (code, out) == (1, "")
 
 
-def test_a_terminal_that_cannot_write_every_character_gets_what_it_can(tmp_path: Path) -> None:
+def test_characters_that_the_terminal_cannot_encode_are_replaced(tmp_path: Path) -> None:
     ascii_ = {"PYTHONIOENCODING": "ascii:strict"}
     code, out, err = run_in_bash(tmp_path, "veen quickstart", **ascii_)
     assert (code, err) == (0, "")
@@ -271,12 +271,12 @@ def test_a_terminal_that_cannot_write_every_character_gets_what_it_can(tmp_path:
     assert list(json.loads(out)["contexts"]) == ["café"]
 
 
-def test_whoever_stops_reading_the_quickstart_is_told_nothing(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_quickstart_without_an_error(tmp_path: Path) -> None:
     code, _out, err = run_in_bash(tmp_path, "veen quickstart | head -n 1; exit ${PIPESTATUS[0]}")
     assert (code, err) == (141, "")
 
 
-def test_bash_completes_with_the_script_that_it_was_given(tmp_path: Path) -> None:
+def test_bash_completes_with_the_completion_script(tmp_path: Path) -> None:
     lines = [
         'eval "$(veen completion bash)"',
         "COMP_WORDS=(veen hub che) COMP_CWORD=2",
@@ -286,7 +286,7 @@ def test_bash_completes_with_the_script_that_it_was_given(tmp_path: Path) -> Non
     assert shell_prints(tmp_path, lines) == ["checkpoint"]
 
 
-def test_fish_completes_with_the_script_that_it_was_given(tmp_path: Path) -> None:
+def test_fish_completes_with_the_completion_script(tmp_path: Path) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
     script = process(tmp_path, "completion", "fish").ok().out
@@ -306,10 +306,10 @@ zpty -w -n shell $'veen hub che\\t'
 await 'veen hub checkpoint'
 print -r -- $seen
 """
-"""What it writes may come in any parts, so all of it is kept and looked through."""
+"""The shell's output arrives in parts of any size, so all of it is kept and searched."""
 
 
-def test_zsh_completes_with_the_script_that_it_was_given(tmp_path: Path) -> None:
+def test_zsh_completes_with_the_completion_script(tmp_path: Path) -> None:
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not installed")
     (tmp_path / "veen.zsh").write_text(process(tmp_path, "completion", "zsh").ok().out)
@@ -331,7 +331,7 @@ def shell_prints(cwd: Path, lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_is_one_that_the_shell_reads(shell: str, tmp_path: Path) -> None:
+def test_the_shell_parses_the_completion_script(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     script = process(tmp_path, "completion", shell).ok().out
@@ -340,9 +340,7 @@ def test_the_completion_script_is_one_that_the_shell_reads(shell: str, tmp_path:
 
 
 @pytest.mark.parametrize("form", ["", "--json", "--quiet"], ids=["people", "json", "quiet"])
-def test_ctrl_c_ends_a_batch_that_waits_for_its_next_line_and_tells_how_many_were_sent(
-    form: str, town: Town
-) -> None:
+def test_ctrl_c_ends_a_waiting_batch_and_prints_how_many_lines_were_sent(form: str, town: Town) -> None:
     newest = f"the last line before Ctrl-C {form}"
     flags = [
         *filter(None, [form]),

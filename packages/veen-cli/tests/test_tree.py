@@ -1,4 +1,4 @@
-"""What holds of every command there is, whoever brought it."""
+"""Rules for every installed command, also those of other distributions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_command_has_json_quiet_help_and_an_example(
 
 
 @pytest.mark.parametrize(("path", "command", "ctx"), LEAVES, ids=[path for path, _, _ in LEAVES])
-def test_where_a_file_or_folder_is_named_the_shell_completes_it(
+def test_every_option_for_a_file_or_folder_is_completed_by_the_shell(
     path: str, command: click.Command, ctx: click.Context
 ) -> None:
     for each in command.params:
@@ -64,7 +64,7 @@ def test_where_a_file_or_folder_is_named_the_shell_completes_it(
     [(path, command) for path, command, _ in TREE if isinstance(command, Group)],
     ids=[path for path, command, _ in TREE if isinstance(command, Group)],
 )
-def test_the_line_in_a_list_is_the_first_line_of_the_help(path: str, command: Group) -> None:
+def test_the_line_in_a_command_table_is_the_first_line_of_the_help(path: str, command: Group) -> None:
     for name, own in command.own.items():
         loaded = own.load()
         assert loaded.name == name, f"{path} {name} calls itself {loaded.name}"

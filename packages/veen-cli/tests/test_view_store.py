@@ -1,4 +1,4 @@
-"""The overlays' ``Store``, where both are installed: in memory and on disk it keeps one contract."""
+"""The overlays' view ``Store``: in memory and on disk it keeps one contract."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RANGES = ((b"", b"\xff" * 9), (b"a", b"b"), (b"\x00", b"\x80"), (b"b", b"a"))
 
 @settings(max_examples=30, deadline=None)
 @given(STEPS)
-def test_both_stores_keep_one_contract(steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
+def test_both_view_stores_pass_the_same_contract(steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
     model: dict[bytes, bytes] = {}
     with tempfile.TemporaryDirectory() as folder, ViewStore(Path(folder, "view")) as disk:
         stores: tuple[Store, ...] = (MemoryStore(), disk)
@@ -37,13 +37,13 @@ def test_both_stores_keep_one_contract(steps: list[tuple[dict[bytes, bytes], lis
             assert store.get(b"never written") is None
 
 
-def test_the_store_on_disk_has_the_protocols_shape(tmp_path: Path) -> None:
+def test_the_store_on_disk_implements_the_view_store_protocol(tmp_path: Path) -> None:
     with ViewStore(tmp_path) as store:
         assert isinstance(store, Store)
 
 
 def test_the_overlays_benchmark_prints_every_figure_under_its_name() -> None:
-    """It restarts from the store on disk, so it runs here; how fast is not judged."""
+    """The benchmark needs the store on disk, so it runs here; its speed is not checked."""
     run = Path(__file__).parents[2] / "veen-overlays" / "benchmarks" / "run.py"
     ran = subprocess.run(
         [sys.executable, run, "--tiny"], capture_output=True, text=True, check=False, timeout=120

@@ -1,4 +1,4 @@
-"""wallet: what is paid, what is refused with which code, what a verifier finds."""
+"""veen wallet: payments, refusals with their codes, and verification."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_transfer_between_streams_is_mirrored_into_the_destinations(square: To
 
 
 def test_a_credit_that_its_owner_could_not_open_is_not_sent(square: Town) -> None:
-    """Each has a stream sealed to nobody else."""
+    """Each wallet's stream is sealed to its owner only."""
     a, b = opened(square, "alice", "private"), opened(square, "bob", "private")
     square.as_("alice", "wallet", "deposit", a, 10).ok()
     assert "--credit-to" in square.as_("alice", "wallet", "transfer", a, b, 4).failed(Exit.USAGE)
@@ -133,7 +133,7 @@ def test_a_second_payout_under_a_ref_is_refused(square: Town) -> None:
 def test_no_payment_reads_the_log_from_its_start(
     square: Town, monkeypatch: pytest.MonkeyPatch, streams: str
 ) -> None:
-    """A ref, and a transfer that is resumed, are looked up in the view that the identity keeps."""
+    """Refs and resumed transfers are looked up in the identity's stored view."""
     ledger = ("--ledger", "unread") if streams == "a shared ledger" else ()
     on, realm = (*ledger, "--reader", square / "realm"), f"unread-{len(ledger)}"
     a, b = opened(square, "alice", realm, *on), opened(square, "bob", realm, *on)
@@ -198,10 +198,10 @@ def test_a_verifier_reports_what_another_producer_put_into_the_log(square: Town)
 
 
 @pytest.mark.parametrize("what", ["withdraw", "transfer"])
-def test_of_two_concurrent_producers_the_slower_one_fails_and_a_verifier_reports_it(
+def test_the_slower_of_two_concurrent_producers_fails_and_a_verifier_reports_it(
     square: Town, what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Bob's withdrawal, a process of its own, comes between alice's check and her message."""
+    """Bob's process withdraws after Alice's check and before her message."""
     on = ("--reader", square / "realm")
     a, b = opened(square, "alice", f"race-{what}", *on), opened(square, "bob", f"race-{what}", *on)
     square.as_("alice", "wallet", "deposit", a, 10, *on).ok()
@@ -230,7 +230,7 @@ def test_of_two_concurrent_producers_the_slower_one_fails_and_a_verifier_reports
 
 
 def across(square: Town, wallet: str, *on: object) -> list[tuple[str, str, int]]:
-    """What an auditor finds in the wallet's stream and in those of the wallets it pays or is paid by."""
+    """Verify the wallet's stream and the streams of its counterparties."""
     done = square.as_("bob", "wallet", "verify", wallet, "--across", *on, "--json")
     told = json.loads(done.out)
     assert (done.code == Exit.OK) == told["holds"] == (not told["violations"] and not told["unopened"])
@@ -240,7 +240,7 @@ def across(square: Town, wallet: str, *on: object) -> list[tuple[str, str, int]]
 def test_a_transfer_between_streams_is_credited_once_and_only_if_it_was_debited(
     square: Town, tmp_path: Path
 ) -> None:
-    """WAL 5.5: each log alone holds, and only both together tell."""
+    """WAL 5.5: each log alone is valid; only a comparison of both finds the fault."""
     on = ("--reader", square / "realm")
     a, b = opened(square, "alice", "across", *on), opened(square, "bob", "across", *on)
     square.as_("alice", "wallet", "deposit", a, 10, *on).ok()
@@ -248,7 +248,7 @@ def test_a_transfer_between_streams_is_credited_once_and_only_if_it_was_debited(
     assert across(square, a, *on) == across(square, b, *on) == []
 
     def forged(stream: str, amount: int, name: bytes) -> int:
-        """A transfer that somebody writes into one of the two streams alone."""
+        """Write a transfer into only one of the two streams."""
         ids = WalletId.from_hex(a), WalletId.from_hex(b), TransferId(H(name))
         record = Transfer(wallet_id=ids[0], to_wallet_id=ids[1], amount=amount, ts=1, transfer_id=ids[2])  # type: ignore[arg-type]
         (tmp_path / "transfer.cbor").write_bytes(record.encode())
@@ -307,7 +307,7 @@ def test_an_operator_may_be_named_by_the_organisation_that_issued_its_token(
     assert [each["code"] for each in found] == ["WAL.UNAUTHORIZED_OPERATION"] * 4
 
 
-def test_a_deployments_policy_is_enforced_and_verified(square: Town, tmp_path: Path) -> None:
+def test_the_policy_file_is_enforced_and_verified(square: Town, tmp_path: Path) -> None:
     """WAL 2.2, §8, §13."""
     on = ("--ledger", "bank")
     bank = square.as_("alice", "id", "client-id", "-s", "bank", "--json").json["client_id"]
