@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 
-from .running import PATIENCE, end_hubs, environment
+from .running import MAX_SECONDS, end_hubs, environment
 
 NOT_RUN = {
     "bin/test": "this is what runs here",

@@ -18,7 +18,7 @@ from veen_cli.frame.main import run
 from veen_storage import lock_owner
 
 SCRIPTS = Path(sys.executable).parent
-PATIENCE = 300
+MAX_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def process(cwd: Path, *args: object, stdin: bytes = b"") -> Done:
         input=stdin,
         capture_output=True,
         check=False,
-        timeout=PATIENCE,
+        timeout=MAX_SECONDS,
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -93,7 +93,7 @@ def shell(cwd: Path, lines: list[str]) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=MAX_SECONDS,
         )
     finally:
         end_hubs(cwd)

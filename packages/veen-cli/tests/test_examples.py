@@ -30,7 +30,7 @@ from .running import SCRIPTS, Done, ending_hubs, veen
 from .test_identity_records import id_token, key_set
 from .test_tree import LEAVES
 
-PATIENCE = 20
+MAX_SECONDS = 20
 
 ENDLESS = {
     "veen hub start --data-dir hub": "runs in the foreground",
@@ -175,7 +175,7 @@ class World:
         """Run a line in this process, or in a shell if it uses shell syntax."""
         told = self.told(line)
         try:
-            with bounded(PATIENCE):
+            with bounded(MAX_SECONDS):
                 if told.startswith("veen ") and not re.search(r"[|$<>]", told):
                     return veen(*shlex.split(told)[1:])
                 done = subprocess.run(
@@ -183,7 +183,7 @@ class World:
                 )
                 return Done(done.returncode, done.stdout, done.stderr)
         except Endless:
-            return Done(-1, "", f"not at an end after {PATIENCE} s")
+            return Done(-1, "", f"not at an end after {MAX_SECONDS} s")
 
     def prepare(self, line: str, names: dict[str, str]) -> None:
         done = self.run(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -20,7 +21,9 @@ from cryptography.x509.oid import NameOID
 
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.hub.process import launch
+from veen_core.ids import HubId
 from veen_storage import Files, Layout, Registry, lock_owner
+from veen_storage.copies.export import VerifiedExport, verify_export
 
 from .conftest import STREAM, Town
 from .running import Done, end_hubs, ending_hubs, environment, process, veen
@@ -65,6 +68,13 @@ def test_status_health_and_metrics_of_a_running_hub(town: Town) -> None:
     assert {"accepted", "durable"} <= stages
     veen("hub", "health", "--hub", "http://127.0.0.1:9").failed(Exit.NETWORK)
     veen("hub", "health", "--hub", "ftp://x").failed(Exit.USAGE)
+
+
+@pytest.mark.parametrize("what", ["health", "metrics"])
+def test_unreachable_probes_name_the_option_for_their_address(town: Town, what: str) -> None:
+    failed = veen("hub", what, "--hub", town.url, "--probes", "http://127.0.0.1:9").failed(Exit.NETWORK)
+    assert "http://127.0.0.1:9" in failed
+    assert "--probes" in failed
 
 
 def test_only_the_admin_may_request_checkpoints_and_retention(town: Town) -> None:
@@ -311,6 +321,27 @@ def test_an_export_verifies_offline_until_it_is_changed(place: Path, tmp_path: P
         Exit.USAGE
     )
     veen("hub", "export", *data_dir, "--out", tmp_path / "n").failed(Exit.USAGE)
+
+
+def test_an_export_with_skipped_checks_needs_allow_partial(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "export"
+    made = veen("hub", "export", "--data-dir", place / "hub", "-s", "log", "--out", target, "--json").json
+    words = ("verify", target, "--trust", made["hub_id"])
+    assert veen(*words, "--json").json["complete"] is True
+
+    def partly(folder: Path, hub_id: HubId) -> VerifiedExport:
+        return dataclasses.replace(verify_export(folder, hub_id), followed_all=False)
+
+    monkeypatch.setattr("veen_cli.evidence.verify.verify_export", partly)
+    partial = veen(*words)
+    assert "--allow-partial" in partial.failed(Exit.PROTOCOL)
+    assert partial.out.startswith("? ")
+    assert "NOT CHECKED" in partial.out
+    assert veen(*words, "--allow-partial").ok().out.startswith("✓ ")
+    allowed = veen(*words, "--allow-partial", "--json").json
+    assert (allowed["holds"], allowed["complete"]) == (True, False)
 
 
 def test_clients_that_pinned_a_hub_accept_its_rotated_key(place: Path) -> None:

@@ -21,7 +21,7 @@ from veen_cli.frame.output import PROGRESS_DELAY_SECONDS, Output
 from .conftest import STREAM, Town
 from .running import environment, process
 
-SILENCE = 30
+MAX_SILENCE_SECONDS = 30
 TWICE = {"Passphrase for me": b"secret words\n", "Repeat for confirmation": b"secret words\n"}
 
 
@@ -44,7 +44,7 @@ def at_a_terminal(cwd: Path, *command: str, answers: dict[str, bytes] | None = N
             seen += part
             for prompt in [each for each in waiting if each.encode() in seen]:
                 os.write(ours, waiting.pop(prompt))
-        return running.wait(SILENCE), seen.decode()
+        return running.wait(MAX_SILENCE_SECONDS), seen.decode()
     finally:
         running.kill()
         running.wait()
@@ -53,8 +53,8 @@ def at_a_terminal(cwd: Path, *command: str, answers: dict[str, bytes] | None = N
 
 def _read(fd: int) -> bytes:
     """Return the output that arrives within the timeout; empty at the end."""
-    ready, _, _ = select.select([fd], [], [], SILENCE)
-    assert ready, f"nothing for {SILENCE} s"
+    ready, _, _ = select.select([fd], [], [], MAX_SILENCE_SECONDS)
+    assert ready, f"nothing for {MAX_SILENCE_SECONDS} s"
     try:
         return os.read(fd, 65_536)
     except OSError:  # EIO: the other side has closed

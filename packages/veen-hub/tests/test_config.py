@@ -184,7 +184,7 @@ def test_flags_win_over_the_environment_over_the_file_over_defaults(
     monkeypatch.setenv("VEEN_LOG_LEVEL", "warning")
     monkeypatch.setenv("VEEN_LISTEN_PORT", "2")
     monkeypatch.setenv("VEEN_TENANT_ID", "tenant")
-    config = program.parse([f"--config={path}", "--data-dir=/from-flag", "--port=3", "--profile=authority"])
+    config = program.parse([f"--config={path}", "--data-dir=/from-flag", "--port=3", "--role=authority"])
     assert config.data_dir == Path("/from-flag")
     assert config.listen.port == 3
     assert config.log_level == "warning"
@@ -192,6 +192,12 @@ def test_flags_win_over_the_environment_over_the_file_over_defaults(
     assert (config.universe_id, config.tenant_id, config.role) == ("file", "tenant", "authority")
     assert config.gating
     assert config.max_page_items == HubConfig().max_page_items
+
+
+@pytest.mark.parametrize("role", ["authority", "tenant"])
+def test_the_role_can_be_written_as_spec_4_writes_it(role: str) -> None:
+    """spec-4 §4.2 and §5.2 pass ``--profile=authority`` and ``--profile=tenant``."""
+    assert program.parse(["--data-dir=d", f"--profile={role}"]).role == role
 
 
 @pytest.mark.parametrize("variable", ENVIRONMENT)

@@ -24,7 +24,7 @@ def test_a_directory_that_the_program_made_is_served_and_its_key_rotated(
     root, config = tmp_path / "data", tmp_path / "hub.yaml"
     config.write_text("limits: {max_msg_bytes: 4096}\n")
     where = (f"--data-dir={root}", f"--config={config}")
-    hub_id = prepare(capsys, "--init", f"--admin={ADMIN.public.hex()}", "--named=rotating", *where)
+    hub_id = prepare(capsys, "--init", f"--admin={ADMIN.public.hex()}", "--profile=rotating", *where)
     hub = HubProcess(root, f"--config={config}")
     status = hub.status()
     assert hub.admin("/tooling/checkpoint").status == 200

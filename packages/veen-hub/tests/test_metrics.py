@@ -214,7 +214,7 @@ def talkative(start_process: StartProcess) -> HubProcess:
     return start_process(
         "data",
         "--open",
-        "--profile=tenant",
+        "--role=tenant",
         "--log-level=debug",
         environment={"VEEN_TENANT_ID": "acme", "VEEN_UNIVERSE_ID": "stage-1"},
     )

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
@@ -35,27 +35,44 @@ from veen_hub.ops.process_memory import protect_memory
 from veen_hub.version import VERSION
 from veen_storage import Store
 
+ROLES: Final = ("authority", "tenant")
+
+
+class _ProfileAction(argparse.Action):
+    """Set the profile; ``--profile=ROLE``, as spec-4 §4.2 and §5.2 write it, sets the role."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse's interface
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002 - argparse's interface
+    ) -> None:
+        setattr(namespace, "role" if values in ROLES else self.dest, values)
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="veen-hub",
         description="Run a VEEN hub on an existing data directory (create one with `veen hub init`).",
-        epilog="Example: veen-hub --profile=tenant --config=/etc/veen/hub.yaml --data-dir=/var/lib/veen",
+        epilog="Example: veen-hub --role=tenant --config=/etc/veen/hub.yaml --data-dir=/var/lib/veen",
     )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--init", action="store_true", help="create a data directory and exit")
     instead.add_argument("--rotate", action="store_true", help="rotate the key of a stopped hub and exit")
     parser.add_argument("--admin", help="with --init: public key in hex of the hub's admin")
     parser.add_argument(
-        "--named",
-        choices=list(PROFILES),
+        "--profile",
+        action=_ProfileAction,
+        choices=[*PROFILES, *ROLES],
         default="default",
-        help="with --init: the hub's profile, fixed for life",
+        metavar=f"{{{','.join(PROFILES)}}}",
+        help="with --init: padding and epochs, fixed for the life of the hub [default: default]",
     )
     parser.add_argument(
         "--window", type=int, default=604_800, help="with --rotate: seconds that the old key stays active"
     )
-    parser.add_argument("--profile", choices=["authority", "tenant"], help="the hub's role (spec-4)")
+    parser.add_argument("--role", choices=ROLES, help="the hub's role (spec-4)")
     parser.add_argument("--config", type=Path, help="path of hub.yaml")
     parser.add_argument("--data-dir", help="the data directory")
     parser.add_argument("--keys-dir", help="folder of the hub's keys, if not in the data directory")
@@ -87,7 +104,7 @@ def configure(given: argparse.Namespace) -> HubConfig:
     """Load the configuration: flags override the environment, which overrides the file."""
     overrides: dict[str, Any] = configuration.from_environment(os.environ)
     flags = {
-        "role": given.profile,
+        "role": given.role,
         "data_dir": given.data_dir,
         "keys_dir": given.keys_dir,
         "listen.host": given.host,
@@ -178,7 +195,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 def prepare(config: HubConfig, given: argparse.Namespace) -> None:
     """Run --init or --rotate, and print the hub_id that clients pin, or the new key."""
     if given.init:
-        identity = init_rotate.init(config, given.named, given.admin)
+        identity = init_rotate.init(config, given.profile, given.admin)
         print(f"veen-hub made {identity.hub_id.hex()}")  # noqa: T201
     else:
         identity = init_rotate.rotate(config, given.window)

@@ -37,14 +37,11 @@ def streams(out: Output, *, client: str | None) -> Answer:
     folder = Folder(Path(settings.required_value("client", client)).expanduser())
     folder.must_exist()
     known = known_streams(folder)
-    hubs = [
-        {"hub_id": hub.hex(), "streams": list(_streams(folder, hub, known.get(hub.hex(), [])))}
-        for hub, _ in hub_folders(folder)
-    ]
-    lines = []
-    for hub in hubs:
-        rows: list[dict[str, Any]] = hub["streams"]  # type: ignore[assignment]
-        lines.append(f"hub {hub['hub_id']}: {plural(len(rows), 'stream')}")
+    hubs, lines = [], []
+    for hub, _ in hub_folders(folder):
+        rows = list(_streams(folder, hub, known.get(hub.hex(), [])))
+        hubs.append({"hub_id": hub.hex(), "streams": rows})
+        lines.append(f"hub {hub.hex()}: {plural(len(rows), 'stream')}")
         lines += [
             f"  {row['stream'] or 'label ' + row['label']}  verified up to message {row['stream_seq']}"
             + (f", {row['pending']} unanswered" if row["pending"] else "")

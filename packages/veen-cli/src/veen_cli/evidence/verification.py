@@ -50,6 +50,8 @@ class Verdict:
     what: str
     holds: bool | None
     why: str
+    complete: bool = True
+    """Whether every check was made; an export may have more writers than are followed."""
 
 
 @dataclass(slots=True)

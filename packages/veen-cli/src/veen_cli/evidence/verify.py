@@ -27,8 +27,15 @@ from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.wire import Wire
 from veen_hub.client.wire.connection import IDENTITY_RECORD
 from veen_storage.copies.export import Manifest, verify_export
+from veen_storage.copies.export.range_verifier import MAX_WRITERS
 
 MARKS: Final = {True: "✓", False: "✗", None: "?"}
+
+
+NOT_CHECKED: Final = (
+    "NOT CHECKED: client_seq (I9) and tokens (H5) of every writer, because the export has more than "
+    f"{MAX_WRITERS:,} writers or tokens"
+)
 
 
 def pinned_hub(trust: str | None) -> HubId | None:
@@ -90,14 +97,14 @@ def _verify_export(folder: Path, pin: HubId | None) -> Verdict:
     except VeenError as exc:
         return Verdict(str(folder), "export", False, str(exc))
     manifest = made.manifest
-    return Verdict(
-        str(folder),
-        "export",
-        True,
+    why = (
         f"entries {manifest.from_seq} to {manifest.to_seq} of label {manifest.label.hex()[:16]}…, "
         f"{plural(made.checkpoints, 'checkpoint')}, {plural(made.pruned, 'pruned payload')}; "
-        f"root {made.mmr_root.hex()[:16]}…",
+        f"root {made.mmr_root.hex()[:16]}…"
     )
+    if not made.followed_all:
+        why += f"; {NOT_CHECKED}"
+    return Verdict(str(folder), "export", True, why, complete=made.followed_all)
 
 
 def verify_files(
@@ -161,23 +168,42 @@ def _recognize(paths: Iterable[Path]) -> tuple[list[Recognized], list[Verdict]]:
     return found, unreadable
 
 
-def print_verdicts(out: Output, verdicts: Sequence[Verdict]) -> Answer:
+def print_verdicts(out: Output, verdicts: Sequence[Verdict], *, allow_partial: bool = False) -> Answer:
     """Return the answer if everything verifies; else print it and fail with exit code 3."""
     data: dict[str, Any] = {
         "holds": all(each.holds for each in verdicts),
+        "complete": all(each.complete for each in verdicts),
         "verdicts": [
-            {"file": each.where, "kind": each.what, "holds": each.holds, "why": each.why} for each in verdicts
+            {
+                "file": each.where,
+                "kind": each.what,
+                "holds": each.holds,
+                "complete": each.complete,
+                "why": each.why,
+            }
+            for each in verdicts
         ],
     }
-    answer = Answer(data, [f"{MARKS[each.holds]} {each.where}: {each.what}: {each.why}" for each in verdicts])
+    marks = [MARKS[each.holds if each.complete or allow_partial else None] for each in verdicts]
+    answer = Answer(
+        data,
+        [f"{mark} {each.where}: {each.what}: {each.why}" for mark, each in zip(marks, verdicts, strict=True)],
+    )
     wrong = [each for each in verdicts if each.holds is False]
     undecided = [each for each in verdicts if each.holds is None]
-    if not wrong and not undecided:
+    partial = [each for each in verdicts if not each.complete and not allow_partial]
+    if not wrong and not undecided and not partial:
         return answer
     out.print_answer(answer)
     if wrong:
         raise CommandFailed(f"{wrong[0].where} does not verify: {wrong[0].why}", Exit.PROTOCOL)
-    raise CommandFailed(f"{undecided[0].where}: {undecided[0].why}", Exit.PROTOCOL)
+    if undecided:
+        raise CommandFailed(f"{undecided[0].where}: {undecided[0].why}", Exit.PROTOCOL)
+    raise CommandFailed(
+        f"{partial[0].where}: {NOT_CHECKED}",
+        Exit.PROTOCOL,
+        "accept this with `veen verify --allow-partial`",
+    )
 
 
 def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,13 +226,20 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
     "veen verify evidence/ --trust HUB_ID",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
+@click.option(
+    "--allow-partial",
+    is_flag=True,
+    help=f"Exit with 0 although some checks were skipped (an export with more than {MAX_WRITERS:,} writers).",
+)
 @trust_options
-def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: str | None) -> Answer:
+def verify(
+    out: Output, *, files: tuple[str, ...], allow_partial: bool, trust: str | None, client: str | None
+) -> Answer:
     """Verify files without a hub: evidence of any kind, exports, identity cards, tokens.
 
-    Files are verified together: proofs against the receipts and checkpoints given, and those under the
-    identity of the pinned hub. With --client, receipts and checkpoints are also compared with what that
-    identity has verified before; a contradiction fails. Exits with 3 if a file does not verify or if the
-    evidence is too little to decide.
+    Files are verified together: proofs against the receipts and checkpoints given, and receipts and
+    checkpoints under the identity of the pinned hub. With --client, receipts and checkpoints are also
+    compared with what that identity has verified before; a contradiction fails. Exits with 3 if a file does
+    not verify, if evidence is missing, or if a check was skipped and --allow-partial is not given.
     """
-    return print_verdicts(out, verify_files(out, files, trust, client))
+    return print_verdicts(out, verify_files(out, files, trust, client), allow_partial=allow_partial)

@@ -27,7 +27,7 @@ from veen_cli.identity.identity_folder import Folder
 from veen_cli.identity.known_streams import remember_stream
 from veen_core.client_state import ClientBounds
 from veen_core.keystore import Secrets
-from veen_hub.client import CapRefused, Hub, Pin, PinOnFirstUse, Retry, Tls, connect
+from veen_hub.client import Hub, Pin, PinOnFirstUse, Retry, Tls, connect
 
 TOKEN_LIFE: Final = ClientBounds(max_client_id_lifetime_sec=2**40)
 """At a gated hub a client_id may be used as long as its token is valid: its issuer chose that (core §6)."""
@@ -170,15 +170,7 @@ def stream_option(work: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(work)
     def run(*args: Any, stream: str | None, **options: Any) -> Any:
-        name = settings.required_value("stream", stream)
-        try:
-            return work(*args, stream=name, **options)
-        except CapRefused as error:
-            # Imported here: a command that works does not need it.
-            from veen_cli.frame.error_report import refusal_report  # noqa: PLC0415
-
-            report = refusal_report(error, name)
-            raise CommandFailed(report.message, Exit.REFUSED, report.action, reason=report.reason) from error
+        return work(*args, stream=settings.required_value("stream", stream), **options)
 
     return click.option(
         "--stream", "-s", envvar="VEEN_STREAM", show_envvar=True, help="Name of the stream, or its id in hex."

@@ -107,12 +107,11 @@ def _action_of(error: VeenError) -> str | None:
     return next((action for kind, action in DEFAULT_ACTIONS if isinstance(error, kind)), None)
 
 
-def refusal_report(error: Refused, stream: str | None = None) -> ErrorReport:
-    """Report a hub's refusal: its code and message, the stream, and the next step in terms of ``veen``."""
+def refusal_report(error: Refused) -> ErrorReport:
+    """Report a hub's refusal: its code and message, and the next step as a ``veen`` command."""
     name = error.detail_enum or error.code.value
     code = f"{error.code.value} / {name}" if error.detail_enum else name
-    concerning = f" for stream {stream}" if stream is not None else ""
-    message = f"the hub refused{concerning}, {code}: {error.hub_message}"
+    message = f"the hub refused, {code}: {error.hub_message}"
     known = explain(name)
     if error.code is Code.NOT_FOUND and error.hub_message.startswith("there is no /"):
         action = "remove the path from the address (--hub)"

@@ -8,6 +8,8 @@ import json
 import math
 import re
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -121,7 +123,7 @@ def count_entries(data_dir: Path) -> EntryCounts:
 
 
 def get(target: Target, path: str) -> tuple[int, bytes]:
-    """Send one plain GET; probes and metrics are not part of the protocol. ``--wait`` is the timeout."""
+    """Send one GET without the client, which does not know these paths; ``--wait`` is the timeout."""
     where, timeout = urlsplit(target.url), max(MIN_TRY_SECONDS, target.wait)
     assert where.hostname is not None  # settings.parse_hub_url has checked it
     if where.scheme == "https":
@@ -143,7 +145,7 @@ def get(target: Target, path: str) -> tuple[int, bytes]:
         link.close()
 
 
-def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
+def _probe(target: Target, path: str, flag: str) -> tuple[int, dict[str, Any]]:
     code, body = get(target, path)
     try:
         state = json.loads(body)
@@ -153,16 +155,27 @@ def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
         raise CommandFailed(
             f"{target.url}{path}: this is not the answer of a VEEN hub (HTTP {code})",
             Exit.PROTOCOL,
-            "check the address (--hub)",
+            f"check the address ({flag})",
         )
     return code, state
 
+
+PROBES_ACTION: Final = "give the address of the hub's probes (`probes` in its hub.yaml) with --probes"
 
 _probes_option = click.option(
     "--probes",
     envvar="VEEN_PROBES",
     help="Address of the hub's /readyz and /metrics [default: http, the hub's host, its port + 1].",
 )
+
+
+@contextmanager
+def naming_probes() -> Iterator[None]:
+    """Say that --probes names the address, if the probes cannot be reached."""
+    try:
+        yield
+    except Unreachable as exc:
+        raise Unreachable(exc.message, action=exc.action or PROBES_ACTION) from exc
 
 
 def probes_target(target: Target, probes: str | None) -> Target:
@@ -182,10 +195,11 @@ def health(out: Output, *, target: Target, probes: str | None) -> Answer:
     """Check once whether a hub is alive and ready.
 
     Exits with 4 if the hub is alive and not ready, with 2 if it does not answer within --wait. Readiness is
-    are served on the hub's probes address (see --probes), which may be reachable only from its own machine.
+    served on the hub's probes address (--probes), which may be reachable only from the hub's own machine.
     """
-    _, alive = _probe(target, "/healthz")
-    code, ready = _probe(probes_target(target, probes), "/readyz")
+    _, alive = _probe(target, "/healthz", "--hub")
+    with naming_probes():
+        code, ready = _probe(probes_target(target, probes), "/readyz", "--probes")
     answer = Answer(
         {"alive": bool(alive.get("ok")), "ready": code == 200, "why": ready.get("why"), "health": alive},
         [f"{target.url} is alive and {'ready' if code == 200 else 'NOT ready: ' + str(ready.get('why'))}"],
@@ -203,15 +217,16 @@ def metrics(out: Output, *, target: Target, probes: str | None) -> Answer:
     """Print a hub's metrics.
 
     The format is Prometheus text; with --json it is a list of samples with name, labels and value. Metrics
-    are served on the hub's probes address (see --probes).
+    are served on the hub's probes address (--probes), which may be reachable only from the hub's own machine.
     """
     target = probes_target(target, probes)
-    code, body = get(target, "/metrics")
+    with naming_probes():
+        code, body = get(target, "/metrics")
     if code != 200:
         raise CommandFailed(
             f"{target.url}/metrics: HTTP {code}",
             Exit.PROTOCOL,
-            "give the address of the hub's probes (--probes)",
+            PROBES_ACTION,
         )
     text = body.decode("utf-8", "replace")
     samples = [_sample(line) for line in text.splitlines() if line and not line.startswith("#")]

@@ -87,7 +87,7 @@ class OverlayStream:
             with self._watched("folding messages", lambda: view.size):
                 await view.catch_up()
             if must_exist and not view.size:
-                raise self.missing()
+                raise self.missing(epoch if self.hub.connection.profile.epoch_sec else None)
             yield view
 
     def _watched(
@@ -95,9 +95,15 @@ class OverlayStream:
     ) -> AbstractContextManager[Progress]:
         return self.access.target.out.progress(what, counted=counted)
 
-    def missing(self) -> CommandFailed:
-        """The error for a command that reads a stream without messages."""
+    def missing(self, epoch: int | None = None) -> CommandFailed:
+        """The error for a command that reads a stream, or one epoch of it, without messages."""
         url = self.access.target.url
+        if epoch is not None:
+            return CommandFailed(
+                f"{self.description} has no message in epoch {epoch} at the hub at {url}",
+                Exit.USAGE,
+                action="choose another --epoch, or leave it out to fold all epochs",
+            )
         return CommandFailed(
             f"no such {self.description}: the hub at {url} has no message of it",
             Exit.USAGE,

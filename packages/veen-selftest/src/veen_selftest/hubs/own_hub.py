@@ -53,7 +53,7 @@ class OwnHub:
         self._process: subprocess.Popen[str] | None = None
         root.mkdir(parents=True)
         self._configure()
-        self._run_once("--init", f"--admin={admin.public.hex()}", f"--named={setup.profile}")
+        self._run_once("--init", f"--admin={admin.public.hex()}", f"--profile={setup.profile}")
 
     @property
     def pid(self) -> int:
