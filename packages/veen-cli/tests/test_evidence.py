@@ -112,7 +112,7 @@ def test_an_undecided_verdict_names_only_what_is_missing(town: Town, case: Path)
     alone = veen("verify", proof, keys, "--trust", town.hub_id).failed(Exit.PROTOCOL)
     assert "give the receipt" in alone
     wrong = veen("verify", receipt, keys, "--trust", "ab" * 32)
-    assert "is of hub" in wrong.failed(Exit.PROTOCOL)
+    assert "belongs to hub" in wrong.failed(Exit.PROTOCOL)
     assert "64 hex digits" in veen("verify", receipt, "--trust", "zz").failed(Exit.USAGE)
 
 

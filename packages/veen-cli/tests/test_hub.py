@@ -254,7 +254,7 @@ def test_an_init_on_a_full_disk_can_be_repeated(tmp_path: Path, monkeypatch: pyt
         patched.setattr("veen_storage.disk.creation.write_registry", full)
         for name in ("hub", "mine"):
             told = veen("hub", "init", "--data-dir", tmp_path / name, "--no-admin").failed(Exit.USAGE)
-            assert "make room and try again" in told
+            assert "free disk space and try again" in told
     assert (tmp_path / "mine").is_dir(), "what was there before is not ours to remove"
     veen("hub", "init", "--data-dir", tmp_path / "hub", "--no-admin").ok()
 

@@ -222,7 +222,9 @@ def test_without_an_identity_the_error_names_the_missing_flag(square: Town, args
     ],
     ids=lambda args: " ".join(args[:2]),
 )
-def test_reading_a_misspelt_stream_says_so_and_creates_nothing(square: Town, args: tuple[str, ...]) -> None:
+def test_reading_a_misspelt_stream_is_an_error_and_creates_nothing(
+    square: Town, args: tuple[str, ...]
+) -> None:
     square.as_("alice", "kv", "put", "colour", "red", "-s", "config").ok()
     square.as_("alice", "kv", "list", "-s", "config").ok()
 

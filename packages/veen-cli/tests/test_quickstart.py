@@ -40,7 +40,7 @@ def test_quickstart_plays_all_chapters_in_a_few_seconds(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_commands_it_suggests_run_in_an_empty_folder(tmp_path: Path) -> None:
+def test_the_suggested_commands_run_in_an_empty_folder(tmp_path: Path) -> None:
     told = veen("quickstart", "--json").json
     assert told["folder"] is None
     said = shell(tmp_path, told["commands"])
@@ -48,7 +48,7 @@ def test_the_commands_it_suggests_run_in_an_empty_folder(tmp_path: Path) -> None
     assert "stopped the hub" in said.splitlines()[-1]
 
 
-def test_the_commands_it_suggests_run_in_the_kept_folder(kept: tuple[Path, dict[str, Any]]) -> None:
+def test_the_suggested_commands_run_in_the_kept_folder(kept: tuple[Path, dict[str, Any]]) -> None:
     folder, told = kept
     assert told["folder"] == "demo"
     said = shell(folder, told["commands"])
@@ -83,9 +83,7 @@ def test_quiet_prints_nothing() -> None:
     assert done.out == ""
 
 
-def test_if_its_hub_fails_the_hubs_own_error_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_if_the_hub_fails_its_own_error_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("veen_cli.quickstart.world.ENVIRONMENT", {})
     monkeypatch.setenv("VEEN_ROLE", "leader")
@@ -95,7 +93,7 @@ def test_if_its_hub_fails_the_hubs_own_error_is_printed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_variables_for_another_hub_do_not_affect_its_hub(
+def test_variables_for_another_hub_do_not_affect_the_quickstart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VEEN_KEYS_DIR", str(tmp_path / "keys"))
@@ -104,7 +102,7 @@ def test_variables_for_another_hub_do_not_affect_its_hub(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_if_its_hub_is_killed_the_error_names_the_signal(
+def test_if_the_hub_is_killed_the_error_names_the_signal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def shoot(_world: World, hub: Running) -> None:

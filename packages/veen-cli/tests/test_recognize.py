@@ -174,7 +174,7 @@ def test_no_overlay_record_decodes_as_a_wire_object(schema: type[Record]) -> Non
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("hub-identity.sig", bytes(SIGNATURE)[:-1], "has 64 bytes, this has 63"),
+        ("hub-identity.sig", bytes(SIGNATURE)[:-1], "has 64 bytes, this file has 63"),
         ("applied", FLOOR.replace(b"12", b"13"), "with a wrong checksum"),
     ],
     ids=["signature", "floor"],

@@ -1,1 +1,1 @@
-"""Argument types: numbers, times, identifiers, files, passphrases, and what a shell completes for them."""
+"""Argument types (numbers, times, identifiers, files, passphrases) and their shell completions."""

@@ -27,7 +27,7 @@ def read_object(kind: type[W], path: Path, action: str = "") -> W:
         raise CommandFailed(
             f"{path} does not hold a {kind.codec.name}: {exc}",
             Exit.PROTOCOL,
-            action or f"see what it is with `veen inspect {quote(str(path))}`",
+            action or f"run `veen inspect {quote(str(path))}` to see what the file is",
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""Commands that are one module each; larger groups have rooms of their own."""
+"""Commands that are one module each; larger groups have folders of their own."""

@@ -45,7 +45,7 @@ reader_option = click.option(
 
 def check_index(message: Message, index: int) -> None:
     """Refuse an index that the message does not have."""
-    opened = message.opened  # raises if it is sealed to another reader
+    opened = message.opened  # raises if the message is sealed to another reader
     count = len(message.attachments) if opened.header.att_root is not None else 0
     if index >= count:
         seq = message.stream_seq
@@ -64,7 +64,7 @@ def check_index(message: Message, index: int) -> None:
 def fetch(
     target: Target, stream: str, seq: int, index: int, *, epoch: int | None, reader: tuple[Path, ...]
 ) -> tuple[Message, bytes]:
-    """Return the verified message and its attachment, verified by hash, position and size, and opened."""
+    """Fetch and verify a message and one attachment (hash, position, size); return both, opened."""
 
     async def work() -> tuple[Message, bytes]:
         async with target.connect() as hub:
@@ -117,7 +117,7 @@ def get(
 ) -> Answer:
     """Fetch an attachment, verify it, open it and write it to a file.
 
-    SEQ is the number of the message, INDEX that of the attachment, from 0. Only you can read a new file.
+    SEQ is the number of the message; INDEX counts its attachments from 0. A new file is readable by you only.
     """
     del out
     message, plain = fetch(target, stream, seq, index, epoch=epoch, reader=reader)

@@ -117,15 +117,22 @@ def token_lines(token: CapToken, names: dict[str, str] | None = None) -> list[st
     "--subject",
     required=True,
     shell_complete=completions.files,
-    help="Who may write: an identity's folder, card, or a client_id in hex.",
+    help="Identity that may write: its folder or card, or a client_id in hex.",
 )
-@click.option("--stream", "-s", "streams", multiple=True, required=True, help="Name or id; may be repeated.")
+@click.option(
+    "--stream",
+    "-s",
+    "streams",
+    multiple=True,
+    required=True,
+    help="Stream that the token allows, by name or id; may be repeated.",
+)
 @click.option(
     "--ttl",
     type=times.Duration(1),
     default="1d",
     show_default=True,
-    help="How long it is valid, from its authorization.",
+    help="Lifetime of the token, from its authorization on.",
 )
 @click.option("--rate", type=RateType(), help="PER_SECOND,BURST [default: not limited].")
 @click.option(
@@ -177,7 +184,7 @@ def authorize(out: Output, *, target: Target, token: Path) -> Answer:
                 raise CommandFailed(
                     f"{token} is a token for {made.subject_pk.hex()}, not for this identity",
                     Exit.POLICY,
-                    "run it with --client of the token's identity, or ask for a token for yours",
+                    "give the token's identity with --client, or ask the issuer for a token for yours",
                 )
             receipt = await hub.authorize(made)
             return receipt, await hub.cap_status(made.auth_ref)
@@ -220,7 +227,7 @@ async def _is_subject(hub: Hub, token: CapToken) -> bool:
 def list_(out: Output, *, client: str | None) -> Answer:
     """List the tokens that an identity holds.
 
-    These are the tokens that it has authorized. No hub is asked; `veen cap status` asks the hub.
+    Only tokens that the identity has authorized are listed. The hub is not asked; `veen cap status` asks it.
     """
     del out
     folder = Folder(Path(settings.required_value("client", client)).expanduser())

@@ -37,7 +37,7 @@ def _absolute(text: str | None) -> str | None:
 )
 @click.argument("name")
 @click.option("--hub", help="Address of the hub.")
-@click.option("--trust", help="hub_id or first hub_pk of that hub, in hex.")
+@click.option("--trust", help="hub_id or first hub_pk of the hub, in hex.")
 @click.option("--client", shell_complete=completions.folders, help="Folder of the identity to act as.")
 @click.option(
     "--data-dir", shell_complete=completions.folders, help="Data directory, for commands that work on one."
@@ -56,7 +56,7 @@ def _absolute(text: str | None) -> str | None:
 def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     """Create a context, or replace it."""
     if not name.isprintable():
-        raise click.UsageError("the name of a context is one line of printable characters.")
+        raise click.UsageError("NAME must be one line of printable characters.")
     if not name.strip() or all(each is None for each in given.values()):
         raise click.UsageError("a context needs a name and at least one option.")
     for key in ("ca", "cert", "cert_key"):
@@ -79,7 +79,7 @@ def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     return Answer(
         {"name": name, "in_use": used, **made.as_dict()},
         [
-            f"context {name}{' (in use)' if used else ''}",
+            f"context {name}{' (current)' if used else ''}",
             *fields({f"  {k}": v for k, v in made.as_dict().items()}),
         ],
     )
@@ -101,14 +101,14 @@ def use(out: Output, name: str) -> Answer:
 def show(out: Output, *, name: str | None) -> Answer:
     """Show a context, by default the current one.
 
-    The current one is chosen by --context, VEEN_CONTEXT or `veen context use`, in this order.
+    The current context is set by --context, else by VEEN_CONTEXT, else by `veen context use`.
     """
     del out
     contexts = settings.load()
     name = name if name is not None else settings.current_name(contexts)
     if name is None:
         raise CommandFailed(
-            "no context is in use",
+            "there is no current context",
             Exit.USAGE,
             "choose one with `veen context use NAME`, or see `veen context list`",
         )

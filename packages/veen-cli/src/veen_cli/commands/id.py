@@ -173,7 +173,7 @@ def rotate(out: Output, *, client: str | None, ttl: int, passphrase_file: Path |
     name="client-id",
 )
 @stream_option
-@click.option("--renew", is_flag=True, help="Draw a new client_id (spec-1 KEX1+ 4.1).")
+@click.option("--renew", is_flag=True, help="Create a new client_id (spec-1 KEX1+ 4.1).")
 @connects
 def client_id(out: Output, *, target: Target, stream: str, renew: bool) -> Answer:
     """Show or renew the client_id that writes to a stream.

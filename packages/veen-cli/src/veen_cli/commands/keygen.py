@@ -28,7 +28,7 @@ def keygen(out: Output, *, target: Path, no_passphrase: bool, passphrase_file: P
     """Create an identity: keys to sign and to receive, sealed with a passphrase.
 
     An identity is a folder: keystore.enc holds the secrets, identity_card.pub is the card for others, and
-    state/ is what it has verified of hubs. Admins and issuers of tokens are identities too.
+    state/ records what the identity has verified about hubs. Admins and issuers of tokens are identities too.
     """
     del out
     folder = identity_folder.Folder(target)
@@ -49,7 +49,7 @@ def keygen(out: Output, *, target: Path, no_passphrase: bool, passphrase_file: P
     kept = (
         "sealed with your passphrase"
         if folder.sealed
-        else "NOT sealed: who can read this file can act as you"
+        else "NOT sealed: anyone who can read this file can act as you"
     )
     return Answer(
         data,

@@ -47,7 +47,7 @@ def _stdin() -> Read:
 
 
 def split_lines(read: Read) -> Iterator[bytes]:
-    """Yield whole lines; refuse a line that is too long while it arrives, so that it is never kept whole."""
+    """Yield whole lines; refuse a line as soon as it is too long, before all of it is in memory."""
     begun: list[bytes] = []
     while part := read():
         first, *others = part.split(b"\n")
@@ -68,7 +68,7 @@ def split_lines(read: Read) -> Iterator[bytes]:
 async def read_lines(read: Read) -> AsyncIterator[str | bytes]:
     """Yield lines as they arrive, as text if they are UTF-8.
 
-    A thread reads them: a slow input must not delay messages under way, or Ctrl-C.
+    A thread reads them, so that a slow input delays neither messages in flight nor Ctrl-C.
     """
     running, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | Exception | None](READ_AHEAD_LINES)
 

@@ -69,7 +69,7 @@ def solve(out: Output, *, target: Target, msg: Path, difficulty: int | None) -> 
         raise CommandFailed(
             f"{msg} does not hold a MSG: {exc}",
             Exit.PROTOCOL,
-            f"see what it is with `veen inspect {quote(str(msg))}`",
+            f"run `veen inspect {quote(str(msg))}` to see what the file is",
         ) from None
     status, _pinned = loop.run(fetch(target))
     bits = difficulty if difficulty is not None else status.pow_difficulty

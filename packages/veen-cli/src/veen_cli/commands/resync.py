@@ -81,7 +81,8 @@ def naming_file(file: Path) -> Iterator[Path]:
         raise StateError(f"{file} is missing", action="fetch it again with `veen resync`") from None
     except VeenError as exc:
         raise StateError(
-            f"{file}: {exc.message}", action="restore it, or move it away and run `veen resync`"
+            f"{file}: {exc.message}",
+            action="restore the file from a backup, or move it away and run `veen resync`",
         ) from exc
 
 
@@ -107,14 +108,14 @@ def _check_label(identity: HubIdentity, record: LabelRecord, name: str) -> dict[
     """Check that peaks, newest receipt and pending messages of a label agree with each other."""
     state = record.state
     if state.label.hex() != name:
-        raise StateError("the record is for another label than its file name says")
+        raise StateError("the label in the record is not the one in its file name")
     tree = Mmr(state.last_stream_seq, state.peaks)
     if (head := state.head) is not None:
         hub_identity.verify_receipt(identity, head)
         if head.label != state.label:
             raise StateError("the newest receipt is for another label")
         if head.stream_seq == tree.size and head.mmr_root != tree.root:
-            raise StateError("the peaks do not give the root that the hub signed")
+            raise StateError("the root of the peaks is not the root that the hub signed")
     for wire in state.pending:
         verify_msg(wire)
     return {

@@ -30,7 +30,7 @@ from veen_hub.client import NotFound, Sending, Stream
 
 ID_DIGITS: Final = 64
 SETTLE_SECONDS: Final = 5.0
-"""Longest time that an interrupted batch waits for answers to messages under way."""
+"""Longest time that an interrupted batch waits for answers to messages in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class MessageOptions:
     expires: int | None
 
     async def settings(self, stream: Stream) -> dict[str, Any]:
-        """Return them as keyword arguments of ``Stream.send``."""
+        """Return the options as keyword arguments of ``Stream.send``."""
         found: dict[str, Any] = {
             "to": recipient_named(self.to) if self.to is not None else None,
             "schema": _schema(self.schema),
@@ -103,8 +103,8 @@ def _body(argument: str | None, file: Path | None) -> str | bytes:
 
 
 @contextmanager
-def naming_what_is_too_large() -> Iterator[None]:
-    """Turn the refusal to seal something too large into an error that says what to do (core §14.2)."""
+def explaining_size_limit() -> Iterator[None]:
+    """Give the error for a body or attachment that is too large a next step (core §14.2)."""
     try:
         yield
     except DecodeError as exc:
@@ -115,7 +115,7 @@ def naming_what_is_too_large() -> Iterator[None]:
             Exit.USAGE,
             "send less, or put it into a file and --attach it",
         ) from None
-    except OpenError as exc:  # before sending, only attachments raise it (core §14.1)
+    except OpenError as exc:  # before sending, only attachments raise OpenError (core §14.1)
         raise CommandFailed(str(exc), Exit.USAGE, "attach less, or split it into several messages") from None
 
 
@@ -209,7 +209,7 @@ def send(
         async with target.connect() as hub:
             place = hub.stream(stream)
             settings = await options.settings(place)
-            with naming_what_is_too_large(), out.progress("sending"):
+            with explaining_size_limit(), out.progress("sending"):
                 receipt = await place.send(content, attachments=attach, **settings)
             target.remember_stream(hub, stream)
             return receipt, epoch_of(place, receipt)
@@ -238,10 +238,10 @@ async def _send_lines(
         with out.progress("sent") as progress, open_input(file) as read:
             sending = place.send_many(read_lines(read), **settings)
             try:
-                with naming_what_is_too_large():
+                with explaining_size_limit():
                     async for _ in sending:
                         progress.advance()
-            except (Exception, asyncio.CancelledError):  # Ctrl-C too: the only end of `tail -f`
+            except (Exception, asyncio.CancelledError):  # also Ctrl-C, which is the only end of `tail -f`
                 await _settle(sending)
                 progress.stop()
                 _report_interruption(out, stream, progress, sending)
@@ -253,7 +253,7 @@ async def _send_lines(
 
 
 async def _settle(sending: Sending) -> None:
-    """Ask the hub what became of messages under way; if it does not answer, they stay unanswered."""
+    """Ask the hub which messages in flight arrived; if it does not answer, they stay unanswered."""
     with suppress(VeenError, TimeoutError, OSError):
         async with asyncio.timeout(SETTLE_SECONDS):
             await sending.settle()

@@ -178,7 +178,7 @@ async def _make_prover(source: Stream, epoch: Epoch | None) -> Prover:
     size = head.stream_seq if head is not None else 0
 
     async def prove(message: Message) -> MmrProof:
-        # Under epochs a live message may belong to another label than the one asked for.
+        # At a hub with epochs, a message that arrives while following may have the label of the next epoch.
         at = epoch if epoch is not None else source.hub.epoch_at(message.hub_ts)
         same = head is not None and message.label == head.label and message.stream_seq <= size
         return await source.proof(message.stream_seq, size if same else None, epoch=at)
@@ -252,7 +252,11 @@ def read_stream(
 FORM_OPTIONS: Final = (
     click.option("--proofs", is_flag=True, help="Fetch and verify an inclusion proof for each message."),
     click.option(
-        "--with-proofs", "proofs", is_flag=True, hidden=True, help="The name that the SDR0 profile uses."
+        "--with-proofs",
+        "proofs",
+        is_flag=True,
+        hidden=True,
+        help="--proofs in the SDR0 profile.",
     ),
     click.option(
         "--out",
@@ -274,7 +278,7 @@ FOLLOW: Final = click.option(
     "--follow",
     "-f",
     is_flag=True,
-    help="Print new messages as they arrive, until Ctrl-C or five minutes without the hub.",
+    help="Print new messages as they arrive, until Ctrl-C or until the hub is unreachable for five minutes.",
 )
 LAST: Final = "Read the newest N messages."
 

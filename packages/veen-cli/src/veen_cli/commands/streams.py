@@ -30,8 +30,8 @@ from veen_core.stream import control_label, label, routing_key, stream_id
 def streams(out: Output, *, client: str | None) -> Answer:
     """List the streams that an identity has read or written.
 
-    No hub is asked. Names come from commands that this identity has run; a label without a known name is
-    listed by its label, and so is each epoch's label at a hub with epochs.
+    The hub is not asked. A hub knows labels only, so a name is shown if this identity has used it in a
+    command. Other labels, and labels of epochs other than 0, are listed in hex.
     """
     del out
     folder = Folder(Path(settings.required_value("client", client)).expanduser())
@@ -51,7 +51,7 @@ def streams(out: Output, *, client: str | None) -> Answer:
 
 
 def _streams(folder: Folder, hub: HubId, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield one row per label, named if a known name leads to it in epoch 0; then names without a label."""
+    """Yield one row per label, with the known name that has this label in epoch 0; then all other names."""
     routing = routing_key(hub)
     by_label: dict[Label, str] = {label(routing, stream_id(name), Epoch(0)): name for name in names}
     by_label[control_label(routing)] = "veen/control"

@@ -39,7 +39,8 @@ def get(
 ) -> Answer:
     """Fetch a consistency proof from the hub and verify it.
 
-    It shows that the log of FROM_SEQ messages is a prefix of the log of TO_SEQ: nothing was rewritten.
+    The proof shows that the log of FROM_SEQ messages is a prefix of the log of TO_SEQ messages: nothing was
+    rewritten.
     """
     del out
     if from_seq >= to_seq:

@@ -1,4 +1,4 @@
-"""What ``veen receipt``, ``proof``, ``checkpoint`` and ``consistency`` share: get, show, verify."""
+"""The commands get, show and verify of ``veen receipt``, ``proof``, ``checkpoint`` and ``consistency``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fetch(
                 raise CommandFailed(
                     f"the hub has no such entry of stream {stream} ({exc.code.value})",
                     Exit.REFUSED,
-                    "check the number, --stream and --epoch; `veen stream` lists the messages there are",
+                    "check the number, --stream and --epoch; `veen stream` lists the messages",
                     reason=exc.code.value,
                 ) from None
 
@@ -94,7 +94,7 @@ def make_show(kind: type[Wire], noun: str, what: str) -> Command:
             raise CommandFailed(
                 f"{file} does not hold {_article(what)} {what}: {exc}",
                 Exit.PROTOCOL,
-                f"see what it is with `veen inspect {quote(file)}`",
+                f"run `veen inspect {quote(file)}` to see what the file is",
             ) from None
         return Answer({"file": file, **rendering.as_dict(found)}, rendering.as_lines(found))
 
@@ -106,7 +106,7 @@ def make_verify(kind: type[Wire], noun: str, what: str, *others: str) -> Command
         f"veen {noun} verify {noun}.cbor {' '.join(others)} --trust HUB_ID",
         name="verify",
         help=f"Verify {_article(what)} {what} from files, without a hub.\n\n"
-        f"Give the files that it is verified with as well: {', '.join(others)}. This is `veen verify`, but "
+        f"Also give the files that the verification needs: {', '.join(others)}. This is `veen verify`, but "
         f"the first file must be {_article(what)} {what}.",
     )
     @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)

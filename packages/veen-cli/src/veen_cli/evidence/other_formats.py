@@ -54,7 +54,10 @@ def _signature(where: str, data: bytes) -> Bare | None:
         signature = Signature(data)
     except DecodeError:
         raise DamageError(
-            where, None, f"a signature has {Signature.SIZE} bytes, this has {len(data)}", "restore it"
+            where,
+            None,
+            f"a signature has {Signature.SIZE} bytes, this file has {len(data)}",
+            "restore the file from a copy",
         ) from None
     of, section = SIGNED.get(name, ("Ed25519", "3.2"))
     return Bare(f"{of} signature", section, {"signature": bytes(signature)})

@@ -28,9 +28,7 @@ verify = fetch_commands.make_verify(
     name="get",
 )
 @click.argument("seq", type=Integer(1))
-@click.option(
-    "--against", type=Integer(1), help="Number of messages in the tree [default: all messages there are]."
-)
+@click.option("--against", type=Integer(1), help="Number of messages in the tree [default: all messages].")
 @stream_option
 @fetch_commands.epoch_option
 @fetch_commands.file_option

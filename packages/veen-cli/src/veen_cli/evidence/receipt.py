@@ -29,7 +29,7 @@ def get(
 ) -> Answer:
     """Fetch a receipt from the hub and verify it.
 
-    Its signature is checked, and that it belongs to the log that this identity has verified so far.
+    The signature is checked, and the receipt must belong to the log that this identity has verified so far.
     """
     del out
     found = fetch_commands.fetch(target, stream, epoch, lambda source, at: source.receipt(seq, epoch=at))

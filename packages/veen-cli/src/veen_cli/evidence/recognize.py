@@ -1,7 +1,7 @@
 """Recognize what a file holds: one object of any kind, a chunk, a journal segment, or a sequence of objects.
 
 Hex text counts as the bytes that it spells. A damaged file is reported as damaged if its kind can still be
-told.
+recognized.
 """
 
 from __future__ import annotations

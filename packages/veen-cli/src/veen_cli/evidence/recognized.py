@@ -1,4 +1,4 @@
-"""The result of recognizing a file: an object and its place."""
+"""The result of recognizing a file: an object and its position in the file."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ NO_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether one object verifies; ``holds`` is None if there is too little evidence to decide."""
+    """The verdict on one object; ``holds`` is None if there is too little evidence to decide."""
 
     where: str
     what: str
@@ -94,7 +94,7 @@ class EvidenceVerifier:
         self._identity = identity
         self._now = now
         self._roots = Roots()
-        # Receipts that verify, by place and by message: a chunk has tens of thousands of them.
+        # Verified receipts, by position and by message, because a chunk has tens of thousands of them.
         self._by_place: dict[tuple[Label, StreamSeq], Receipt] = {}
         self._by_message: dict[LeafHash, Receipt] = {}
         self._knowledge = {each.label: each for each in knowledge}
@@ -113,7 +113,7 @@ class EvidenceVerifier:
         rule = RULES.get(type(found.thing))
         try:
             if rule is None:
-                raise Undecided("is not evidence, there is nothing to verify; see `veen inspect`")
+                raise Undecided("is not evidence: there is nothing to verify; `veen inspect` shows it")
             why = rule(self, found)
         except Undecided as exc:
             return Verdict(found.where, found.name, None, str(exc))
@@ -155,10 +155,10 @@ class EvidenceVerifier:
         hub_identity.verify_identity(shown)
         if self._pin is None:
             raise Undecided(
-                f"is the identity of hub {shown.hub_id.hex()}: if you mean that hub, give --trust"
+                f"is the identity of hub {shown.hub_id.hex()}: give --trust with this id to accept it"
             )
         if self._identity is None or shown.hub_id != self._identity.hub_id:
-            raise VerificationError(f"is of hub {shown.hub_id.hex()}, but {self._pin.hex()} is pinned")
+            raise VerificationError(f"belongs to hub {shown.hub_id.hex()}, but {self._pin.hex()} is pinned")
         count = len(shown.hub_keys)
         chain = ", each endorsed by the one before" if count > 1 else ""
         return f"the pinned hub with {plural(count, 'key')}{chain}"
@@ -229,7 +229,7 @@ class EvidenceVerifier:
         assert isinstance(found.thing, Equivocation)
         verify_evidence(found.thing, self._identity)
         hub = "the pinned hub" if self._identity is not None else found.thing.first.hub_pk.hex()
-        return f"two signed receipts for one place convict {hub}"
+        return f"two signed receipts for one position convict {hub}"
 
     # --- proofs
 
@@ -248,8 +248,8 @@ class EvidenceVerifier:
         if not fitting:
             sizes = ", ".join(map(str, sorted(later)))
             raise Undecided(
-                f"cannot be verified with the roots given, which are of trees of {sizes} entries: give the "
-                "receipt or checkpoint of the tree that it was made for (`veen proof get` prints its size)"
+                f"cannot be verified with the given roots of {sizes} entries: give the receipt or checkpoint "
+                "of the tree that the proof was made for (`veen proof get` prints its size)"
             )
         size = _first_that_verifies(
             fitting,
@@ -322,7 +322,7 @@ RULES: Final[dict[type, Callable[[EvidenceVerifier, Recognized], str]]] = {
 
 
 def _fits(proof: MmrProof, seq: int, size: int) -> bool:
-    """Return whether a proof of that entry in a tree of that size has this many hashes (§5.3)."""
+    """Return whether a proof of this entry in a tree of this size has this number of hashes (§5.3)."""
     return (len(proof.path), len(proof.peaks_after)) == (
         own_peak(seq - 1, size)[0],
         len(peak_heights(size)) - 1,

@@ -139,7 +139,7 @@ def _verify_files(
 def _expand(named: Path) -> list[Path]:
     """Return every file in a folder of evidence; an export, a data directory or an empty folder stays whole.
 
-    No file is skipped: what was not verified must not look as if it had been. Links to folders are not
+    No file is skipped: a file that was not verified must not look verified. Links to folders are not
     followed.
     """
     found, left = [], [named]
@@ -157,7 +157,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _recognize(paths: Iterable[Path]) -> tuple[list[Recognized], list[Verdict]]:
-    """Recognize the files; return a failed verdict for each that is not VEEN's."""
+    """Recognize the files; return a failed verdict for each that is not a VEEN file."""
     found: list[Recognized] = []
     unreadable: list[Verdict] = []
     for path in paths:

@@ -57,7 +57,7 @@ def print_answer(out: Output, answer: Answer) -> None:
         raise CommandFailed(
             f"the command has succeeded, but its answer cannot be written to stdout: {error.strerror}",
             Exit.USAGE,
-            "make room; do not repeat a command that changes something",
+            "free disk space; do not repeat a command that changes something",
         ) from None
 
 

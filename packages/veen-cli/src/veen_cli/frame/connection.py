@@ -65,8 +65,8 @@ class Target:
         raise CommandFailed(
             f"no hub is pinned for {self.url}",
             Exit.POLICY,
-            "give --trust HUB_ID (its operator reads it with `veen hub keys`), or --trust first to pin the "
-            "hub that answers now",
+            "give --trust HUB_ID (the hub's operator prints it with `veen hub keys`), or --trust first to "
+            "pin the hub that answers now",
         )
 
     def remember_stream(self, hub: Hub, name: str) -> None:

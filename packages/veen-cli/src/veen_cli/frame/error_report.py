@@ -60,18 +60,18 @@ DEFAULT_ACTIONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (OpenError, "read as the identity it was sealed to (--client)"),
     (Misbehaved, "check the address (--hub), then ask the hub's operator"),
     (Unreachable, "check that the hub runs (`veen hub start`) and its address (--hub)"),
-    (DecodeError, "see what it is with `veen inspect`"),
-    (VerificationError, "do not rely on it; fetch it again, and keep this one as evidence"),
+    (DecodeError, "run `veen inspect FILE` to see what the file is"),
+    (VerificationError, "do not rely on this object; keep it as evidence, and fetch it again"),
 )
 
 SYSTEM_ACTIONS: Final = {
     errno.ENOENT: "check the name, and the current folder",
-    errno.EACCES: "check who owns it, and run as a user who may",
-    errno.EPERM: "check who owns it, and run as a user who may",
+    errno.EACCES: "check its owner and permissions, or run as another user",
+    errno.EPERM: "check its owner and permissions, or run as another user",
     errno.EEXIST: "move away the file or folder of that name",
-    errno.EISDIR: "name a file in it",
+    errno.EISDIR: "name a file, not a folder",
     errno.ENOTDIR: "check the path: a part of it is a file",
-    errno.ENOSPC: "make room and try again",
+    errno.ENOSPC: "free disk space and try again",
     errno.EROFS: "choose a folder on a writable file system",
     errno.EADDRINUSE: "choose another --port, or stop the program that listens there",
 }

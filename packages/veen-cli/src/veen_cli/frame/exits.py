@@ -28,7 +28,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.OK: "success",
     Exit.USAGE: "wrong usage, or a file, folder or program on this machine is missing or unusable",
     Exit.NETWORK: "the hub cannot be reached",
-    Exit.PROTOCOL: "an object, proof, file or hub violates the protocol",
+    Exit.PROTOCOL: "an object, proof, file or hub violates the protocol, or cannot be verified",
     Exit.REFUSED: "the hub refused the request; `veen explain CODE` says why",
     Exit.SELFTEST: "a selftest failed",
     Exit.POLICY: "a local rule forbids it: no hub pinned, no passphrase, a client_id used up",

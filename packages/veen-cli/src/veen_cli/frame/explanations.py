@@ -25,7 +25,7 @@ class Explanation(NamedTuple):
 CODES: Final[dict[Code, tuple[str, str]]] = {
     Code.FORMAT: (
         "the bytes are not the object that the request needs",
-        "see what they are with `veen inspect`",
+        "run `veen inspect FILE` to see what the bytes are",
     ),
     Code.SIZE: (
         "a message or an attachment exceeds the hub's limits",
@@ -33,9 +33,9 @@ CODES: Final[dict[Code, tuple[str, str]]] = {
     ),
     Code.SIG: (
         "a signature does not verify",
-        "send it again; if that fails, check that --client is the identity that signed it",
+        "send the message again; if that fails, check that --client is the identity that signed",
     ),
-    Code.CAP: ("the token does not allow this", "ask the issuer for a token (`veen cap issue`)"),
+    Code.CAP: ("the token does not allow the request", "ask the issuer for a token (`veen cap issue`)"),
     Code.AUTH: ("the hub does not accept this writer", "see the detail code of the refusal"),
     Code.RATE: ("the token's rate is exceeded", "wait, or ask for a token with a higher rate"),
     Code.SEQ: (
@@ -55,23 +55,31 @@ CODES: Final[dict[Code, tuple[str, str]]] = {
         "give the admin's folder with --client, and check this machine's clock",
     ),
     Code.FORBIDDEN: ("the request is not signed by the hub's admin", "give the admin's folder with --client"),
-    Code.NOT_FOUND: ("the hub does not have it", "check the stream's name, the number and the hub"),
+    Code.NOT_FOUND: (
+        "the hub does not have this object",
+        "check the stream's name, the number and the hub",
+    ),
     Code.CONFLICT: ("the same request was made before", "repeat the command, which makes a new request"),
     Code.LIMIT: ("a limit of the hub is reached", "ask for less at a time"),
-    Code.UNAVAILABLE: ("the hub cannot do it now", "try again later; see `veen hub health`"),
-    Code.VERSION: ("the protocol version is another", "compare `veen version` with `veen hub status`"),
+    Code.UNAVAILABLE: ("the hub cannot serve the request now", "try again later; see `veen hub health`"),
+    Code.VERSION: (
+        "the hub has another protocol version",
+        "compare `veen version` with `veen hub status`",
+    ),
 }
 
 NEXT: Final[dict[str, str]] = {
     "SIZE_PREFILTER": "send less, or put it into an attachment (--attach)",
-    "PREFILTER_REJECT": "solve the proof of work (`veen pow solve`), or ask if the hub serves your address",
-    "CBOR_INVALID": "see what the bytes are with `veen inspect`",
-    "FIELD_SIZE": "see what the bytes are with `veen inspect`",
+    "PREFILTER_REJECT": (
+        "solve the proof of work (`veen pow solve`), or ask the operator whether the hub accepts your address"
+    ),
+    "CBOR_INVALID": "run `veen inspect FILE` to see what the bytes are",
+    "FIELD_SIZE": "run `veen inspect FILE` to see what the bytes are",
     "VERSION": "compare `veen version` with `veen hub status`",
-    "PROFILE": "send it again: it was sealed for another hub or profile",
-    "CT_HASH": "send it again: the message was changed on its way",
-    "ATT_ROOT": "send it again: the attachments are not those of the message",
-    "SIG_INVALID": "send it again; if that fails, check that --client is the identity that signed it",
+    "PROFILE": "send the message again: it was sealed for another hub or profile",
+    "CT_HASH": "send the message again: it was changed on its way",
+    "ATT_ROOT": "send the message again: its attachments are not the ones it names",
+    "SIG_INVALID": "send the message again; if that fails, check that --client is the identity that signed",
     "NOT_PRIMARY": "send to the primary hub of the stream (`veen authority show`)",
     "CAP_MISSING": "ask the hub's admin for a token, and give it to the hub with `veen cap authorize TOKEN`",
     "CAP_INVALID": "ask for a new token: the signatures of this one do not verify (`veen cap inspect`)",

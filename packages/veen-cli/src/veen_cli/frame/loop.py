@@ -13,7 +13,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, as ``asyncio.run`` does, but keep its result out of the task.
 
     At its end ``asyncio.run`` looks up its signal handler, and Python formats the task for an error message
-    that nobody sees. With an attachment of 60 MB as the task's result, that took longer than the download.
+    that is never shown. With an attachment of 60 MB as the task's result, that took longer than the download.
     """
     results: list[T] = []
 

@@ -97,7 +97,7 @@ class Progress:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> None:
-        """Start the timer that shows the bar; the work itself may be busy elsewhere by then."""
+        """Start a timer thread that shows the bar, because the work may block this thread."""
         if self.visible:
             self._timer = threading.Timer(PROGRESS_DELAY_SECONDS, self._show)
             self._timer.daemon = True

@@ -110,7 +110,7 @@ def _invoke(command: click.Command, args: Sequence[str], name: str) -> int | Err
     except SystemExit:
         if sys.stdout is stdout:
             raise
-        return Exit.PIPE  # click wraps a stdout whose reader has ended, and exits: from a help page, say
+        return Exit.PIPE  # click exits if the reader of stdout has ended, for example of a help page
     except Exception as error:  # noqa: BLE001 - the last resort: known families, else a bug
         return report_exception(error, args)
     return result if isinstance(result, int) else Exit.OK

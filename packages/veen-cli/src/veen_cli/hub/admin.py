@@ -20,7 +20,7 @@ from veen_hub.client import Admin, Conflict, Hub, NotFound
 
 T = TypeVar("T")
 RETRY_SECONDS = 1.1
-"""Signed requests carry a time in whole seconds; wait for the next one."""
+"""Longer than one second, the resolution of the time in signed requests."""
 stream_option = click.option("--stream", "-s", help="Only this stream [default: all that have grown].")
 
 

@@ -143,7 +143,7 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
     type=click.Choice(["set", "chunks"]),
     default="set",
     show_default=True,
-    help="Files of receipts and payloads, or chunk files.",
+    help="set: files of receipts and payloads; chunks: chunk files.",
 )
 def export(
     out: Output,

@@ -27,7 +27,7 @@ from veen_storage import create
 
 @contextmanager
 def remove_if_full(folder: Path) -> Iterator[None]:
-    """Remove a new folder if the disk is full, so that the user can make room and repeat the command."""
+    """Remove a new folder if the disk is full, so that the user can free space and repeat the command."""
     was_there = folder.exists()
     try:
         yield
@@ -46,7 +46,7 @@ def remove_if_full(folder: Path) -> Iterator[None]:
 @click.option(
     "--admin",
     shell_complete=completions.files,
-    help="Admin, who issues tokens and gives orders: an identity's folder or card, or a key in hex.",
+    help="Admin, who issues tokens and sends admin requests: an identity's folder or card, or a key in hex.",
 )
 @click.option("--no-admin", is_flag=True, help="Have no admin: hub.yaml names issuers, or the hub is open.")
 @click.option(
@@ -114,7 +114,7 @@ def _next(data_dir: Path, has_admin: bool) -> list[str]:
     if has_admin:
         return [f"run it with: {start}"]
     return [
-        "without an admin, nobody can write to it yet:",
+        "without an admin, no client can write to the hub yet:",
         f"  to let anybody write, run: {start} --open",
         f"  to accept tokens, name their issuers in hub.yaml and run: {start} --config hub.yaml",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import click
@@ -188,4 +189,5 @@ def rotate(
         window,
         keys_directory=keys_dir,
     )
-    return Answer(identity_dict(identity), [*identity_lines(identity), "start the hub again: veen hub start"])
+    start = f"veen hub start --data-dir {quote(str(data_dir))}"
+    return Answer(identity_dict(identity), [*identity_lines(identity), f"start the hub again: {start}"])

@@ -36,7 +36,7 @@ POLL_SECONDS: Final = 0.02
 
 
 def sibling_file(data_dir: Path, suffix: str) -> Path:
-    """Return DATA_DIR.suffix, next to the data directory: everything inside belongs to the hub."""
+    """Return the path DATA_DIR.suffix: files inside the data directory belong to the hub alone."""
     whole = data_dir.absolute()
     return whole.with_name(f"{whole.name}.{suffix}")
 
@@ -63,7 +63,7 @@ def launch(arguments: list[str], log: Path, without: Collection[str] = ()) -> St
     with private_umask(), log.open("ab") as target:
         start = target.tell()
         process = subprocess.Popen(  # noqa: S603 - our own program
-            # -P: otherwise a queue.py in the current folder would be imported by the hub.
+            # -P: otherwise the hub would import a queue.py of the current folder.
             [sys.executable, "-P", "-m", "veen_cli.hub.detached", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=target,
@@ -73,10 +73,9 @@ def launch(arguments: list[str], log: Path, without: Collection[str] = ()) -> St
         )
     lines: list[str] = []
     try:
-        for _ in range(
-            round(START_SECONDS / POLL_SECONDS)
-        ):  # counted, so that a suspended machine does not use up the time
-            ended = process.poll() is not None  # before its log is read, so that no line is missed
+        # Polls are counted, because a clock would also count the time that the machine is suspended.
+        for _ in range(round(START_SECONDS / POLL_SECONDS)):
+            ended = process.poll() is not None  # asked before the log is read, so that no line is missed
             lines = log_lines_since(log, start)
             for line in lines:
                 if line.startswith(LISTENING) and line.endswith("\n"):
@@ -163,7 +162,7 @@ def terminate(data_dir: Path, pid: int, timeout: float = START_SECONDS) -> None:
 @click.option(
     "--level",
     type=click.Choice(["core", "federated", "hardened", "meta"]),
-    help="Which admin streams of its realm it enforces; above core, hub.yaml names the realm.",
+    help="Rules of its realm that the hub enforces; above core, hub.yaml must name the realm.",
 )
 @click.option(
     "--log-level",
@@ -280,7 +279,7 @@ def _detached(
     out: Output, data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None
 ) -> Answer:
     pid_file, log_file = pid_file or sibling_file(data_dir, "pid"), log_file or sibling_file(data_dir, "log")
-    must_be_writable(pid_file)  # before the hub runs: a failure afterwards would leave it running unnoticed
+    must_be_writable(pid_file)  # before the start: a later failure would leave a hub running unnoticed
     try:
         with out.progress("waiting for the hub to listen"):
             process, url, probes_url = launch(arguments, log_file)
@@ -291,11 +290,11 @@ def _detached(
         raise CommandFailed(message, failed.code, action, reason=failed.reason) from None
     try:
         pid_file.write_text(f"{process.pid}\n", encoding="ascii")
-    except BaseException:  # a full disk, say: a command that fails must not leave a hub behind
+    except BaseException:  # such as a full disk: a failed command must not leave a hub running
         process.terminate()
         process.wait()
         raise
-    process.returncode = 0  # it outlives this process on purpose; Python must not warn
+    process.returncode = 0  # suppresses Python's warning: the hub outlives this process on purpose
     return Answer(
         {
             "url": url,

@@ -66,8 +66,8 @@ async def fetch(target: Target) -> tuple[Status, bool]:
 def status(out: Output, *, target: Target, data_dir: str | None) -> Answer:
     """Show the status of a running hub.
 
-    Its signature is checked; with --trust, or a context that has it, also that it is the pinned hub. A hub
-    does not tell strangers how much it holds: entries are counted with --data-dir only.
+    The signature of the status is checked; with --trust, the hub must be the pinned one. A hub does not
+    publish the number of its entries: they are counted with --data-dir only.
     """
     del out
     found, pinned = loop.run(fetch(target))
@@ -105,7 +105,7 @@ def _epochs(seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryCounts:
-    """How much a data directory holds."""
+    """The number of entries and labels in a data directory."""
 
     entries: int
     labels: int

@@ -43,7 +43,7 @@ class CheckedStateStore(FileStateStore):
                 raise CommandFailed(
                     f"{self._path(hub, name, 'state')} is damaged: {exc}",
                     Exit.PROTOCOL,
-                    "restore it, or move it away and run `veen resync`",
+                    "restore the file from a backup, or move it away and run `veen resync`",
                 ) from None
         return content
 

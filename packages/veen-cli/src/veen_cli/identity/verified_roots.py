@@ -15,7 +15,7 @@ from veen_core.receipt import Receipt
 
 @dataclass(frozen=True, slots=True)
 class KnownRoot:
-    """A root that somebody has stated for the first ``size`` entries of a label."""
+    """A stated root of the first ``size`` entries of a label, and the source of the statement."""
 
     label: Label
     size: int

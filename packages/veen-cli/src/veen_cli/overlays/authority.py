@@ -92,7 +92,7 @@ def _until(holds: Authority) -> str:
 @command("veen authority show orders --realm shop --reader realm", name="show")
 @click.argument("stream")
 @realm_option
-@click.option("--at", type=times.Moment(), help="Time of the question [default: now].")
+@click.option("--at", type=times.Moment(), help="Time at which the record must be in force [default: now].")
 @access_options
 def authority_show(out: Output, *, access: Access, stream: str, realm: RealmId, at: int | None) -> Answer:
     """Show the record in force for a stream.

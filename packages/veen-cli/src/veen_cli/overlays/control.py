@@ -58,7 +58,7 @@ schema = Group("schema", SCHEMA, path="schema", help="The meaning of schema ids 
 def _publish(
     access: Access, stream: StreamId, make: Callable[[UnixTime], Record], line: Callable[[Any], str]
 ) -> Answer:
-    """Make a record for the hub's time, send it, and describe it."""
+    """Make a record with the hub's time, send it, and return the command's answer."""
 
     async def work() -> tuple[Record, Receipt]:
         async with access.at(stream) as source:

@@ -170,7 +170,7 @@ def org(out: Output, *, access: Access, display_name: str | None, metadata: dict
 @click.argument("name")
 @click.option("--add", multiple=True, type=Hex(CtxId), help="Account to add; may be repeated.")
 @click.option("--remove", multiple=True, type=Hex(CtxId), help="Account to remove; may be repeated.")
-@click.option("--realm", type=Realm(), help="Realm of these accounts; informative.")
+@click.option("--realm", type=Realm(), help="Realm of these accounts, for information only.")
 @access_options
 def group(
     out: Output,

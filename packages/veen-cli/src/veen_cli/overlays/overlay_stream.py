@@ -105,7 +105,7 @@ class OverlayStream:
                 action="choose another --epoch, or leave it out to fold all epochs",
             )
         return CommandFailed(
-            f"no such {self.description}: the hub at {url} has no message of it",
+            f"no such {self.description}: the hub at {url} has no messages for it",
             Exit.USAGE,
             action="check the spelling and --hub",
         )

@@ -63,7 +63,7 @@ async def _resumed_debit(
         return None
     message = await view.message(position)
     event = account.overlay.decode(message)
-    assert isinstance(event, Event)  # it has a key
+    assert isinstance(event, Event)  # the view's key index has events only
     found = event.record
     assert isinstance(found, Transfer)
     if replace(found, ts=wanted.ts) != wanted:

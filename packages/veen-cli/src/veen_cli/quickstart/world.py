@@ -81,14 +81,13 @@ def running(world: World) -> Iterator[Running]:
     """Run a hub process on a free port of loopback; drain and stop it at the end."""
     arguments = [f"--data-dir={world.data_dir}", "--host=127.0.0.1", "--port=0", "--log-level=warning"]
     log = world.root / "hub.log"
-    # Without the user's settings: VEEN_KEYS_DIR would hide the hub's keys.
+    # The user's variables are removed: VEEN_KEYS_DIR would hide the hub's keys.
     process, url, _ = launch(arguments, log, without=ENVIRONMENT)
     try:
         yield Running(url, process.pid)
     except Exception as error:
-        if (
-            process.poll() is not None
-        ):  # its last log line is the cause; the log may be deleted with the folder
+        if process.poll() is not None:
+            # The last line of the hub's log names the cause; the log is removed with the folder.
             raise failure_of(process, log_lines_since(log)) from error
         raise
     finally:
