@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from veen_cli.frame.exits import Exit
+from veen_cli.overlays.overlay_stream import REFUSAL_ACTIONS
 from veen_cli.overlays.overlay_stream import OverlayStream
 from veen_core.hashing import H
 from veen_core.receipt import Receipt
@@ -93,7 +94,7 @@ def test_a_credit_that_its_owner_could_not_open_is_not_sent(square: Town) -> Non
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_forbidden_event_is_refused_with_its_code_and_not_sent(
+def test_a_forbidden_event_is_refused_with_its_code_and_next_step_and_not_sent(
     square: Town,
     before: list[list[object]],
     refused: list[object],
@@ -112,7 +113,7 @@ def test_a_forbidden_event_is_refused_with_its_code_and_not_sent(
     size = square.as_("alice", "fold", "wallet.ledger", on[1], "--json").json["upto_seq"]
     said = square.as_("alice", "wallet", *named(refused), *on).failed(Exit.POLICY)
     assert f"WAL.{code}" in said
-    assert "nothing was sent" in said
+    assert f"nothing was sent; {REFUSAL_ACTIONS[f'WAL.{code}']}" in said
     assert square.as_("alice", "fold", "wallet.ledger", on[1], "--json").json["upto_seq"] == size
 
 

@@ -1,5 +1,1 @@
-"""The ``veen`` command.
-
-``main`` is where the process starts and ends, ``commands`` finds the command groups
-that other distributions bring, ``exits`` names the exit codes.
-"""
+"""The ``veen`` command: ``frame`` is the command kit; the other folders contain the commands."""

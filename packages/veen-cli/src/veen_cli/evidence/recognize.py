@@ -69,7 +69,7 @@ def _decompress(fd: int, path: str) -> bytes:
 def recognize(where: str, data: bytes) -> list[Recognized]:
     """Return everything in a file; ``where`` is its name."""
     if not data:
-        raise CommandFailed(f"{where} is empty", Exit.PROTOCOL)
+        raise CommandFailed(f"{where} is empty", Exit.PROTOCOL, "fetch it again, or restore it from a copy")
     if (one := decode_any(data) or recognize_other(where, data)) is not None:
         return [Recognized(where, one, data)]
     if journal_segment.is_segment(where, data):

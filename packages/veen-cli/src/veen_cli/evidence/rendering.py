@@ -18,9 +18,9 @@ from veen_core.stream import hub_id
 from veen_core.wire import Wire
 
 MAX_SHOWN_BYTES: Final = 96
-"""A longer byte string is abbreviated."""
+"""A longer byte string is abbreviated in text output."""
 MAX_SHOWN_ITEMS: Final = 10_000
-"""A longer list is cut."""
+"""A longer list is shortened in text output."""
 TIMES: Final = (
     "hub_ts",
     "valid_from",

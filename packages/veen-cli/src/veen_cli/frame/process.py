@@ -48,7 +48,7 @@ class ErrorReport:
 
     @property
     def json(self) -> str:
-        """One line of ASCII: escaping the rest loses no character, and none can drive a terminal."""
+        """The report as one line of ASCII JSON, which cannot control a terminal."""
         reason = self.reason or (Exit(self.exit_code).name if self.exit_code in set(Exit) else "FAILED")
         error = {"code": reason, "message": self.message, "action": self.action, "exit_code": self.exit_code}
         return json.dumps({"error": error})

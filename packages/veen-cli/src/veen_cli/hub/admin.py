@@ -21,7 +21,9 @@ from veen_hub.client import Admin, Conflict, Hub, NotFound
 T = TypeVar("T")
 RETRY_SECONDS = 1.1
 """Longer than one second, the resolution of the time in signed requests."""
-stream_option = click.option("--stream", "-s", help="Only this stream [default: all that have grown].")
+stream_option = click.option(
+    "--stream", "-s", help="Only this stream [default: all streams with new messages]."
+)
 
 
 def _as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
@@ -87,11 +89,12 @@ def anchor(out: Output, *, target: Target, stream: str | None) -> Answer:
     del out
     try:
         made = _as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream)))
-    except (
-        NotFound
-    ) as exc:  # no anchor is configured, or there is no such label: the hub's message says which
+    except NotFound as exc:
         raise CommandFailed(
-            f"the hub refused, {exc.code.value}: {exc.hub_message}", Exit.REFUSED, reason=exc.code.value
+            f"the hub refused, {exc.code.value}: {exc.hub_message}",
+            Exit.REFUSED,
+            "check --stream, and `anchor` in the hub's hub.yaml",
+            reason=exc.code.value,
         ) from None
     return _answer("anchored", made)
 

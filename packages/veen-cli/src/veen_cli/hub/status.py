@@ -206,7 +206,7 @@ def health(out: Output, *, target: Target, probes: str | None) -> Answer:
     )
     if code != 200:
         out.print_answer(answer)
-        raise CommandFailed(f"the hub is not ready: {ready.get('why')}", Exit.REFUSED)
+        raise CommandFailed(f"the hub is not ready: {ready.get('why')}", Exit.REFUSED, "read the hub's log")
     return answer
 
 

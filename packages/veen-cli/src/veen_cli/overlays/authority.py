@@ -25,7 +25,7 @@ from veen_overlays.identifiers import RealmId
 _HERE: Final = "veen_cli.overlays.authority"
 AUTHORITY: Final = {
     "set": LazyCommand(f"{_HERE}:authority_set", "Name the primary hub of a stream."),
-    "show": LazyCommand(f"{_HERE}:authority_show", "Show the record in force for a stream."),
+    "show": LazyCommand(f"{_HERE}:authority_show", "Show the authority record in force for a stream."),
 }
 authority = Group("authority", AUTHORITY, path="authority", help="The primary hub of a stream (FED1).")
 
@@ -86,7 +86,7 @@ def authority_set(
 
 def _until(holds: Authority) -> str:
     end = times.format_utc(holds.ts + holds.ttl)
-    return f"  not in force yet: hub {holds.primary_hub.hex()} is the primary until {end}"
+    return f"  the record is not in force yet: hub {holds.primary_hub.hex()} is the primary until {end}"
 
 
 @command("veen authority show orders --realm shop --reader realm", name="show")
@@ -95,7 +95,7 @@ def _until(holds: Authority) -> str:
 @click.option("--at", type=times.Moment(), help="Time at which the record must be in force [default: now].")
 @access_options
 def authority_show(out: Output, *, access: Access, stream: str, realm: RealmId, at: int | None) -> Answer:
-    """Show the record in force for a stream.
+    """Show the authority record in force for a stream.
 
     Ends with exit code 1 if there is none; every hub of the realm then accepts messages.
     """

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -254,9 +254,27 @@ def access_options(work: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
+REFUSAL_ACTIONS: Final[dict[str, str]] = {
+    "CRDT0.2": "list the elements with `veen crdt set show`",
+    "QUEUE.NO_JOB": "list the open jobs with `veen fold queue.jobs STREAM`",
+    "WAL.NOT_OPEN": "open the wallet with `veen wallet open`, or check its id and --ledger",
+    "WAL.CLOSED": "use another wallet: a closed one cannot be opened again",
+    "WAL.FROZEN": "have an operator run `veen wallet unfreeze`",
+    "WAL.SELF_TRANSFER": "choose another destination",
+    "WAL.DAILY_LIMIT_EXCEEDED": "wait for the next UTC day, or have the limit raised (`veen wallet limit`)",
+    "WAL.INSUFFICIENT_FUNDS": "choose a smaller amount, or deposit first",
+    "WAL.NOT_EMPTY": "withdraw or transfer the balance first",
+    "WAL.DUPLICATE_REF": "choose another --ref if this is a new payment",
+    "WAL.INVALID_CURRENCY": "choose another --currency",
+    "WAL.UNAUTHORIZED_OPERATION": "act as one of the operators in the --policy file",
+}
+"""The next step after a refusal, by its code."""
+
+
 def refused(code: str, why: str) -> CommandFailed:
     """The error for a record that a rule forbids; nothing was sent."""
-    return CommandFailed(f"{code}: {why}; nothing was sent", Exit.POLICY, reason=str(code))
+    action = REFUSAL_ACTIONS.get(str(code))
+    return CommandFailed(f"{code}: {why}; nothing was sent", Exit.POLICY, action, reason=str(code))
 
 
 def text_or_hex(content: bytes) -> str:

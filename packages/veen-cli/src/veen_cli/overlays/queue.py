@@ -137,7 +137,7 @@ def take(out: Output, *, access: Access, stream: str, lease: int, worker: Worker
 def ack(out: Output, *, access: Access, stream: str, job: JobId, worker: WorkerId | None) -> Answer:
     """Acknowledge that a job is done.
 
-    Ends with exit code 6, and sends nothing, if the stream has no such job or the job is done.
+    Ends with exit code 6, and sends nothing, if the stream has no such job or the job is already done.
     """
     del out
     me = _worker(access, worker)

@@ -167,5 +167,8 @@ def verify(out: Output, *, access: Access, which: Which) -> Answer:
             action="publish one with `veen snapshot publish`",
         )
     data = {"stream": which.stream, "holds": True, "snapshots": [_claim_data(claim) for claim in claims]}
-    lines = [f"after {each.upto_stream_seq}: {each.state_hash.hex()} is correct" for each in claims]
+    lines = [
+        f"after message {each.upto_stream_seq}: state hash {each.state_hash.hex()} is correct"
+        for each in claims
+    ]
     return Answer(data, lines)
