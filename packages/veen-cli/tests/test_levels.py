@@ -405,7 +405,7 @@ def test_a_short_default_retention_keeps_the_admin_streams(
     ],
     ids=["no realm", "no pin", "no key", "an open key", "no secrets", "two policies"],
 )
-def test_a_level_without_its_settings_does_not_start(
+def test_a_hub_without_the_settings_of_its_level_does_not_start(
     square: Town, tmp_path: Path, config: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from veen_cli.frame.exits import Exit
-from veen_cli.overlays.overlay_stream import REFUSAL_ACTIONS
-from veen_cli.overlays.overlay_stream import OverlayStream
+from veen_cli.overlays.overlay_stream import REFUSAL_ACTIONS, OverlayStream
 from veen_core.hashing import H
 from veen_core.receipt import Receipt
 from veen_hub.client.log import HubLogReader

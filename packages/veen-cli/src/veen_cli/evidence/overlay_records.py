@@ -40,7 +40,7 @@ def recognize_record(data: bytes, item: Any) -> Bare | None:
         only.NAME,
         only.codec.section,
         item,
-        {"recognized by its form; its messages name schema": only.SCHEMA.hex()},
+        {"schema, recognized by the form of the record": only.SCHEMA.hex()},
     )
 
 

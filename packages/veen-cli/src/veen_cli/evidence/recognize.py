@@ -28,9 +28,9 @@ from veen_storage.chunks.pruned_chunk import decode_pruned_chunk
 MAX_FILE_BYTES: Final = 256 * 1_048_576
 """No object and no chunk is larger."""
 MAX_OBJECTS: Final = 4 * 65_536
-"""Objects in one file; a chunk holds at most a quarter of that (core §14.1)."""
+"""Most objects in one file; a chunk holds at most a quarter as many entries (core §14.1)."""
 MAX_UNKNOWN_BYTES: Final = 1_048_576
-"""Bytes of CBOR of an unknown kind: the largest size of a MSG (core §14)."""
+"""Largest CBOR item of an unknown kind, in bytes: the largest size of a MSG (core §14)."""
 MIN_HEX_BYTES: Final = 5
 """Shorter hex text is a number, such as a process id, not an object."""
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
@@ -62,7 +62,10 @@ def read(path: str) -> bytes:
 def _decompress(fd: int, path: str) -> bytes:
     """Decompress a compressed chunk (core §4.8.4)."""
     if (size := compression.raw_size(fd, path)) > MAX_FILE_BYTES:
-        raise CommandFailed(f"{path} is not a chunk: it has {size} bytes decompressed", Exit.PROTOCOL)
+        raise CommandFailed(
+            f"{path} is not a chunk: decompressed it has {size} bytes, more than {MAX_FILE_BYTES}",
+            Exit.PROTOCOL,
+        )
     return compression.read_range(fd, path, 0, size)
 
 

@@ -54,7 +54,7 @@ COMMAND_ACTIONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 )
 
 DEFAULT_ACTIONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (IdentityError, "do not send to it: this is not the hub you pinned; ask its operator"),
+    (IdentityError, "do not send to this hub, which is not the one you pinned; ask your hub's operator"),
     (LockedError, "stop the hub with `veen hub stop`"),
     (KeystoreError, "check the passphrase (VEEN_PASSPHRASE, --passphrase-file) and --client"),
     (OpenError, "read as the identity it was sealed to (--client)"),

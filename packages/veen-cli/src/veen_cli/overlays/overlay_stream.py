@@ -132,7 +132,7 @@ class OverlayStream:
                 progress.advance()
 
     async def authors(self) -> tuple[bytes, ...]:
-        """The keys that a message sent now comes from: possible signers, and the token's issuer (WAL §8)."""
+        """The keys behind a message that is sent now: possible signers, and the token's issuer (WAL §8)."""
         hub, cap = self.hub, self.access.cap
         log = await hub.log(self.stream.label(), hub.connection.origin(self.stream.id))
         named = CapToken.decode(cap.read_bytes()) if cap is not None else None
@@ -141,7 +141,7 @@ class OverlayStream:
         return signers if token is None else (*signers, token.issuer_pk)
 
     async def authors_of(self, msg: Msg) -> tuple[bytes, ...]:
-        """The keys that a message came from: its signer, and its token's issuer by the hub's record (H18)."""
+        """The keys behind a message: its signer, and its token's issuer as the hub recorded it (H18)."""
         if msg.auth_ref is None:
             return (msg.client_id,)
         try:
@@ -241,7 +241,7 @@ def access_options(work: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--to",
             shell_complete=completions.files,
-            help="Seal to this folder, card, or X25519 key [default: the reader, or you].",
+            help="Seal to this identity (folder or card) or X25519 key [default: the reader, or you].",
         ),
         click.option(
             "--reader",
