@@ -39,7 +39,7 @@ def test_the_authority_of_a_stream_is_the_earliest_record_in_force(square: Town)
     )
 
 
-def test_records_start_by_the_hubs_clock_and_not_by_the_local_one(
+def test_records_take_effect_by_the_hubs_clock_not_the_local_one(
     square: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a local clock that is one hour ahead, a revocation would begin one hour too late."""
