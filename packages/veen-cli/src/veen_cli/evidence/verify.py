@@ -76,7 +76,7 @@ def _is_pinned(identity: HubIdentity, pin: HubId) -> bool:
 
 
 def _hub_of(folder: Path, pin: HubId) -> HubId:
-    """Return the hub_id that is pinned; a pin may also be the first hub_pk, from which it follows (B13)."""
+    """Return the pinned hub_id; if the pin is the first hub_pk, derive the hub_id from it (B13)."""
     manifest = Manifest.decode((folder / MANIFEST).read_bytes())
     follows = stream.hub_id(HubPk(pin))
     return follows if manifest.hub_id == follows else pin

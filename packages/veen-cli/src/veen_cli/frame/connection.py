@@ -30,7 +30,7 @@ from veen_core.keystore import Secrets
 from veen_hub.client import Hub, Pin, PinOnFirstUse, Retry, Tls, connect
 
 TOKEN_LIFE: Final = ClientBounds(max_client_id_lifetime_sec=2**40)
-"""At a gated hub a client_id may be used as long as its token is valid: its issuer chose that (core §6)."""
+"""At a gated hub, a client_id is used as long as its token is valid: the issuer chose the ttl (core §6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
