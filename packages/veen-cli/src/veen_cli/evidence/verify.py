@@ -196,7 +196,11 @@ def print_verdicts(out: Output, verdicts: Sequence[Verdict], *, allow_partial: b
         return answer
     out.print_answer(answer)
     if wrong:
-        raise CommandFailed(f"{wrong[0].where} does not verify: {wrong[0].why}", Exit.PROTOCOL)
+        first = wrong[0]
+        is_named = first.why.startswith(first.where)
+        raise CommandFailed(
+            first.why if is_named else f"{first.where} does not verify: {first.why}", Exit.PROTOCOL
+        )
     if undecided:
         raise CommandFailed(f"{undecided[0].where}: {undecided[0].why}", Exit.PROTOCOL)
     raise CommandFailed(

@@ -160,7 +160,9 @@ def _probe(target: Target, path: str, flag: str) -> tuple[int, dict[str, Any]]:
     return code, state
 
 
-PROBES_ACTION: Final = "give the address of the hub's probes (`probes` in its hub.yaml) with --probes"
+PROBES_ACTION: Final = (
+    "check that the hub runs, and give the address of its probes (`probes` in hub.yaml) with --probes"
+)
 
 _probes_option = click.option(
     "--probes",
