@@ -90,11 +90,9 @@ def anchor(out: Output, *, target: Target, stream: str | None) -> Answer:
     try:
         made = _as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream)))
     except NotFound as exc:
+        # No anchor is configured, or the label does not exist: the hub's message includes the next step.
         raise CommandFailed(
-            f"the hub refused, {exc.code.value}: {exc.hub_message}",
-            Exit.REFUSED,
-            "check --stream, and `anchor` in the hub's hub.yaml",
-            reason=exc.code.value,
+            f"the hub refused, {exc.code.value}: {exc.hub_message}", Exit.REFUSED, reason=exc.code.value
         ) from None
     return _answer("anchored", made)
 
