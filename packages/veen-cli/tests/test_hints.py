@@ -171,7 +171,7 @@ def test_an_error_of_the_operating_system_has_a_next_step(number: int) -> None:
     assert report_of(OSError("odd")) == ErrorReport("odd", Exit.USAGE)
 
 
-def test_a_file_in_place_of_the_state_folder_has_a_next_step(town: Town, alice: Path) -> None:
+def test_the_error_for_a_file_in_place_of_the_state_folder_has_a_next_step(town: Town, alice: Path) -> None:
     shutil.rmtree(alice / "state")
     (alice / "state").write_bytes(b"in the way")
     flags = ("--hub", town.url, "--trust", town.hub_id, "--client", alice)
@@ -189,7 +189,7 @@ def test_a_file_in_place_of_the_state_folder_has_a_next_step(town: Town, alice: 
     ],
     ids=["not-ours", "read-only", "disk"],
 )
-def test_a_state_folder_that_the_system_refuses_has_a_next_step(
+def test_the_error_for_a_state_folder_that_the_system_refuses_has_a_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
