@@ -34,7 +34,7 @@ def _read(key: str, path: Path, kind: type[W]) -> W:
     except OSError as exc:
         raise ConfigError(f"anchor.{key}: {path} cannot be read: {exc.strerror}") from None
     except DecodeError:
-        raise ConfigError(f"anchor.{key}: {path} is not a file of {kind.codec.name}") from None
+        raise ConfigError(f"anchor.{key}: {path} does not contain {kind.codec.name} in CBOR") from None
 
 
 def _tls(ca: Path) -> Tls:

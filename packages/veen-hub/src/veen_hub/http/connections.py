@@ -114,7 +114,7 @@ class Connection(web.RequestHandler):
         for head, _body in self._messages:
             if isinstance(why := getattr(head, "exc", None), BaseException):  # not a valid request
                 without_frames(why)
-        self._body = EMPTY_PAYLOAD  # the other refers to this connection
+        self._body = EMPTY_PAYLOAD  # the old payload refers to this connection
         super().connection_lost(exc)
 
     def close(self) -> None:
@@ -306,7 +306,7 @@ class Connection(web.RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            self._note_body()  # aiohttp may have parsed what came behind a declined upgrade
+            self._note_body()  # aiohttp may have parsed a body after a declined upgrade
             self._hub.unsent -= size
 
     def handle_error(

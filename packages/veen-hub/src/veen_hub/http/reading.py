@@ -204,7 +204,7 @@ async def _deliver(
     """
     many = FIRST_FOLLOW_PAGE
     while True:
-        changed = hub.feed.changed(label)  # taken before the look, so that no announcement is missed
+        changed = hub.feed.changed(label)  # taken before reading, so that no announcement is missed
         held = hub.feed.recent(label, at)
         if held is None:
             found = await hub.log.read(lambda at=at, many=many: hub.store.read.entries(label, at, many))  # type: ignore[misc]
@@ -214,7 +214,7 @@ async def _deliver(
                 await _wait(changed, hub.drained, gone)
                 continue
             if not (whole := _whole(found)):
-                return  # a request from here is answered with where to continue
+                return  # pruned: the next request from here is refused with the entry to continue at
             data = b"".join(encode_item(entry) for entry in whole)
             at = StreamSeq(at + len(whole))
             many = min(MAX_FOLLOW_PAGE, max(1, MAX_DELIVERY_BYTES * len(whole) // len(data)))

@@ -54,7 +54,7 @@ class AuthorityProbe:
                 return None if answer.status == 200 else f"{self._url} answers {answer.status}"
         except TimeoutError:
             return f"{self._url} does not answer within {PROBE_TIMEOUT_SEC:g} s"
-        except aiohttp.ClientResponseError:  # its text would repeat the answer, over several lines
+        except aiohttp.ClientResponseError:  # its message would repeat the answer, over several lines
             return f"{self._url} does not answer in HTTP"
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             return f"{self._url} cannot be reached: {str(exc) or type(exc).__name__}"

@@ -54,7 +54,7 @@ class Listen:
 class Probes:
     """The listener of `/readyz` and `/metrics` (spec-4 §10), in plain HTTP and separate from the API.
 
-    A full or attacked API port never hides them. They name streams and storage errors: keep the address
+    Both answer even if the API has no free connection. They name streams and storage errors: keep the address
     private to the machine or the cluster.
     """
 
@@ -95,7 +95,7 @@ class AnchorSettings:
     """Where checkpoints are anchored (ANCHOR0.2): in a file ledger, or in a stream of another hub."""
 
     backend: str = "none"
-    """``file``, ``hub``, or the name of another package's backend."""
+    """``none`` for no anchors, ``file``, ``hub``, or the name of another package's backend."""
     path: Path | None = None
     """Backend ``file``: the ledger file."""
     url: str | None = None
@@ -250,7 +250,7 @@ class RealmSettings:
                 "realm: give both url and pinned, or neither if this hub holds the admin streams"
             )
         if not self.refresh_ms or self.refresh_ms >= 1_000 * self.max_view_age_sec:
-            raise ConfigError("realm.refresh_ms: must be at least 1 and less than max_view_age_sec")
+            raise ConfigError("realm.refresh_ms: must be at least 1, and shorter than realm.max_view_age_sec")
         _check_ca("realm.ca", self.ca, "realm.url", self.url)
 
 

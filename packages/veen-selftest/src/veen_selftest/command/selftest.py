@@ -228,7 +228,7 @@ def selftest(
     wanted = suites.SUITES if "all" in suite else suite or ("core",)
     todo = list(suites.chosen(wanted, only))
     if not todo:
-        raise click.UsageError(f"no check of {', '.join(wanted)} has a name given with --only: see --list.")
+        raise click.UsageError(f"no check of {', '.join(wanted)} matches --only: see --list.")
     if listing:
         return _listing(todo)
     hub = choose_hub(hub, out, own=own, hub_command=hub_command)

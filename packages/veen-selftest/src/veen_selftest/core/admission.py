@@ -48,7 +48,7 @@ def _prefilter_reject(context: CheckContext) -> None:
     require_refused_by(rejection.PREFILTER_REJECT, hub.post("/v1/submit", wrap_submit(wire)))
     require_refused_by(rejection.PREFILTER_REJECT, hub.submit(wire, VEEN_PoW=hub.cookie(wire, less=3)))
     require_refused_by(rejection.PREFILTER_REJECT, hub.submit(writer.message(2), VEEN_PoW=hub.cookie(wire)))
-    require_equal(hub.accept(wire).stream_seq, 1, "stream_seq of a message with its work")
+    require_equal(hub.accept(wire).stream_seq, 1, "stream_seq of a message with proof of work")
 
 
 def _att_root(context: CheckContext) -> None:

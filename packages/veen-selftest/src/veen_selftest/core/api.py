@@ -145,7 +145,7 @@ def _pages(context: CheckContext) -> None:
     )
     require_equal(page(cursor=StreamSeq(10)), ([10], None), "the page of the last entry")
     require_equal(
-        page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "the page of a range as large as a page"
+        page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "a page whose range has max_items entries"
     )
     require_equal(page(from_seq=StreamSeq(11)), ([], None), "a page beyond the end")
 

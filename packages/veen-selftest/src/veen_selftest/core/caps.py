@@ -120,16 +120,19 @@ def _rate(context: CheckContext) -> None:
     passed = hub.status().hub_ts - started
     require(
         rate.burst <= len(accepted) <= rate.burst + passed,
-        f"{len(accepted)} accepted under a burst of {rate.burst} in {passed} s (H8)",
+        f"the hub accepted {len(accepted)} messages in {passed} s under a burst of {rate.burst} (H8)",
     )
     for outcome in outcomes[len(accepted) :]:
-        require(not isinstance(outcome, Receipt), "a message was accepted after one was over the rate")
-    deadline = time.monotonic() + max(3.0, context.options.max_wait)
+        require(
+            not isinstance(outcome, Receipt), "the hub accepted a message after it had refused one by rate"
+        )
+    max_sec = max(3.0, context.options.max_wait)
+    deadline = time.monotonic() + max_sec
     writer.seq = len(accepted) + 1
     while (answer := hub.submit(writer.message(writer.seq))).status != 200:
         require_refused_by(rejection.CAP_RATE, answer)
         require("retry-after" in answer.headers, "E.RATE without Retry-After (OP0.3)")
-        require(time.monotonic() < deadline, "the rate limit is never refilled (RL0)")
+        require(time.monotonic() < deadline, f"the rate limit is not refilled after {max_sec:g} s (RL0)")
         time.sleep(0.1)
 
 

@@ -88,9 +88,10 @@ def _range(context: CheckContext) -> None:
     writer = context.writer(hub)
     hub.accept(writer.next())
     made = require_one(make(hub, writer.label), "checkpoints of one label")
-    deadline = time.monotonic() + max(5.0, context.options.max_wait)
+    max_sec = max(5.0, context.options.max_wait)
+    deadline = time.monotonic() + max_sec
     while made not in (found := _listed(hub, made.epoch, made.epoch)) and len(found) < MAX_LISTED:
-        require(time.monotonic() < deadline, "the range lacks a checkpoint that was made")
+        require(time.monotonic() < deadline, f"a new checkpoint is not in the range after {max_sec:g} s")
         time.sleep(0.02)
     require(all(one.epoch == made.epoch for one in found), "a checkpoint of another epoch in the range")
     require_equal(_listed(hub, made.epoch + 1_000, made.epoch + 1_001), [], "checkpoints of epochs to come")

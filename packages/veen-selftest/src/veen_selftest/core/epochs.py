@@ -22,7 +22,10 @@ def _status(context: CheckContext) -> None:
     require_equal(
         status.epoch, stream.epoch_at(status.hub_ts, status.profile.epoch_sec), "status.epoch (§3.2)"
     )
-    require(abs(status.hub_ts - time.time()) < 60, f"hub_ts {status.hub_ts} is far from this clock")
+    require(
+        abs(status.hub_ts - time.time()) < 60,
+        f"hub_ts {status.hub_ts} differs by 60 s or more from the time here",
+    )
 
 
 def _window(context: CheckContext) -> None:
@@ -88,9 +91,10 @@ def _fresh_epoch(context: CheckContext, hub: HttpHub) -> Status:
 
 def _next_epoch(hub: HttpHub, before: Status) -> Status:
     """Wait for the next epoch and return its status."""
-    deadline = time.monotonic() + hub.known.profile.epoch_sec + 5
+    max_sec = hub.known.profile.epoch_sec + 5
+    deadline = time.monotonic() + max_sec
     while (now := hub.status()).epoch == before.epoch:
-        require(time.monotonic() < deadline, "the epoch does not end (core §3.2)")
+        require(time.monotonic() < deadline, f"the epoch has not ended after {max_sec} s (core §3.2)")
         time.sleep(0.1)
     return now
 

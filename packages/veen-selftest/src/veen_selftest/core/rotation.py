@@ -100,7 +100,7 @@ def _when_valid(own: OwnHub) -> HttpHub:
         if status.hub_ts >= status.identity.newest.valid_from:
             return hub
         if time.monotonic() > deadline:
-            raise Violation("the new key does not become valid (§8.4)")
+            raise Violation("the new key is not valid 5 s after the rotation (§8.4)")
         time.sleep(0.1)
 
 

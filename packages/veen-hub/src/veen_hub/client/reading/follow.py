@@ -76,7 +76,7 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
         except (Unreachable, Refused) as exc:
             why = exc
         if opened is not None and time.monotonic() - opened >= connection.retry.max_delay:
-            attempts.renew()  # the stream was open for long: an early reconnect is no burden
+            attempts.renew()  # the stream was open for long: restart the backoff
         await attempts.wait(why)
 
 

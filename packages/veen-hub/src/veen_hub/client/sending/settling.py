@@ -86,9 +86,9 @@ class Settler:
                 await self._accept(receipts)
                 attempts.renew()
             if refusal is None or (receipts and refusal.detail_enum == CLIENT_SEQ.detail):
-                continue  # messages behind a refused one in the batch are refused too: send them next
+                continue  # messages after a refused one in the batch are refused too: send them again
             if is_retryable(refusal):
-                # A proxy may say so after the hub accepted the message.
+                # A proxy may refuse after the hub accepted the message.
                 uncertain = uncertain or isinstance(refusal, Unavailable)
                 await attempts.wait(refusal)
             elif not await self._can_continue(refusal, uncertain=uncertain):
