@@ -28,6 +28,7 @@ from veen_hub.client.log import HubLogReader, HubLogWriter
 from veen_hub.client.reading.attachments import fetch_attachment
 from veen_hub.client.sending.epochs import EpochLabels, EpochOutboxes, current_window
 from veen_hub.client.sending.outbox import Outbox
+from veen_hub.client.state.group_commit import GroupCommit
 from veen_hub.client.state.records import decode_record
 from veen_hub.client.state.store import FileStateStore, MemoryStateStore, StateStore
 from veen_hub.client.stream import Recipient, Stream
@@ -235,6 +236,7 @@ async def connect(
             status=status,
             identity=Identity.of(identity) if identity is not None else None,
             store=store,
+            commits=GroupCommit(store, status.identity.hub_id, workers),
             retry=policy,
             bounds=bounds or ClientBounds(),
             workers=workers,

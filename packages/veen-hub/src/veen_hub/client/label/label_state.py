@@ -106,9 +106,12 @@ class LabelState:
     async def save(self, *, durable: bool) -> None:
         """Write the record as the label's owner; the caller holds ``prefix``."""
         connection = self._log.connection
-        await connection.workers.run(
-            connection.store.save, connection.hub_id, self._name, self._record(), durable=durable
-        )
+        if durable:
+            await connection.commits.commit(self._name, self._record())
+        else:
+            await connection.workers.run(
+                connection.store.save, connection.hub_id, self._name, self._record(), durable=False
+            )
         self._mark_stored(_position(self._log.client.state))
 
     def _mark_stored(self, stored: PrefixPosition) -> None:
@@ -163,4 +166,4 @@ class LabelState:
             async with self._log.prefix:
                 await self.flush()
         finally:
-            self.release()
+            await self._log.connection.workers.run(self.release)

@@ -161,7 +161,7 @@ class Settler:
             for receipt in todo[:count]:
                 log.connection.time.observe(receipt.hub_ts)
             del todo[:count]
-        await log.state.save(durable=False)  # after a crash the receipts are found in the log again
+        await log.state.note_progress()  # after a crash the receipts are found in the log again
 
     def _accept_run(self, receipts: Sequence[Receipt]) -> None:
         """Runs in a thread, to its end even if cancelled: a settled message always has its receipt."""

@@ -47,13 +47,13 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         fd, temporary = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)  # 0600
         try:
-            _write(fd, content)
+            write_all(fd, content)
             os.fdatasync(fd)
         finally:
             os.close(fd)
         os.rename(temporary, path)
         if durable:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except OSError as exc:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def create(path: Path, content: bytes) -> bool:
     try:
         replace(temporary, content)
         _publish(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except FileExistsError:
         return False
     except OSError as exc:
@@ -101,13 +101,13 @@ def remove_stale_temporaries(root: Path, pattern: str) -> None:
                 temporary.unlink()
 
 
-def _write(fd: int, content: bytes) -> None:
+def write_all(fd: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

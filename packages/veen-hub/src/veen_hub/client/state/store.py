@@ -4,6 +4,8 @@ The contract of a ``StateStore``:
 
 - ``save`` replaces a record atomically, and by default durably. After ``durable=False`` a power cut may
   bring back the previous record, whole.
+- ``commit`` replaces several locked records durably, in one step: after a crash either has its old or its new
+  content.
 - ``load`` returns the record that was saved last.
 - ``lock`` gives a record to one holder at a time, across processes, until ``release`` or the holder's death.
 - ``save_evidence`` writes evidence against a hub durably and never changes it afterwards.
@@ -31,6 +33,7 @@ from veen_hub.client.state.atomic_files import (
     remove_stale_temporaries,
     replace,
 )
+from veen_hub.client.state.journal import Journal, record_file, recover
 
 LOCK_POLL_SECONDS: Final = 0.01
 """Time between two attempts to take a lock that another holder has."""
@@ -55,6 +58,9 @@ class StateStore(Protocol):
 
     def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
         """Replace the record."""
+
+    def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
+        """Replace records that the caller has locked, durably."""
 
     def lock(self, hub: HubId, name: str) -> Lock | None:
         """Lock the record; None if another holder has it."""
@@ -84,13 +90,16 @@ def update(
 class FileLock:
     """An ``flock`` on a lock file; the kernel releases it when the process dies."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_before", "_fd")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, before: Callable[[], None]) -> None:
+        """``before`` is called before the lock is released; if it fails, the record stays locked."""
         self._fd = fd
+        self._before = before
 
     def release(self) -> None:
         if self._fd >= 0:
+            self._before()
             os.close(self._fd)
             self._fd = -1
 
@@ -98,19 +107,26 @@ class FileLock:
 class FileStateStore:
     """Records as files: ``root/<hub_id>/<name>.state`` and its lock ``<name>.lock``.
 
-    Evidence against a hub is in ``root/<hub_id>/evidence/<digest>/``.
+    A committed record is in this process's journal until its lock is released. Evidence against a hub is in
+    ``root/<hub_id>/evidence/<digest>/``.
     """
 
     def __init__(self, root: Path | str) -> None:
         self.root = expand_user(root)
+        self._journals: dict[HubId, Journal] = {}
         for pattern in ("*/*.state", "*/*/*.state"):  # temporary files hold keys too
             remove_stale_temporaries(self.root, pattern)
 
-    def _path(self, hub: HubId, name: str, suffix: str) -> Path:
-        return self.root / hub.hex() / f"{name}.{suffix}"
+    def _folder(self, hub: HubId) -> Path:
+        return self.root / hub.hex()
+
+    def _journal(self, hub: HubId) -> Journal:
+        return self._journals.get(hub) or self._journals.setdefault(hub, Journal(self._folder(hub)))
 
     def load(self, hub: HubId, name: str) -> bytes | None:
-        path = self._path(hub, name, "state")
+        if (content := self._journal(hub).get(name)) is not None:
+            return content
+        path = record_file(self._folder(hub), name)
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -119,10 +135,16 @@ class FileStateStore:
             raise StateError(f"{path}: the state cannot be read: {exc.strerror}") from exc
 
     def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
-        replace(self._path(hub, name, "state"), content, durable=durable)
+        if name in self._journal(hub):
+            self._journal(hub).append({name: content}, durable=durable)
+        else:
+            replace(record_file(self._folder(hub), name), content, durable=durable)
+
+    def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
+        self._journal(hub).append(records, durable=True)
 
     def lock(self, hub: HubId, name: str) -> Lock | None:
-        path = self._path(hub, name, "lock")
+        path = self._folder(hub) / f"{name}.lock"
         try:
             path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
@@ -133,12 +155,17 @@ class FileStateStore:
         except OSError:
             os.close(fd)
             return None
-        return FileLock(fd)
+        try:
+            recover(self._folder(hub))  # whoever had the lock before may have died
+        except BaseException:
+            os.close(fd)
+            raise
+        return FileLock(fd, lambda: self._journal(hub).take_out(name))
 
     def save_evidence(self, hub: HubId, files: Mapping[str, bytes]) -> Path | None:
         """Write the files into a folder named by their digest: the same evidence is kept once."""
         digest = sha256(b"".join(files.values())).hexdigest()[:16]
-        folder = self.root / hub.hex() / EVIDENCE_FOLDER / digest
+        folder = self._folder(hub) / EVIDENCE_FOLDER / digest
         for name, content in files.items():
             replace(folder / name, content)
         return folder
@@ -175,6 +202,9 @@ class MemoryStateStore:
     def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
         del durable
         self._records[hub, name] = content
+
+    def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
+        self._records |= {(hub, name): content for name, content in records.items()}
 
     def lock(self, hub: HubId, name: str) -> Lock | None:
         lock = MemoryLock(self._locks, (hub, name))

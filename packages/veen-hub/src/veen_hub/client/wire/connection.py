@@ -16,6 +16,7 @@ from veen_core.limits import Limits
 from veen_core.profile import Profile
 from veen_core.status import Status
 from veen_hub.client.identity import Identity, Randomness
+from veen_hub.client.state.group_commit import GroupCommit
 from veen_hub.client.state.store import StateStore
 from veen_hub.client.trust import check_profile, check_status
 from veen_hub.client.wire.endpoints import Endpoints
@@ -67,6 +68,7 @@ class HubConnection:
     status: Status
     identity: Identity | None
     store: StateStore
+    commits: GroupCommit
     retry: Retry
     bounds: ClientBounds
     workers: Workers

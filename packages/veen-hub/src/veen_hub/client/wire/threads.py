@@ -13,6 +13,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+async def finished(future: asyncio.Future[T]) -> T:
+    """Wait for a result. If cancelled, raise CancelledError only when there is one."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as exc:
+            cancelled = exc
+    if cancelled is not None:
+        future.exception()  # mark it as retrieved: the cancellation takes precedence
+        raise cancelled
+    return future.result()
+
+
 class Workers:
     """A few threads for cryptography and files."""
 
@@ -28,17 +42,7 @@ class Workers:
         if self._closed:
             raise StateError("this connection is closed", action="connect again")
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, lambda: call(*args, **kwargs))
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait((future,))
-            except asyncio.CancelledError as exc:
-                cancelled = exc
-        if cancelled is not None:
-            future.exception()  # mark it as retrieved: the cancellation takes precedence
-            raise cancelled
-        return future.result()
+        return await finished(loop.run_in_executor(self._pool, lambda: call(*args, **kwargs)))
 
     def close(self) -> None:
         self._closed = True
