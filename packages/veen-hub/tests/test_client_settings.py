@@ -238,8 +238,13 @@ def test_labels_of_past_epochs_are_released(start_hub: StartHub, tmp_path: Path)
             for label in labels[:-1]:
                 assert store.lock(hub.hub_id, label.hex()) is not None
             assert store.lock(hub.hub_id, labels[-1].hex()) is None
-            pieces = {path.stem for path in (tmp_path / hub.hub_id.hex()).glob("*.state")}
-            assert pieces == {"identity", *(label.hex() for label in labels)}
+            folder = tmp_path / hub.hub_id.hex()
+            assert {path.stem for path in folder.glob("*.state")} == {
+                "identity",
+                *(label.hex() for label in labels[:-1]),
+            }
+        assert (folder / f"{labels[-1].hex()}.state").exists()
+        assert not list(folder.glob("journal/*.journal"))
 
     run(story())
 
