@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -231,8 +231,8 @@ def test_the_client_takes_a_fresh_client_id_if_its_client_seq_was_used(
     async def story() -> None:
         async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path / "a") as client:
             await client.stream("restored").send("one")
-            backup = FileStateStore(tmp_path / "a")
-            record = backup.load(hub.hub_id, client.stream("restored").label().hex())
+            store = client.connection.store
+            record = store.load(hub.hub_id, client.stream("restored").label().hex())
             assert record is not None
             await client.stream("restored").send("two")
             FileStateStore(tmp_path / "b").save(hub.hub_id, client.stream("restored").label().hex(), record)
@@ -476,9 +476,16 @@ def test_a_message_is_not_sent_if_the_state_cannot_be_written(hub: HubProcess) -
         full = False
 
         def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
+            self.check_space()
+            super().save(hub, name, content, durable=durable)
+
+        def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
+            self.check_space()
+            super().commit(hub, records)
+
+        def check_space(self) -> None:
             if self.full:
                 raise StateError("no space left on device")
-            super().save(hub, name, content, durable=durable)
 
     async def story() -> None:
         store = Full()
