@@ -41,7 +41,7 @@ class CheckedStateStore(FileStateStore):
                 kind.decode(content)
             except DecodeError as exc:
                 raise CommandFailed(
-                    f"{self._path(hub, name, 'state')} is damaged: {exc}",
+                    f"{self.file(hub, name)} is damaged: {exc}",
                     Exit.PROTOCOL,
                     "restore the file from a backup, or move it away and run `veen resync`",
                 ) from None
@@ -59,6 +59,7 @@ def hub_folders(folder: Folder) -> Iterator[tuple[HubId, Path]]:
 def label_records(folder: Folder, hub: HubId) -> Iterator[LabelRecord]:
     """Yield the records of all labels of a hub that the identity has read or written."""
     store = CheckedStateStore(folder.state)
+    store.recover(hub)
     for path in sorted((folder.state / hub.hex()).glob(f"*{RECORD_SUFFIX}")):
         if kind_of(path.stem) is LabelRecord and (content := store.load(hub, path.stem)) is not None:
             yield LabelRecord.decode(content)

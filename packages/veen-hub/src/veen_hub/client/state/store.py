@@ -123,10 +123,18 @@ class FileStateStore:
     def _journal(self, hub: HubId) -> Journal:
         return self._journals.get(hub) or self._journals.setdefault(hub, Journal(self._folder(hub)))
 
+    def file(self, hub: HubId, name: str) -> Path:
+        """Return the file of a record."""
+        return record_file(self._folder(hub), name)
+
+    def recover(self, hub: HubId) -> None:
+        """Write the records that processes had in their journals when they died to their files."""
+        recover(self._folder(hub))
+
     def load(self, hub: HubId, name: str) -> bytes | None:
         if (content := self._journal(hub).get(name)) is not None:
             return content
-        path = record_file(self._folder(hub), name)
+        path = self.file(hub, name)
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -138,7 +146,7 @@ class FileStateStore:
         if name in self._journal(hub):
             self._journal(hub).append({name: content}, durable=durable)
         else:
-            replace(record_file(self._folder(hub), name), content, durable=durable)
+            replace(self.file(hub, name), content, durable=durable)
 
     def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
         self._journal(hub).append(records, durable=True)
@@ -156,7 +164,7 @@ class FileStateStore:
             os.close(fd)
             return None
         try:
-            recover(self._folder(hub))  # whoever had the lock before may have died
+            self.recover(hub)  # whoever had the lock before may have died
         except BaseException:
             os.close(fd)
             raise
