@@ -26,6 +26,8 @@ class KeyRing:
         self._identity = identity
         self._randomness = randomness
         self._keys = {record.client_id: record for record in records}
+        self._signer: SigningKey | None = None
+        """The key last used: to derive it from its seed costs as much as a signature."""
 
     def draw(self, now: UnixTime) -> ClientId:
         """Draw a fresh client_id and keep its key."""
@@ -38,7 +40,9 @@ class KeyRing:
         """Return the key that signs for a client_id."""
         record = self._keys.get(client_id)
         if record is not None and record.seed is not None:
-            return SigningKey(record.seed)
+            if self._signer is None or self._signer.seed != record.seed:
+                self._signer = SigningKey(record.seed)
+            return self._signer
         if self._identity is not None and client_id == self._identity.client_id:
             return self._identity.signing_key
         raise StateError(

@@ -161,8 +161,8 @@ class Outbox:
 
     async def _seal(self, slot: Slot, drafts: Sequence[Draft]) -> SealedBatch:
         log = self.log
-        return await log.connection.workers.run(
-            seal_all, log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts
+        return await log.connection.workers.run_sized(
+            len(drafts), seal_all, log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts
         )
 
     @asynccontextmanager

@@ -37,12 +37,15 @@ class ProofOfWork:
 
         The cookie must be found before the deadline of ``attempts``.
         """
-        api, headers = self._connection.api, None
-        if self._connection.status.pow_difficulty:
-            cookie = await self._solve(wires[0], attempts.until)
-            wires, headers = wires[:1], {"VEEN-PoW": cookie.encode().hex()}
+        connection, url = self._connection, self._connection.api.transport.url
+        if not connection.status.pow_difficulty:
+            return await attempts.attempt(
+                lambda: connection.submits.submit(wires), url, min_seconds=MIN_ANSWER_SECONDS
+            )
+        cookie = await self._solve(wires[0], attempts.until)
+        headers = {"VEEN-PoW": cookie.encode().hex()}
         return await attempts.attempt(
-            lambda: api.submit(wires, headers=headers), api.transport.url, min_seconds=MIN_ANSWER_SECONDS
+            lambda: connection.api.submit(wires[:1], headers=headers), url, min_seconds=MIN_ANSWER_SECONDS
         )
 
     async def is_wanted(self, refused: Refused) -> bool:

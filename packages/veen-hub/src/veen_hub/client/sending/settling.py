@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import NO_ENTRIES, LeafHash
@@ -20,9 +19,7 @@ from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.sending.proof_of_work import ProofOfWork
 from veen_hub.client.sending.searching import find
 from veen_hub.client.wire.retry import Attempts, is_retryable
-
-MAX_REQUEST_BYTES: Final = 4 * 1_048_576
-"""Bytes of messages in one request; the hub accepts 8 MiB."""
+from veen_hub.client.wire.shared_submits import MAX_REQUEST_BYTES
 
 
 @dataclass(slots=True)
@@ -157,14 +154,14 @@ class Settler:
                 self._record(todo[:1])
             else:
                 count = _run_length(todo)
-                await log.connection.workers.run(self._accept_run, todo[:count])
+                await log.connection.workers.run_sized(count, self._accept_run, todo[:count])
             for receipt in todo[:count]:
                 log.connection.time.observe(receipt.hub_ts)
             del todo[:count]
         await log.state.note_progress()  # after a crash the receipts are found in the log again
 
     def _accept_run(self, receipts: Sequence[Receipt]) -> None:
-        """Runs in a thread, to its end even if cancelled: a settled message always has its receipt."""
+        """May run in a thread, to its end even if cancelled: a settled message always has its receipt."""
         self._log.client.accept_receipts(receipts)
         self._record(receipts)
 

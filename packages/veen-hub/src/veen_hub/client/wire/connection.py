@@ -21,6 +21,7 @@ from veen_hub.client.state.store import StateStore
 from veen_hub.client.trust import check_profile, check_status
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import MIN_ANSWER_SECONDS, Retry, retrying
+from veen_hub.client.wire.shared_submits import SharedSubmits
 from veen_hub.client.wire.threads import Workers
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class HubConnection:
     """The shared context of one connection."""
 
     api: Endpoints
+    submits: SharedSubmits
     status: Status
     identity: Identity | None
     store: StateStore

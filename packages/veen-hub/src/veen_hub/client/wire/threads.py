@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from veen_core.errors import StateError
 
@@ -27,6 +27,10 @@ async def finished(future: asyncio.Future[T]) -> T:
     return future.result()
 
 
+FEW_MESSAGES: Final = 4
+"""Messages that are sealed or verified on the event loop, which they block for about a millisecond."""
+
+
 class Workers:
     """A few threads for cryptography and files."""
 
@@ -43,6 +47,15 @@ class Workers:
             raise StateError("this connection is closed", action="connect again")
         loop = asyncio.get_running_loop()
         return await finished(loop.run_in_executor(self._pool, lambda: call(*args, **kwargs)))
+
+    async def run_sized(self, count: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call that handles ``count`` messages: here if they are few, else in a thread.
+
+        A thread costs more than a few messages: two switches of threads and two turns of the event loop.
+        """
+        if count <= FEW_MESSAGES:
+            return call(*args, **kwargs)
+        return await self.run(call, *args, **kwargs)
 
     def close(self) -> None:
         self._closed = True
