@@ -557,3 +557,31 @@ def test_a_closed_connection_refuses_calls(open_hub: HubProcess) -> None:
                 await step()
 
     run(story())
+
+
+# --- streams that send at the same time
+
+
+def test_streams_that_send_at_the_same_time_share_requests(open_hub: HubProcess, tmp_path: Path) -> None:
+    submits: list[str] = []
+
+    async def count(path: str) -> None:
+        if path == "/v1/submit":
+            submits.append(path)
+
+    async def story() -> None:
+        async with (
+            between(open_hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=open_hub.hub_id, state=tmp_path) as client,
+        ):
+            streams = [client.stream(f"together {n}") for n in range(32)]
+            await asyncio.gather(*(stream.send("first") for stream in streams))
+            proxy.before = count
+            receipts = await asyncio.gather(*(stream.send("second") for stream in streams))
+            assert len(submits) < 8
+            assert [receipt.label for receipt in receipts] == [stream.label() for stream in streams]
+            assert {receipt.stream_seq for receipt in receipts} == {2}
+            for stream in streams:
+                assert [m.text async for m in stream.read()] == ["first", "second"]
+
+    run(story())
