@@ -189,6 +189,11 @@ class Connection(web.RequestHandler):
         elif self._messages and waiter is not None:
             waiter.set_result(None)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Skip aiohttp's parse of an empty piece after each body, unless data was held back."""
+        if self._reading_paused or self._buffer_paused:
+            super().resume_reading(resume_parser)
+
     def _is_whole_submit(self, message: Any, payload: StreamReader) -> bool:
         return (
             getattr(message, "path", None) == SUBMIT_PATH
@@ -338,7 +343,7 @@ class Connection(web.RequestHandler):
 
 def check_head_size(raw_headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Refuse a head that arrived in one piece and is too long."""
-    if sum(len(name) + len(value) for name, value in raw_headers) > MAX_HEAD_BYTES:
+    if sum([len(name) + len(value) for name, value in raw_headers]) > MAX_HEAD_BYTES:
         raise head_too_long()
 
 

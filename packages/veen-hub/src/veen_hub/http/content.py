@@ -48,19 +48,19 @@ class Reply:
 
     def to_bytes(self) -> bytes:
         """Encode the answer for HTTP/1.1."""
-        status = HTTPStatus(self.status)
-        head = (
-            f"HTTP/1.1 {status} {status.phrase}\r\nContent-Type: {self.content_type}\r\n"
-            f"Content-Length: {len(self.body)}\r\nDate: {_date(int(time.time()))}\r\n"
-            f"Server: {SERVER_SOFTWARE}\r\n"
-        )
-        more = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
-        return f"{head}{more}\r\n".encode() + self.body
+        head = _head(self.status, self.content_type, int(time.time()))
+        more = "".join([f"{name}: {value}\r\n" for name, value in self.headers.items()])
+        return f"{head}{more}Content-Length: {len(self.body)}\r\n\r\n".encode() + self.body
 
 
-@lru_cache(maxsize=1)
-def _date(now: int) -> str:
-    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(now))
+@lru_cache(maxsize=8)
+def _head(status: int, content_type: str, now: int) -> str:
+    """Return what all answers of one kind have in common for a second."""
+    date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(now))
+    return (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {content_type}\r\n"
+        f"Date: {date}\r\nServer: {SERVER_SOFTWARE}\r\n"
+    )
 
 
 def too_large(message: str) -> ApiError:
@@ -82,7 +82,8 @@ def content_type_of(headers: Headers) -> str:
 
 def check_length(headers: Headers, max_bytes: int, refusal: TooLarge) -> None:
     """Refuse a body whose headers announce compression or too many bytes, before it is read."""
-    if headers.get("Content-Encoding", "identity").lower() != "identity":
+    encoding = headers.get("Content-Encoding")
+    if encoding is not None and encoding.lower() != "identity":
         raise ApiError(Code.BAD_REQUEST, "compressed bodies are not accepted: send the body uncompressed")
     length = headers.get("Content-Length", "")
     if length.isdecimal() and int(length) > max_bytes:

@@ -15,7 +15,8 @@ def collect_rarely() -> None:
     """Exempt all existing objects from collection, and collect rarely from now on.
 
     A collection walks over every message in progress and finds nothing, because requests make no cycles.
-    A stored exception would make one, through its traceback; see ``without_frames``.
+    A stored exception would make one, through its traceback; see ``without_frames``. Without this, the hub
+    takes a fifth less messages per second.
     """
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 50)
