@@ -8,6 +8,7 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - The crypto floor is one thread that does nothing but one Ed25519 verification and one signature per message,
   alone on the machine. Figures ending in ``_shared`` use the same thread while the other cores are busy.
 - ``hub.plain`` divides the rate of an ordinary aiohttp client by the rate of the raw generator.
+- ``client.*`` are figures of the client that ships; see ``client_load``.
 - ``hub.p50_hot`` uses crypto and disk in a busy loop; a message that comes alone meets colder caches.
 """
 
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import cast
 
 import aiohttp
+import client_load
 import uvloop
 
 from veen_core import DEFAULT_PROFILE, H, SigningKey, SigningSeed, mint
@@ -80,11 +82,17 @@ class Sizes:
     history: int
     labels: int
     follow_sec: int
+    client: int
+    """Messages that the client sends in one stream."""
 
 
-FULL = Sizes(single=40_000, batch=60_000, alone=2_000, history=1_000_000, labels=100_000, follow_sec=10)
-TINY = Sizes(single=1_280, batch=5_120, alone=10, history=1_200, labels=40, follow_sec=1)
-QUICK = Sizes(single=8_000, batch=26_000, alone=400, history=100_000, labels=10_000, follow_sec=4)
+FULL = Sizes(
+    single=40_000, batch=60_000, alone=2_000, history=1_000_000, labels=100_000, follow_sec=10, client=20_000
+)
+TINY = Sizes(single=1_280, batch=5_120, alone=10, history=1_200, labels=40, follow_sec=1, client=128)
+QUICK = Sizes(
+    single=8_000, batch=26_000, alone=400, history=100_000, labels=10_000, follow_sec=4, client=4_000
+)
 
 
 # --- messages
@@ -515,7 +523,30 @@ def measure(place: Path, sizes: Sizes) -> bool:
         ok &= say("hub.read", read, 20_000, read >= 20_000)
         delay = uvloop.run(follow_p99(hub, 998, sizes.follow_sec, stored + 1))
         ok &= say("hub.follow_p99_ms", delay, 20.0, delay <= 20)
+    ok &= measure_client(place, sizes)
     return measure_growth(place, sizes) and ok
+
+
+def measure_client(place: Path, sizes: Sizes) -> bool:
+    """Measure the client that ships; see ``client_load``."""
+    root = new(place / "client")
+    with running(root, 0) as hub:
+        before = client_load.floors()
+        lone = lone_seconds(place) + sync_seconds(place)
+        found = uvloop.run(client_load.rates(hub.port, identity_of(root), ADMIN, place, sizes.client))
+        after = client_load.floors()
+    send, read = (before.send + after.send) / 2, (before.read + after.read) / 2
+    ratios = {
+        "client.send": (found.send * (send + lone), 0.5),
+        "client.send_64": (found.send_64 * send, 0.5),
+        "client.send_many": (found.send_many * send, 0.75),
+        "client.read": (found.read * read, 0.8),
+    }
+    said = [say(name, value, target, value >= target) for name, (value, target) in ratios.items()]
+    ok = all(said)
+    ok &= say("client.follow_p99_ms", found.follow_p99_ms, 20, found.follow_p99_ms <= 20)
+    ok &= say("client.loop_block_ms", found.loop_block_ms, 10, found.loop_block_ms <= 10)
+    return ok
 
 
 def measure_growth(place: Path, sizes: Sizes) -> bool:

@@ -26,6 +26,12 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         "hub.p50_hot",
         "hub.read",
         "hub.follow_p99_ms",
+        "client.send",
+        "client.send_64",
+        "client.send_many",
+        "client.read",
+        "client.follow_p99_ms",
+        "client.loop_block_ms",
         "hub.growth",
         "hub.rss_mb",
     }

@@ -1,0 +1,202 @@
+"""The rates of the client that ships, against what its cryptography costs in the same run.
+
+- ``client.send`` sends one message after the other. Its ideal is the cryptography of both sides and one sync
+  of each side's disk.
+- ``client.send_64`` (64 streams, one message each at a time), ``client.send_many`` and ``client.read`` are
+  measured against one core that does nothing but the client's cryptography.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from veen_core import DEFAULT_PROFILE, H, SigningKey, mint
+from veen_core.ciphertext import Binding
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import ClientSeq, Label, StreamSeq
+from veen_core.keys import DhSecret, verify
+from veen_core.msg import SealedMsg, seal_msg, verify_signature
+from veen_core.payload import PayloadHeader
+from veen_core.stream import stream_id
+from veen_hub.client import TEXT, Hub, Identity, connect
+
+BODY = "x" * 200
+STREAMS = 64
+TOKEN_SECONDS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """Seconds of one core per message."""
+
+    send: float
+    """Seal, sign, and verify the receipt."""
+    read: float
+    """Open, and verify message and receipt."""
+
+
+def floors(count: int = 300) -> Floors:
+    """Measure the client's cryptography alone."""
+    alice = Identity.generate()
+    header = PayloadHeader(schema=TEXT)
+
+    def seal(number: int) -> SealedMsg:
+        binding = Binding(
+            profile_id=DEFAULT_PROFILE.profile_id,
+            label=Label(H(b"label")),
+            client_id=alice.client_id,
+            client_seq=ClientSeq(number),
+            prev_ack=StreamSeq(0),
+            auth_ref=None,
+        )
+        return seal_msg(
+            alice.signing_key,
+            alice.recipient,
+            binding,
+            header,
+            BODY.encode(),
+            profile=DEFAULT_PROFILE,
+            ephemeral=DhSecret(H(number.to_bytes(4, "big"))),
+        )
+
+    sealed = [seal(number) for number in range(1, count + 1)]
+    digest = H(b"receipt")
+    signature = alice.signing_key.sign(digest)
+
+    def open_(number: int) -> None:
+        one = sealed[number - 1]
+        verify_signature(one.msg, one.wire)
+        verify(alice.signing_key.public, digest, signature, "receipt")
+        one.msg.open(alice.dh_keys[0])
+
+    def send(number: int) -> None:
+        seal(number)
+        verify(alice.signing_key.public, digest, signature, "receipt")
+
+    return Floors(_seconds(send, count), _seconds(open_, count))
+
+
+def _seconds(work: Callable[[int], object], count: int) -> float:
+    started = time.perf_counter()
+    for number in range(1, count + 1):
+        work(number)
+    return (time.perf_counter() - started) / count
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages per second of the client that ships, and the longest block of its event loop in ms."""
+
+    send: float
+    send_64: float
+    send_many: float
+    read: float
+    loop_block_ms: float
+    follow_p99_ms: float
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int, identity: HubIdentity, admin: SigningKey, folder: Path) -> AsyncIterator[Hub]:
+    alice = Identity.generate()
+    names = ["one", "many", "follow", *(f"stream {number}" for number in range(STREAMS))]
+    token = mint(admin, alice.client_id, map(stream_id, names), TOKEN_SECONDS)
+    async with connect(f"http://127.0.0.1:{port}", alice, trust=identity.hub_id, state=folder) as hub:
+        await hub.authorize(token)
+        yield hub
+
+
+async def rates(port: int, identity: HubIdentity, admin: SigningKey, place: Path, count: int) -> Rates:
+    """Measure the client; ``count`` messages are sent in one stream, a tenth of them one by one."""
+    with TemporaryDirectory(dir=place) as folder:
+        async with connected(port, identity, admin, Path(folder)) as hub:
+            one = await _rate(count // 10, _one_by_one(hub, count // 10))
+            await asyncio.gather(*(hub.stream(f"stream {n}").send(BODY) for n in range(STREAMS)))
+            each = max(1, count // 2 // STREAMS)
+            together = await _rate(each * STREAMS, _together(hub, each))
+            async with _longest_block() as block:
+                many = await _rate(count, _many(hub, count))
+                read = await _rate(count, _read(hub))
+            delay = await _follow_p99(hub, max(100, count // 10))
+    return Rates(one, together, many, read, block.milliseconds, delay)
+
+
+async def _rate(count: int, work: Awaitable[None]) -> float:
+    started = time.perf_counter()
+    await work
+    return count / (time.perf_counter() - started)
+
+
+async def _one_by_one(hub: Hub, count: int) -> None:
+    stream = hub.stream("one")
+    for _ in range(count):
+        await stream.send(BODY)
+
+
+async def _together(hub: Hub, each: int) -> None:
+    async def send(number: int) -> None:
+        for _ in range(each):
+            await hub.stream(f"stream {number}").send(BODY)
+
+    await asyncio.gather(*map(send, range(STREAMS)))
+
+
+async def _many(hub: Hub, count: int) -> None:
+    async for _receipt in hub.stream("many").send_many(BODY for _ in range(count)):
+        pass
+
+
+async def _read(hub: Hub) -> None:
+    async for message in hub.stream("many").read():
+        assert message.text == BODY
+
+
+async def _follow_p99(hub: Hub, count: int) -> float:
+    """Return the 99th percentile, in ms, from ``send`` to the opened message at a follower, at 200/s."""
+    stream, sent, delays = hub.stream("follow"), [], []
+
+    async def follow() -> None:
+        async for _message in stream.follow():
+            delays.append(time.perf_counter() - sent[len(delays)])
+            if len(delays) == count:
+                return
+
+    follower = asyncio.create_task(follow())
+    await asyncio.sleep(0.3)
+    began = time.perf_counter()
+    for number in range(count):
+        await asyncio.sleep(max(0.0, began + number / 200 - time.perf_counter()))
+        sent.append(time.perf_counter())
+        await stream.send(BODY)
+    await asyncio.wait_for(follower, 30)
+    return sorted(delays)[int(count * 0.99)] * 1_000
+
+
+@dataclass(slots=True)
+class Block:
+    """The longest time that the event loop was busy without a pause."""
+
+    milliseconds: float = 0.0
+
+
+@contextlib.asynccontextmanager
+async def _longest_block() -> AsyncIterator[Block]:
+    block = Block()
+
+    async def watch() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            block.milliseconds = max(block.milliseconds, (time.perf_counter() - before) * 1_000)
+            await asyncio.sleep(0.001)
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield block
+    finally:
+        watcher.cancel()
