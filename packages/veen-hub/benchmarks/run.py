@@ -291,7 +291,11 @@ def shared_floor() -> float:
 
     If two cores are hardware threads of one, both together hardly do more than one alone.
     """
-    spin = f"import runpy; bench = runpy.run_path({__file__!r})\nwhile True: bench['crypto_floor']()"
+    here = Path(__file__)
+    spin = (
+        f"import runpy, sys; sys.path.insert(0, {str(here.parent)!r})\n"
+        f"bench = runpy.run_path({str(here)!r})\nwhile True: bench['crypto_floor']()"
+    )
     others = [
         subprocess.Popen([sys.executable, "-c", spin])  # noqa: S603 - this very file
         for _ in range(len(os.sched_getaffinity(0)) - 1)
