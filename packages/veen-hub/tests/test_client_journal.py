@@ -15,7 +15,7 @@ from veen_core.errors import StateError
 from veen_core.ids import HubId
 from veen_hub.client import FileStateStore
 from veen_hub.client.state import journal
-from veen_hub.client.state.journal import Journal, JournalRecord, recover
+from veen_hub.client.state.journal import Journal, JournalGroup, JournalRecord, group_of, recover
 
 HUB = HubId(b"\x07" * 32)
 
@@ -114,11 +114,10 @@ def test_a_record_that_was_released_is_not_brought_back_by_an_old_journal(tmp_pa
 
 @pytest.mark.parametrize("kind", ["cut", "zeros"])
 def test_a_torn_last_record_is_dropped_wherever_it_was_torn(tmp_path: Path, kind: str) -> None:
-    """Nobody was told that it is durable, so no message has left because of it."""
+    """The client was never told that it is durable, so its message has not left."""
     path = abandoned(tmp_path, ("a", b"first"), ("a", b"second"))
     whole = path.read_bytes()
-    start = len(JournalRecord(name="a", content=b"first").frame())
-    for at in range(start, len(whole)):
+    for at in range(len(whole) - len(group_of({"a": b"second"}).frame(0)), len(whole)):
         path.write_bytes(whole[:at] + (bytes(len(whole) - at) if kind == "zeros" else b""))
         records: dict[str, bytes] = {}
         journal.replay(path.read_bytes(), path, records)
@@ -126,14 +125,51 @@ def test_a_torn_last_record_is_dropped_wherever_it_was_torn(tmp_path: Path, kind
 
 
 def test_a_damaged_record_before_others_is_refused_and_nothing_is_removed(tmp_path: Path) -> None:
+    """Whichever byte is damaged, also in the magic number or in a length."""
     path = abandoned(tmp_path, ("a", b"first"), ("b", b"second"), ("a", b"third"))
-    data = bytearray(path.read_bytes())
-    data[12] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(StateError, match="damaged at byte 0; restore the state folder"):
-        FileStateStore(tmp_path).lock(HUB, "a")
-    assert path.exists()
-    assert not (tmp_path / HUB.hex() / "a.state").exists()
+    whole = path.read_bytes()
+    for at in range(len(whole) - len(group_of({"a": b"third"}).frame(0))):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(StateError, match=r"damaged at byte \d+; restore the state folder"):
+            FileStateStore(tmp_path).lock(HUB, "a")
+        assert path.exists()
+        assert not (tmp_path / HUB.hex() / "a.state").exists()
+
+
+def test_a_write_that_was_torn_before_a_later_one_that_was_not_synced_either_is_no_damage(
+    tmp_path: Path,
+) -> None:
+    """A power cut may keep the later of two writes and lose the earlier one."""
+    mine = Journal(tmp_path / HUB.hex())
+    mine.append({"a": b"first"}, durable=True)
+    mine.append({"a": b"second"}, durable=False)
+    mine.append({"a": b"third"}, durable=True)
+    (path,) = journals(tmp_path)
+    os.close(mine._fd)
+    whole, size = path.read_bytes(), len(group_of({"a": b"second"}).frame(0))
+    start = len(whole) - size - len(group_of({"a": b"third"}).frame(0))
+    path.write_bytes(whole[:start] + bytes(size) + whole[start + size :])
+    recover(tmp_path / HUB.hex())
+    assert FileStateStore(tmp_path).load(HUB, "a") == b"first"
+
+
+def test_a_journal_whose_failed_write_cannot_be_undone_takes_no_more_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileStateStore(tmp_path)
+    store.commit(HUB, {"a": b"one"})
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fdatasync", fail)
+        broken.setattr(os, "ftruncate", fail)
+        with pytest.raises(StateError, match="Input/output error"):
+            store.commit(HUB, {"a": b"two"})
+    with pytest.raises(StateError, match="could not be undone; make room or mend the disk"):
+        store.commit(HUB, {"a": b"three"})
+    assert store.load(HUB, "a") == b"one"
 
 
 @pytest.mark.parametrize("failing", ["fdatasync", "write"])
@@ -174,8 +210,8 @@ def test_a_crash_between_two_files_of_a_journal_keeps_the_newer_record(tmp_path:
     """A power cut may bring the removed file back."""
     first = abandoned(tmp_path, ("a", b"old"), ("b", b"gone"))
     owner = first.name.split("-")[0]
-    frames = (JournalRecord(name="a", content=b"new"), JournalRecord(name="b"))
-    first.with_name(f"{owner}-00000002.journal").write_bytes(b"".join(each.frame() for each in frames))
+    group = JournalGroup(records=(JournalRecord(name="a", content=b"new"), JournalRecord(name="b")))
+    first.with_name(f"{owner}-00000002.journal").write_bytes(group.frame(0))
     recover(tmp_path / HUB.hex())
     store = FileStateStore(tmp_path)
     assert (store.load(HUB, "a"), store.load(HUB, "b")) == (b"new", None)

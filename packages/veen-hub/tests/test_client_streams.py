@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 from aiohttp import web
@@ -20,6 +21,7 @@ from veen_core.hashing import H
 from veen_core.ids import ClientId, SchemaId, StreamId, UnixTime
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.msg import operation_id
+from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_hub.client import (
     BYTES,
@@ -36,6 +38,8 @@ from veen_hub.client import (
     connect,
 )
 from veen_hub.client.reading.message import Message
+from veen_hub.client.wire.endpoints import Endpoints
+from veen_hub.client.wire.shared_submits import SharedSubmits
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
 from .client_proxy import between
@@ -583,5 +587,48 @@ def test_streams_that_send_at_the_same_time_share_requests(open_hub: HubProcess,
             assert {receipt.stream_seq for receipt in receipts} == {2}
             for stream in streams:
                 assert [m.text async for m in stream.read()] == ["first", "second"]
+
+    run(story())
+
+
+def test_a_message_that_is_cancelled_before_it_left_does_not_leave() -> None:
+    """Its stream may have given up on it; another stream's message in the queue leaves."""
+    sent: list[list[bytes]] = []
+    gate = asyncio.Event()
+
+    class Slow:
+        async def submit(self, wires: list[bytes]) -> list[bytes]:
+            sent.append(wires)
+            await gate.wait()
+            return wires
+
+    async def story() -> None:
+        submits = SharedSubmits(cast(Endpoints, Slow()), 64)
+        first = [asyncio.create_task(submits.submit([wire])) for wire in (b"1",)]
+        await asyncio.sleep(0.01)
+        first.append(asyncio.create_task(submits.submit([b"2"])))
+        await asyncio.sleep(0.01)
+        given_up, other = (asyncio.create_task(submits.submit([wire])) for wire in (b"3", b"4"))
+        await asyncio.sleep(0.01)
+        given_up.cancel()
+        gate.set()
+        assert await other == [b"4"]
+        assert [await task for task in first] == [[b"1"], [b"2"]]
+        assert sent == [[b"1"], [b"2"], [b"4"]]
+
+    run(story())
+
+
+def test_a_refusal_on_one_stream_does_not_concern_streams_that_share_its_request(
+    gated_hub: HubProcess,
+) -> None:
+    async def story() -> None:
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id) as client:
+            names = [f"shared {n}" for n in range(8)]
+            streams = [client.stream(name) for name in names]
+            await client.authorize(token_for(ALICE.client_id, *names[1:]))
+            outcomes = await asyncio.gather(*(stream.send("x") for stream in streams), return_exceptions=True)
+            assert isinstance(outcomes[0], CapRefused)
+            assert all(isinstance(outcome, Receipt) for outcome in outcomes[1:])
 
     run(story())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from veen_core.cap import CapToken
 from veen_core.checkpoint import LabelOrigin
 from veen_core.client_state import ClientBounds
 from veen_core.equivocation import Equivocation, verify_evidence
+from veen_core.errors import StateError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, StreamId, UnixTime
 from veen_core.keys import DhKey, SigningKey
@@ -195,7 +197,8 @@ class Hub:
                 await log.state.close()
         finally:
             for log in self._logs.values():
-                log.state.release()
+                with contextlib.suppress(StateError):  # raised above for the first label that has it
+                    log.state.release()
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ it has verified, unless another process owns the label or has changed the record
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 PROGRESS_INTERVAL: Final = 5.0
 """Seconds between two writes of a reader's progress."""
+RECEIPT_INTERVAL: Final = 0.05
+"""Seconds until receipts of own messages are written, unless the next message is committed before."""
 
 PrefixPosition = tuple[int, tuple[NodeHash, ...]]
 """Size and peaks of a verified prefix."""
@@ -46,6 +49,8 @@ class LabelState:
         self._stored: PrefixPosition = _position(log.client.state)
         """The prefix in the store when it was last read or written."""
         self._dirty = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
 
     @property
     def _name(self) -> str:
@@ -123,6 +128,25 @@ class LabelState:
         if time.monotonic() - self._written >= PROGRESS_INTERVAL:
             await self.flush()
 
+    def note_receipts(self) -> None:
+        """Write the record soon, after own messages got their receipts.
+
+        If the process is killed before, the messages are pending and their receipts are fetched again.
+        """
+        self._dirty = True
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(RECEIPT_INTERVAL, self._write_receipts)
+
+    def _write_receipts(self) -> None:
+        self._timer = None
+        if self._dirty:
+            self._writing = asyncio.create_task(self._flush_in_background())
+
+    async def _flush_in_background(self) -> None:
+        with contextlib.suppress(StateError):  # the next operation raises it
+            async with self._log.prefix:
+                await self.flush()
+
     async def flush(self) -> None:
         """Write progress that is not written yet."""
         if not self._dirty:
@@ -162,6 +186,8 @@ class LabelState:
 
     async def close(self) -> None:
         """Write unwritten progress and release the lock."""
+        if self._timer is not None:
+            self._timer.cancel()
         try:
             async with self._log.prefix:
                 await self.flush()

@@ -158,7 +158,7 @@ class Settler:
             for receipt in todo[:count]:
                 log.connection.time.observe(receipt.hub_ts)
             del todo[:count]
-        await log.state.note_progress()  # after a crash the receipts are found in the log again
+        log.state.note_receipts()
 
     def _accept_run(self, receipts: Sequence[Receipt]) -> None:
         """May run in a thread, to its end even if cancelled: a settled message always has its receipt."""

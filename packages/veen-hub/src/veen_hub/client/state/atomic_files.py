@@ -35,6 +35,15 @@ def expand_user(path: Path | str) -> Path:
         ) from None
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder and its missing parents, durably."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    sync_folder(path.parent)
+
+
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Replace a file: write a temporary file, sync it, rename it, and sync the folder if ``durable``.
 
@@ -44,7 +53,7 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
     """
     temporary: str | None = None
     try:
-        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        make_folder(path.parent)
         fd, temporary = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)  # 0600
         try:
             write_all(fd, content)

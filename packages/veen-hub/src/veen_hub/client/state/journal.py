@@ -6,30 +6,34 @@ locked. A record in the journal supersedes the record's file. When the record is
 its file (``take_out``); if the process dies, the next one does that (``recover``). A journal that has grown
 large continues in a new file, which begins with the current records.
 
-A frame is the length of its payload (u32be), the payload's CRC-32 (u32be), and the payload. A frame that was
-not written completely ends the journal: nobody was told that it is durable.
+A frame holds the records of one write: a magic number, the length of the payload, the CRC-32 of all that
+follows it (u32be each), how many bytes of the file were synced before (u64be), and the payload. A frame that
+is not whole is damaged if a later frame says that it was synced. Otherwise it is torn and ends the journal:
+the client that wrote it was never told that it is durable, and no message left.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from veen_core.errors import DecodeError, StateError
-from veen_core.hashing import u32be
 from veen_core.wire import Wire, int_map
-from veen_hub.client.state.atomic_files import FOLDER_MODE, SECRET_MODE, replace, sync_folder, write_all
+from veen_hub.client.state.atomic_files import SECRET_MODE, make_folder, replace, sync_folder, write_all
 
 SUFFIX: Final = ".journal"
 FOLDER_LOCK: Final = "journals.lock"
-FRAME_HEADER: Final = 8
+MAGIC: Final = b"VEJ1"
+HEADER: Final = struct.Struct(">4sII")
+SYNCED: Final = struct.Struct(">Q")
 COMPACT_BYTES: Final = 8 * 1_048_576
 """Size at which a journal continues in a new file."""
 
@@ -42,46 +46,68 @@ class JournalRecord(Wire):
     name: str
     content: bytes | None = None
 
-    def frame(self) -> bytes:
-        payload = self.encode()
-        return u32be(len(payload)) + u32be(zlib.crc32(payload)) + payload
+
+@int_map("journal_group", section="RESYNC0.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalGroup(Wire):
+    """The records of one write."""
+
+    records: tuple[JournalRecord, ...]
+
+    def frame(self, synced: int) -> bytes:
+        """Encode the frame; the first ``synced`` bytes of the file are durable."""
+        content = SYNCED.pack(synced) + self.encode()
+        return HEADER.pack(MAGIC, len(content), zlib.crc32(content)) + content
 
 
-def _frames(records: Mapping[str, bytes]) -> bytes:
-    return b"".join(JournalRecord(name=name, content=records[name]).frame() for name in records)
+def group_of(records: Mapping[str, bytes]) -> JournalGroup:
+    return JournalGroup(
+        records=tuple(JournalRecord(name=name, content=content) for name, content in records.items())
+    )
+
+
+class Frame(NamedTuple):
+    """A whole frame of a journal's file."""
+
+    end: int
+    synced: int
+    payload: bytes
+
+
+def frame_at(data: bytes, at: int) -> Frame | None:
+    """Return the frame at ``at``; None if no whole frame begins there."""
+    start = at + HEADER.size
+    if len(data) < start:
+        return None
+    magic, length, crc = HEADER.unpack_from(data, at)
+    content = data[start : start + length]
+    if magic != MAGIC or len(content) < max(length, SYNCED.size) or zlib.crc32(content) != crc:
+        return None
+    return Frame(start + length, SYNCED.unpack_from(content)[0], content[SYNCED.size :])
 
 
 def replay(data: bytes, path: Path, records: dict[str, bytes]) -> None:
-    """Bring ``records`` up to date with a journal's file; raises if a frame before its end is damaged."""
+    """Bring ``records`` up to date with a journal's file; raises if a synced frame is damaged."""
     at = 0
-    while (payload := _payload_at(data, at)) is not None:
+    while (frame := frame_at(data, at)) is not None:
         try:
-            found = JournalRecord.decode(payload)
+            group = JournalGroup.decode(frame.payload)
         except DecodeError as exc:
             raise _damaged(path, at) from exc
-        if found.content is None:
-            records.pop(found.name, None)
-        else:
-            records[found.name] = found.content
-        at += FRAME_HEADER + len(payload)
-    _check_end(data, at, path)
-
-
-def _payload_at(data: bytes, at: int) -> bytes | None:
-    """Return the payload of the frame at ``at``; None if no whole frame begins there."""
-    start = at + FRAME_HEADER
-    length = int.from_bytes(data[at : at + 4], "big")
-    payload = data[start : start + length]
-    if not length or len(payload) < length:
-        return None
-    return payload if zlib.crc32(payload) == int.from_bytes(data[at + 4 : start], "big") else None
-
-
-def _check_end(data: bytes, at: int, path: Path) -> None:
-    """Raise if a whole frame follows what was taken for an incomplete last one: then that one is damaged."""
-    length = int.from_bytes(data[at : at + 4], "big")
-    if length and _payload_at(data, at + FRAME_HEADER + length) is not None:
+        for record in group.records:
+            if record.content is None:
+                records.pop(record.name, None)
+            else:
+                records[record.name] = record.content
+        at = frame.end
+    if any(frame.synced > at for frame in _frames_after(data, at)):
         raise _damaged(path, at)
+
+
+def _frames_after(data: bytes, at: int) -> Iterator[Frame]:
+    while (at := data.find(MAGIC, at + 1)) >= 0:
+        if (frame := frame_at(data, at)) is not None:
+            yield frame
 
 
 def _damaged(path: Path, at: int) -> StateError:
@@ -105,6 +131,9 @@ class Journal:
         self._fd = -1
         self._path: Path | None = None
         self._size = 0
+        self._synced = 0
+        self._failed = False
+        """Whether a write failed and could not be undone."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._records
@@ -115,12 +144,11 @@ class Journal:
 
     def append(self, records: Mapping[str, bytes], *, durable: bool) -> None:
         """Append records in one write. If this raises, none of them is in the journal."""
-        frames = _frames(records)
         with self._guard, _state_errors(self._folder):
-            self._write(frames, durable=durable)
+            self._write(group_of(records), durable=durable)
             self._records |= records
             if self._size >= COMPACT_BYTES:
-                self._begin(_frames(self._records))
+                self._begin(group_of(self._records))
 
     def take_out(self, name: str) -> None:
         """Write a record to its file, durably; the journal then no longer supersedes the file."""
@@ -128,39 +156,51 @@ class Journal:
             if name not in self._records:
                 return
             replace(record_file(self._folder, name), self._records[name])
-            self._write(JournalRecord(name=name).frame(), durable=True)
+            self._write(JournalGroup(records=(JournalRecord(name=name),)), durable=True)
             del self._records[name]
             if not self._records:
                 self._end()
 
-    def _write(self, frames: bytes, *, durable: bool) -> None:
+    def _write(self, group: JournalGroup, *, durable: bool) -> None:
+        if self._failed:
+            raise StateError(
+                f"{self._path}: an earlier write failed and could not be undone",
+                action="make room or mend the disk, then connect again",
+            )
         if self._fd < 0:
-            self._begin(b"")
+            self._begin(JournalGroup(records=()))
+        frame = group.frame(self._synced)
         try:
-            write_all(self._fd, frames)
+            write_all(self._fd, frame)
             if durable:
                 os.fdatasync(self._fd)
         except OSError:
+            self._failed = True
             os.ftruncate(self._fd, self._size)  # the file is open for appending
+            self._failed = False
             raise
-        self._size += len(frames)
+        self._size += len(frame)
+        self._synced = self._size if durable else self._synced
 
-    def _begin(self, frames: bytes) -> None:
-        """Begin the next file of this journal with these frames, durably, and remove the one before."""
-        folder = journal_folder(self._folder)
-        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    def _begin(self, group: JournalGroup) -> None:
+        """Begin the next file of this journal with these records, durably, and remove the one before."""
+        folder, frame = journal_folder(self._folder), group.frame(0)
+        make_folder(folder)
         path = folder / f"{self._owner}-{self._number + 1:08d}{SUFFIX}"
         fd = _create_locked(path)
         try:
-            write_all(fd, frames)
+            write_all(fd, frame)
             os.fdatasync(fd)
             sync_folder(folder)
         except OSError:
             os.close(fd)
             path.unlink(missing_ok=True)
             raise
-        self._end()
-        self._fd, self._path, self._size = fd, path, len(frames)
+        if self._path is not None:
+            self._end()
+            sync_folder(folder)  # otherwise the old file could come back without the new one
+        self._fd, self._path = fd, path
+        self._size = self._synced = len(frame)
         self._number += 1
 
     def _end(self) -> None:
@@ -198,7 +238,7 @@ def recover(folder: Path) -> None:
 
 
 def _create_locked(path: Path) -> int:
-    """Create a journal's file and lock it, before anybody can take it for an abandoned one."""
+    """Create a journal's file and lock it, before another process can take it for an abandoned one."""
     with _journals_locked(path.parent):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, SECRET_MODE)
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -207,7 +247,10 @@ def _create_locked(path: Path) -> int:
 
 @contextmanager
 def _journals_locked(journals: Path) -> Iterator[None]:
-    """Let one process create or recover journals at a time: whoever locks a journal meanwhile uses it."""
+    """Let one process at a time create or recover journals.
+
+    During a recovery, a locked journal therefore belongs to a process that is alive.
+    """
     fd = os.open(journals / FOLDER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -27,9 +27,9 @@ from typing import Final, Protocol, runtime_checkable
 from veen_core.errors import StateError
 from veen_core.ids import HubId
 from veen_hub.client.state.atomic_files import (
-    FOLDER_MODE,
     SECRET_MODE,
     expand_user,
+    make_folder,
     remove_stale_temporaries,
     replace,
 )
@@ -154,7 +154,7 @@ class FileStateStore:
     def lock(self, hub: HubId, name: str) -> Lock | None:
         path = self._folder(hub) / f"{name}.lock"
         try:
-            path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            make_folder(path.parent)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
         except OSError as exc:
             raise StateError(f"{path}: the lock file cannot be opened: {exc.strerror}") from exc
@@ -164,7 +164,7 @@ class FileStateStore:
             os.close(fd)
             return None
         try:
-            self.recover(hub)  # whoever had the lock before may have died
+            self.recover(hub)  # the process that had the lock before may have died
         except BaseException:
             os.close(fd)
             raise

@@ -36,7 +36,8 @@ class SharedSubmits:
     async def submit(self, wires: Sequence[bytes]) -> Outcomes:
         """Return an outcome for each message, in order; raises if the whole request is refused or lost.
 
-        If cancelled, the messages may leave nevertheless: they share a request with others.
+        If this is cancelled, messages that have not left do not leave. A request under way continues if other
+        messages share it.
         """
         outcomes: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
         self._waiting.append((wires, outcomes))
@@ -54,12 +55,24 @@ class SharedSubmits:
         taken: list[tuple[Sequence[bytes], asyncio.Future[Outcomes]]] = []
         count = size = 0
         while self._waiting:
-            wires = self._waiting[0][0]
+            wires, outcomes = self._waiting[0]
+            if outcomes.done():  # cancelled
+                self._waiting.popleft()
+                continue
             count, size = count + len(wires), size + sum(map(len, wires))
             if taken and (count > self._max_messages or size > MAX_REQUEST_BYTES):
                 break
             taken.append(self._waiting.popleft())
+        if not taken:
+            return
         task = asyncio.create_task(self._submit(taken))
+
+        def end_if_unwanted(_: object) -> None:
+            if all(outcomes.cancelled() for _, outcomes in taken):
+                task.cancel()
+
+        for _, outcomes in taken:
+            outcomes.add_done_callback(end_if_unwanted)
         self._under_way.add(task)
         task.add_done_callback(self._ended)
         self._schedule()
