@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 
 from nacl.signing import VerifyKey as NaclVerifyKey
+from pyhpke import AEADId, CipherSuite, KDFId, KEMId
 
 from veen_core import (
     DEFAULT_PROFILE,
@@ -32,9 +33,9 @@ from veen_core import (
     verify_msg,
 )
 from veen_core.hashing import H, u64be
-from veen_core.hpke import SUITE
 from veen_core.ids import ClientId, ClientSeq, Label, SchemaId, StreamSeq
 
+SUITE = CipherSuite.new(KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId.CHACHA20_POLY1305)
 WRITER = SigningKey(SigningSeed(b"\x01" * 32))
 READER = DhKey(DhSecret(b"\x02" * 32))
 BINDING = Binding(

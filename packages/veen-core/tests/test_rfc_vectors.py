@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from nacl import signing
-from pyhpke import KEMKeyPair
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nacl import bindings, signing
+from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKeyPair
 
-from veen_core.errors import OpenError, SignatureError
+from veen_core import hpke
+from veen_core.errors import OpenError, SignatureError, StateError
 from veen_core.hashing import hkdf
-from veen_core.hpke import SUITE, OpenContext, SealContext
+from veen_core.hpke import OpenContext, SealContext
 from veen_core.ids import DhPublicKey, Signature, VerifyKey
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed, verify
 
 VECTORS = Path(__file__).parent / "vectors"
 ED25519 = ["test_1", "test_2", "test_3", "test_1024", "test_sha_abc"]
-SEQUENCE = [0, 1, 2, 4, 255, 256]
 
 
 def read(folder: str, name: str) -> dict[str, Any]:
@@ -80,66 +82,97 @@ def base() -> dict[str, Any]:
 
 
 @pytest.fixture
-def ephemeral(base: dict[str, Any]) -> KEMKeyPair:
-    return SUITE.kem.derive_key_pair(base["ikmE"])
+def seal(base: dict[str, Any]) -> SealContext:
+    return SealContext(DhPublicKey(base["pkRm"]), DhSecret(base["skEm"]), hpke.schedule_context(base["info"]))
 
 
-def test_key_pairs_derive_as_rfc_9180_says(base: dict[str, Any], ephemeral: KEMKeyPair) -> None:
-    recipient = SUITE.kem.derive_key_pair(base["ikmR"])
-    assert ephemeral.private_key.to_private_bytes() == base["skEm"]
-    assert ephemeral.public_key.to_public_bytes() == base["pkEm"]
-    assert recipient.private_key.to_private_bytes() == base["skRm"]
-    assert recipient.public_key.to_public_bytes() == base["pkRm"]
+@pytest.fixture
+def opener(base: dict[str, Any]) -> OpenContext:
+    return OpenContext(DhKey(DhSecret(base["skRm"])), base["enc"], hpke.schedule_context(base["info"]))
+
+
+def test_public_keys_are_those_of_rfc_9180(base: dict[str, Any]) -> None:
     assert DhKey(DhSecret(base["skRm"])).public == base["pkRm"]
     assert DhKey(DhSecret(base["skEm"])).public == base["pkEm"]
 
 
-def test_the_shared_secret_is_that_of_rfc_9180(base: dict[str, Any], ephemeral: KEMKeyPair) -> None:
-    shared_secret, enc = SUITE.kem.encap(SUITE.kem.deserialize_public_key(base["pkRm"]), eks=ephemeral)
-    assert (enc, shared_secret) == (base["enc"], base["shared_secret"])
-    private = SUITE.kem.deserialize_private_key(base["skRm"])
-    assert SUITE.kem.decap(enc, private) == base["shared_secret"]
+def test_the_shared_secret_is_that_of_rfc_9180(base: dict[str, Any]) -> None:
+    for secret, public in ((base["skEm"], base["pkRm"]), (base["skRm"], base["enc"])):
+        dh = bindings.crypto_scalarmult(secret, public)
+        assert hpke.shared_secret(dh, base["enc"], base["pkRm"]) == base["shared_secret"]
 
 
-def test_sealing_in_sequence_gives_the_ciphertexts_of_rfc_9180(
-    base: dict[str, Any], ephemeral: KEMKeyPair
+def test_the_first_ciphertext_is_that_of_rfc_9180(
+    base: dict[str, Any], seal: SealContext, opener: OpenContext
 ) -> None:
-    public = SUITE.kem.deserialize_public_key(base["pkRm"])
-    enc, sender = SUITE.create_sender_context(public, info=base["info"], eks=ephemeral)
-    recipient = SUITE.create_recipient_context(
-        enc, SUITE.kem.deserialize_private_key(base["skRm"]), info=base["info"]
-    )
-    published = {row["seq"]: row for row in base["encryptions"]}
-    assert enc == base["enc"]
-    assert sorted(published) == SEQUENCE
-    for seq in range(257):
-        aad = b"Count-%d" % seq
-        sealed = sender.seal(base["pt"], aad)
-        assert recipient.open(sealed, aad) == base["pt"]
-        if seq in published:
-            assert (aad, sealed) == (published[seq]["aad"], published[seq]["ct"])
+    first = next(row for row in base["encryptions"] if row["seq"] == 0)
+    assert seal.enc == base["enc"]
+    assert seal.seal(base["pt"], first["aad"]) == first["ct"]
+    assert opener.open(first["ct"], first["aad"]) == base["pt"]
 
 
-def test_exports_are_those_of_rfc_9180(base: dict[str, Any], ephemeral: KEMKeyPair) -> None:
-    public = SUITE.kem.deserialize_public_key(base["pkRm"])
-    private = SUITE.kem.deserialize_private_key(base["skRm"])
-    _, sender = SUITE.create_sender_context(public, info=base["info"], eks=ephemeral)
-    recipient = SUITE.create_recipient_context(base["enc"], private, info=base["info"])
+def test_a_context_seals_once(seal: SealContext) -> None:
+    """A second plaintext with the same key and nonce would reveal both."""
+    seal.seal(b"one", b"")
+    with pytest.raises(StateError, match="seals one plaintext"):
+        seal.seal(b"two", b"")
+
+
+def test_exports_are_those_of_rfc_9180(base: dict[str, Any], seal: SealContext, opener: OpenContext) -> None:
     for row in base["exports"]:
-        for side in (sender, recipient):
+        for side in (seal, opener):
             assert side.export(row["exporter_context"], row["L"]) == row["exported_value"]
 
 
-def test_our_contexts_are_the_suite_with_an_empty_info(base: dict[str, Any], ephemeral: KEMKeyPair) -> None:
-    ours = SealContext(DhPublicKey(base["pkRm"]), DhSecret(base["skEm"]))
-    public = SUITE.kem.deserialize_public_key(base["pkRm"])
-    enc, theirs = SUITE.create_sender_context(public, info=b"", eks=ephemeral)
-    sealed = ours.seal(base["pt"], b"aad")
-    assert ours.enc == enc == base["enc"]
-    assert sealed == theirs.seal(base["pt"], b"aad")
-    opener = OpenContext(DhKey(DhSecret(base["skRm"])), ours.enc)
-    assert opener.open(sealed, b"aad") == base["pt"]
-    assert opener.export(b"veen/body-k") == ours.export(b"veen/body-k") == theirs.export(b"veen/body-k", 32)
+@given(
+    secrets=st.tuples(*[st.binary(min_size=32, max_size=32)] * 2),
+    plaintext=st.binary(max_size=200),
+    aad=st.binary(max_size=64),
+    exporter_context=st.binary(max_size=40),
+    length=st.integers(1, 300) | st.just(hpke.MAX_EXPORT),
+)
+@settings(max_examples=60, deadline=None)
+def test_another_implementation_derives_the_same_bytes(
+    secrets: tuple[bytes, bytes], plaintext: bytes, aad: bytes, exporter_context: bytes, length: int
+) -> None:
+    """pyhpke, with an empty info (B4), in both directions."""
+    ephemeral, reader = DhKey(DhSecret(secrets[0])), DhKey(DhSecret(secrets[1]))
+    suite = CipherSuite.new(KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId.CHACHA20_POLY1305)
+    public = suite.kem.deserialize_public_key(bytes(reader.public))
+    pair = KEMKeyPair(
+        suite.kem.deserialize_private_key(bytes(ephemeral.secret)),
+        suite.kem.deserialize_public_key(bytes(ephemeral.public)),
+    )
+    enc, theirs = suite.create_sender_context(public, eks=pair)
+    ours = SealContext(reader.public, ephemeral.secret)
+    sealed = ours.seal(plaintext, aad)
+    assert (ours.enc, sealed) == (enc, theirs.seal(plaintext, aad))
+    assert ours.export(exporter_context, length) == theirs.export(exporter_context, length)
+    reading = suite.create_recipient_context(enc, suite.kem.deserialize_private_key(bytes(reader.secret)))
+    assert reading.open(sealed, aad) == plaintext
+    opened = OpenContext(reader, enc)
+    assert opened.open(sealed, aad) == plaintext
+    assert opened.export(exporter_context, length) == reading.export(exporter_context, length)
+
+
+@pytest.mark.parametrize("length", [-1, hpke.MAX_EXPORT + 1])
+def test_an_export_is_bounded_as_rfc_9180_says(seal: SealContext, length: int) -> None:
+    with pytest.raises(StateError, match="cannot be exported"):
+        seal.export(b"", length)
+
+
+@pytest.mark.parametrize("point", [bytes(32), b"\x01" + bytes(31)], ids=["zero", "small order"])
+def test_a_point_of_small_order_is_refused(base: dict[str, Any], point: bytes) -> None:
+    with pytest.raises(OpenError, match="usable X25519 key"):
+        SealContext(DhPublicKey(point), DhSecret(base["skEm"]))
+    with pytest.raises(OpenError, match="usable X25519 key"):
+        OpenContext(DhKey(DhSecret(base["skRm"])), point)
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_an_enc_of_another_size_is_refused(base: dict[str, Any], size: int) -> None:
+    with pytest.raises(OpenError, match="usable X25519 key"):
+        OpenContext(DhKey(DhSecret(base["skRm"])), bytes(range(size)))
 
 
 def test_a_message_sealed_with_another_info_does_not_open(base: dict[str, Any]) -> None:

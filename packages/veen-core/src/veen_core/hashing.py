@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 from hashlib import sha256
 from typing import Final
-
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from veen_core.errors import EncodeError
 
@@ -47,4 +45,4 @@ def trunc_24(x: bytes) -> bytes:
 
 def hkdf(ikm: bytes, info: bytes) -> bytes:
     """Derive 32 bytes by HKDF-SHA256 with an empty salt (RFC 5869)."""
-    return HKDF(algorithm=SHA256(), length=HASH_SIZE, salt=None, info=info).derive(ikm)
+    return hmac.digest(hmac.digest(ZERO_32, ikm, "sha256"), info + b"\x01", "sha256")
