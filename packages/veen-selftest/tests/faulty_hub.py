@@ -715,7 +715,9 @@ class PowerCut:
             return
         old.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size:
-            shutil.copyfile(path, old)
+            whole = old.with_suffix(".part")
+            shutil.copyfile(path, whole)
+            whole.rename(old)  # a kill during the copy must not leave a shorter file to restore
         else:
             new.touch()
 
