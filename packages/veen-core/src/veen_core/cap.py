@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -65,7 +66,7 @@ class CapToken(Wire):
     @property
     def auth_ref(self) -> AuthRef:
         """The reference by which a MSG names its token: ``Ht("veen/cap", CBOR(cap_token))`` (§6)."""
-        return AuthRef(Ht("veen/cap", self.encode()))
+        return _auth_ref(self)
 
     @property
     def claims_ref(self) -> ClaimsRef:
@@ -88,6 +89,12 @@ class CapToken(Wire):
         ``hub_ts <= issued_at + ttl`` has the same result.
         """
         return UnixTime(min(issued_at + self.allow.ttl, U64_MAX))
+
+
+@lru_cache(maxsize=64)
+def _auth_ref(token: CapToken) -> AuthRef:
+    """Kept for the tokens in use: a sender needs it for every message, and a token may name many streams."""
+    return AuthRef(Ht("veen/cap", token.encode()))
 
 
 def link_digest(token: CapToken, prev_sig: bytes) -> bytes:

@@ -12,9 +12,9 @@ If the hub contradicts what it signed earlier, a ``DivergenceError`` carries bot
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from veen_core import hub_identity
 from veen_core.checkpoint import Checkpoint, check_transition
@@ -44,15 +44,27 @@ class Gap:
     to_seq: StreamSeq
 
 
+class PendingMsg(NamedTuple):
+    """A message without a receipt, and its leaf hash."""
+
+    msg: Msg
+    leaf: LeafHash
+
+    @classmethod
+    def decode(cls, wire: bytes) -> PendingMsg:
+        msg = Msg.decode(wire)
+        return cls(msg, msg.leaf_hash)
+
+
 class LabelClient(VerifiedPrefix):
     """One label's client: the verified prefix, and the messages that wait for a receipt."""
 
-    __slots__ = ("_messages", "bounds")
+    __slots__ = ("_pending", "bounds")
 
     def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
         super().__init__(state, trust)
         self.bounds = bounds or ClientBounds()
-        self._messages: dict[bytes, Msg] = {}
+        self._pending: dict[bytes, PendingMsg] = {}
         self._check_pending()
 
     def _check_pending(self) -> None:
@@ -105,14 +117,21 @@ class LabelClient(VerifiedPrefix):
 
     @property
     def unanswered(self) -> tuple[Msg, ...]:
-        """The pending MSGs. After a crash: ask the hub for each, then confirm it or resend the same bytes.
+        """The pending MSGs. After a crash: ask the hub for each, then confirm it or resend the same bytes."""
+        return tuple(one.msg for one in self._pending_msgs)
 
-        Decoded once per message instead of four times (40 of 480 µs in sending one).
-        """
-        wires, held = self.state.pending, self._messages
-        messages = tuple(held.get(wire) or Msg.decode(wire) for wire in wires)
-        self._messages = dict(zip(wires, messages, strict=True))
-        return messages
+    @property
+    def pending_leaves(self) -> list[LeafHash]:
+        """Leaf hashes of the pending MSGs, oldest first."""
+        return [one.leaf for one in self._pending_msgs]
+
+    @property
+    def _pending_msgs(self) -> Iterable[PendingMsg]:
+        """The pending MSGs, each decoded and hashed once."""
+        wires, held = self.state.pending, self._pending
+        if len(held) != len(wires) or any(wire not in held for wire in wires):
+            self._pending = {wire: held.get(wire) or PendingMsg.decode(wire) for wire in wires}
+        return self._pending.values()
 
     def accept_receipt(self, receipt: Receipt) -> Gap | None:
         """Verify the hub's answer to the oldest pending MSG.
@@ -199,7 +218,7 @@ class LabelClient(VerifiedPrefix):
                 raise self._as_divergence(exc, entry.receipt, last) from None
             last = entry.receipt
         last_used = self._last_used(entries)
-        own = {msg.leaf_hash for msg in self.unanswered}
+        own = set(self.pending_leaves)
         answered = [r for entry in entries if (r := entry.receipt).leaf_hash in own]
         self._advance(log, entries[-1].receipt, answered)
         self.state = dataclasses.replace(self.state, client_seq=last_used)
@@ -217,7 +236,7 @@ class LabelClient(VerifiedPrefix):
 
     def _last_used(self, entries: Sequence[Entry]) -> ClientSeq:
         """Return the last client_seq of this client_id, in the state or in ``entries``."""
-        pending = {msg.client_seq: msg.leaf_hash for msg in self.unanswered}
+        pending = {one.msg.client_seq: one.leaf for one in self._pending_msgs}
         used = self.state.client_seq
         for entry in entries:
             if entry.is_authorize or (msg := entry.msg).client_id != self.state.client_id:
@@ -321,8 +340,8 @@ class LabelClient(VerifiedPrefix):
         leaves, rk = {receipt.leaf_hash for receipt in receipts}, self.state.rk
         for receipt in receipts:
             rk = rk.after(receipt.stream_seq)
-        wires = zip(self.state.pending, self.unanswered, strict=True)
-        pending = tuple(wire for wire, msg in wires if msg.leaf_hash not in leaves)
+        wires = zip(self.state.pending, self.pending_leaves, strict=True)
+        pending = tuple(wire for wire, leaf in wires if leaf not in leaves)
         return dataclasses.replace(self.state, pending=pending, rk=rk)
 
     def _refuse_within(self, receipt: Receipt) -> None:

@@ -11,12 +11,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from veen_core.checkpoint import Checkpoint, check_transition
-from veen_core.client import Gap, LabelClient
+from veen_core.client import Gap, LabelClient, PendingMsg
 from veen_core.client_state import ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
 from veen_core.hub_identity import verify_checkpoint_signers
-from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, MmrRoot, StreamSeq, UnixTime
 from veen_core.log_rules import step_of
 from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg
@@ -56,17 +56,17 @@ class PipelinedClient(LabelClient):
             client_seq=ClientSeq(self.state.client_seq + len(sealed)),
             pending=(*self.state.pending, *(one.wire for one in sealed)),
         )
-        self._messages |= {one.wire: one.msg for one in sealed}
+        self._pending |= {one.wire: PendingMsg(one.msg, one.msg.leaf_hash) for one in sealed}
 
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
         """Verify the receipts of the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
-        after, pending = self._log.copy(), self.unanswered
+        after, pending = self._log.copy(), list(self._pending_msgs)
         if receipts and pending:
-            self._note_own(after, self.state.client_id, pending[0].client_seq)
+            self._note_own(after, self.state.client_id, pending[0].msg.client_seq)
         if len(receipts) > len(pending):
             raise StateError("a receipt answers no pending MSG")
-        for msg, receipt in zip(pending, receipts, strict=False):
-            if msg.leaf_hash != receipt.leaf_hash:
+        for (msg, leaf), receipt in zip(pending, receipts, strict=False):
+            if leaf != receipt.leaf_hash:
                 raise StateError(
                     f"the MSG with client_seq {msg.client_seq} has no receipt yet",
                     action="accept its receipt first",
@@ -107,7 +107,7 @@ class PipelinedClient(LabelClient):
     def adopt(self, state: ClientState) -> None:
         """Replace the state, and the verified prefix with it, by one that was loaded."""
         fresh = PipelinedClient(state, self.trust, self.bounds)
-        self.state, self._messages = fresh.state, {}
+        self.state, self._pending = fresh.state, {}
         self._log = self._log_at(fresh._tree, fresh._log.hub_ts)
 
     def verify_own(self, receipt: Receipt) -> None:
@@ -167,8 +167,3 @@ class PipelinedClient(LabelClient):
         )
         newest = max(self.state.checkpointed, checkpoint.upto_seq)
         self.state = dataclasses.replace(self.state, checkpointed=newest)
-
-    @property
-    def pending_leaves(self) -> list[LeafHash]:
-        """Leaf hashes of the pending MSGs, oldest first."""
-        return [msg.leaf_hash for msg in self.unanswered]
