@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from veen_core.api import ErrorEnvelope, ReceiptRequest
 from veen_core.cap import Rate
 from veen_core.client_state import ClientBounds
 from veen_core.entry import verify_authorize
-from veen_core.errors import OpenError, StateError
+from veen_core.errors import DecodeError, OpenError, StateError
 from veen_core.hashing import H
 from veen_core.ids import ClientId, SchemaId, StreamId, UnixTime
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
@@ -35,6 +36,7 @@ from veen_hub.client import (
     RateLimited,
     Refused,
     Retry,
+    Unreachable,
     connect,
 )
 from veen_hub.client.reading.message import Message
@@ -630,5 +632,138 @@ def test_a_refusal_on_one_stream_does_not_concern_streams_that_share_its_request
             outcomes = await asyncio.gather(*(stream.send("x") for stream in streams), return_exceptions=True)
             assert isinstance(outcomes[0], CapRefused)
             assert all(isinstance(outcome, Receipt) for outcome in outcomes[1:])
+
+    run(story())
+
+
+# --- messages that are sent at the same time on one stream
+
+
+def test_messages_sent_at_the_same_time_on_one_stream_share_requests(open_hub: HubProcess) -> None:
+    submits: list[str] = []
+
+    async def count(path: str) -> None:
+        if path == "/v1/submit":
+            submits.append(path)
+
+    async def story() -> None:
+        async with (
+            between(open_hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=open_hub.hub_id) as client,
+        ):
+            stream = client.stream("one stream, many senders")
+            proxy.before = count
+            receipts = await asyncio.gather(*(stream.send(f"{n}") for n in range(150)))
+            assert len(submits) < 10
+            assert [receipt.stream_seq for receipt in receipts] == list(range(1, 151))
+            assert [m.text async for m in stream.read()] == [f"{n}" for n in range(150)]
+
+    run(story())
+
+
+def test_one_bad_message_does_not_concern_those_that_are_sent_with_it(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as client:
+            stream = client.stream("one is too long")
+            bodies = [b"a", b"b", bytes(2_000_000), b"c"]
+            outcomes = await asyncio.gather(*map(stream.send, bodies), return_exceptions=True)
+            assert [isinstance(outcome, Receipt) for outcome in outcomes] == [True, True, False, True]
+            assert isinstance(outcomes[2], DecodeError)
+            assert "max_body_bytes" in str(outcomes[2])
+            assert [m.body async for m in stream.read()] == [b"a", b"b", b"c"]
+
+    run(story())
+
+
+def test_a_message_that_is_cancelled_while_others_are_on_their_way_does_not_leave(
+    open_hub: HubProcess,
+) -> None:
+    held = asyncio.Event()
+
+    async def hold(path: str) -> None:
+        if path == "/v1/submit":
+            await held.wait()
+
+    async def story() -> None:
+        async with (
+            between(open_hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=open_hub.hub_id) as client,
+        ):
+            stream = client.stream("given up in the queue")
+            await stream.send("0")
+            proxy.before = hold
+            first = asyncio.create_task(stream.send("1"))
+            await asyncio.sleep(0.1)
+            given_up, last = (asyncio.create_task(stream.send(text)) for text in ("2", "3"))
+            await asyncio.sleep(0.1)
+            given_up.cancel()
+            held.set()
+            await asyncio.gather(first, last)
+            assert [m.text async for m in stream.read()] == ["0", "1", "3"]
+
+    run(story())
+
+
+def test_a_message_that_is_cancelled_on_its_way_is_settled_by_the_next(open_hub: HubProcess) -> None:
+    held = asyncio.Event()
+
+    async def hold(path: str) -> None:
+        if path == "/v1/submit":
+            await held.wait()
+
+    async def story() -> None:
+        async with (
+            between(open_hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=open_hub.hub_id) as client,
+        ):
+            stream = client.stream("given up on its way")
+            await stream.send("0")
+            proxy.before = hold
+            given_up = asyncio.create_task(stream.send("1"))
+            await asyncio.sleep(0.1)
+            given_up.cancel()
+            held.set()
+            assert (await stream.send("2")).stream_seq == 3
+            assert [m.text async for m in stream.read()] == ["0", "1", "2"]
+
+    run(story())
+
+
+def test_closing_the_connection_ends_a_send_under_way(open_hub: HubProcess) -> None:
+    held = asyncio.Event()
+
+    async def hold(path: str) -> None:
+        if path == "/v1/submit":
+            await held.wait()
+
+    async def story() -> None:
+        async with between(open_hub.url) as proxy:
+            async with connect(proxy.url, ALICE, trust=open_hub.hub_id) as client:
+                proxy.before = hold
+                waiting = [asyncio.create_task(client.stream("closed").send(text)) for text in "ab"]
+                await asyncio.sleep(0.2)
+            outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+            assert all(isinstance(outcome, StateError) for outcome in outcomes)
+
+    run(story())
+
+
+def test_all_who_send_while_the_hub_is_away_are_told_at_once(open_hub: HubProcess) -> None:
+    """Each waits for the deadline of the retry policy once, not for everybody else's."""
+
+    async def story() -> None:
+        async with (
+            between(open_hub.url) as proxy,
+            connect(
+                proxy.url, ALICE, trust=open_hub.hub_id, retry=Retry(deadline=1.0, max_attempts=2)
+            ) as client,
+        ):
+            stream = client.stream("the hub is away")
+            await stream.send("0")
+            proxy.lie = lambda *_: None
+            started = time.monotonic()
+            outcomes = await asyncio.gather(*(stream.send(f"{n}") for n in range(20)), return_exceptions=True)
+            assert all(isinstance(outcome, Unreachable) for outcome in outcomes)
+            assert time.monotonic() - started < 10
 
     run(story())

@@ -12,7 +12,7 @@ default the current one. ``follow`` follows all labels of the stream.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -125,8 +125,7 @@ class Stream:
             draft = self._draft(b"", schema, to, parent, expires_at)
             return await self._send_attaching(draft, body, schema, attachments, cap)
         draft = self._draft(body, schema, to, parent, expires_at)
-        async with aclosing(Sending(self, lambda: Lookahead.of([draft]), cap)) as sending:
-            return await anext(sending)
+        return await self._send(cap, lambda outbox, token: outbox.singles.send(draft, token))
 
     def send_many(
         self,
@@ -190,26 +189,35 @@ class Stream:
         sources: Sequence[Source],
         cap: CapToken | AuthRef | None,
     ) -> Receipt:
-        for continuation in range(MAX_CONTINUATIONS):
-            outbox = await self._outbox()
+        async def attempt(outbox: Outbox, token: CapToken | None) -> Receipt:
             connection, log = self.hub.connection, outbox.log
+            async with outbox.reserve(token) as slot:
+                signer = log.ring.signer(slot.client_id)
+                message = AttachingMessage(connection, draft, slot.binding(connection, log.client), signer)
+                refs = await message.add_all(sources)
+                sealed = await connection.workers.run(message.seal, body, schema, refs)
+                delivery = await outbox.send_sealed(slot, sealed)
+            if delivery.failure is not None:
+                raise delivery.failure
+            return delivery.receipts[0]
+
+        return await self._send(cap, attempt)
+
+    async def _send(
+        self,
+        cap: CapToken | AuthRef | None,
+        attempt: Callable[[Outbox, CapToken | None], Awaitable[Receipt]],
+    ) -> Receipt:
+        """Send to the label of the current epoch; continue under the next epoch or a fresh client_id."""
+        continuations = 0
+        while True:
+            outbox = await self._outbox()
             try:
-                token = await self.hub.tokens.choose(log, self.id, cap)
-                async with outbox.reserve(token) as slot:
-                    signer = log.ring.signer(slot.client_id)
-                    message = AttachingMessage(
-                        connection, draft, slot.binding(connection, log.client), signer
-                    )
-                    refs = await message.add_all(sources)
-                    sealed = await connection.workers.run(message.seal, body, schema, refs)
-                    delivery = await outbox.send_sealed(slot, sealed)
-                if delivery.failure is not None:
-                    raise delivery.failure
-                return delivery.receipts[0]
+                return await attempt(outbox, await self.hub.tokens.choose(outbox.log, self.id, cap))
             except (Refused, BoundsReached) as exc:
-                if continuation + 1 == MAX_CONTINUATIONS or not await can_continue(self, exc):
+                if continuations == MAX_CONTINUATIONS or not await can_continue(self, exc):
                     raise name_stream(self, exc) from None
-        raise AssertionError("the last attempt returns or raises")
+                continuations += 1
 
     # --- reading
 

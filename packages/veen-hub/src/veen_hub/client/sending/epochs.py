@@ -57,9 +57,13 @@ class EpochOutboxes:
         self._sweeping = asyncio.Lock()
         self._open: tuple[Epoch, ...] | None = None
         self._noted: set[Epoch] = set()
+        self._only: Outbox | None = None
+        """The outbox of a stream without epochs, once its label is owned."""
 
     async def outbox(self) -> Outbox:
         """Return the outbox of the current epoch, after settling earlier labels and storing the epoch."""
+        if self._only is not None:
+            return self._only
         await self._sweep()
         epoch = self._connection.epoch
         outbox = await self._outbox_of(epoch)
@@ -67,6 +71,8 @@ class EpochOutboxes:
         if self._connection.profile.epoch_sec and epoch not in self._noted:
             await self._change(lambda epochs: epochs | {epoch})
             self._noted.add(epoch)
+        elif not self._connection.profile.epoch_sec:
+            self._only = outbox
         return outbox
 
     async def settle(self) -> Delivery:

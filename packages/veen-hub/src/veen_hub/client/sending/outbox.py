@@ -24,12 +24,14 @@ from veen_core.client_state import UNUSED
 from veen_core.errors import StateError, VeenError
 from veen_core.ids import NO_ENTRIES, ClientSeq, StreamSeq
 from veen_core.msg import SealedMsg, verify_signature
+from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
 from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
 from veen_hub.client.sending.body import Draft
 from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
 from veen_hub.client.sending.settling import Delivery, Settler
+from veen_hub.client.sending.single_sends import SingleSends
 
 logger: Final = logging.getLogger("veen.client")
 
@@ -46,6 +48,7 @@ class Outbox:
 
     def __init__(self, log: LabelLog) -> None:
         self.log = log
+        self.singles = SingleSends(self)
         self._settler = Settler(log)
         self._turn = asyncio.Lock()
 
@@ -120,6 +123,20 @@ class Outbox:
                     if repaired or not await self._repair(delivery.failure, token):
                         return
                     repaired, delivery.failure = True, None
+
+    async def send_together(
+        self, drafts: Sequence[Draft], token: CapToken | None
+    ) -> tuple[list[Receipt], VeenError | None, bool]:
+        """Deliver drafts in order; returns the receipts of the first ones, and why there are no more.
+
+        The last value tells whether the others are pending: they may have reached the hub.
+        """
+        delivery = BatchDelivery()
+        try:
+            await self.send(drafts, delivery, token=token)
+        except VeenError as exc:
+            delivery.failure = exc
+        return delivery.receipts, delivery.failure, bool(delivery.unanswered)
 
     @asynccontextmanager
     async def reserve(self, token: CapToken | None) -> AsyncIterator[Slot]:

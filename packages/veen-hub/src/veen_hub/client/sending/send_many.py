@@ -31,7 +31,8 @@ async def can_continue(stream: Stream, failure: VeenError) -> bool:
         await stream.hub.connection.refresh()
         return True
     if isinstance(failure, BoundsReached) and stream.hub.tokens.source is not None:
-        await stream.rotate()
+        if await stream.client_id() == failure.client_id:  # else another sender has rotated it
+            await stream.rotate()
         return True
     return False
 
