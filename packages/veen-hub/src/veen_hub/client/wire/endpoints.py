@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from veen_core import cbor
 from veen_core.api import (
     CheckpointRequest,
     CheckpointResponse,
@@ -16,7 +15,6 @@ from veen_core.api import (
     ConsistencyResponse,
     ControlItem,
     ControlResponse,
-    ErrorEnvelope,
     ProofRequest,
     ProofResponse,
     ReceiptRequest,
@@ -37,8 +35,9 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse, CapStatus, OkResponse, Status
 from veen_core.wire import Wire
-from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused, refusal
+from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused
 from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer, item_end
+from veen_hub.client.wire.outcomes import Outcomes, decode_outcomes
 from veen_hub.client.wire.transport import CBOR_SEQ, Transport
 
 W = TypeVar("W", bound=Wire)
@@ -46,10 +45,6 @@ MAX_ITEM_OVERHEAD: Final = 4_096
 """Most bytes that a stream item has in addition to its MSG."""
 MAX_PAGE_BYTES: Final = 16 * 1_048_576
 """Largest page accepted; the hub ends a page with the entry that exceeds 8 MiB."""
-_RECEIPT_HEAD: Final = 0x87
-"""CBOR head of a RECEIPT, an array of seven; an error envelope has a text there."""
-_OUTCOME_OFFSET: Final = 4
-"""Offset of field 2, after ``{1: 1, 2:``."""
 
 
 def decode_response(kind: type[W], body: bytes) -> W:
@@ -74,9 +69,7 @@ class Endpoints:
     async def status(self) -> Status:
         return decode_response(Status, await self.transport.call("GET", "/v1/status"))
 
-    async def submit(
-        self, wires: Sequence[bytes], *, headers: Mapping[str, str] | None = None
-    ) -> list[Receipt | Refused]:
+    async def submit(self, wires: Sequence[bytes], *, headers: Mapping[str, str] | None = None) -> Outcomes:
         """Return an outcome for each message, in order; raises if the whole request is refused (H14)."""
         if len(wires) == 1:
             try:
@@ -87,10 +80,7 @@ class Endpoints:
         body = await self.transport.call(
             "POST", "/v1/submit", b"".join(map(wrap_submit, wires)), content_type=CBOR_SEQ, headers=headers
         )
-        try:
-            outcomes = [_outcome(item) for item in cbor.split_sequence(body)]
-        except DecodeError as exc:
-            raise Misbehaved(f"the hub's answer to a batch is not a CBOR sequence: {exc}") from None
+        outcomes = decode_outcomes(body)
         if len(outcomes) != len(wires):
             raise Misbehaved(f"the hub gave {len(outcomes)} answers to {len(wires)} messages")
         return outcomes
@@ -217,12 +207,6 @@ class Endpoints:
         return decode_response(
             OkResponse, await self.transport.call("POST", "/tooling/equivocation", evidence)
         ).ok
-
-
-def _outcome(item: bytes) -> Receipt | Refused:
-    if len(item) > _OUTCOME_OFFSET and item[_OUTCOME_OFFSET] == _RECEIPT_HEAD:
-        return decode_response(SubmitResponse, item).receipt
-    return refusal(decode_response(ErrorEnvelope, item))
 
 
 def _entry(label: Label, item: StreamItem | ControlItem, want: int) -> Entry:

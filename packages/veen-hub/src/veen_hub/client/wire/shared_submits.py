@@ -11,16 +11,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from veen_core.receipt import Receipt
-from veen_hub.client.errors import Refused
 from veen_hub.client.wire.endpoints import Endpoints
+from veen_hub.client.wire.outcomes import Outcomes
 
 MAX_UNDER_WAY: Final = 2
 """Requests under way at once: while the hub works on one, the next one is on its way."""
 MAX_REQUEST_BYTES: Final = 4 * 1_048_576
 """Bytes of messages in one request; the hub accepts 8 MiB."""
-
-Outcomes = list[Receipt | Refused]
 
 
 class SharedSubmits:
