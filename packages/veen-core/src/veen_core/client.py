@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from veen_core import hub_identity
 from veen_core.checkpoint import Checkpoint, check_transition
@@ -176,7 +176,7 @@ class LabelClient(VerifiedPrefix):
             )
         tree = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self._verify_part(tree, (self._log.size, self._log.root), consistency, receipt.encode())
-        self.state = self._answered((receipt,))
+        self.state = dataclasses.replace(self.state, **self._answered((receipt,)))
 
     def refused(self) -> tuple[Msg, ...]:
         """Drop all pending MSGs after the hub's final refusal of the oldest; its client_seq is free again.
@@ -335,14 +335,13 @@ class LabelClient(VerifiedPrefix):
         LogVerifier(self._log.terms, size=receipt.stream_seq - 1, peaks=None).advance(step)
         return step
 
-    def _answered(self, receipts: Sequence[Receipt]) -> ClientState:
-        """Return the state without the MSGs of these receipts; each receipt moves ``rk`` (spec-1 §9)."""
+    def _answered(self, receipts: Sequence[Receipt]) -> dict[str, Any]:
+        """Return the changes that remove the MSGs of these receipts; each moves ``rk`` (spec-1 §9)."""
         leaves, rk = {receipt.leaf_hash for receipt in receipts}, self.state.rk
         for receipt in receipts:
             rk = rk.after(receipt.stream_seq)
         wires = zip(self.state.pending, self.pending_leaves, strict=True)
-        pending = tuple(wire for wire, leaf in wires if leaf not in leaves)
-        return dataclasses.replace(self.state, pending=pending, rk=rk)
+        return {"pending": tuple(wire for wire, leaf in wires if leaf not in leaves), "rk": rk}
 
     def _refuse_within(self, receipt: Receipt) -> None:
         if receipt.stream_seq <= self._log.size:
@@ -354,10 +353,11 @@ class LabelClient(VerifiedPrefix):
         """Replace the verified prefix by a longer one: the only place where it grows."""
         head = self.state.head
         furthest = receipt if head is None or receipt.stream_seq >= head.stream_seq else head
-        state = self._answered(answered)
+        changes = self._answered(answered)
         self._log = log
         self.state = dataclasses.replace(
-            state,
+            self.state,
+            **changes,
             last_stream_seq=self._tree.stream_seq,
             peaks=self._tree.peaks,
             head=furthest,

@@ -54,25 +54,18 @@ class Outbox:
 
     # --- step 1
 
-    @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[None]:
-        async with self._turn:
-            await self.log.state.own()
-            await self.log.check_head_once()
-            await self._settle()
-            yield
-
     async def settle(self, *, window_passed: bool = False) -> Delivery:
         """Settle what is pending and return what became of it.
 
         ``window_passed``: the label takes no messages any more, so nothing is sent (§12).
         """
         async with self._turn:
-            await self.log.state.own()
-            await self.log.check_head_once()
-            return await self._settle(window_passed=window_passed)
+            return await self._begin(window_passed=window_passed)
 
-    async def _settle(self, *, window_passed: bool = False) -> Delivery:
+    async def _begin(self, *, window_passed: bool = False) -> Delivery:
+        """Own the label, and settle what is pending; the caller holds ``_turn``."""
+        await self.log.state.own()
+        await self.log.check_head_once()
         delivery = Delivery()
         if not (count := len(self.log.client.state.pending)):
             return delivery
@@ -105,7 +98,8 @@ class Outbox:
         while these are on their way.
         """
         todo, repaired = list(drafts), False
-        async with self._writing():
+        async with self._turn:
+            await self._begin()
             while todo:
                 try:
                     batch = await self._prepare(todo, token, ready)
@@ -114,10 +108,10 @@ class Outbox:
                     return
                 before, ready = len(delivery.receipts), None
                 last = len(batch.sealed) == len(todo)
-                async with self._sealing_ahead(batch, ahead if last else ()) as sealing:
+                if last and ahead:
+                    await self._dispatch_sealing_ahead(batch, delivery, ahead)
+                else:
                     await self._dispatch(batch, delivery)
-                    if sealing is not None and delivery.failure is None:
-                        delivery.ahead = await sealing
                 del todo[: len(delivery.receipts) - before]
                 if delivery.failure is not None:
                     if repaired or not await self._repair(delivery.failure, token):
@@ -141,7 +135,8 @@ class Outbox:
     @asynccontextmanager
     async def reserve(self, token: CapToken | None) -> AsyncIterator[Slot]:
         """Reserve the next client_seq while attachments are sealed and stored; ``send_sealed`` uses it."""
-        async with self._writing():
+        async with self._turn:
+            await self._begin()
             yield await self._slot(token)
 
     async def send_sealed(self, slot: Slot, sealed: SealedMsg) -> Delivery:
@@ -182,24 +177,25 @@ class Outbox:
             len(drafts), seal_all, log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts
         )
 
-    @asynccontextmanager
-    async def _sealing_ahead(
-        self, batch: SealedBatch, drafts: Sequence[Draft]
-    ) -> AsyncIterator[asyncio.Task[SealedBatch] | None]:
-        """Seal the next batch, for the client_seqs after this one, while this one is on its way."""
+    async def _dispatch_sealing_ahead(
+        self, batch: SealedBatch, delivery: BatchDelivery, drafts: Sequence[Draft]
+    ) -> None:
+        """Send a batch, and seal the next one, for the client_seqs after it, while it is on its way."""
         count = len(batch.sealed)
         last = self.log.connection.bounds.max_msgs_per_client_id_per_label
-        if not drafts or batch.slot.first + count + len(drafts) - 1 > last:
-            yield None
+        if batch.slot.first + count + len(drafts) - 1 > last:
+            await self._dispatch(batch, delivery)
             return
         slot = batch.slot.after(count, self.log.client.size)
-        task = asyncio.create_task(self._seal(slot, drafts))
+        sealing = asyncio.create_task(self._seal(slot, drafts))
         try:
-            yield task
+            await self._dispatch(batch, delivery)
+            if delivery.failure is None:
+                delivery.ahead = await sealing
         finally:
-            task.cancel()
+            sealing.cancel()
             with contextlib.suppress(asyncio.CancelledError, VeenError):
-                await task
+                await sealing
 
     async def _dispatch(self, batch: SealedBatch, delivery: Delivery) -> None:
         log = self.log
@@ -230,7 +226,8 @@ class Outbox:
 
     async def rotate(self) -> None:
         """Settle what is pending, then continue under a fresh client_id."""
-        async with self._writing():
+        async with self._turn:
+            await self._begin()
             await self._rotate()
 
     async def _rotate(self) -> None:

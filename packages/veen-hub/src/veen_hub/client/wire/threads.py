@@ -18,9 +18,12 @@ async def finished(future: asyncio.Future[T]) -> T:
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
-            await asyncio.wait((future,))
+            await asyncio.shield(future)
         except asyncio.CancelledError as exc:
-            cancelled = exc
+            if not future.cancelled():
+                cancelled = exc
+        except BaseException:  # noqa: BLE001 - it is raised below
+            break
     if cancelled is not None:
         future.exception()  # mark it as retrieved: the cancellation takes precedence
         raise cancelled
