@@ -798,6 +798,39 @@ def test_a_page_with_a_bad_last_entry_changes_nothing(alice: Person) -> None:
         alice.client.accept_page([*good, bad])
 
 
+def test_of_several_faults_on_a_page_the_first_is_reported(alice: Person) -> None:
+    """Signatures of a page are verified together, but never after the faults of later entries."""
+    alice.hub.write("bob", *(f"{n}".encode() for n in range(150)))
+    honest = alice.hub.page(1, 150)
+
+    def page(*changes: tuple[int, Callable[[Entry], Entry]]) -> list[Entry]:
+        entries = list(honest)
+        for at, change in changes:
+            entries[at] = change(entries[at])
+        return entries
+
+    def unsigned(entry: Entry) -> Entry:
+        return _replaced(entry, msg_bytes=flip(entry.msg_bytes, -1))
+
+    def unreceipted(entry: Entry) -> Entry:
+        return _replaced(entry, receipt_bytes=flip(entry.receipt_bytes, -1))
+
+    def rewritten(entry: Entry) -> Entry:
+        forged = alice.hub.forged(entry.receipt, mmr_root=MmrRoot(bytes(32)))
+        return _replaced(entry, receipt_bytes=forged.encode())
+
+    with refusing(alice, SignatureError, r"^MSG\.sig"):
+        alice.client.accept_page(page((40, unsigned), (41, unreceipted), (42, rewritten)))
+    with refusing(alice, SignatureError, r"^RECEIPT\.hub_sig at stream_seq 42"):
+        alice.client.accept_page(page((41, unreceipted), (42, rewritten), (140, unsigned)))
+    with refusing(alice, DivergenceError, "stream_seq 43"):
+        alice.client.accept_page(page((42, rewritten), (43, unreceipted), (140, unsigned)))
+    with refusing(alice, StateError, "in place of 44"):
+        alice.client.accept_page([*honest[:43], *page((60, unsigned))[44:]])
+    alice.client.accept_page(honest)
+    assert alice.state.last_stream_seq == 150
+
+
 # --- being lied to (§9 Resync)
 
 

@@ -8,6 +8,7 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - The crypto floor is one thread that does nothing but one Ed25519 verification and one signature per message,
   alone on the machine. Figures ending in ``_shared`` use the same thread while the other cores are busy.
 - ``hub.plain`` divides the rate of an ordinary aiohttp client by the rate of the raw generator.
+- ``verify.batch`` divides the rate of core's batch verifier by that of two threads that only call PyNaCl.
 - ``client.*`` are figures of the client that ships; see ``client_load``.
 - ``hub.p50_hot`` uses crypto and disk in a busy loop; a message that comes alone meets colder caches.
 """
@@ -25,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ from typing import cast
 import aiohttp
 import client_load
 import uvloop
+from nacl.bindings import crypto_sign_open
 
 from veen_core import DEFAULT_PROFILE, H, SigningKey, SigningSeed, mint
 from veen_core.api import StreamRequest, wrap_submit
@@ -52,8 +55,9 @@ from veen_core.ids import (
     StreamSeq,
     UnixTime,
 )
-from veen_core.keys import verify
+from veen_core.keys import refused, verify
 from veen_core.msg import sign_msg
+from veen_core.signatures import Claim, verify_all
 from veen_core.stream import label, routing_key, stream_id
 from veen_storage import Store, create
 
@@ -284,6 +288,30 @@ def crypto_floor(seconds: float = 1.0) -> float:
             HUB.sign(digest)
         count += len(messages)
     return count / elapsed
+
+
+def batch_ratio(count: int) -> float:
+    """Return the rate of core's batch verifier on two threads, divided by that of two bare PyNaCl threads."""
+    digests = [H(number.to_bytes(4, "big")) for number in range(count)]
+    signed = [(HUB.sign(digest), digest) for digest in digests]
+    claims = [
+        Claim((HUB.public,), digest, signature, partial(refused, HUB.public, ""))
+        for signature, digest in signed
+    ]
+
+    def bare(part: list[tuple[Signature, bytes]]) -> None:
+        for signature, digest in part:
+            crypto_sign_open(signature + digest, HUB.public)
+
+    def two_threads() -> None:
+        threads = [threading.Thread(target=bare, args=(signed[at::2],)) for at in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    pairs = [(_timed(two_threads), _timed(lambda: verify_all(claims, threads=2))) for _ in range(ROUNDS)]
+    return statistics.median(alone / batched for alone, batched in pairs)
 
 
 def shared_floor() -> float:
@@ -527,6 +555,8 @@ def measure(place: Path, sizes: Sizes) -> bool:
         ok &= say("hub.read", read, 20_000, read >= 20_000)
         delay = uvloop.run(follow_p99(hub, 998, sizes.follow_sec, stored + 1))
         ok &= say("hub.follow_p99_ms", delay, 20.0, delay <= 20)
+    batch = batch_ratio(sizes.batch // 10)
+    ok &= say("verify.batch", batch, 0.9, batch >= 0.9)
     ok &= measure_client(place, sizes)
     return measure_growth(place, sizes) and ok
 

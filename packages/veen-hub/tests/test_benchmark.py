@@ -26,6 +26,7 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         "hub.p50_hot",
         "hub.read",
         "hub.follow_p99_ms",
+        "verify.batch",
         "client.send",
         "client.send_64",
         "client.send_many",

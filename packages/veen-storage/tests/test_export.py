@@ -481,6 +481,30 @@ def test_a_receipt_of_another_signer_is_refused(written: Store, tmp_path: Path) 
         verify_export(out, HUB_ID)
 
 
+@pytest.mark.parametrize(
+    ("forged", "later", "why"),
+    [
+        pytest.param(2, 5, "entry 3: RECEIPT.hub_sig", id="signature-first"),
+        pytest.param(5, 2, "entry 3: .*I10", id="damage-first"),
+    ],
+)
+def test_of_several_faults_the_first_in_the_log_is_named(
+    written: Store, tmp_path: Path, forged: int, later: int, why: str
+) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(30), out)
+
+    def forge(held: list[bytes]) -> list[bytes]:
+        receipt = dataclasses.replace(Receipt.decode(held[forged]), hub_sig=Signature(bytes(64)))
+        return [*held[:forged], receipt.encode(), *held[forged + 1 :]]
+
+    edit_sequence(out, "receipts", forge)
+    edit_sequence(out, "payloads", lambda held: [*held[:later], b"\x80", *held[later + 1 :]])
+    resealed(out)
+    with pytest.raises(DamageError, match=why):
+        verify_export(out, HUB_ID)
+
+
 def test_an_identity_that_does_not_chain_to_the_pin_is_refused(written: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export(written, ORDERS, seq(1), seq(3), out)

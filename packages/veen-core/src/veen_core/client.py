@@ -30,6 +30,7 @@ from veen_core.log_verifier import LogVerifier
 from veen_core.msg import Msg, verify_signature
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
+from veen_core.signatures import Claim, verifying
 
 __all__ = ["Gap", "LabelClient", "Trust"]
 
@@ -208,15 +209,18 @@ class LabelClient(VerifiedPrefix):
         log, last = self._log.copy(), self.state.head
         if last is not None and last.stream_seq != log.size:
             last = None
-        for entry in entries:
-            self._check_place(entry, log.size + 1)
-            if not entry.is_authorize and entry.msg.client_id == self.state.client_id:
-                self._note_own(log, entry.msg.client_id, entry.msg.client_seq)
-            try:
-                log.accept(entry)
-            except InvariantError as exc:
-                raise self._as_divergence(exc, entry.receipt, last) from None
-            last = entry.receipt
+        claims: list[Claim] = []
+        signatures = self._collect_signatures(claims)
+        with verifying(claims):  # a signature is reported before the faults of later entries
+            for entry in entries:
+                self._check_place(entry, log.size + 1)
+                if not entry.is_authorize and entry.msg.client_id == self.state.client_id:
+                    self._note_own(log, entry.msg.client_id, entry.msg.client_seq)
+                try:
+                    log.accept(entry, signatures)
+                except InvariantError as exc:
+                    raise self._as_divergence(exc, entry.receipt, last) from None
+                last = entry.receipt
         last_used = self._last_used(entries)
         own = set(self.pending_leaves)
         answered = [r for entry in entries if (r := entry.receipt).leaf_hash in own]

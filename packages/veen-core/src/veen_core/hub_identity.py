@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from veen_core import checkpoint as checkpoints
@@ -33,8 +34,9 @@ from veen_core.ids import (
     UnixTime,
     VerifyKey,
 )
-from veen_core.keys import SigningKey, verify
+from veen_core.keys import SigningKey, is_valid, verify
 from veen_core.receipt import Receipt
+from veen_core.signatures import Claim
 from veen_core.validity import active_at
 from veen_core.wire import Wire, int_map
 
@@ -243,11 +245,24 @@ def verify_receipt_under(active: Sequence[HubKey], receipt: Receipt, wire: bytes
     """Verify hub_sig of an encoded RECEIPT under the keys that were active at its hub_ts."""
     digest = receipts.signing_digest(wire)
     for key in active:
-        if _verifies(key, digest, receipt.hub_sig):
+        if is_valid(key.hub_pk, digest, receipt.hub_sig):
             return key
-    raise SignatureError(
-        f"RECEIPT.hub_sig at stream_seq {receipt.stream_seq}: no key of the hub that was active at hub_ts "
-        f"{receipt.hub_ts} verifies it (core §4.3, §8.4)"
+    raise _receipt_refused(receipt.stream_seq, receipt.hub_ts)
+
+
+def receipt_claim(active: Sequence[HubPk], receipt: Receipt, wire: bytes) -> Claim:
+    """Return hub_sig of an encoded RECEIPT, to be verified together with other signatures.
+
+    It is valid if ``verify_receipt_under`` passes for the keys that were ``active`` at its hub_ts.
+    """
+    refusal = partial(_receipt_refused, receipt.stream_seq, receipt.hub_ts)
+    return Claim(active, receipts.signing_digest(wire), receipt.hub_sig, refusal)
+
+
+def _receipt_refused(stream_seq: StreamSeq, hub_ts: UnixTime) -> SignatureError:
+    return SignatureError(
+        f"RECEIPT.hub_sig at stream_seq {stream_seq}: no key of the hub that was active at hub_ts "
+        f"{hub_ts} verifies it (core §4.3, §8.4)"
     )
 
 
@@ -255,7 +270,7 @@ def verify_checkpoint(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: 
     """Verify hub_sig under any key active in the epoch; without epochs, under any key of the hub (§8.4)."""
     digest = checkpoints.signing_digest(checkpoint)
     for key in _active_in(identity, checkpoint.epoch, epoch_sec):
-        if _verifies(key, digest, checkpoint.hub_sig):
+        if is_valid(key.hub_pk, digest, checkpoint.hub_sig):
             return key
     raise SignatureError(
         f"CHECKPOINT.hub_sig at upto_seq {checkpoint.upto_seq}: no key of the hub that was active in epoch "
@@ -295,14 +310,6 @@ def _active_in(identity: HubIdentity, epoch: Epoch, epoch_sec: int) -> Iterator[
     for key in identity.in_order():
         if epoch_sec == 0 or (key.valid_from < end and (key.valid_until is None or key.valid_until > start)):
             yield key
-
-
-def _verifies(key: HubKey, digest: bytes, signature: Signature) -> bool:
-    try:
-        verify(key.hub_pk, digest, signature, "hub_sig")
-    except SignatureError:
-        return False
-    return True
 
 
 @int_map("checkpoint-binding", section="8.4")

@@ -19,10 +19,11 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import MmrRoot, UnixTime
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.log_rules import LogTerms
-from veen_core.log_verifier import MAX_WRITERS, HubSignatures, LogVerifier
+from veen_core.log_verifier import MAX_WRITERS, HubSignatures, LogVerifier, SignatureCheck
 from veen_core.mmr import Mmr
 from veen_core.profile import Profile
 from veen_core.receipt import Receipt
+from veen_core.signatures import Claim
 
 CONTRADICTIONS: Final = frozenset({"I3", "H3"})
 """Rules whose breach in a signed receipt contradicts what the hub signed before."""
@@ -107,6 +108,10 @@ class VerifiedPrefix:
 
     # --- receipts
 
+    def _collect_signatures(self, claims: list[Claim]) -> SignatureCheck:
+        """Return a check that compares receipts with the furthest one, and adds signatures to ``claims``."""
+        return _AgainstHead(self._log.terms, self, claims)
+
     def _verify_receipt(self, receipt: Receipt) -> None:
         """Verify hub_sig under the keys active at hub_ts, then compare with the furthest receipt."""
         hub_identity.verify_receipt(self._trust.identity, receipt)
@@ -190,8 +195,8 @@ class _AgainstHead(HubSignatures):
 
     __slots__ = ("_prefix",)
 
-    def __init__(self, terms: LogTerms, prefix: VerifiedPrefix) -> None:
-        super().__init__(terms)
+    def __init__(self, terms: LogTerms, prefix: VerifiedPrefix, later: list[Claim] | None = None) -> None:
+        super().__init__(terms, later)
         self._prefix = prefix
 
     def check_receipt(self, receipt: Receipt, wire: bytes) -> None:

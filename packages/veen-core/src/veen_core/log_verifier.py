@@ -24,8 +24,18 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import PrunedEntry
 from veen_core.entry import Entry
 from veen_core.errors import CheckpointError, StateError
-from veen_core.hub_identity import HubIdentity, HubKey
-from veen_core.ids import NO_ENTRIES, AuthRef, ClientId, ClientSeq, MmrRoot, NodeHash, StreamSeq, UnixTime
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import (
+    NO_ENTRIES,
+    AuthRef,
+    ClientId,
+    ClientSeq,
+    HubPk,
+    MmrRoot,
+    NodeHash,
+    StreamSeq,
+    UnixTime,
+)
 from veen_core.log_rules import (
     ACKNOWLEDGED,
     CONSECUTIVE,
@@ -43,6 +53,7 @@ from veen_core.lru import Lru
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
+from veen_core.signatures import Claim, verify_one
 
 MAX_WRITERS: Final = 4_096
 """Writers whose last client_seq is held; beyond that, the writer unseen for longest is evicted."""
@@ -60,25 +71,37 @@ class SignatureCheck(Protocol):
 
 
 class HubSignatures:
-    """Verifies every signature at once, hub signatures under the keys active at their time (core §8.4)."""
+    """Verifies signatures, those of the hub under the keys active at their time (core §8.4).
 
-    __slots__ = ("_active", "terms")
+    With ``later``, signatures of MSGs and RECEIPTs are added to that list instead. The caller must verify
+    the list (``signatures.verifying``) before it relies on any entry.
+    """
 
-    def __init__(self, terms: LogTerms) -> None:
+    __slots__ = ("_active", "_later", "terms")
+
+    def __init__(self, terms: LogTerms, later: list[Claim] | None = None) -> None:
         self.terms = terms
-        self._active: tuple[int, list[HubKey]] = (-1, [])
+        self._later = later
+        self._active: tuple[int, tuple[HubPk, ...]] = (-1, ())
         """The last hub_ts and the keys active then: consecutive entries of one second reuse them."""
 
+    def _check(self, claim: Claim) -> None:
+        if self._later is None:
+            verify_one(claim)
+        else:
+            self._later.append(claim)
+
     def check_msg(self, msg: Msg, wire: bytes) -> None:
-        msgs.verify_signature(msg, wire)
+        self._check(msgs.signature_claim(msg, wire))
 
     def check_token(self, token: CapToken) -> None:
         verify_token(token, self.terms.limits)
 
     def check_receipt(self, receipt: Receipt, wire: bytes) -> None:
         if self._active[0] != receipt.hub_ts:
-            self._active = (receipt.hub_ts, self._identity.active_at(receipt.hub_ts))
-        hub_identity.verify_receipt_under(self._active[1], receipt, wire)
+            active = self._identity.active_at(receipt.hub_ts)
+            self._active = (receipt.hub_ts, tuple(key.hub_pk for key in active))
+        self._check(hub_identity.receipt_claim(self._active[1], receipt, wire))
 
     def check_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Verify hub_sig, and every witness signature under a key of the hub (core §8.4, RESOLUTIONS P2)."""
@@ -160,21 +183,22 @@ class LogVerifier:
 
     # --- entries
 
-    def accept(self, entry: Entry) -> LogStep:
-        """Verify the next entry."""
+    def accept(self, entry: Entry, signatures: SignatureCheck | None = None) -> LogStep:
+        """Verify the next entry; ``signatures`` replaces the verifier's own check for this entry."""
+        check = signatures or self._signatures
         step = examine(entry, self.terms)
         if entry.is_authorize:
-            self._signatures.check_token(entry.token)
+            check.check_token(entry.token)
         else:
-            self._signatures.check_msg(entry.msg, entry.msg_bytes)
-        self._signatures.check_receipt(entry.receipt, entry.receipt_bytes)
+            check.check_msg(entry.msg, entry.msg_bytes)
+        check.check_receipt(entry.receipt, entry.receipt_bytes)
         self.advance(step)
         return step
 
-    def accept_pruned(self, kept: PrunedEntry) -> LogStep:
-        """Verify the next entry, whose payload retention has pruned."""
+    def accept_pruned(self, kept: PrunedEntry, signatures: SignatureCheck | None = None) -> LogStep:
+        """Verify the next entry, whose payload retention has pruned; ``signatures`` as in ``accept``."""
         step = examine_pruned(kept, self.terms)
-        self._signatures.check_receipt(kept.receipt, kept.receipt.encode())
+        (signatures or self._signatures).check_receipt(kept.receipt, kept.receipt.encode())
         self.advance(step)
         return step
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Final, Literal
 
-from veen_core import attachment, cbor, ciphertext
+from veen_core import attachment, cbor, ciphertext, keys
 from veen_core.attachment import Attachment
 from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext
 from veen_core.errors import DecodeError, DecodeFault, VerificationError
@@ -32,6 +33,7 @@ from veen_core.kinds import UINT
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.payload import PayloadHeader
 from veen_core.profile import Profile
+from veen_core.signatures import Claim
 from veen_core.wire import Wire, array
 
 _SIG_TAG: Final = b"veen/sig\x00"
@@ -39,6 +41,8 @@ _NINE: Final = b"\x89"  # CBOR array of nine: MSG without sig
 _TEN: Final = b"\x8a"
 _BSTR_64: Final = b"\x58\x40"
 _SIG_ITEM_SIZE: Final = 2 + Signature.SIZE
+_SIG: Final = "MSG.sig (core §4.1)"
+"""The name of the signature in errors."""
 
 
 @array("MSG", section="4.1")
@@ -182,7 +186,12 @@ def check_ct_hash(msg: Msg) -> None:
 
 def verify_signature(msg: Msg, wire: bytes) -> None:
     """Verify ``MSG.sig``; ``wire`` are the bytes that ``msg`` was decoded from (§4.1)."""
-    verify(msg.client_id, signing_digest(wire), msg.sig, "MSG.sig (core §4.1)")
+    verify(msg.client_id, signing_digest(wire), msg.sig, _SIG)
+
+
+def signature_claim(msg: Msg, wire: bytes) -> Claim:
+    """Return ``MSG.sig`` to be verified together with others; it is valid if ``verify_signature`` passes."""
+    return Claim((msg.client_id,), signing_digest(wire), msg.sig, partial(keys.refused, msg.client_id, _SIG))
 
 
 def verify_msg(wire: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Msg, LeafHash]:

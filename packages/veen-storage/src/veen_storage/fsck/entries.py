@@ -7,9 +7,8 @@ Nothing here depends on the entry before; the order of entries is checked in ``l
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +30,7 @@ from veen_core.ids import (
 )
 from veen_core.log_rules import LogStep, LogTerms, examine, examine_pruned
 from veen_core.log_verifier import HubSignatures
+from veen_core.signatures import Claim, invalid_signatures
 from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.chunks.pruned_chunk import read_pruned_chunk
 from veen_storage.disk.registry import Registry
@@ -163,9 +163,11 @@ class _SpanCheck:
     def __init__(self, trust: Trust, span: Span) -> None:
         self.result = SpanResult()
         self._terms = trust.terms(span.label)
-        self._signatures = HubSignatures(self._terms)
+        self._claims: list[Claim] = []
+        self._places: list[tuple[int, StreamSeq]] = []
+        """Offset and stream_seq of the entry that each signature belongs to."""
+        self._signatures = HubSignatures(self._terms, later=self._claims)
         self._span = span
-        self._unverified: list[tuple[int, StreamSeq, Callable[[], None]]] = []
 
     def entry(self, offset: int, frame: bytes) -> None:
         header = decode_frame(frame)  # cannot fail: the planner has walked over it
@@ -180,11 +182,11 @@ class _SpanCheck:
             self._add(_invalid(seq, offset, len(frame)))
             return
         if seq >= self._span.sigs_from:
-            receipt = partial(self._signatures.check_receipt, entry.receipt, entry.receipt_bytes)
-            self._unverified.append((offset, seq, receipt))
+            self._signatures.check_receipt(entry.receipt, entry.receipt_bytes)
+            self._places.append((offset, seq))
             if not entry.is_authorize:
-                msg = partial(self._signatures.check_msg, entry.msg, entry.msg_bytes)
-                self._unverified.append((offset, seq, msg))
+                self._signatures.check_msg(entry.msg, entry.msg_bytes)
+                self._places.append((offset, seq))
         used = (step.authorizes, entry.msg_bytes) if entry.is_authorize else (entry.msg.auth_ref, b"")
         self._add(EntryFacts(seq, offset, len(frame), True, header.entry_hash, *_signed(step), *used))
 
@@ -203,19 +205,16 @@ class _SpanCheck:
                 self._add(_invalid(receipt.stream_seq, offset, size))
                 continue
             if step.stream_seq >= self._span.sigs_from:
-                check = partial(self._signatures.check_receipt, receipt, receipt.encode())
-                self._unverified.append((offset, step.stream_seq, check))
+                self._signatures.check_receipt(receipt, receipt.encode())
+                self._places.append((offset, step.stream_seq))
             seq, digest = step.stream_seq, entry.entry_hash
             self._add(EntryFacts(seq, offset, size, True, digest, *_signed(step), entry.auth_ref, b""))
 
     def verify_signatures(self) -> None:
-        """Verify the collected signatures."""
-        self.result.signatures += len(self._unverified)
-        for offset, seq, check in self._unverified:
-            try:
-                check()
-            except VeenError as exc:
-                self.fault(str(exc), offset, seq)
+        """Verify the collected signatures, in this thread: fsck has a process for every core."""
+        self.result.signatures += len(self._claims)
+        for position in invalid_signatures(self._claims, threads=1):
+            self.fault(str(self._claims[position].refusal()), *self._places[position])
 
     def fault(self, what: str, offset: int | None, seq: StreamSeq | None) -> None:
         span = self._span

@@ -43,10 +43,11 @@ def verify_export(path: Path, pinned: HubId) -> VerifiedExport:
     identity, registry = _read_identity(path, pinned)
     signed = _check_signature(path, identity)
     verifier = RangeVerifier(manifest, identity, registry)
-    if manifest.form == "set":
-        check_set(path, verifier)
-    else:
-        check_chunks(path, verifier)
+    with verifier.verifying():
+        if manifest.form == "set":
+            check_set(path, verifier)
+        else:
+            check_chunks(path, verifier)
     return replace(verifier.conclude(), signed=signed)
 
 

@@ -8,6 +8,7 @@ the export.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,9 +23,12 @@ from veen_core.ids import MmrRoot, StreamSeq
 from veen_core.log_rules import POSITION, LogTerms
 from veen_core.log_verifier import HubSignatures, LogVerifier
 from veen_core.mmr import Mmr
+from veen_core.signatures import Claim, invalid_signatures
 from veen_storage.copies.export.sequence import damaged, note_pruned
 from veen_storage.disk.registry import Registry
 
+MAX_UNVERIFIED: Final = 1_024
+"""Signatures that are verified together."""
 MAX_WRITERS: Final = 65_536
 """Writers whose client_seq is followed; beyond that, ``VerifiedExport.followed_all`` is False."""
 
@@ -63,6 +67,11 @@ class RangeVerifier:
             hub_ts=manifest.before.hub_ts if manifest.before is not None else None,
             max_writers=MAX_WRITERS,
         )
+        self._claims: list[Claim] = []
+        """Signatures of accepted entries that are not verified yet."""
+        self._places: list[tuple[str, str, int]] = []
+        """Name of the entry, file and offset for each of them."""
+        self._signatures = HubSignatures(self._terms, later=self._claims)
         self._pruned: list[PrunedRange] = []
         self._checkpoints = 0
 
@@ -86,24 +95,56 @@ class RangeVerifier:
         if (before.label, before.stream_seq, before.mmr_root) != (manifest.label, tree.stream_seq, tree.root):
             raise damaged(MANIFEST, "the field before is not the RECEIPT at from_seq - 1")
 
+    @contextmanager
+    def verifying(self) -> Iterator[None]:
+        """Verify the signatures that are left when the block ends.
+
+        If the block raises, an invalid signature of an entry before the fault is raised instead.
+        """
+        failure: VeenError | OSError | None = None
+        try:
+            yield
+        except (VeenError, OSError) as exc:
+            failure = exc
+        self._verify_signatures()
+        if failure is not None:
+            raise failure
+
     def accept(self, entry: Entry | PrunedEntry, where: str, offset: int) -> None:
-        """Verify the next entry, whole or pruned."""
-        pruned = isinstance(entry, PrunedEntry)
-        seq = entry.receipt.stream_seq if isinstance(entry, PrunedEntry) else entry.stream_seq
+        """Verify the next entry, whole or pruned; its signatures later, within ``verifying``."""
+        if isinstance(entry, PrunedEntry):
+            seq, name = entry.receipt.stream_seq, f"pruned entry {entry.receipt.stream_seq}"
+        else:
+            seq, name = entry.stream_seq, f"entry {entry.stream_seq}"
         try:
             if isinstance(entry, PrunedEntry):
-                step = self._log.accept_pruned(entry)
+                step = self._log.accept_pruned(entry, self._signatures)
             else:
-                step = self._log.accept(entry)
+                step = self._log.accept(entry, self._signatures)
             if seq == self.manifest.from_seq and step.hub_ts != self.manifest.from_ts:
                 raise InvariantError("from_ts", f"hub_ts {step.hub_ts} is not the manifest's from_ts")
         except VeenError as exc:
-            raise damaged(where, f"{'pruned entry' if pruned else 'entry'} {seq}: {exc}", offset) from exc
-        if pruned:
+            raise damaged(where, f"{name}: {exc}", offset) from exc
+        finally:
+            self._places += [(name, where, offset)] * (len(self._claims) - len(self._places))
+        if isinstance(entry, PrunedEntry):
             note_pruned(self._pruned, seq)
+        if len(self._claims) >= MAX_UNVERIFIED:
+            self._verify_signatures()
+
+    def _verify_signatures(self) -> None:
+        """Verify the signatures of the entries accepted so far."""
+        claims, places = self._claims.copy(), self._places.copy()
+        self._claims.clear()
+        self._places.clear()
+        if invalid := invalid_signatures(claims):
+            name, where, offset = places[invalid[0]]
+            refusal = claims[invalid[0]].refusal()
+            raise damaged(where, f"{name}: {refusal}", offset) from refusal
 
     def checkpoint(self, made: Checkpoint, where: str, offset: int) -> None:
         """Verify a checkpoint of the log up to the last accepted entry."""
+        self._verify_signatures()
         try:
             self._log.accept_checkpoint(made)
         except VeenError as exc:
