@@ -4,19 +4,26 @@
   of each side's disk.
 - ``client.send_64`` (64 streams, one message each at a time), ``client.send_many`` and ``client.read`` are
   measured against one core that does nothing but the client's cryptography.
+- ``client.rss_mb`` is the peak memory of a process that only sends many messages and reads them. This file is
+  the program of that process.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from veen_core import DEFAULT_PROFILE, H, SigningKey, mint
+import uvloop
+
+from veen_core import DEFAULT_PROFILE, H, HubId, SigningKey, SigningSeed, mint
 from veen_core.ciphertext import Binding
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import ClientSeq, Label, StreamSeq
@@ -102,11 +109,12 @@ class Rates:
 
 
 @contextlib.asynccontextmanager
-async def connected(port: int, identity: HubIdentity, admin: SigningKey, folder: Path) -> AsyncIterator[Hub]:
+async def connected(port: int, trust: HubId, admin: SigningKey, folder: Path) -> AsyncIterator[Hub]:
     alice = Identity.generate()
-    names = ["one", "many", "follow", *(f"stream {number}" for number in range(STREAMS))]
+    numbered = (f"{kind} {number}" for kind in ("stream", "memory") for number in range(STREAMS))
+    names = ["one", "many", "follow", *numbered]
     token = mint(admin, alice.client_id, map(stream_id, names), TOKEN_SECONDS)
-    async with connect(f"http://127.0.0.1:{port}", alice, trust=identity.hub_id, state=folder) as hub:
+    async with connect(f"http://127.0.0.1:{port}", alice, trust=trust, state=folder) as hub:
         await hub.authorize(token)
         yield hub
 
@@ -114,7 +122,7 @@ async def connected(port: int, identity: HubIdentity, admin: SigningKey, folder:
 async def rates(port: int, identity: HubIdentity, admin: SigningKey, place: Path, count: int) -> Rates:
     """Measure the client; ``count`` messages are sent in one stream, a tenth of them one by one."""
     with TemporaryDirectory(dir=place) as folder:
-        async with connected(port, identity, admin, Path(folder)) as hub:
+        async with connected(port, identity.hub_id, admin, Path(folder)) as hub:
             one = await _rate(count // 10, _one_by_one(hub, count // 10))
             await asyncio.gather(*(hub.stream(f"stream {n}").send(BODY) for n in range(STREAMS)))
             each = max(1, count // 2 // STREAMS)
@@ -146,13 +154,13 @@ async def _together(hub: Hub, each: int) -> None:
     await asyncio.gather(*map(send, range(STREAMS)))
 
 
-async def _many(hub: Hub, count: int) -> None:
-    async for _receipt in hub.stream("many").send_many(BODY for _ in range(count)):
+async def _many(hub: Hub, count: int, name: str = "many") -> None:
+    async for _receipt in hub.stream(name).send_many(BODY for _ in range(count)):
         pass
 
 
-async def _read(hub: Hub) -> None:
-    async for message in hub.stream("many").read():
+async def _read(hub: Hub, name: str = "many") -> None:
+    async for message in hub.stream(name).read():
         assert message.text == BODY
 
 
@@ -200,3 +208,47 @@ async def _longest_block() -> AsyncIterator[Block]:
         yield block
     finally:
         watcher.cancel()
+
+
+# --- memory
+
+PER_STREAM = 50_000
+"""Messages of one stream: fewer than a client_id may send on a label (KEX1+ 4.1)."""
+
+
+def peak_rss_mb(port: int, identity: HubIdentity, admin: SigningKey, place: Path, count: int) -> float:
+    """Return the peak resident memory of a process that sends ``count`` messages and reads them."""
+    arguments = [str(port), identity.hub_id.hex(), admin.seed.hex(), str(place), str(count)]
+    ran = subprocess.run(  # noqa: S603 - this very file
+        [sys.executable, __file__, *arguments], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return float(ran.stdout)
+
+
+async def _send_and_read(port: int, trust: HubId, admin: SigningKey, place: Path, count: int) -> None:
+    with TemporaryDirectory(dir=place) as folder:
+        async with connected(port, trust, admin, Path(folder)) as hub:
+            for number, sent in enumerate(range(0, count, PER_STREAM)):
+                await _many(hub, min(PER_STREAM, count - sent), f"memory {number}")
+                await _read(hub, f"memory {number}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Send and read messages; print the peak memory in MB.")
+    parser.add_argument("port", type=int)
+    parser.add_argument("trust", type=HubId.from_hex)
+    parser.add_argument("admin", type=SigningSeed.from_hex)
+    parser.add_argument("place", type=Path)
+    parser.add_argument("count", type=int)
+    options = parser.parse_args()
+    uvloop.run(
+        _send_and_read(options.port, options.trust, SigningKey(options.admin), options.place, options.count)
+    )
+    # VmHWM and not ru_maxrss, which a process inherits from its parent.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    print(int(peak.split()[1]) / 1_024)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Measure the hub against what cryptography and the disk cost in the same run; one JSON line per figure.
 
-    python packages/veen-hub/benchmarks/run.py            10^6 messages, 10^5 labels; some minutes
+    python packages/veen-hub/benchmarks/run.py            10^6 messages, 10^5 labels; half an hour
     python packages/veen-hub/benchmarks/run.py --quick    a tenth of that; under a minute
 
 The hub is a process of its own, on loopback, with gating on and real files; this process makes the load.
@@ -88,14 +88,39 @@ class Sizes:
     follow_sec: int
     client: int
     """Messages that the client sends in one stream."""
+    client_memory: int
+    """Messages that a client sends and reads while its memory is measured."""
 
 
 FULL = Sizes(
-    single=40_000, batch=60_000, alone=2_000, history=1_000_000, labels=100_000, follow_sec=10, client=20_000
+    single=40_000,
+    batch=60_000,
+    alone=2_000,
+    history=1_000_000,
+    labels=100_000,
+    follow_sec=10,
+    client=20_000,
+    client_memory=1_000_000,
 )
-TINY = Sizes(single=1_280, batch=5_120, alone=10, history=1_200, labels=40, follow_sec=1, client=128)
+TINY = Sizes(
+    single=1_280,
+    batch=5_120,
+    alone=10,
+    history=1_200,
+    labels=40,
+    follow_sec=1,
+    client=128,
+    client_memory=128,
+)
 QUICK = Sizes(
-    single=8_000, batch=26_000, alone=400, history=100_000, labels=10_000, follow_sec=4, client=4_000
+    single=8_000,
+    batch=26_000,
+    alone=400,
+    history=100_000,
+    labels=10_000,
+    follow_sec=4,
+    client=4_000,
+    client_memory=10_000,
 )
 
 
@@ -569,6 +594,7 @@ def measure_client(place: Path, sizes: Sizes) -> bool:
         lone = lone_seconds(place) + sync_seconds(place)
         found = uvloop.run(client_load.rates(hub.port, identity_of(root), ADMIN, place, sizes.client))
         after = client_load.floors()
+        memory = client_load.peak_rss_mb(hub.port, identity_of(root), ADMIN, place, sizes.client_memory)
     send, read = (before.send + after.send) / 2, (before.read + after.read) / 2
     ratios = {
         "client.send": (found.send * (send + lone), 0.5),
@@ -580,7 +606,7 @@ def measure_client(place: Path, sizes: Sizes) -> bool:
     ok = all(said)
     ok &= say("client.follow_p99_ms", found.follow_p99_ms, 20, found.follow_p99_ms <= 20)
     ok &= say("client.loop_block_ms", found.loop_block_ms, 10, found.loop_block_ms <= 10)
-    return ok
+    return say("client.rss_mb", memory, 200, memory < 200) and ok
 
 
 def measure_growth(place: Path, sizes: Sizes) -> bool:

@@ -46,7 +46,7 @@ class Codec(Protocol):
     @property
     def flat(self) -> bool: ...
     def match(self, data: bytes) -> Any: ...
-    def end(self, data: bytes, at: int) -> int | None: ...
+    def end(self, data: bytes | bytearray, at: int) -> int | None: ...
     def read(self, item: Any) -> Any: ...
     def write(self, value: Any) -> Any: ...
     def read_json(self, item: Any) -> Any: ...
@@ -129,7 +129,7 @@ class ArrayCodec(Declared):
             fill(value, take(group))
         return value
 
-    def end(self, data: bytes, at: int) -> int | None:
+    def end(self, data: bytes | bytearray, at: int) -> int | None:
         """Return where the object that begins at ``at`` ends; None: use the general decoder."""
         return self.pattern.end(data, at) if self.pattern is not None else None
 
@@ -192,7 +192,7 @@ class MapCodec(Declared):
     def match(self, _data: bytes) -> None:
         return None
 
-    def end(self, _data: bytes, _at: int) -> None:
+    def end(self, _data: bytes | bytearray, _at: int) -> None:
         return None
 
     def read(self, item: Any) -> Any:

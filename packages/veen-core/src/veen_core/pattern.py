@@ -49,7 +49,7 @@ class Pattern:
             groups, at = (*groups[:-1], data[at:end], *match.groups()), match.end()
         return groups if at == len(data) else None
 
-    def end(self, data: bytes, start: int) -> int | None:
+    def end(self, data: bytes | bytearray, start: int) -> int | None:
         """Return where the array that begins at ``start`` ends, or None if it is not in canonical form."""
         if (match := self.first.match(data, start)) is None:
             return None

@@ -236,7 +236,7 @@ async def connect(
     transport = Transport(url, tls=tls, timeouts=timeouts or Timeouts())
     hub: Hub | None = None
     try:
-        api = Endpoints(transport)
+        api = Endpoints(transport, workers)
         status = await retrying(policy, api.status, where=transport.url)
         await workers.run(_check_hub, store, status, trust)
         api.control_label = status.control_label

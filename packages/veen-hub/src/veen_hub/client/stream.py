@@ -228,15 +228,18 @@ class Stream:
 
     async def _open(self, entries: Sequence[Entry]) -> list[Message]:
         connection = self.hub.connection
-        return await connection.workers.run(reading.open_all, entries, self._keys, connection.limits)
+        return await connection.workers.run_sized(
+            len(entries), reading.open_all, entries, self._keys, connection.limits
+        )
 
     async def read(
         self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None
     ) -> AsyncGenerator[Message, None]:
         """Yield verified messages in order, up to ``to_seq`` or the end of the log."""
         end = StreamSeq(to_seq) if to_seq is not None else None
-        async with aclosing(reading.read(await self._log(epoch), StreamSeq(from_seq), end)) as pages:
-            async for entries in pages:
+        pages = reading.read(await self._log(epoch), StreamSeq(from_seq), end)
+        async with aclosing(reading.one_ahead(pages)) as verified:  # a page is verified while one is opened
+            async for entries in verified:
                 for message in await self._open(entries):
                     yield message
 
@@ -252,8 +255,8 @@ class Stream:
             if connection.profile.epoch_sec
             else reading.follow(await self._log(), StreamSeq(from_seq))
         )
-        async with aclosing(pages):
-            async for entries in pages:
+        async with aclosing(reading.one_ahead(pages)) as verified:
+            async for entries in verified:
                 for message in await self._open(entries):
                     yield message
 

@@ -135,7 +135,7 @@ class LabelLog:
 
     async def page(
         self, start: StreamSeq, most: int, end: StreamSeq | None = None
-    ) -> tuple[list[Entry], bool]:
+    ) -> tuple[Sequence[Entry], bool]:
         """Fetch entries, not yet verified: pass them to ``accept``. Also returns whether more follow."""
         known = self.client.size if end is None else min(self.client.size, end)
         entries, more = await self.connection.ask(
@@ -175,16 +175,16 @@ class LabelLog:
         if reader is None or reader.size != before:
             reader = self.client.at(before, await self._consistency(before))
         reader.trust = self.client.trust
-        await self.connection.workers.run(reader.accept_page, entries)
+        await self.connection.workers.run_sized(len(entries), reader.accept_page, entries)
         self.client.verify_part(reader.tree, await self._consistency(reader.size), entries[-1].receipt_bytes)
         return reader
 
     async def _accept_beyond(self, entries: Sequence[Entry]) -> None:
-        await self.connection.workers.run(self._accept_page, entries)
+        await self.connection.workers.run_sized(len(entries), self._accept_page, entries)
         await self.state.note_progress()
 
     def _accept_page(self, entries: Sequence[Entry]) -> None:
-        """Runs in a thread, to its end even if cancelled: a settled message always has its receipt."""
+        """Runs to its end even if cancelled: a settled message always has its receipt."""
         own = set(self.client.pending_leaves)
         self.client.accept_page(entries)
         if own:

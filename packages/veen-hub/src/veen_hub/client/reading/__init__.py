@@ -3,6 +3,7 @@
 from veen_hub.client.reading.attachments import check_attachment_size, fetch_attachment
 from veen_hub.client.reading.follow import follow, follow_epochs, read
 from veen_hub.client.reading.message import Message, open_all
+from veen_hub.client.reading.one_ahead import one_ahead
 
 __all__ = [
     "Message",
@@ -10,6 +11,7 @@ __all__ = [
     "fetch_attachment",
     "follow",
     "follow_epochs",
+    "one_ahead",
     "open_all",
     "read",
 ]

@@ -15,6 +15,7 @@ from veen_core.msg import Msg
 from veen_core.payload import PayloadHeader
 from veen_core.receipt import Receipt
 from veen_hub.client.sending.body import ATTACHED, Attached, AttachmentRef
+from veen_hub.client.wire.threads import GilPauses
 
 
 class Message:
@@ -119,8 +120,11 @@ def open_all(entries: Sequence[Entry], keys: Sequence[DhKey], limits: Limits) ->
 
     The key that opened the entry before is tried first.
     """
-    order = list(keys)
-    return [_open(entry, order, limits) for entry in entries]
+    order, pauses, messages = list(keys), GilPauses(), list[Message]()
+    for entry in entries:
+        messages.append(_open(entry, order, limits))
+        pauses.pause_if_due()
+    return messages
 
 
 def _open(entry: Entry, keys: list[DhKey], limits: Limits) -> Message:

@@ -5,61 +5,65 @@ Signatures, roots and proofs are not verified here; ``label`` does that. Nothing
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Final, ParamSpec, TypeVar
 
 from veen_core.api import (
     CheckpointRequest,
     CheckpointResponse,
     ConsistencyRequest,
     ConsistencyResponse,
-    ControlItem,
-    ControlResponse,
     ProofRequest,
     ProofResponse,
     ReceiptRequest,
     ReceiptResponse,
-    StreamItem,
     StreamRequest,
-    StreamResponse,
     SubmitResponse,
     wrap_submit,
 )
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
-from veen_core.entry import FLAG_AUTHORIZE, Entry
-from veen_core.errors import DecodeError
-from veen_core.ids import NO_ENTRIES, AuthRef, Label, StreamId, StreamSeq
+from veen_core.entry import Entry
+from veen_core.ids import NO_ENTRIES, AuthRef, Label, StreamSeq
 from veen_core.limits import Limits
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse, CapStatus, OkResponse, Status
 from veen_core.wire import Wire
 from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused
-from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer, item_end
+from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer
 from veen_hub.client.wire.outcomes import Outcomes, decode_outcomes
+from veen_hub.client.wire.stream_items import (
+    cut_page,
+    decode_item,
+    decode_page,
+    decode_response,
+    find_end,
+    token_items,
+)
+from veen_hub.client.wire.threads import Workers
 from veen_hub.client.wire.transport import CBOR_SEQ, Transport
 
+__all__ = ["Endpoints", "decode_response"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 W = TypeVar("W", bound=Wire)
 MAX_ITEM_OVERHEAD: Final = 4_096
 """Most bytes that a stream item has in addition to its MSG."""
+MAX_LIVE_BYTES: Final = 65_536
+"""Bytes of a live stream that are split at once, about 1 ms of the event loop."""
 MAX_PAGE_BYTES: Final = 16 * 1_048_576
 """Largest page accepted; the hub ends a page with the entry that exceeds 8 MiB."""
-
-
-def decode_response(kind: type[W], body: bytes) -> W:
-    """Decode a response; raises ``Misbehaved`` if the bytes are not a ``kind``."""
-    try:
-        return kind.decode(body)
-    except DecodeError as exc:
-        raise Misbehaved(f"the hub's answer is not a {kind.codec.name}: {exc}") from None
 
 
 class Endpoints:
     """The endpoints of one hub."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, workers: Workers | None = None) -> None:
+        """``workers`` decode unusual pages; without them the event loop does."""
         self.transport = transport
+        self._workers = workers
         self.control_label: Label | None = None
         """The label whose entries are tokens (H5); set once the hub's identity is checked."""
 
@@ -87,7 +91,7 @@ class Endpoints:
 
     async def page(
         self, label: Label, start: StreamSeq, max_items: int, *, end: StreamSeq | None = None
-    ) -> tuple[list[Entry], bool]:
+    ) -> tuple[Sequence[Entry], bool]:
         """Return consecutive entries from ``start`` on, and whether more follow. Unknown labels are empty."""
         question = StreamRequest(
             label=label, from_seq=start, to_seq=end, max_items=max_items, with_receipts=True
@@ -100,25 +104,23 @@ class Endpoints:
             if await self._exists(label):
                 raise  # retention pruned the entries
             return [], False
-        max_items_in_body = MAX_CBOR_ITEMS * (1 + max_items) + self._token_items(label, len(body))
-        item_end(body, max_items=max_items_in_body)  # bounded before anything is decoded
-        kind: type[StreamResponse | ControlResponse] = StreamResponse
-        if label == self.control_label:
-            kind = ControlResponse
-        page = decode_response(kind, body)
-        if page.label != label:
-            raise Misbehaved("the hub answered with a page of another label")
-        items: Sequence[StreamItem | ControlItem] = page.items
-        entries = [_entry(label, item, start + position) for position, item in enumerate(items)]
-        if (end is not None and entries and entries[-1].stream_seq > end) or len(entries) > max_items:
+        page = None
+        if not (control := label == self.control_label):
+            page = cut_page(body, label, start, max_items)
+        if page is None:
+            page = await self._run(decode_page, body, label, start, max_items, control=control)
+        count = len(page.entries)
+        if (end is not None and count and page.entries[-1].stream_seq > end) or count > max_items:
             raise Misbehaved("the hub answered with more entries than were asked for")
-        if page.next_cursor is not None and (not entries or page.next_cursor != start + len(entries)):
+        if page.next_cursor is not None and (not count or page.next_cursor != start + count):
             raise Misbehaved("next_cursor does not follow the page's last entry (core §10.5)")
-        return entries, page.next_cursor is not None
+        return page.entries, page.next_cursor is not None
 
-    def _token_items(self, label: Label, size: int) -> int:
-        """Return how many more CBOR items a control entry may have: a token may name many streams."""
-        return size // StreamId.SIZE if label == self.control_label else 0
+    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call that may take many milliseconds in a thread."""
+        if self._workers is None:
+            return call(*args, **kwargs)
+        return await self._workers.run(call, *args, **kwargs)
 
     async def _exists(self, label: Label) -> bool:
         return await self.receipt_or_none(label, StreamSeq(1)) is not None
@@ -128,20 +130,19 @@ class Endpoints:
 
         The first list is empty; it means that the hub has answered.
         """
-        max_bytes = limits.max_msg_bytes + MAX_ITEM_OVERHEAD
-        framer, at = Framer(max_bytes, MAX_CBOR_ITEMS + self._token_items(label, max_bytes)), int(start)
-        kind: type[StreamItem | ControlItem] = StreamItem
-        if label == self.control_label:
-            kind = ControlItem
+        max_bytes, control = limits.max_msg_bytes + MAX_ITEM_OVERHEAD, label == self.control_label
+        max_items, at = MAX_CBOR_ITEMS + token_items(max_bytes, control=control), int(start)
+        framer = Framer(max_bytes, max_items, None if control else find_end)
         async with self.transport.open(
             "GET", f"/v1/stream/{label.hex()}?from={start}", idle=self.transport.timeouts.idle
         ) as response:
             yield []
             async for part in response.content.iter_any():
-                items = [decode_response(kind, item) for item in framer.feed(part)]
-                if items:
-                    yield [_entry(label, item, at + position) for position, item in enumerate(items)]
-                    at += len(items)
+                for begin in range(0, len(part), MAX_LIVE_BYTES):
+                    items = enumerate(framer.feed(part[begin : begin + MAX_LIVE_BYTES]), at)
+                    if entries := [decode_item(item, label, seq, control=control) for seq, item in items]:
+                        yield entries
+                        at += len(entries)
 
     async def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:
         question = ReceiptRequest(label=label, stream_seq=stream_seq)
@@ -207,13 +208,3 @@ class Endpoints:
         return decode_response(
             OkResponse, await self.transport.call("POST", "/tooling/equivocation", evidence)
         ).ok
-
-
-def _entry(label: Label, item: StreamItem | ControlItem, want: int) -> Entry:
-    """Convert an item into its entry; the codec is canonical, so the bytes are those that the hub stored."""
-    if item.stream_seq != want:
-        raise Misbehaved(f"the hub sent entry {item.stream_seq} where entry {want} belongs")
-    if item.receipt is None:
-        raise Misbehaved(f"the hub sent entry {want} without its receipt")
-    flags = FLAG_AUTHORIZE if isinstance(item, ControlItem) else 0
-    return Entry(label, item.stream_seq, item.msg.encode(), item.receipt.encode(), flags)

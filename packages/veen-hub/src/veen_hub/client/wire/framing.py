@@ -7,10 +7,13 @@ would cost a thousand times as much as decoding a page of the same length.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from veen_hub.client.errors import Misbehaved
 
+FindEnd = Callable[[bytearray, int], int | None]
+"""Returns the offset after the item at an offset, or None."""
 MAX_DEPTH: Final = 32
 MAX_CBOR_ITEMS: Final = 64
 """CBOR items in one stream item; an entry with its receipt has 25."""
@@ -58,22 +61,31 @@ def item_end(data: bytes | bytearray, start: int = 0, max_items: int = MAX_CBOR_
 class Framer:
     """Splits arriving bytes into whole items; buffers at most one incomplete item."""
 
-    __slots__ = ("_data", "_max_bytes", "_max_items")
+    __slots__ = ("_data", "_find_end", "_max_bytes", "_max_items")
 
-    def __init__(self, max_bytes: int, max_items: int = MAX_CBOR_ITEMS) -> None:
+    def __init__(
+        self, max_bytes: int, max_items: int = MAX_CBOR_ITEMS, find_end: FindEnd | None = None
+    ) -> None:
+        """``find_end`` finds the end of the usual items faster than ``item_end``; None: use ``item_end``."""
         self._data = bytearray()
         self._max_bytes = max_bytes
         self._max_items = max_items
+        self._find_end = find_end
 
     def feed(self, part: bytes) -> list[bytes]:
         """Return the items that ``part`` completes."""
         self._data += part
         items: list[bytes] = []
         start = 0
-        while start < len(self._data) and (end := item_end(self._data, start, self._max_items)) is not None:
+        while start < len(self._data) and (end := self._end(start)) is not None:
             items.append(bytes(self._data[start:end]))
             start = end
         del self._data[:start]
         if len(self._data) > self._max_bytes:
             raise Misbehaved(f"the hub sent an item of more than {self._max_bytes} bytes")
         return items
+
+    def _end(self, start: int) -> int | None:
+        if self._find_end is not None and (end := self._find_end(self._data, start)) is not None:
+            return end
+        return item_end(self._data, start, self._max_items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
@@ -28,6 +29,31 @@ async def finished(future: asyncio.Future[T]) -> T:
         future.exception()  # mark it as retrieved: the cancellation takes precedence
         raise cancelled
     return future.result()
+
+
+MAX_GIL_SECONDS: Final = 0.002
+"""Longest time for which a thread that computes in Python should keep the event loop waiting."""
+GIL_PAUSE_SECONDS: Final = 0.000_05
+"""A pause in which a waiting thread takes the GIL; with a pause of 0 it wakes up too late to take it."""
+
+
+class GilPauses:
+    """Pauses of a thread that computes in Python, so that the event loop is not kept waiting.
+
+    A thread that wants the GIL gets it 5 ms later if the holder never releases it. The event loop wants it
+    several times to read one response.
+    """
+
+    __slots__ = ("_resumed",)
+
+    def __init__(self) -> None:
+        self._resumed = time.perf_counter()
+
+    def pause_if_due(self) -> None:
+        """Release the GIL if the last pause is 2 ms ago; call it after each message."""
+        if time.perf_counter() - self._resumed > MAX_GIL_SECONDS:
+            time.sleep(GIL_PAUSE_SECONDS)
+            self._resumed = time.perf_counter()
 
 
 FEW_MESSAGES: Final = 4
