@@ -9,47 +9,54 @@
 
 The client verifies every answer before it returns it, keeps durable state per label, and settles messages
 that a crash or a lost answer left pending. ``veen_hub.client.blocking`` offers the same without ``await``.
+
+Each name is imported on first use: a program that needs only the errors does not load the HTTP client.
 """
 
-from veen_hub.client.admin import Admin
-from veen_hub.client.errors import (
-    BadRequest,
-    BoundsReached,
-    CapRefused,
-    Conflict,
-    Denied,
-    Diverged,
-    Misbehaved,
-    NotFound,
-    OutOfTime,
-    RateLimited,
-    Refused,
-    TooLarge,
-    TooMuchWork,
-    Unavailable,
-    Unreachable,
-)
-from veen_hub.client.hub import Hub, connect
-from veen_hub.client.identity import Identity
-from veen_hub.client.log import HubLogReader, HubLogWriter
-from veen_hub.client.reading import Message
-from veen_hub.client.sending import (
-    ATTACHED,
-    BYTES,
-    TEXT,
-    AttachmentRef,
-    Body,
-    Composer,
-    Delivery,
-    Record,
-    Sending,
-    Source,
-)
-from veen_hub.client.state import FileStateStore, MemoryStateStore, StateStore
-from veen_hub.client.stream import Recipient, Stream
-from veen_hub.client.tokens import TokenSource
-from veen_hub.client.trust import Pin, PinOnFirstUse
-from veen_hub.client.wire import Retry, Timeouts, Tls
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from veen_hub.client.admin import Admin
+    from veen_hub.client.errors import (
+        BadRequest,
+        BoundsReached,
+        CapRefused,
+        Conflict,
+        Denied,
+        Diverged,
+        Misbehaved,
+        NotFound,
+        OutOfTime,
+        RateLimited,
+        Refused,
+        TooLarge,
+        TooMuchWork,
+        Unavailable,
+        Unreachable,
+    )
+    from veen_hub.client.hub import Hub, connect
+    from veen_hub.client.identity import Identity
+    from veen_hub.client.log import HubLogReader, HubLogWriter
+    from veen_hub.client.reading import Message
+    from veen_hub.client.sending import (
+        ATTACHED,
+        BYTES,
+        TEXT,
+        AttachmentRef,
+        Body,
+        Composer,
+        Delivery,
+        Record,
+        Sending,
+        Source,
+    )
+    from veen_hub.client.state import FileStateStore, MemoryStateStore, StateStore
+    from veen_hub.client.stream import Recipient, Stream
+    from veen_hub.client.tokens import TokenSource
+    from veen_hub.client.trust import Pin, PinOnFirstUse
+    from veen_hub.client.wire.retry import Retry
+    from veen_hub.client.wire.transport import Timeouts, Tls
 
 __all__ = [
     "ATTACHED",
@@ -96,3 +103,55 @@ __all__ = [
     "Unreachable",
     "connect",
 ]
+
+if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
+    _MODULES = {
+        "admin": ("Admin",),
+        "errors": (
+            "BadRequest",
+            "BoundsReached",
+            "CapRefused",
+            "Conflict",
+            "Denied",
+            "Diverged",
+            "Misbehaved",
+            "NotFound",
+            "OutOfTime",
+            "RateLimited",
+            "Refused",
+            "TooLarge",
+            "TooMuchWork",
+            "Unavailable",
+            "Unreachable",
+        ),
+        "hub": ("Hub", "connect"),
+        "identity": ("Identity",),
+        "log": ("HubLogReader", "HubLogWriter"),
+        "reading": ("Message",),
+        "sending": (
+            "ATTACHED",
+            "BYTES",
+            "TEXT",
+            "AttachmentRef",
+            "Body",
+            "Composer",
+            "Delivery",
+            "Record",
+            "Sending",
+            "Source",
+        ),
+        "state": ("FileStateStore", "MemoryStateStore", "StateStore"),
+        "stream": ("Recipient", "Stream"),
+        "tokens": ("TokenSource",),
+        "trust": ("Pin", "PinOnFirstUse"),
+        "wire.retry": ("Retry",),
+        "wire.transport": ("Timeouts", "Tls"),
+    }
+    _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value  # next time Python finds it without this function
+        return value
