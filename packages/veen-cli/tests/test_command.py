@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from veen_cli.frame import command_groups
+from veen_cli.frame import added_commands
 from veen_cli.frame.exits import Exit
 from veen_cli.frame.main import main, run
 from veen_core import PROTOCOL_VERSION
@@ -141,7 +141,7 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_1(
 def test_a_command_of_a_missing_package_says_how_to_install_it(
     args: list[str], packages: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_groups, "entry_points", lambda **_: [])
+    monkeypatch.setattr(added_commands, "entry_points", lambda **_: [])
     assert run(args) == Exit.USAGE
     told = capsys.readouterr()
     assert f"`veen {args[0]}` needs veen-{args[0]}, which is not installed" in told.err
@@ -153,7 +153,7 @@ def test_a_command_of_a_missing_package_says_how_to_install_it(
 def test_commands_that_are_not_installed_are_listed_with_the_package_they_need(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_groups, "entry_points", lambda **_: [])
+    monkeypatch.setattr(added_commands, "entry_points", lambda **_: [])
     assert run(["--help"]) == Exit.OK
     shown = "".join(capsys.readouterr().out.split())
     assert "(needsveen-spark)" in shown
@@ -332,7 +332,7 @@ def test_main_exits_with_the_commands_exit_code() -> None:
 
 
 def test_every_installed_entry_point_loads() -> None:
-    for entry in entry_points(group=command_groups.ENTRY_POINT_GROUP):
+    for entry in entry_points(group=added_commands.ENTRY_POINT_GROUP):
         assert isinstance(entry.load(), click.Command)
 
 

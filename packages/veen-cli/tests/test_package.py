@@ -6,7 +6,7 @@ import veen_cli
 
 def test_the_distribution_says_what_it_is() -> None:
     about = metadata("veen-cli")
-    assert about["Version"] == "0.1.0"
+    assert about["Version"] == veen_cli.__version__ == "0.1.0"
     assert about["License-Expression"] == "Apache-2.0"
     assert about["Requires-Python"] == ">=3.11"
     assert "Typing :: Typed" in about.get_all("Classifier", [])

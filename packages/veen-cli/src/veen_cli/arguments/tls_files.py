@@ -13,17 +13,21 @@ if TYPE_CHECKING:
 
 def load_tls(ca: str | Path | None, cert: str | Path | None, cert_key: str | Path | None) -> Tls | None:
     """Return the TLS settings, or None without any; refuse files that cannot be used."""
-    # Imported here: the client takes most of a second to import.
+    if cert_key and not cert:
+        raise click.UsageError("--cert-key is the key of a certificate: give --cert too.")
+    if not ca and not cert:
+        return None
+    # Imported here: most commands connect without TLS files, and some without the client.
     from veen_core.errors import ConfigError  # noqa: PLC0415
     from veen_hub.client import Tls  # noqa: PLC0415
 
-    tls = Tls(ca=ca, cert=cert, key=cert_key)
-    if tls.key and not tls.cert:
-        raise click.UsageError("--cert-key is the key of a certificate: give --cert too.")
+    parts = [("--ca", Tls(ca=ca))] if ca else []
+    if cert:
+        parts.append(("--cert", Tls(cert=cert, key=cert_key)))
     wanted = "it must be PEM, with the --cert-key of that certificate, without a passphrase."
-    for flag, part in (("--ca", Tls(ca=tls.ca)), ("--cert", Tls(cert=tls.cert, key=tls.key))):
+    for flag, part in parts:
         try:
             part.context()
         except ConfigError:
             raise click.UsageError(f"{flag} {part.ca or part.cert} cannot be used: {wanted}") from None
-    return tls if tls.ca or tls.cert else None
+    return Tls(ca=ca, cert=cert, key=cert_key)

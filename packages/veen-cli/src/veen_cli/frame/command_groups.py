@@ -7,24 +7,25 @@ A group has a table of its commands: name, module and one line of help. Listing 
     "id.principal" = "veen_overlays.commands:principal"  the command ``principal`` inside ``veen id``
 
 If an added command cannot be imported, ``veen`` still works: only running that command fails, and says why.
+``added_commands`` finds them; it is imported only if a command is not in the table, or to list all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, NamedTuple, Never
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 from veen_cli.frame import settings
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.help_lines import help_line
+from veen_cli.frame.imports import without_collection
 
-ENTRY_POINT_GROUP: Final = "veen.commands"
+if TYPE_CHECKING:
+    from veen_cli.frame.added_commands import AddedCommand
+
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 
 
@@ -43,7 +44,8 @@ class LazyCommand(NamedTuple):
 
     def load(self) -> click.Command:
         module, _, attribute = self.where.partition(":")
-        command = getattr(import_module(module), attribute)
+        with without_collection():
+            command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
 
@@ -62,25 +64,22 @@ class Group(click.Group):
         self.own = own
         self.path = path
 
-    def _added(self) -> Iterator[tuple[str, EntryPoint]]:
-        prefix = f"{self.path}." if self.path else ""
-        for entry in entry_points(group=ENTRY_POINT_GROUP):
-            if entry.name.startswith(prefix) and "." not in (name := entry.name.removeprefix(prefix)):
-                yield name, entry
+    def _added(self) -> dict[str, AddedCommand]:
+        # Imported here: importlib.metadata takes as long to import as everything that `veen --version` needs.
+        from veen_cli.frame.added_commands import added_commands  # noqa: PLC0415
+
+        return added_commands(self.path)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        added = {name for name, _ in self._added()}
-        return [*self.own, *sorted(added - self.own.keys())]
+        return [*self.own, *sorted(self._added().keys() - self.own.keys())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
         if (own := self.own.get(cmd_name)) is not None:
             return own.load()
-        for name, entry in self._added():
-            if name == cmd_name:
-                return load(entry)
-        return None
+        added = self._added().get(cmd_name)
+        return added.load() if added is not None else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -100,6 +99,8 @@ class Group(click.Group):
 
     def _unknown(self, ctx: click.Context, name: str) -> CommandFailed:
         """Say what installs the command, or which command has a similar name."""
+        from difflib import get_close_matches  # noqa: PLC0415 - only a misspelt name needs it
+
         if not self.path and name in PLUGINS:
             return CommandFailed(
                 f"`veen {name}` needs veen-{name}, which is not installed",
@@ -114,7 +115,7 @@ class Group(click.Group):
 
     def lines(self) -> list[tuple[str, str]]:
         """Return each command's name and line of help; import none of them."""
-        added = {name: help_line(entry) for name, entry in self._added() if name not in self.own}
+        added = {name: each.help for name, each in self._added().items() if name not in self.own}
         plugins = {} if self.path else PLUGINS
         missing = {name: f"{line} (needs veen-{name})" for name, line in plugins.items()}
         own = [(name, own.help) for name, own in self.own.items()]
@@ -141,35 +142,3 @@ def defaults_of(command: click.Command, values: Mapping[str, str]) -> dict[str, 
         for each in command.params
         if isinstance(each, click.Option) and each.name in values and settings.flag(each.name) in each.opts
     }
-
-
-def load(entry: EntryPoint) -> click.Command:
-    """Import the command of an entry point; if that fails, return a command that says why."""
-    try:
-        command = entry.load()
-    except Exception as error:  # noqa: BLE001 - the module is another distribution's code
-        return broken(entry, f"{type(error).__name__}: {error}")
-    if not isinstance(command, click.Command):
-        return broken(entry, f"{entry.value} is not a click command")
-    return command
-
-
-def broken(entry: EntryPoint, why: str) -> click.Command:
-    """Return a stand-in for a command that cannot be loaded; running it fails with the reason."""
-    distribution = entry.dist.name if entry.dist else "an unknown distribution"
-
-    def fail(_args: tuple[str, ...]) -> Never:
-        raise CommandFailed(
-            f"'{entry.name}' of {distribution} cannot be loaded ({why})",
-            Exit.BUG,
-            f"reinstall {distribution}",
-        )
-
-    return click.Command(
-        entry.name,
-        callback=fail,
-        params=[click.Argument(["_args"], nargs=-1, type=click.UNPROCESSED)],
-        context_settings={"ignore_unknown_options": True},
-        add_help_option=False,
-        help=f"(broken) {distribution} cannot be loaded",
-    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Final, NoReturn
 
 import click
 
+from veen_cli import __version__
 from veen_cli.arguments import completions
 from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.process import run_command
@@ -107,7 +107,7 @@ COMMANDS: Final = {
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        click.echo(f"veen {version('veen-cli')}")
+        click.echo(f"veen {__version__}")
         ctx.exit()
 
 

@@ -19,8 +19,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,6 +120,10 @@ def report_exception(error: Exception, args: Sequence[str]) -> ErrorReport:
 
     if (known := report_of(error)) is not None:
         return known
+    # Imported here: only a bug needs them.
+    import tempfile  # noqa: PLC0415
+    import traceback  # noqa: PLC0415
+
     message = f"this is a bug in VEEN ({type(error).__name__})"
     if os.environ.get("VEEN_TRACEBACK"):
         click.echo(traceback.format_exc(), err=True, nl=False)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
+from veen_cli.frame.imports import without_collection
+
 INTERRUPTED = 130
 
 
@@ -52,7 +54,8 @@ def main() -> NoReturn:
     """Start ``veen``."""
 
     def run() -> int:
-        from veen_cli.frame.main import run  # noqa: PLC0415 - slow, see start_process
+        with without_collection():
+            from veen_cli.frame.main import run  # noqa: PLC0415 - slow, see start_process
 
         return run()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final, TypeVar
 
+import veen_storage
 from veen_cli.arguments.object_files import read_object
 from veen_cli.arguments.passphrase import Passphrase
 from veen_cli.arguments.private_files import refuse_if_shared
@@ -37,7 +38,6 @@ from veen_core.keystore import (
     open_keystore,
     seal_keystore,
 )
-from veen_storage import SECRET, Files
 
 RESTORE: Final = "restore it from a backup: lost keys cannot be recreated"
 KEY_DIGITS: Final = 64
@@ -133,11 +133,11 @@ class Folder:
             salt, nonce = Salt(os.urandom(Salt.SIZE)), KeystoreNonce(os.urandom(KeystoreNonce.SIZE))
             sealed = seal_keystore(secrets, passphrase(), salt=salt, nonce=nonce, cost=MODERATE)
             path, content = self.keystore, sealed.encode()
-        card, files = card_of(secrets, now), Files()
+        card, files = card_of(secrets, now), veen_storage.Files()
         if not self.root.exists():
             files.make_directories(self.root)
             self.root.chmod(0o700)
-        files.replace(path, content, SECRET)
+        files.replace(path, content, veen_storage.SECRET)
         files.replace(self.card_file, card.encode())
         return card
 
