@@ -22,6 +22,7 @@ from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
+from veen_core.signatures import Claim, verifying
 
 
 class PipelinedClient(LabelClient):
@@ -65,20 +66,23 @@ class PipelinedClient(LabelClient):
             self._note_own(after, self.state.client_id, pending[0].msg.client_seq)
         if len(receipts) > len(pending):
             raise StateError("a receipt answers no pending MSG")
-        for (msg, leaf), receipt in zip(pending, receipts, strict=False):
-            if leaf != receipt.leaf_hash:
-                raise StateError(
-                    f"the MSG with client_seq {msg.client_seq} has no receipt yet",
-                    action="accept its receipt first",
-                )
-            self._verify_receipt(receipt)
-            if receipt.stream_seq > after.size + 1:
-                return Gap(after.size, receipt.stream_seq)
-            self._refuse_within(receipt)
-            try:
-                after.advance(step_of(receipt, msg))  # the MSG itself was sealed here and needs no check
-            except InvariantError as exc:
-                raise self._as_divergence(exc, receipt, None) from None
+        claims: list[Claim] = []
+        signatures = self._collect_signatures(claims)
+        with verifying(claims):  # a signature is reported before the faults of later receipts
+            for (msg, leaf), receipt in zip(pending, receipts, strict=False):
+                if leaf != receipt.leaf_hash:
+                    raise StateError(
+                        f"the MSG with client_seq {msg.client_seq} has no receipt yet",
+                        action="accept its receipt first",
+                    )
+                signatures.check_receipt(receipt, receipt.encode())
+                if receipt.stream_seq > after.size + 1:
+                    return Gap(after.size, receipt.stream_seq)
+                self._refuse_within(receipt)
+                try:
+                    after.advance(step_of(receipt, msg))  # the MSG itself was sealed here and needs no check
+                except InvariantError as exc:
+                    raise self._as_divergence(exc, receipt, None) from None
         if receipts:
             self._advance(after, receipts[-1], receipts)
         return None
