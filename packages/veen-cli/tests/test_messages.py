@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -300,8 +301,7 @@ def test_an_interrupted_batch_says_exactly_which_lines_arrived(square: Town) -> 
         stderr=subprocess.PIPE,
     )
     assert running.stdin is not None
-    lines = b"".join(b"line %d\n" % n for n in range(5_000))
-    feeder = threading.Thread(target=feed, args=(running.stdin.fileno(), lines))
+    feeder = threading.Thread(target=feed, args=(running.stdin.fileno(),))
     feeder.start()
     wait_for_messages(square, "interrupted")
     running.send_signal(signal.SIGINT)
@@ -320,11 +320,11 @@ def test_an_interrupted_batch_says_exactly_which_lines_arrived(square: Town) -> 
     assert [each["text"] for each in there["messages"]] == [f"line {n}" for n in range(report["sent"])]
 
 
-def feed(fd: int, lines: bytes) -> None:
-    """Write until the reader ends."""
-    with contextlib.suppress(BrokenPipeError):
-        while lines:
-            lines = lines[os.write(fd, lines) :]
+def feed(fd: int) -> None:
+    """Write lines until the reader ends."""
+    with contextlib.suppress(BrokenPipeError), open(fd, "wb", closefd=False) as lines:
+        for n in itertools.count():
+            lines.write(b"line %d\n" % n)
 
 
 def wait_for_messages(town: Town, stream: str) -> None:
