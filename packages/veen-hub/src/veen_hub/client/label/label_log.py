@@ -175,8 +175,13 @@ class LabelLog:
         if reader is None or reader.size != before:
             reader = self.client.at(before, await self._consistency(before))
         reader.trust = self.client.trust
-        await self.connection.workers.run_sized(len(entries), reader.accept_page, entries)
-        self.client.verify_part(reader.tree, await self._consistency(reader.size), entries[-1].receipt_bytes)
+        proof = asyncio.create_task(self._consistency(StreamSeq(before + len(entries))))  # fetched meanwhile
+        try:
+            await self.connection.workers.run_sized(len(entries), reader.accept_page, entries)
+            self.client.verify_part(reader.tree, await proof, entries[-1].receipt_bytes)
+        finally:
+            proof.cancel()
+            await asyncio.gather(proof, return_exceptions=True)
         return reader
 
     async def _accept_beyond(self, entries: Sequence[Entry]) -> None:
