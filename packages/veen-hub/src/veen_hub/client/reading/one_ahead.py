@@ -41,7 +41,7 @@ async def one_ahead(source: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         finally:
             ready.put_nowait(ended)
 
-    producer = asyncio.create_task(produce())
+    producer = asyncio.create_task(produce(), name="veen-one-ahead")
     try:
         while not isinstance(item := await ready.get(), _Ended):
             wanted.release()
