@@ -16,7 +16,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,8 +32,8 @@ from veen_core.msg import SealedMsg, seal_msg, verify_signature
 from veen_core.payload import PayloadHeader
 from veen_core.stream import stream_id
 from veen_hub.client import TEXT, Hub, Identity, connect
+from veen_hub.load import BODY, ShippedClient
 
-BODY = "x" * 200
 STREAMS = 64
 TOKEN_SECONDS = 10_000_000
 
@@ -123,45 +123,17 @@ async def rates(port: int, identity: HubIdentity, admin: SigningKey, place: Path
     """Measure the client; ``count`` messages are sent in one stream, a tenth of them one by one."""
     with TemporaryDirectory(dir=place) as folder:
         async with connected(port, identity.hub_id, admin, Path(folder)) as hub:
-            one = await _rate(count // 10, _one_by_one(hub, count // 10))
-            await asyncio.gather(*(hub.stream(f"stream {n}").send(BODY) for n in range(STREAMS)))
+            client = ShippedClient(hub)
+            one = count // 10 / await client.one_by_one("one", count // 10)
+            streams = [f"stream {number}" for number in range(STREAMS)]
+            await client.many_streams(streams, 1)
             each = max(1, count // 2 // STREAMS)
-            together = await _rate(each * STREAMS, _together(hub, each))
+            together = each * STREAMS / await client.many_streams(streams, each)
             async with _longest_block() as block:
-                many = await _rate(count, _many(hub, count))
-                read = await _rate(count, _read(hub))
+                many = count / await client.batches("many", count)
+                read = count / await client.reading("many", count)
             delay = await _follow_p99(hub, max(100, count // 10))
     return Rates(one, together, many, read, block.milliseconds, delay)
-
-
-async def _rate(count: int, work: Awaitable[None]) -> float:
-    started = time.perf_counter()
-    await work
-    return count / (time.perf_counter() - started)
-
-
-async def _one_by_one(hub: Hub, count: int) -> None:
-    stream = hub.stream("one")
-    for _ in range(count):
-        await stream.send(BODY)
-
-
-async def _together(hub: Hub, each: int) -> None:
-    async def send(number: int) -> None:
-        for _ in range(each):
-            await hub.stream(f"stream {number}").send(BODY)
-
-    await asyncio.gather(*map(send, range(STREAMS)))
-
-
-async def _many(hub: Hub, count: int, name: str = "many") -> None:
-    async for _receipt in hub.stream(name).send_many(BODY for _ in range(count)):
-        pass
-
-
-async def _read(hub: Hub, name: str = "many") -> None:
-    async for message in hub.stream(name).read():
-        assert message.text == BODY
 
 
 async def _follow_p99(hub: Hub, count: int) -> float:
@@ -228,9 +200,11 @@ def peak_rss_mb(port: int, identity: HubIdentity, admin: SigningKey, place: Path
 async def _send_and_read(port: int, trust: HubId, admin: SigningKey, place: Path, count: int) -> None:
     with TemporaryDirectory(dir=place) as folder:
         async with connected(port, trust, admin, Path(folder)) as hub:
+            client = ShippedClient(hub)
             for number, sent in enumerate(range(0, count, PER_STREAM)):
-                await _many(hub, min(PER_STREAM, count - sent), f"memory {number}")
-                await _read(hub, f"memory {number}")
+                some = min(PER_STREAM, count - sent)
+                await client.batches(f"memory {number}", some)
+                await client.reading(f"memory {number}", some)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Measure the hub against what cryptography and the disk cost in the same run; one JSON line per figure.
 
     python packages/veen-hub/benchmarks/run.py            10^6 messages, 10^5 labels; half an hour
-    python packages/veen-hub/benchmarks/run.py --quick    a tenth of that; under a minute
+    python packages/veen-hub/benchmarks/run.py --quick    a tenth of that; about a minute
 
 The hub is a process of its own, on loopback, with gating on and real files; this process makes the load.
 
@@ -10,6 +10,8 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``hub.plain`` divides the rate of an ordinary aiohttp client by the rate of the raw generator.
 - ``verify.batch`` divides the rate of core's batch verifier by that of two threads that only call PyNaCl.
 - ``client.*`` are figures of the client that ships; see ``client_load``.
+- Three lines with ``client`` instead of ``name`` are messages per second of the client that ships, of a plain
+  HTTP client and of the raw generator; see ``veen_hub.load``.
 - ``hub.p50_hot`` uses crypto and disk in a busy loop; a message that comes alone meets colder caches.
 """
 
@@ -18,9 +20,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
-import re
 import socket
 import statistics
 import subprocess
@@ -32,9 +34,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
 
-import aiohttp
 import client_load
 import uvloop
 from nacl.bindings import crypto_sign_open
@@ -59,9 +59,10 @@ from veen_core.keys import refused, verify
 from veen_core.msg import sign_msg
 from veen_core.signatures import Claim, verify_all
 from veen_core.stream import label, routing_key, stream_id
+from veen_hub.load import LoadSizes, LoadTarget, measure_clients, open_plain, open_raw, request_of
 from veen_storage import Store, create
 
-LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
+HOST = "127.0.0.1"
 HUB = SigningKey(SigningSeed(b"\x01" * 32))
 ADMIN = SigningKey(SigningSeed(b"\x02" * 32))
 SEALED = (
@@ -90,6 +91,8 @@ class Sizes:
     """Messages that the client sends in one stream."""
     client_memory: int
     """Messages that a client sends and reads while its memory is measured."""
+    clients: LoadSizes
+    """Messages of the three clients that are compared."""
 
 
 FULL = Sizes(
@@ -101,6 +104,7 @@ FULL = Sizes(
     follow_sec=10,
     client=20_000,
     client_memory=1_000_000,
+    clients=LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
 )
 TINY = Sizes(
     single=1_280,
@@ -111,6 +115,7 @@ TINY = Sizes(
     follow_sec=1,
     client=128,
     client_memory=128,
+    clients=LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1),
 )
 QUICK = Sizes(
     single=8_000,
@@ -121,6 +126,7 @@ QUICK = Sizes(
     follow_sec=4,
     client=4_000,
     client_memory=10_000,
+    clients=LoadSizes(one_by_one=40, per_sender=1, batches=1_024),
 )
 
 
@@ -224,56 +230,14 @@ def running(root: Path, writers: int) -> Iterator[Running]:
 
 
 async def _authorize(port: int, tokens: list[CapToken]) -> None:
-    async with raw(port) as connection:
+    async with open_raw(HOST, port) as connection:
         for token in tokens:
             await connection.post("/tooling/authorize", token.encode())
 
 
-class Raw(asyncio.Protocol):
-    """A minimal client: one keep-alive connection, one request at a time."""
-
-    def __init__(self) -> None:
-        self._transport: asyncio.Transport | None = None
-        self._got = b""
-        self._answered: asyncio.Future[bytes] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._got += data
-        if (end := self._got.find(b"\r\n\r\n")) < 0:
-            return
-        length = LENGTH.search(self._got, 0, end)
-        assert length is not None
-        if len(self._got) < (size := end + 4 + int(length[1])):
-            return
-        answer, self._got = self._got[:size], self._got[size:]
-        assert self._answered is not None
-        if answer.startswith(b"HTTP/1.1 200"):
-            self._answered.set_result(answer[end + 4 :])
-        else:
-            self._answered.set_exception(RuntimeError(repr(answer)))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_exception(exc or ConnectionError("closed"))
-
-    async def post(self, path: str, body: bytes, kind: str = "application/cbor") -> bytes:
-        assert self._transport is not None
-        self._answered = asyncio.get_running_loop().create_future()
-        self._transport.write(request_of(path, body, kind))
-        return await self._answered
-
-
-def request_of(path: str, body: bytes, kind: str = "application/cbor") -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
-
-
 async def live(port: int, path: str) -> AsyncIterator[float]:
     """Yield the time at which each item of a live stream arrived."""
-    reader, sender = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+    reader, sender = await asyncio.open_connection(HOST, port, limit=2**24)
     try:
         sender.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
@@ -289,15 +253,6 @@ async def live(port: int, path: str) -> AsyncIterator[float]:
 def wrapped_marker() -> bytes:
     """Return bytes that occur once in every item: the profile id that follows a MSG's ver."""
     return b"\x8a\x01\x58\x20" + DEFAULT_PROFILE.profile_id
-
-
-@contextlib.asynccontextmanager
-async def raw(port: int) -> AsyncIterator[Raw]:
-    transport, connection = await asyncio.get_running_loop().create_connection(Raw, "127.0.0.1", port)
-    try:
-        yield connection
-    finally:
-        transport.close()
 
 
 # --- the yardsticks
@@ -427,7 +382,7 @@ class Load:
         kind = "application/cbor-seq" if self.size > 1 else "application/cbor"
 
         async def one(mine: list[bytes]) -> None:
-            async with raw(hub.port) as connection:
+            async with open_raw(HOST, hub.port) as connection:
                 for body in mine:
                     await connection.post("/v1/submit", body, kind)
 
@@ -466,14 +421,11 @@ async def plain_rate(hub: Running, count: int, turn: int) -> float:
         [signed(writer(n), hub.where, seq, hub.auth[n]) for seq in range(begin, begin + each)]
         for n in range(PLAIN_FIRST, PLAIN_FIRST + PLAIN_LANES)
     ]
-    url, headers = f"http://127.0.0.1:{hub.port}/v1/submit", {"Content-Type": "application/cbor"}
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=PLAIN_LANES)) as session:
+    async with open_plain(f"http://{HOST}:{hub.port}", connections=PLAIN_LANES) as session:
 
         async def one(bodies: list[bytes]) -> None:
             for body in bodies:
-                async with session.post(url, data=body, headers=headers) as answer:
-                    assert answer.status == 200, await answer.text()
-                    await answer.read()
+                await session.post("/v1/submit", body)
 
         started = time.perf_counter()
         await asyncio.gather(*map(one, prepared))
@@ -493,7 +445,7 @@ def alone(hub: Running, count: int, number: int, start: int = 1) -> float:
     """Return the median time of one submit while nothing else happens, over a plain socket."""
     bodies = [signed(writer(number), hub.where, seq, hub.auth[number]) for seq in range(start, start + count)]
     times = []
-    with socket.create_connection(("127.0.0.1", hub.port)) as connection:
+    with socket.create_connection((HOST, hub.port)) as connection:
         for request in [request_of("/v1/submit", body) for body in bodies]:
             started = time.perf_counter()
             connection.sendall(request)
@@ -506,7 +458,7 @@ def alone(hub: Running, count: int, number: int, start: int = 1) -> float:
 async def read_rate(hub: Running, upto: int) -> float:
     """Return the entries per second of one reader that takes pages and does not verify."""
     pages = range(1, upto - 1_000, 1_000)
-    async with raw(hub.port) as connection:
+    async with open_raw(HOST, hub.port) as connection:
         started = time.perf_counter()
         for start in pages:
             asked = StreamRequest(
@@ -530,7 +482,7 @@ async def follow_p99(hub: Running, number: int, seconds: int, start: int) -> flo
                 return
 
     async def send() -> None:
-        async with raw(hub.port) as connection:
+        async with open_raw(HOST, hub.port) as connection:
             began = time.perf_counter()
             for at in range(0, count, 10):
                 await asyncio.sleep(max(0.0, began + at / 1_000 - time.perf_counter()))
@@ -583,6 +535,7 @@ def measure(place: Path, sizes: Sizes) -> bool:
     batch = batch_ratio(sizes.batch // 10)
     ok &= say("verify.batch", batch, 0.9, batch >= 0.9)
     ok &= measure_client(place, sizes)
+    compare_clients(place, sizes.clients)
     return measure_growth(place, sizes) and ok
 
 
@@ -607,6 +560,15 @@ def measure_client(place: Path, sizes: Sizes) -> bool:
     ok &= say("client.follow_p99_ms", found.follow_p99_ms, 20, found.follow_p99_ms <= 20)
     ok &= say("client.loop_block_ms", found.loop_block_ms, 10, found.loop_block_ms <= 10)
     return say("client.rss_mb", memory, 200, memory < 200) and ok
+
+
+def compare_clients(place: Path, sizes: LoadSizes) -> None:
+    """Print the messages per second of three clients, one line for each; they have no target."""
+    root = new(place / "clients")
+    with running(root, 0) as hub:
+        target = LoadTarget(url=f"http://{HOST}:{hub.port}", hub_id=identity_of(root).hub_id, admin=ADMIN)
+        for row in uvloop.run(measure_clients(target, sizes, place / "clients-state")):
+            print(json.dumps(dataclasses.asdict(row)), flush=True)  # noqa: T201
 
 
 def measure_growth(place: Path, sizes: Sizes) -> bool:

@@ -15,7 +15,8 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         [sys.executable, RUN, "--tiny", "--directory", tmp_path], capture_output=True, text=True, check=False
     )
     assert not ran.stderr
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    printed = [json.loads(line) for line in ran.stdout.splitlines()]
+    lines = [line for line in printed if "name" in line]
     assert {line["name"] for line in lines} == {
         "hub.single",
         "hub.plain",
@@ -38,3 +39,11 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         "hub.rss_mb",
     }
     assert all(set(line) == {"name", "value", "target", "ok"} and line["value"] >= 0 for line in lines)
+    rates = [line for line in printed if "client" in line]
+    assert [line["client"] for line in rates] == [
+        "client that ships (veen_hub.client)",
+        "plain HTTP client (aiohttp)",
+        "raw generator",
+    ]
+    columns = ("one_by_one", "in_flight", "batches", "reading")
+    assert all(line[column] > 0 for line in rates for column in columns)

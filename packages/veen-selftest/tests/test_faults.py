@@ -32,7 +32,7 @@ CAUGHT_BY = {
     "reports another code": ["admission.DUPLICATE", "api.sequence"],
     "reports another status": ["admission.SIG_INVALID", "api.errors"],
     "names no request": ["api.errors", "api.answers", "fuzz.read"],
-    "forges a root": ["invariant.I3", "scenario.A", "mmr.roots"],
+    "forges a root": ["invariant.I3", "scenario.A", "mmr.roots", "hub.clients"],
     "commits to another leaf": ["invariant.I2", "codec.json"],
     "signs with another key": ["invariant.signatures"],
     "turns its clock back": ["scenario.A"],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
 
+from veen_hub.load import LoadSizes, table
 from veen_selftest.hubs.fleet import OwnFleet
+from veen_selftest.perf import figures
 from veen_selftest.runner.context import RunOptions
+from veen_selftest.runner.report import as_object
 from veen_selftest.runner.suite import Outcome, checks_of, chosen, run
 
 from .conftest import LITTLE
@@ -39,3 +43,19 @@ def test_a_figure_relative_to_the_floor_shows_the_floor(healthy: OwnFleet) -> No
     (figure,) = report.figures
     rate, floor = (float(number.replace(",", "")) for number in re.findall(r"([\d,]+)/s", figure.about))
     assert figure.value == pytest.approx(rate / floor, rel=0.5), "medians of their own, of the same rounds"
+
+
+def test_three_clients_are_measured_and_each_has_its_name(
+    healthy: OwnFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1)
+    monkeypatch.setattr(figures, "QUICK", dataclasses.replace(figures.QUICK, clients=few))
+    report = run(list(chosen(["perf"], ["hub.clients"])), healthy, 4, LITTLE, lambda _event: None)
+    assert report.ok
+    rows = as_object(report)["clients"]
+    names = ["client that ships (veen_hub.client)", "plain HTTP client (aiohttp)", "raw generator"]
+    assert [row["client"] for row in rows] == names
+    assert all(row[name] > 0 for row in rows for name in ("one_by_one", "in_flight", "batches", "reading"))
+    heading, *lines = table(report.clients)
+    assert heading.split("  ")[0] == "messages/s"
+    assert [line.partition("  ")[0] for line in lines[: len(names)]] == names

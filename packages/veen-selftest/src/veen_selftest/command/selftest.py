@@ -29,6 +29,7 @@ from veen_cli.frame import (
     passphrase_option,
     writable,
 )
+from veen_hub.load import table as clients_table
 from veen_selftest.command.target import choose_hub, make_fleet
 from veen_selftest.runner import report as reports
 from veen_selftest.runner import suite as suites
@@ -107,7 +108,7 @@ def stop_once() -> Iterator[None]:
 
 
 def _answer(report: RunReport) -> Answer:
-    lines = list(reports.table(report.figures))
+    lines = [*reports.table(report.figures), *clients_table(report.clients)]
     if report.inconclusive and not report.interrupted:
         lines.append("no verdict: more checks were skipped than passed; the lines above say why")
     lines.append(reports.summary(report))
@@ -173,7 +174,7 @@ OPTIONS: Final = (
         show_default=True,
         help="Longest time a check may wait for an expiry or an epoch, in seconds.",
     ),
-    click.option("--quick", is_flag=True, help="perf: smaller histories, under a minute in all."),
+    click.option("--quick", is_flag=True, help="perf: smaller histories, about a minute in all."),
     click.option(
         "--history", type=Integer(MIN_HISTORY), help="perf: entries in the long label of hub.growth."
     ),

@@ -24,6 +24,7 @@ from veen_selftest.runner.check import Skip
 
 LONG_TTL = 1_000_000
 """Lifetime of a token in seconds; longer than any run."""
+NEEDS_TOKEN = "needs a cap token, which only the hub's admin can issue: give --admin-key"  # noqa: S105 - a reason
 
 
 def key_of(seed: bytes, name: str) -> SigningKey:
@@ -117,7 +118,7 @@ class Writer:
         """Mint a token, by default signed by the hub's admin for this writer and stream."""
         signer = issuer or self.hub.admin
         if signer is None:
-            raise Skip("needs a cap token, which only the hub's admin can issue: give --admin-key")
+            raise Skip(NEEDS_TOKEN)
         ids = [self.stream_id] if streams is None else [stream.stream_id(name) for name in streams]
         return mint(signer, subject or self.client_id, ids, ttl, rate)
 

@@ -7,6 +7,7 @@ shorter than the million entries for which the targets of ``hub.growth`` and ``h
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ import uvloop
 
 from veen_core.cap import mint
 from veen_core.stream import stream_id
+from veen_hub.client import Refused
+from veen_hub.load import BATCH, LoadSizes, LoadTarget, batched, measure_clients
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.peers.writer import LONG_TTL, Writer
+from veen_selftest.peers.writer import LONG_TTL, NEEDS_TOKEN, Writer
 from veen_selftest.perf import load
 from veen_selftest.perf.yardstick import crypto_floor, lone_seconds
 from veen_selftest.runner.check import Check, Skip, Violation
@@ -43,25 +46,29 @@ class Sizes:
     follow_sec: int
     history: int
     labels: int
+    clients: LoadSizes
 
 
-QUICK: Final = Sizes(6_400, 20_480, 300, 5_000, 3, 8_000, 1_000)
-FULL: Final = Sizes(38_400, 61_440, 2_000, 40_000, 10, 100_000, 20_000)
+QUICK: Final = Sizes(
+    6_400, 20_480, 300, 5_000, 3, 8_000, 1_000, LoadSizes(one_by_one=40, per_sender=1, batches=1_024)
+)
+FULL: Final = Sizes(
+    38_400,
+    61_440,
+    2_000,
+    40_000,
+    10,
+    100_000,
+    20_000,
+    LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
+)
 
 
 def sizes(context: CheckContext) -> Sizes:
     chosen = QUICK if context.options.quick else FULL
     if context.options.history is None:
         return chosen
-    return Sizes(
-        chosen.single,
-        chosen.batch,
-        chosen.alone,
-        chosen.read,
-        chosen.follow_sec,
-        context.options.history,
-        chosen.labels,
-    )
+    return dataclasses.replace(chosen, history=context.options.history)
 
 
 def _report(
@@ -106,7 +113,7 @@ def _fill(hub: HttpHub, writer: Writer, count: int) -> None:
     """Write ``count`` messages, in batches."""
     while count:
         some = min(count, 10_000)
-        uvloop.run(load.drive(hub, [load.batched(load.bodies(writer, some), 256)], sequences=True))
+        uvloop.run(load.drive(hub, [batched(load.bodies(writer, some), 256)], sequences=True))
         count -= some
 
 
@@ -121,8 +128,8 @@ def _single(context: CheckContext) -> None:
 def _batch(context: CheckContext) -> None:
     """Durable submits per second in sequences of 64, 16 requests in flight, divided by the crypto floor."""
     hub, each = _hub(context), sizes(context).batch // LANES
-    prepared = [load.batched(load.bodies(writer, each)) for writer in _writers(context, hub, LANES)]
-    _to_floor(context, hub, prepared, load.BATCH, 0.8)
+    prepared = [batched(load.bodies(writer, each)) for writer in _writers(context, hub, LANES)]
+    _to_floor(context, hub, prepared, BATCH, 0.8)
 
 
 def _to_floor(
@@ -187,6 +194,27 @@ def _follow(context: CheckContext) -> None:
     _report(context, p99, "ms", about, most=20.0)
 
 
+def _clients(context: CheckContext) -> None:
+    """The hub serves the client that ships, a plain HTTP client and a raw generator. No target."""
+    hub = _hub(context)
+    if hub.known.gating and hub.admin is None:
+        raise Skip(NEEDS_TOKEN)
+    target = LoadTarget(
+        url=hub.url,
+        hub_id=hub.known.identity.hub_id,
+        admin=hub.admin if hub.known.gating else None,
+        tls=hub.tls,
+        refused=load.RefusedUnderLoad(hub),
+    )
+    with TemporaryDirectory(prefix="veen-selftest-") as state:
+        rates = measure_clients(target, sizes(context).clients, Path(state), context.stream_name("load"))
+        try:
+            context.clients.extend(uvloop.run(rates))
+        except Refused as refusal:
+            hub.skip_if_announced((refusal.detail_enum or "").encode())
+            raise
+
+
 def _growth(context: CheckContext) -> None:
     """Median submit latency in a long label, divided by that in a label with 1,000 entries."""
     hub, chosen = _hub(context), sizes(context)
@@ -238,6 +266,7 @@ CHECKS: Final = (
     Check("hub.p50", "hub numbers", _p50),
     Check("hub.read", "hub numbers", _read),
     Check("hub.follow_p99_ms", "hub numbers, H15", _follow),
+    Check("hub.clients", "hub numbers", _clients),
     Check("hub.growth", "§3.4", _growth),
     Check("hub.rss_mb", "DESIGN numbers", _memory),
 )

@@ -1,101 +1,54 @@
-"""A load generator: raw HTTP on open connections, so that the client uses as little CPU as possible."""
+"""Load for the figures: messages that are signed beforehand, sent over raw connections."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import re
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import cast
+from contextlib import AbstractAsyncContextManager
 
 from veen_core import cbor
 from veen_core.api import ErrorEnvelope, StreamRequest, wrap_submit
 from veen_core.hashing import H
 from veen_core.ids import Label, StreamSeq
+from veen_hub.load import RawConnection, batched, open_raw
 from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, HttpHub, outcome_of
 from veen_selftest.peers.writer import Writer, ciphertext_layout
 from veen_selftest.runner.check import Skip, Violation
 
-BATCH = 64
-"""Messages per request in a batch."""
-LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 SEALED = ciphertext_layout(b"".join(H(bytes([n])) for n in range(32))[:1_000])
 """The ciphertext of every message, one kilobyte."""
 
 
-class RawConnection(asyncio.Protocol):
-    """One HTTP connection with one request at a time and minimal parsing."""
+class RefusedUnderLoad:
+    """Makes the finding of a refused request: ``Skip`` if the hub's status announces the refusal."""
 
     def __init__(self, hub: HttpHub) -> None:
         self._hub = hub
-        self._transport: asyncio.Transport | None = None
-        self._got = b""
-        self._answered: asyncio.Future[bytes] | None = None
-        self._last = b""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._got += data
-        if (end := self._got.find(b"\r\n\r\n")) < 0 or self._answered is None:
-            return
-        length = LENGTH.search(self._got, 0, end)
-        size = end + 4 + (int(length[1]) if length else 0)
-        if len(self._got) < size:
-            return
-        answer, self._got = self._got[:size], self._got[size:]
-        if answer.startswith(b"HTTP/1.1 200"):
-            self._answered.set_result(answer[end + 4 :])
-        else:
-            self._answered.set_exception(self._refusal(answer[:40], answer[end + 4 :]))
-
-    def _refusal(self, head: bytes, body: bytes) -> Skip | Violation:
+    def __call__(self, head: bytes, body: bytes) -> Exception:
         try:
             self._hub.skip_if_announced(body)
         except Skip as why:
             return why
         return Violation(f"refused under load: {head!r} {body[:200]!r}")
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_exception(exc or ConnectionError("the hub closed the connection under load"))
 
-    async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
-        about = f"Host: hub\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-        assert self._transport is not None
-        self._answered = asyncio.get_running_loop().create_future()
-        self._transport.write(f"POST {self._hub.prefix}{path} HTTP/1.1\r\n{about}".encode() + body)
-        return await self._answered
-
-    async def submit(self, body: bytes) -> None:
-        await self.post("/v1/submit", body)
-
-    async def submit_many(self, body: bytes) -> None:
-        self._last = await self.post("/v1/submit", body, CBOR_SEQ)
-
-    def require_accepted(self) -> None:
-        """Raise if a message was refused. The last answer shows it: a refusal entails all later ones (I9).
-
-        Call it after the measurement: decoding costs more than sending.
-        """
-        for item in cbor.split_sequence(self._last):
-            if isinstance(outcome_of(item), ErrorEnvelope):
-                raise self._refusal(b"a message", item)
-
-
-@contextlib.asynccontextmanager
-async def open_connection(hub: HttpHub) -> AsyncIterator[RawConnection]:
+def open_connection(hub: HttpHub) -> AbstractAsyncContextManager[RawConnection]:
     """Open a connection for load."""
-    transport, made = await asyncio.get_running_loop().create_connection(
-        lambda: RawConnection(hub), *hub.address, ssl=hub.context
-    )
-    try:
-        yield made
-    finally:
-        transport.close()
+    host, port = hub.address
+    return open_raw(host, port, tls=hub.context, prefix=hub.prefix, refused=RefusedUnderLoad(hub))
+
+
+def require_accepted(hub: HttpHub, answer: bytes) -> None:
+    """Raise if a message was refused. The last answer shows it: a refusal entails all later ones (I9).
+
+    Call it after the measurement: decoding costs more than sending.
+    """
+    for item in cbor.split_sequence(answer):
+        if isinstance(outcome_of(item), ErrorEnvelope):
+            raise RefusedUnderLoad(hub)(b"a message", item)
 
 
 async def arrivals(hub: HttpHub, label: Label, start: int, marker: bytes) -> AsyncIterator[float]:
@@ -119,10 +72,6 @@ def bodies(writer: Writer, count: int) -> list[bytes]:
     return [wrap_submit(writer.next(ciphertext=SEALED)) for _ in range(count)]
 
 
-def batched(envelopes: Sequence[bytes], size: int = BATCH) -> list[bytes]:
-    return [b"".join(envelopes[at : at + size]) for at in range(0, len(envelopes), size)]
-
-
 async def authorize(hub: HttpHub, tokens: Sequence[bytes], lanes: int = 32) -> None:
     """Authorize many tokens concurrently: the hub makes them durable in groups."""
 
@@ -139,19 +88,20 @@ async def drive(hub: HttpHub, prepared: Sequence[Sequence[bytes]], *, sequences:
 
     Each body is one request: a message, or a sequence of messages.
     """
+    kind = CBOR_SEQ if sequences else CBOR
 
-    async def one(mine: Sequence[bytes]) -> RawConnection:
+    async def one(mine: Sequence[bytes]) -> bytes:
+        answer = b""
         async with open_connection(hub) as connection:
-            send = connection.submit_many if sequences else connection.submit
             for body in mine:
-                await send(body)
-        return connection
+                answer = await connection.post("/v1/submit", body, kind)
+        return answer
 
     started = time.perf_counter()
-    lanes = await asyncio.gather(*(one(mine) for mine in prepared))
+    last = await asyncio.gather(*(one(mine) for mine in prepared))
     seconds = time.perf_counter() - started
-    for lane in lanes:
-        lane.require_accepted()
+    for answer in last if sequences else ():
+        require_accepted(hub, answer)
     return seconds
 
 
@@ -161,7 +111,7 @@ async def alone(hub: HttpHub, prepared: Sequence[bytes]) -> float:
     async with open_connection(hub) as connection:
         for body in prepared:
             started = time.perf_counter()
-            await connection.submit(body)
+            await connection.post("/v1/submit", body)
             times.append(time.perf_counter() - started)
     return statistics.median(times)
 
@@ -205,13 +155,14 @@ async def follow_delays(hub: HttpHub, writer: Writer, seconds: int, per_second: 
                 return
 
     async def send() -> None:
+        answer = b""
         async with open_connection(hub) as connection:
             began = time.perf_counter()
             for at, body in enumerate(prepared):
                 await asyncio.sleep(max(0.0, began + at * 10 / per_second - time.perf_counter()))
-                await connection.submit_many(body)
+                answer = await connection.post("/v1/submit", body, CBOR_SEQ)
                 answered.extend([time.perf_counter()] * 10)
-        connection.require_accepted()
+        require_accepted(hub, answer)
 
     follower = asyncio.create_task(take())
     try:

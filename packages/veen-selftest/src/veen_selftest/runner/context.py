@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from veen_core.hashing import H
+from veen_hub.load import ClientRates
 from veen_selftest.hubs.fleet import Fleet
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.own_hub import OwnHub
@@ -59,6 +60,8 @@ class CheckContext:
     options: RunOptions = field(default_factory=RunOptions)
     progress: Callable[[int, int], None] = _ignore_progress
     figures: list[Figure] = field(default_factory=list)
+    clients: list[ClientRates] = field(default_factory=list)
+    """Rates of several clients of the hub; they have no target."""
     rng: random.Random = field(init=False)
 
     def __post_init__(self) -> None:

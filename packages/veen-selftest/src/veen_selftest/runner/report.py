@@ -35,6 +35,7 @@ def as_object(report: RunReport) -> dict[str, Any]:
             for result in report.results
         ],
         "figures": [dataclasses.asdict(figure) for figure in report.figures],
+        "clients": [dataclasses.asdict(rates) for rates in report.clients],
     }
 
 

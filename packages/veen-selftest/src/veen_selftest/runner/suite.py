@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Final
 
 from veen_core.errors import VeenError
+from veen_hub.load import ClientRates
 from veen_selftest.hubs.fleet import Fleet
 from veen_selftest.runner.check import Check, Skip, Violation
 from veen_selftest.runner.context import CheckContext, Figure, RunOptions
@@ -59,6 +60,7 @@ class Result:
     seconds: float
     why: str = ""
     figures: tuple[Figure, ...] = ()
+    clients: tuple[ClientRates, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +92,10 @@ class RunReport:
     def figures(self) -> list[Figure]:
         return [figure for result in self.results for figure in result.figures]
 
+    @property
+    def clients(self) -> list[ClientRates]:
+        return [rates for result in self.results for rates in result.clients]
+
 
 def run_check(suite: str, check: Check, context: CheckContext) -> Result:
     """Run one check; an exception that it raises becomes its outcome."""
@@ -114,6 +120,7 @@ def run_check(suite: str, check: Check, context: CheckContext) -> Result:
         seconds=time.monotonic() - started,
         why=why,
         figures=tuple(context.figures),
+        clients=tuple(context.clients),
     )
 
 
