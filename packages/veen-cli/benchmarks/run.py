@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -53,7 +54,7 @@ class World:
     def run(self, program: str, *args: str) -> str:
         """Run a program of this environment and return its output."""
         done = subprocess.run(  # noqa: S603 - veen or python of this environment
-            [SCRIPTS / program, *args],
+            [sys.executable if program == "python" else SCRIPTS / program, *args],
             cwd=self.root,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -124,6 +125,7 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="check that it runs; ignore the figures")
     parser.add_argument("--directory", type=Path, help="folder for the hub and the identity")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the hub is stopped
     rounds = TINY_ROUNDS if options.tiny else QUICK_ROUNDS if options.quick else FULL_ROUNDS
     with tempfile.TemporaryDirectory(dir=options.directory) as place:
         return 0 if measure(Path(place), rounds) else 1

@@ -126,7 +126,7 @@ QUICK = Sizes(
     follow_sec=4,
     client=4_000,
     client_memory=10_000,
-    clients=LoadSizes(one_by_one=40, per_sender=1, batches=1_024),
+    clients=LoadSizes(one_by_one=40, per_sender=4, batches=2_048),
 )
 
 

@@ -11,6 +11,7 @@ Every server is set to make a message durable before it acknowledges it, and is 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pwd
@@ -42,7 +43,7 @@ BODY = "x" * 200
 START_SECONDS = 30
 STOP_SECONDS = 10
 TOKEN_SECONDS = 1_000_000
-GROUP = "install the dependency group peers (see peers.py --help)"
+INSTALL_HINT = "install the dependency group peers (see peers.py --help)"
 
 Write = Callable[[int], Awaitable[object]]
 """Writes one message and returns once it is acknowledged; the number names one of the writers."""
@@ -82,7 +83,7 @@ def missing(*, packages: Sequence[str] = (), programs: Sequence[tuple[str | None
         try:
             version(package)
         except PackageNotFoundError:
-            return f"no {package}: {GROUP}"
+            return f"no {package}: {INSTALL_HINT}"
     return next((remedy for found, remedy in programs if found is None), None)
 
 
@@ -157,8 +158,12 @@ def require_settings(server: str, found: Mapping[str, object], expected: Mapping
 # --- the servers
 
 
+PER_STREAM = 50_000
+MAX_STREAMS = 40
+
+
 class Veen:
-    """One stream; all writers share a connection of the client that ships."""
+    """All writers share a connection and a stream, which takes 65,536 messages of a client_id (KEX1+ 4.1)."""
 
     name = "VEEN"
 
@@ -178,12 +183,13 @@ class Veen:
     async def writers(self, count: int) -> AsyncIterator[Write]:
         del count
         alice = Identity.generate()
-        token = mint(self._admin, alice.client_id, [stream_id("peers")], TOKEN_SECONDS)
+        names = [f"peers {number}" for number in range(MAX_STREAMS)]
+        token = mint(self._admin, alice.client_id, map(stream_id, names), TOKEN_SECONDS)
         hub_id = self._hub.known.identity.hub_id
         async with connect(self._hub.url, alice, trust=hub_id, state=self._folder / "client") as hub:
             await hub.authorize(token)
-            stream = hub.stream("peers")
-            yield lambda _number: stream.send(BODY)
+            streams, sent = [hub.stream(name) for name in names], itertools.count()
+            yield lambda _number: streams[next(sent) // PER_STREAM].send(BODY)
 
 
 class JetStream:
@@ -193,7 +199,7 @@ class JetStream:
 
     def absent(self) -> str | None:
         program = find_program("nats-server")
-        return missing(packages=["nats-py"], programs=[(program, f"no nats-server: {GROUP}")])
+        return missing(packages=["nats-py"], programs=[(program, f"no nats-server: {INSTALL_HINT}")])
 
     def start(self, folder: Path, stack: contextlib.ExitStack) -> str:
         program = find_program("nats-server")
@@ -221,7 +227,7 @@ class JetStream:
     @contextlib.asynccontextmanager
     async def writers(self, count: int) -> AsyncIterator[Write]:
         import nats  # noqa: PLC0415 - may be absent
-        from nats.js.api import StorageType, StreamConfig  # noqa: PLC0415 - likewise
+        from nats.js.api import StorageType, StreamConfig  # noqa: PLC0415 - may be absent
 
         connection = await nats.connect(self._url)
         try:

@@ -67,12 +67,16 @@ def test_interrupted_it_ends_its_servers_and_removes_its_folder(tmp_path: Path) 
     process = subprocess.Popen(
         [sys.executable, PEERS, "--quick", "--place", tmp_path], stdout=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/veen/hub/data/journal/*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("*/veen/hub/data/journal/*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    finally:
+        process.terminate()  # it ends its servers
+        process.wait()
     assert (process.returncode, said) == (130, "")
     assert processes_in(tmp_path) == []
     assert list(tmp_path.iterdir()) == []

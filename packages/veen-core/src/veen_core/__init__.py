@@ -132,7 +132,12 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
     _ORIGINAL_NAMES = {"verify_checkpoint": "verify_signature"}
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
     def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), _ORIGINAL_NAMES.get(name, name))

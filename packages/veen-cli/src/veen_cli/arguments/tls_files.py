@@ -17,7 +17,7 @@ def load_tls(ca: str | Path | None, cert: str | Path | None, cert_key: str | Pat
         raise click.UsageError("--cert-key is the key of a certificate: give --cert too.")
     if not ca and not cert:
         return None
-    # Imported here: most commands connect without TLS files, and some without the client.
+    # Imported here: most commands are given no TLS files, and some never load the client.
     from veen_core.errors import ConfigError  # noqa: PLC0415
     from veen_hub.client import Tls  # noqa: PLC0415
 

@@ -23,7 +23,7 @@ class AddedCommand:
 
     @property
     def help(self) -> str:
-        """Its line of help, read without importing the command."""
+        """The command's line of help; the command is not imported."""
         return help_line(self.entry)
 
     def load(self) -> click.Command:

@@ -65,7 +65,7 @@ class Group(click.Group):
         self.path = path
 
     def _added(self) -> dict[str, AddedCommand]:
-        # Imported here: importlib.metadata takes as long to import as everything that `veen --version` needs.
+        # Imported here: `veen --version` does not need importlib.metadata, which takes about 15 ms to import.
         from veen_cli.frame.added_commands import added_commands  # noqa: PLC0415
 
         return added_commands(self.path)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-from veen_cli.frame.imports import without_collection
+from veen_cli.frame.imports import own_process, without_collection
 
 INTERRUPTED = 130
 
@@ -54,6 +54,7 @@ def main() -> NoReturn:
     """Start ``veen``."""
 
     def run() -> int:
+        own_process()
         with without_collection():
             from veen_cli.frame.main import run  # noqa: PLC0415 - slow, see start_process
 

@@ -149,6 +149,9 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,7 +25,7 @@ from veen_core.stream import label, routing_key, stream_id
 from veen_hub.client import Hub, Identity, Tls, connect
 from veen_hub.load.http_clients import BATCH, BATCH_LANES, HttpClient, HttpConnection, lanes_of
 from veen_hub.load.plain import open_plain
-from veen_hub.load.raw import RawConnection, Refused, open_raw, unexpected
+from veen_hub.load.raw import RawConnection, RefusalFactory, open_raw, unexpected
 from veen_hub.load.shipped import BODY, ShippedClient
 from veen_hub.load.signer import MessageSigner
 
@@ -39,9 +39,11 @@ RAW: Final = ("raw generator", "what the hub can take; no user has this client")
 COLUMNS: Final = ("one_by_one", "in_flight", "batches", "reading")
 
 LEGEND: Final = (
-    f"in flight: {IN_FLIGHT} messages; the client's are on one stream, the others' on a stream each",
-    f"batches: {BATCH} messages per request; the client has one request in flight, the others {BATCH_LANES}",
-    "reading: one stream from its beginning",
+    f"in flight: {IN_FLIGHT} messages at a time; the client that ships uses one stream, the other two "
+    f"{IN_FLIGHT}",
+    f"batches: {BATCH} messages per request; the client that ships has 1 request in flight, the other two "
+    f"{BATCH_LANES}",
+    "reading: one stream from its beginning; all three run on uvloop",
 )
 
 
@@ -53,11 +55,11 @@ class LoadTarget:
     hub_id: HubId
     admin: SigningKey | None = None
     tls: Tls | None = None
-    refused: Refused = unexpected
+    refused: RefusalFactory = unexpected
     """Makes the error of a refused request."""
 
-    @property
-    def context(self) -> ssl.SSLContext | None:
+    def load_tls(self) -> ssl.SSLContext | None:
+        """Load the certificates, which takes some time; None without TLS."""
         return (self.tls or Tls()).context() if self.url.startswith("https:") else None
 
     def label(self, stream: str) -> Label:
@@ -67,12 +69,12 @@ class LoadTarget:
         assert self.admin is not None
         return mint(self.admin, subject, map(stream_id, streams), TOKEN_SECONDS)
 
-    def open_raw(self) -> contextlib.AbstractAsyncContextManager[RawConnection]:
+    def open_raw(self, tls: ssl.SSLContext | None) -> contextlib.AbstractAsyncContextManager[RawConnection]:
         parts = urlsplit(self.url)
         return open_raw(
             parts.hostname or "127.0.0.1",
             parts.port or (443 if parts.scheme == "https" else 80),
-            tls=self.context,
+            tls=tls,
             prefix=parts.path,
             refused=self.refused,
         )
@@ -88,6 +90,10 @@ class LoadSizes:
     batches: int
     senders: int = IN_FLIGHT
     rounds: int = 3
+
+    def __post_init__(self) -> None:
+        if self.senders < BATCH_LANES or self.batches % BATCH_LANES:
+            raise ValueError(f"at least {BATCH_LANES} senders, and a multiple of {BATCH_LANES} in batches")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,16 +186,17 @@ async def measure_clients(
         contextlib.AsyncExitStack() as stack,
     ):
         status = await hub.status()
-        raw = [await stack.enter_async_context(target.open_raw()) for _ in range(sizes.senders)]
+        tls = target.load_tls()
+        raw = [await stack.enter_async_context(target.open_raw(tls)) for _ in range(sizes.senders)]
         session = await stack.enter_async_context(
-            open_plain(target.url, connections=sizes.senders, tls=target.context, refused=target.refused)
+            open_plain(target.url, connections=sizes.senders, tls=tls, refused=target.refused)
         )
         contenders = [Contender(SHIPPED, ShippedClient(hub), shipped, sizes)]
-        lines: list[tuple[tuple[str, str], str, Sequence[HttpConnection]]] = [
+        http_clients: list[tuple[tuple[str, str], str, Sequence[HttpConnection]]] = [
             (PLAIN, f"{prefix}/plain", [session] * sizes.senders),
             (RAW, f"{prefix}/raw", raw),
         ]
-        for title, streams, connections in lines:
+        for title, streams, connections in http_clients:
             client = HttpClient(
                 connections,
                 await signer(target, status, raw[0], all_streams(streams, sizes)),
@@ -202,7 +209,8 @@ async def measure_clients(
             await each.warm_up()
         for turn in range(sizes.rounds):
             for column in COLUMNS:
-                for each in contenders:
+                first = turn % len(contenders)  # nobody always finds the caches cold
+                for each in contenders[first:] + contenders[:first]:
                     await each.measure(column, turn, shipped)
     return [each.rates() for each in contenders]
 

@@ -14,7 +14,7 @@ from veen_core import cbor
 from veen_core.api import StreamRequest, StreamResponse, SubmitResponse
 from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq
-from veen_hub.load.raw import CBOR, CBOR_SEQ, Refused
+from veen_hub.load.raw import CBOR, CBOR_SEQ, RefusalFactory
 from veen_hub.load.signer import MessageSigner
 
 BATCH: Final = 64
@@ -53,7 +53,7 @@ class HttpClient:
         *,
         label_of: Callable[[str], Label],
         page: int,
-        refused: Refused,
+        refused: RefusalFactory,
     ) -> None:
         self._connections = connections
         self._signer = signer

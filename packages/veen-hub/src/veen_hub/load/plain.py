@@ -6,10 +6,14 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Final
 
 import aiohttp
 
-from veen_hub.load.raw import CBOR, Refused, unexpected
+from veen_hub.load.raw import CBOR, RefusalFactory, unexpected
+
+IDLE_SECONDS: Final = 60
+"""How long an unused connection stays open: other clients are measured meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,7 @@ class PlainConnection:
 
     session: aiohttp.ClientSession
     url: str
-    refused: Refused
+    refused: RefusalFactory
 
     async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
         """Send a request and return the body of its answer."""
@@ -31,9 +35,11 @@ class PlainConnection:
 
 @contextlib.asynccontextmanager
 async def open_plain(
-    url: str, *, connections: int, tls: ssl.SSLContext | None = None, refused: Refused = unexpected
+    url: str, *, connections: int, tls: ssl.SSLContext | None = None, refused: RefusalFactory = unexpected
 ) -> AsyncIterator[PlainConnection]:
     """Open a session with at most this many connections to the hub."""
-    connector = aiohttp.TCPConnector(limit=connections, ssl=tls if tls is not None else True)
+    connector = aiohttp.TCPConnector(
+        limit=connections, ssl=tls if tls is not None else True, keepalive_timeout=IDLE_SECONDS
+    )
     async with aiohttp.ClientSession(connector=connector) as session:
         yield PlainConnection(session, url, refused)

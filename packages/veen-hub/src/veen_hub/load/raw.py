@@ -16,7 +16,7 @@ CONTENT_LENGTH: Final = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 SHOWN_BYTES: Final = 200
 """Bytes of an unexpected answer that an error shows."""
 
-Refused = Callable[[bytes, bytes], Exception]
+RefusalFactory = Callable[[bytes, bytes], Exception]
 """Makes the error of an answer other than 200 from its first bytes and its body."""
 
 
@@ -33,12 +33,13 @@ def request_of(path: str, body: bytes, kind: str = CBOR) -> bytes:
 class RawConnection(asyncio.Protocol):
     """One keep-alive connection with one request at a time."""
 
-    def __init__(self, prefix: str = "", refused: Refused = unexpected) -> None:
+    def __init__(self, prefix: str = "", refused: RefusalFactory = unexpected) -> None:
         self._prefix = prefix
         self._refused = refused
         self._transport: asyncio.Transport | None = None
         self._got = b""
         self._answered: asyncio.Future[bytes] | None = None
+        self._lost: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -58,12 +59,15 @@ class RawConnection(asyncio.Protocol):
             self._answered.set_exception(self._refused(answer[:40], answer[end + 4 :]))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = exc or ConnectionError("the hub closed the connection under load")
         if self._answered is not None and not self._answered.done():
-            self._answered.set_exception(exc or ConnectionError("the hub closed the connection under load"))
+            self._answered.set_exception(self._lost)
 
     async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
         """Send a request and return the body of its answer."""
         assert self._transport is not None
+        if self._lost is not None:
+            raise self._lost
         self._answered = asyncio.get_running_loop().create_future()
         self._transport.write(request_of(self._prefix + path, body, kind))
         return await self._answered
@@ -76,7 +80,7 @@ async def open_raw(
     *,
     tls: ssl.SSLContext | None = None,
     prefix: str = "",
-    refused: Refused = unexpected,
+    refused: RefusalFactory = unexpected,
 ) -> AsyncIterator[RawConnection]:
     """Open a connection to the hub at this address; ``prefix`` is the path below which a proxy serves it."""
     transport, made = await asyncio.get_running_loop().create_connection(

@@ -50,7 +50,7 @@ class Sizes:
 
 
 QUICK: Final = Sizes(
-    6_400, 20_480, 300, 5_000, 3, 8_000, 1_000, LoadSizes(one_by_one=40, per_sender=1, batches=1_024)
+    6_400, 20_480, 300, 5_000, 3, 8_000, 1_000, LoadSizes(one_by_one=40, per_sender=4, batches=2_048)
 )
 FULL: Final = Sizes(
     38_400,
