@@ -582,6 +582,7 @@ def test_a_state_with_inconsistent_parts_is_refused(alice: Person) -> None:
     other = alice.hub.compose("bob").encode()
     for changes in (
         {"pending": (other,)},
+        {"pending": state.pending * 2},
         {"client_seq": ClientSeq(1)},
         {"head": dataclasses.replace(state.head, label=Label(bytes(32)))},
         {"head": dataclasses.replace(state.head, mmr_root=MmrRoot(bytes(32)))},

@@ -2,7 +2,9 @@
 
 import multiprocessing
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -91,6 +93,34 @@ def test_many_signatures_are_shared_and_few_are_not(
     assert len(used) == 2
     monkeypatch.setattr(signatures, "_start", lambda _work, count: [] if not count else pytest.fail("shared"))
     verify_all(intact[: signatures.MIN_SHARED - 1])
+
+
+def test_work_whose_thread_could_not_be_started_is_waited_for_if_another_thread_takes_it(
+    intact: list[Claim], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool queues the work before it fails to start a thread, and one of its threads may take it."""
+    free, main = threading.Event(), threading.get_ident()
+    pool = signatures._Pool.executor = ThreadPoolExecutor(2)
+    pool.submit(free.wait)  # one thread, busy for another caller
+    right = signatures._is_valid
+
+    def is_valid(claim: Claim) -> bool:
+        if threading.get_ident() == main:
+            free.set()
+            time.sleep(0.02)  # until the thread has taken a slice
+        else:
+            time.sleep(0.2)
+        return right(claim)
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    monkeypatch.setattr(signatures, "_is_valid", is_valid)
+    claims = [*intact[:8], *(claim(number, intact=False) for number in range(8, 16)), *intact[16:24]]
+    with pytest.raises(SignatureError, match="signature 8 "):
+        verify_all(claims)
+    pool.shutdown()
 
 
 def test_without_threads_the_calling_thread_verifies_all(

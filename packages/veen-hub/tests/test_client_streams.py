@@ -767,3 +767,78 @@ def test_all_who_send_while_the_hub_is_away_are_told_at_once(open_hub: HubProces
             assert time.monotonic() - started < 10
 
     run(story())
+
+
+def test_a_message_that_is_cancelled_while_send_many_has_the_turn_does_not_leave(
+    open_hub: HubProcess,
+) -> None:
+    held = asyncio.Event()
+
+    async def hold(path: str) -> None:
+        if path == "/v1/submit":
+            await held.wait()
+
+    async def story() -> None:
+        async with (
+            between(open_hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=open_hub.hub_id) as client,
+        ):
+            stream = client.stream("the turn is taken")
+            await stream.send("0")
+            proxy.before = hold
+
+            async def many() -> None:
+                async for _receipt in stream.send_many(["1", "2"]):
+                    pass
+
+            others = [asyncio.create_task(many())]
+            await asyncio.sleep(0.1)
+            given_up, last = (asyncio.create_task(stream.send(text)) for text in ("given up", "3"))
+            await asyncio.sleep(0.1)
+            given_up.cancel()
+            held.set()
+            await asyncio.gather(*others, last)
+            assert [m.text async for m in stream.read()] == ["0", "1", "2", "3"]
+
+    run(story())
+
+
+def test_messages_that_are_cancelled_after_their_batch_failed_do_not_leave(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as client:
+            stream = client.stream("their batch failed")
+            too_long = asyncio.create_task(stream.send(bytes(2_000_000)))
+            others = [asyncio.create_task(stream.send(text)) for text in "ab"]
+            too_long.add_done_callback(lambda _: [task.cancel() for task in others])
+            outcomes = await asyncio.gather(too_long, *others, return_exceptions=True)
+            assert isinstance(outcomes[0], DecodeError)
+            assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[1:])
+            assert (await stream.send("c")).stream_seq == 1
+            assert [m.text async for m in stream.read()] == ["c"]
+
+    run(story())
+
+
+def test_senders_at_the_same_time_share_the_next_client_id_at_the_bounds(gated_hub: HubProcess) -> None:
+    asked: list[ClientId] = []
+
+    async def source(client_id: ClientId, _stream: StreamId) -> object:
+        asked.append(client_id)
+        return token_for(client_id, "many at the bounds")
+
+    async def story() -> None:
+        bounds = ClientBounds(max_msgs_per_client_id_per_label=8)
+        async with connect(
+            gated_hub.url,
+            ALICE,
+            trust=gated_hub.hub_id,
+            tokens=source,  # type: ignore[arg-type]
+            bounds=bounds,
+        ) as hub:
+            stream = hub.stream("many at the bounds")
+            receipts = await asyncio.gather(*(stream.send(f"{n}") for n in range(20)))
+            assert sorted(receipt.stream_seq for receipt in receipts) == list(range(1, 21))
+            assert len({m.client_id async for m in stream.read()}) == 3
+        assert len(asked) == len(set(asked)) == 3
+
+    run(story())

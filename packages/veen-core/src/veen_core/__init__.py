@@ -129,6 +129,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "receipt": ("Receipt", "verify_receipt"),
         "stream": ("label", "routing_key", "stream_id"),
     }
+    _PUBLIC_MODULES = ("api", "client", "keystore", "pow", "rejection", "status", "wire")
     _ORIGINAL_NAMES = {"verify_checkpoint": "verify_signature"}
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -136,7 +137,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         return sorted({*globals(), *__all__})
 
     def __getattr__(name: str) -> Any:
-        if name in _MODULES:
+        if name in _MODULES or name in _PUBLIC_MODULES:
             return import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

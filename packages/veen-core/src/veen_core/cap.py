@@ -93,7 +93,7 @@ class CapToken(Wire):
 
 @lru_cache(maxsize=64)
 def _auth_ref(token: CapToken) -> AuthRef:
-    """Kept for the tokens in use: a sender needs it for every message, and a token may name many streams."""
+    """Return the token's reference, cached because a sender needs it for every message."""
     return AuthRef(Ht("veen/cap", token.encode()))
 
 

@@ -34,7 +34,7 @@ from veen_core.signatures import Claim, verifying
 
 __all__ = ["Gap", "LabelClient", "Trust"]
 
-VERIFIED_TOGETHER: Final = 32
+ENTRIES_PER_CHECK: Final = 32
 """Entries whose signatures are verified together. Their other checks hold the GIL, for 1 to 2 ms."""
 ROTATE: Final = "rotate client_id before sending"
 
@@ -72,6 +72,8 @@ class LabelClient(VerifiedPrefix):
 
     def _check_pending(self) -> None:
         state, pending = self.state, self.unanswered
+        if len(pending) != len(state.pending):
+            raise StateError("a pending MSG is in the state twice")
         first = state.client_seq - len(pending) + 1
         for position, msg in enumerate(pending):
             if (msg.label, msg.client_id, msg.client_seq) != (state.label, state.client_id, first + position):
@@ -211,8 +213,8 @@ class LabelClient(VerifiedPrefix):
         log, last = self._log.copy(), self.state.head
         if last is not None and last.stream_seq != log.size:
             last = None
-        for begin in range(0, len(entries), VERIFIED_TOGETHER):
-            last = self._accept_entries(log, entries[begin : begin + VERIFIED_TOGETHER], last)
+        for begin in range(0, len(entries), ENTRIES_PER_CHECK):
+            last = self._accept_entries(log, entries[begin : begin + ENTRIES_PER_CHECK], last)
         last_used = self._last_used(entries)
         own = set(self.pending_leaves)
         answered = [r for entry in entries if (r := entry.receipt).leaf_hash in own]

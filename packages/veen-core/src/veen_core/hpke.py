@@ -30,8 +30,8 @@ _KEM_X25519: Final = 0x0020
 _KDF_SHA256: Final = 0x0001
 _AEAD_CHACHA20_POLY1305: Final = 0x0003
 _VERSION: Final = b"HPKE-v1"
-_KEM: Final = b"KEM" + _KEM_X25519.to_bytes(2, "big")
-_HPKE: Final = b"HPKE" + b"".join(
+_KEM_SUITE_ID: Final = b"KEM" + _KEM_X25519.to_bytes(2, "big")
+_HPKE_SUITE_ID: Final = b"HPKE" + b"".join(
     number.to_bytes(2, "big") for number in (_KEM_X25519, _KDF_SHA256, _AEAD_CHACHA20_POLY1305)
 )
 _BASE_MODE: Final = b"\x00"
@@ -55,7 +55,11 @@ def _expand(secret: bytes, suite: bytes, label: bytes, info: bytes, length: int)
 
 def schedule_context(info: bytes) -> bytes:
     """``key_schedule_context`` of base mode (R 5.1)."""
-    return _BASE_MODE + _extract(b"", _HPKE, b"psk_id_hash", b"") + _extract(b"", _HPKE, b"info_hash", info)
+    return (
+        _BASE_MODE
+        + _extract(b"", _HPKE_SUITE_ID, b"psk_id_hash", b"")
+        + _extract(b"", _HPKE_SUITE_ID, b"info_hash", info)
+    )
 
 
 EMPTY_INFO: Final = schedule_context(b"")
@@ -63,7 +67,13 @@ EMPTY_INFO: Final = schedule_context(b"")
 
 def shared_secret(dh: bytes, enc: bytes, recipient: bytes) -> bytes:
     """ExtractAndExpand of the KEM (R 4.1)."""
-    return _expand(_extract(b"", _KEM, b"eae_prk", dh), _KEM, b"shared_secret", enc + recipient, HASH_SIZE)
+    return _expand(
+        _extract(b"", _KEM_SUITE_ID, b"eae_prk", dh),
+        _KEM_SUITE_ID,
+        b"shared_secret",
+        enc + recipient,
+        HASH_SIZE,
+    )
 
 
 class Context:
@@ -72,16 +82,16 @@ class Context:
     __slots__ = ("_base_nonce", "_exporter_secret", "_key")
 
     def __init__(self, shared: bytes, schedule: bytes = EMPTY_INFO) -> None:
-        secret = _extract(shared, _HPKE, b"secret", b"")
-        self._key = _expand(secret, _HPKE, b"key", schedule, KEY_SIZE)
-        self._base_nonce = _expand(secret, _HPKE, b"base_nonce", schedule, NONCE_SIZE)
-        self._exporter_secret = _expand(secret, _HPKE, b"exp", schedule, HASH_SIZE)
+        secret = _extract(shared, _HPKE_SUITE_ID, b"secret", b"")
+        self._key = _expand(secret, _HPKE_SUITE_ID, b"key", schedule, KEY_SIZE)
+        self._base_nonce = _expand(secret, _HPKE_SUITE_ID, b"base_nonce", schedule, NONCE_SIZE)
+        self._exporter_secret = _expand(secret, _HPKE_SUITE_ID, b"exp", schedule, HASH_SIZE)
 
     def export(self, exporter_context: bytes, length: int = 32) -> bytes:
         """Derive a further secret (R 5.3)."""
         if not 0 <= length <= MAX_EXPORT:
             raise StateError(f"{length} bytes cannot be exported: at most {MAX_EXPORT} (RFC 9180 §5.3)")
-        return _expand(self._exporter_secret, _HPKE, b"sec", exporter_context, length)
+        return _expand(self._exporter_secret, _HPKE_SUITE_ID, b"sec", exporter_context, length)
 
 
 class SealContext(Context):

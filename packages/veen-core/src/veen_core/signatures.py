@@ -20,7 +20,7 @@ from veen_core.errors import SignatureError, VeenError
 from veen_core.ids import Signature, VerifyKey
 from veen_core.keys import is_valid
 
-SLICE: Final = 8
+SLICE_SIZE: Final = 8
 """Signatures that a thread takes at once, about 0.5 ms of work."""
 MIN_SHARED: Final = 16
 """Fewest signatures that are shared: waking a thread takes as long as verifying one or two."""
@@ -86,7 +86,7 @@ class _Verification:
     def __init__(self, claims: Sequence[Claim], *, only_first: bool) -> None:
         self._claims = claims
         self._only_first = only_first
-        self._starts = deque(range(0, len(claims), SLICE))
+        self._starts = deque(range(0, len(claims), SLICE_SIZE))
         self._invalid: list[int] = []
 
     def run(self, threads: int | None) -> list[int]:
@@ -109,7 +109,7 @@ class _Verification:
                 start = self._starts.popleft()
             except IndexError:
                 return
-            for at, claim in enumerate(self._claims[start : start + SLICE], start):
+            for at, claim in enumerate(self._claims[start : start + SLICE_SIZE], start):
                 if not _is_valid(claim):
                     self._invalid.append(at)
                     if self._only_first:
@@ -127,16 +127,34 @@ class _Pool:
 
 
 def _start(work: Callable[[], None], count: int) -> list[Future[None]]:
-    """Run ``work`` in up to ``count`` threads of the pool; in none if no thread can be started."""
+    """Run ``work`` in up to ``count`` threads of the pool; in none if no thread can be started.
+
+    The pool may run a call for which it could not start a thread, and then has returned no future. So each
+    call has a future of its own.
+    """
     started: list[Future[None]] = []
     try:
         for _ in range(count):
-            if _Pool.executor is None:
-                _Pool.executor = ThreadPoolExecutor(max(1, _cores() - 1), thread_name_prefix="veen-verify")
-            started.append(_Pool.executor.submit(work))
+            executor = _Pool.executor
+            if executor is None:
+                executor = ThreadPoolExecutor(max(1, _cores() - 1), thread_name_prefix="veen-verify")
+                _Pool.executor = executor
+            started.append(Future())
+            executor.submit(_run, started[-1], work)
     except RuntimeError:  # no more threads, or the interpreter is shutting down
         _Pool.executor = None  # its queue holds work that no thread may ever take
     return started
+
+
+def _run(done: Future[None], work: Callable[[], None]) -> None:
+    if not done.set_running_or_notify_cancel():
+        return
+    try:
+        work()
+    except BaseException as exc:  # noqa: BLE001 - raised in the calling thread
+        done.set_exception(exc)
+    else:
+        done.set_result(None)
 
 
 def _cores() -> int:

@@ -195,9 +195,9 @@ class Hub:
 
     async def close(self) -> None:
         """Stop sending, write unwritten progress and release all labels."""
-        for outbox in self._outboxes.values():
-            await outbox.singles.close()
         try:
+            for outbox in tuple(self._outboxes.values()):
+                await outbox.singles.close()
             for log in self._logs.values():
                 await log.state.close()
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -34,6 +35,7 @@ class Tokens:
         self._connection = connection
         self._control = control
         self.source = source
+        self._asking = asyncio.Lock()
         self._held = _decode(connection.store.load(connection.hub_id, TOKENS_RECORD))
 
     async def authorize(self, token: CapToken) -> Receipt:
@@ -93,11 +95,14 @@ class Tokens:
             return found
         if self.source is None or not self._connection.status.gating:
             return None
-        if self._connection.bounds.exhausted(log.client.state, self._connection.time.now()):
-            raise BoundsReached(log.client_id)
-        token = await self.source(log.client_id, stream_id)
-        await self.authorize(token)
-        return token
+        async with self._asking:  # senders that wait get the token that the first one asked for
+            if (found := self._longest_valid(log, stream_id)) is not None:
+                return found
+            if self._connection.bounds.exhausted(log.client.state, self._connection.time.now()):
+                raise BoundsReached(log.client_id)
+            token = await self.source(log.client_id, stream_id)
+            await self.authorize(token)
+            return token
 
     def _longest_valid(self, log: LabelLog, stream_id: StreamId) -> CapToken | None:
         """Return the token for this stream that expires last and whose client_id is ours and may sign.

@@ -13,6 +13,7 @@ from veen_core.errors import StateError
 from veen_core.ids import ClientId, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.pipelined_client import PipelinedClient
+from veen_hub.client.errors import BoundsReached
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.state.records import ClientKey
 
@@ -26,6 +27,8 @@ class KeyRing:
         self._identity = identity
         self._randomness = randomness
         self._keys = {record.client_id: record for record in records}
+        self._retired: set[ClientId] = set()
+        """Client_ids whose keys were deleted at their bounds, since this process started."""
         self._signer: SigningKey | None = None
         """The key last used: to derive it from its seed costs as much as a signature."""
 
@@ -79,6 +82,8 @@ class KeyRing:
         """Switch ``client`` to a client_id whose key is in this ring; no message may be pending."""
         if client.state.client_id == client_id:
             return
+        if client_id in self._retired:
+            raise BoundsReached(client_id)
         if not self.holds(client_id):
             raise StateError(
                 f"the token is for client_id {client_id.hex()}, and this identity does not have its key",
@@ -98,6 +103,7 @@ class KeyRing:
             self.record_usage(old)  # a token may name this client_id later; its bounds still apply
         else:
             del self._keys[old.client_id]
+            self._retired.add(old.client_id)
 
     @property
     def records(self) -> tuple[ClientKey, ...]:

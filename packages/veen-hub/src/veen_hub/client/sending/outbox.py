@@ -22,16 +22,15 @@ from typing import Final
 from veen_core.cap import CapToken
 from veen_core.client_state import UNUSED
 from veen_core.errors import StateError, VeenError
-from veen_core.ids import NO_ENTRIES, ClientSeq, StreamSeq
+from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, StreamSeq
 from veen_core.msg import SealedMsg, verify_signature
-from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
 from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
 from veen_hub.client.sending.body import Draft
 from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
 from veen_hub.client.sending.settling import Delivery, Settler
-from veen_hub.client.sending.single_sends import SingleSends
+from veen_hub.client.sending.single_sends import SingleSends, Take
 
 logger: Final = logging.getLogger("veen.client")
 
@@ -97,40 +96,48 @@ class Outbox:
         ``ready`` are these drafts, sealed before. ``ahead`` are the drafts that follow: they are sealed
         while these are on their way.
         """
-        todo, repaired = list(drafts), False
         async with self._turn:
             await self._begin()
-            while todo:
-                try:
-                    batch = await self._prepare(todo, token, ready)
-                except BoundsReached as exc:
-                    delivery.failure = exc
-                    return
-                before, ready = len(delivery.receipts), None
-                last = len(batch.sealed) == len(todo)
-                if last and ahead:
-                    await self._dispatch_sealing_ahead(batch, delivery, ahead)
-                else:
-                    await self._dispatch(batch, delivery)
-                del todo[: len(delivery.receipts) - before]
-                if delivery.failure is not None:
-                    if repaired or not await self._repair(delivery.failure, token):
-                        return
-                    repaired, delivery.failure = True, None
+            await self._send(drafts, delivery, token, ready, ahead)
 
-    async def send_together(
-        self, drafts: Sequence[Draft], token: CapToken | None
-    ) -> tuple[list[Receipt], VeenError | None, bool]:
-        """Deliver drafts in order; returns the receipts of the first ones, and why there are no more.
-
-        The last value tells whether the others are pending: they may have reached the hub.
-        """
+    async def send_together(self, take: Take) -> BatchDelivery:
+        """Deliver the drafts that ``take`` chooses once the label can take them; never raises a VeenError."""
         delivery = BatchDelivery()
         try:
-            await self.send(drafts, delivery, token=token)
+            async with self._turn:
+                await self._begin()
+                drafts, token = take()
+                await self._send(drafts, delivery, token)
         except VeenError as exc:
             delivery.failure = exc
-        return delivery.receipts, delivery.failure, bool(delivery.unanswered)
+        return delivery
+
+    async def _send(
+        self,
+        drafts: Sequence[Draft],
+        delivery: BatchDelivery,
+        token: CapToken | None,
+        ready: SealedBatch | None = None,
+        ahead: Sequence[Draft] = (),
+    ) -> None:
+        todo, repaired = list(drafts), False
+        while todo:
+            try:
+                batch = await self._prepare(todo, token, ready)
+            except BoundsReached as exc:
+                delivery.failure = exc
+                return
+            before, ready = len(delivery.receipts), None
+            last = len(batch.sealed) == len(todo)
+            if last and ahead:
+                await self._dispatch_sealing_ahead(batch, delivery, ahead)
+            else:
+                await self._dispatch(batch, delivery)
+            del todo[: len(delivery.receipts) - before]
+            if delivery.failure is not None:
+                if repaired or not await self._repair(delivery.failure, token):
+                    return
+                repaired, delivery.failure = True, None
 
     @asynccontextmanager
     async def reserve(self, token: CapToken | None) -> AsyncIterator[Slot]:
@@ -224,11 +231,12 @@ class Outbox:
             return True
         return taken and await self._catch_up_client_seq()
 
-    async def rotate(self) -> None:
-        """Settle what is pending, then continue under a fresh client_id."""
+    async def rotate(self, *, only: ClientId | None = None) -> None:
+        """Settle what is pending, then continue under a fresh client_id; ``only`` if this one is in use."""
         async with self._turn:
             await self._begin()
-            await self._rotate()
+            if only is None or self.log.client_id == only:
+                await self._rotate()
 
     async def _rotate(self) -> None:
         async with self.log.prefix:

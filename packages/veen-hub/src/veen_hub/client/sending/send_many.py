@@ -31,8 +31,8 @@ async def can_continue(stream: Stream, failure: VeenError) -> bool:
         await stream.hub.connection.refresh()
         return True
     if isinstance(failure, BoundsReached) and stream.hub.tokens.source is not None:
-        if await stream.client_id() == failure.client_id:  # else another sender has rotated it
-            await stream.rotate()
+        outbox = await stream.hub.epochs(stream.id).outbox()
+        await outbox.rotate(only=failure.client_id)  # another sender may have done it
         return True
     return False
 

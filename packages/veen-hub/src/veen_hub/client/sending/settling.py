@@ -55,12 +55,15 @@ class Settler:
         wanted = self._log.client.pending_leaves
         self._receipts, self._work = {}, ProofOfWork(self._log.connection)
         try:
-            if window_passed:
-                await self._find_or_drop()
-            else:
-                await self._deliver(self._log.connection.retry.begin(), uncertain=uncertain)
-        except VeenError as exc:
-            delivery.failure = exc
+            try:
+                if window_passed:
+                    await self._find_or_drop()
+                else:
+                    await self._deliver(self._log.connection.retry.begin(), uncertain=uncertain)
+            except VeenError as exc:
+                delivery.failure = exc
+            async with self._log.prefix:
+                pass  # a reader that has settled one of the messages has noted its receipt by now
         finally:
             for leaf in wanted:
                 if (seen := self._log.receipts_read.pop(leaf, None)) is not None:

@@ -1,21 +1,20 @@
 """Single messages of one label: those that are sent at the same time leave as one batch.
 
-The first message leaves at once. Messages that come while it is on its way gather and leave together when its
-receipt has arrived: a label has one sender at a time.
+A label has one sender at a time. Messages that come while another one is on its way wait, and leave together
+when its receipt has arrived.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from veen_core.cap import CapToken
-from veen_core.errors import StateError, VeenError
+from veen_core.errors import DecodeError, OpenError, StateError, VeenError
 from veen_core.receipt import Receipt
-from veen_core.rejection import EPOCH
-from veen_hub.client.errors import BoundsReached, CapRefused, Refused, Unreachable
+from veen_hub.client.errors import BadRequest, Conflict, TooLarge
 from veen_hub.client.sending.body import Draft
 
 if TYPE_CHECKING:
@@ -23,11 +22,19 @@ if TYPE_CHECKING:
 
 
 class SingleSend(NamedTuple):
-    """One message, and whoever waits for its receipt."""
+    """One message, and the future of its receipt; a sender that no longer waits has cancelled the future."""
 
     draft: Draft
     token: CapToken | None
     receipt: asyncio.Future[Receipt]
+
+    @property
+    def is_wanted(self) -> bool:
+        return not self.receipt.done()
+
+    def fail(self, failure: BaseException) -> None:
+        if self.is_wanted:
+            self.receipt.set_exception(failure)
 
 
 class SingleSends:
@@ -38,78 +45,97 @@ class SingleSends:
         self._waiting: deque[SingleSend] = deque()
         self._under_way: list[SingleSend] = []
         self._sending: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def send(self, draft: Draft, token: CapToken | None) -> Receipt:
         """Send one message; raises why it was not delivered.
 
         If this is cancelled before the message has left, the message does not leave.
         """
+        if self._closed:
+            raise StateError("this connection is closed", action="connect again")
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append(SingleSend(draft, token, receipt))
-        receipt.add_done_callback(self._end_if_unwanted)
+        receipt.add_done_callback(self._stop_if_unwanted)
         self._start()
         return await receipt
 
     async def close(self) -> None:
         """Stop sending; a message under way stays pending."""
+        self._closed = True
         closed = StateError("this connection was closed before the receipt arrived", action="connect again")
         for one in (*self._under_way, *self._waiting):
-            if not one.receipt.done():
-                one.receipt.set_exception(closed)
+            one.fail(closed)
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait((self._sending,))
 
     def _start(self) -> None:
-        if self._sending is None and self._waiting:
+        if self._sending is None and any(one.is_wanted for one in self._waiting):
             self._sending = asyncio.create_task(self._send_waiting())
             self._sending.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        error = task.exception() if not task.cancelled() else None
         for one in self._under_way:
-            if error is not None and not one.receipt.done():
-                one.receipt.set_exception(error)
+            if task.cancelled():
+                one.receipt.cancel()
+            elif (error := task.exception()) is not None:
+                one.fail(error)
         self._sending, self._under_way = None, []
         self._start()
 
-    def _end_if_unwanted(self, receipt: asyncio.Future[Receipt]) -> None:
-        """Stop a batch if all who waited for it have been cancelled; its messages stay pending."""
-        unwanted = all(one.receipt.cancelled() for one in self._under_way)
-        if receipt.cancelled() and self._under_way and unwanted and self._sending is not None:
+    def _stop_if_unwanted(self, receipt: asyncio.Future[Receipt]) -> None:
+        """Stop sending once no sender waits for it any more; a message that has left stays pending."""
+        concerned = self._under_way or self._waiting
+        if receipt.cancelled() and self._sending is not None and not any(one.is_wanted for one in concerned):
             self._sending.cancel()
 
     async def _send_waiting(self) -> None:
         """Send all that wait with the same token as the first."""
-        wanted = [one for one in self._waiting if not one.receipt.done()]
+        delivery = await self._outbox.send_together(self._take)
+        batch = self._under_way
+        if not batch:  # the label could not be used at all
+            for one in self._waiting:
+                one.fail(delivery.failure or StateError("no message was sent"))
+            return
+        failed = self._conclude(batch, delivery.receipts)
+        failure = delivery.failure
+        if not failed or failure is None:
+            return
+        if delivery.unanswered or len(failed) == 1 or not is_own_fault(failure):
+            for one in failed:
+                one.fail(failure)
+            return
+        for one in failed:  # one of them is at fault: the others are sent without it
+            await self._send_alone(one)
+
+    async def _send_alone(self, one: SingleSend) -> None:
+        delivery = await self._outbox.send_together(lambda: ([one.draft] if one.is_wanted else [], one.token))
+        if self._conclude([one], delivery.receipts) and delivery.failure is not None:
+            one.fail(delivery.failure)
+
+    def _take(self) -> tuple[Sequence[Draft], CapToken | None]:
+        """Choose the messages to send now; those that were cancelled meanwhile are left out."""
+        wanted = [one for one in self._waiting if one.is_wanted]
         self._waiting.clear()
         for one in wanted:
             fits = len(self._under_way) < self._outbox.log.connection.batch
             (self._under_way if fits and one.token == wanted[0].token else self._waiting).append(one)
-        if self._under_way:
-            await self._send_batch(self._under_way)
+        return [one.draft for one in self._under_way], wanted[0].token if wanted else None
 
-    async def _send_batch(self, batch: Sequence[SingleSend]) -> None:
-        receipts, failure, pending = await self._outbox.send_together(
-            [one.draft for one in batch], batch[0].token
-        )
+    @staticmethod
+    def _conclude(batch: Sequence[SingleSend], receipts: Sequence[Receipt]) -> Sequence[SingleSend]:
+        """Hand out receipts, in order; returns the messages without one."""
         for one, receipt in zip(batch, receipts, strict=False):
-            if not one.receipt.done():
+            if one.is_wanted:
                 one.receipt.set_result(receipt)
-        failed = batch[len(receipts) :]
-        if failure is None or not failed:
-            return
-        if pending or len(failed) == 1 or concerns_all(failure):
-            for one in failed:
-                if not one.receipt.done():
-                    one.receipt.set_exception(failure)
-            return
-        for one in failed:  # one of them is at fault, and the others must not suffer
-            await self._send_batch([one])
+        return batch[len(receipts) :]
 
 
-def concerns_all(failure: VeenError) -> bool:
-    """Return whether a failure is not the fault of one message: no other one would fare better now."""
-    if isinstance(failure, Refused) and failure.detail_enum == EPOCH.detail:
-        return True
-    return isinstance(failure, Unreachable | CapRefused | BoundsReached)
+Take = Callable[[], tuple[Sequence[Draft], CapToken | None]]
+"""Chooses the drafts to send and their token, at the moment when the label can take them."""
+
+
+def is_own_fault(failure: VeenError) -> bool:
+    """Return whether a failure concerns the content of one message, and the others may be accepted."""
+    return isinstance(failure, TooLarge | BadRequest | Conflict | DecodeError | OpenError)

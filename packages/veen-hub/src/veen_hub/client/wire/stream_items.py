@@ -37,8 +37,8 @@ _HEAD: Final = re.compile(
 _ITEM: Final = b"\xa3\x01"
 """The head of an item with three fields, and the key of stream_seq."""
 _ITEM_HEAD: Final = re.compile(rb"\xa3\x01%b\x02" % _ANY_UINT, re.DOTALL)
-_MSG: Final = b"\x02"
-_RECEIPT: Final = b"\x03"
+_MSG_KEY: Final = b"\x02"
+_RECEIPT_KEY: Final = b"\x03"
 _EMPTY: Final = b"\x80"
 
 
@@ -63,12 +63,12 @@ def decode_response(kind: type[W], body: bytes) -> W:
 
 def cut_item(data: bytes, at: int, label: Label, seq: int) -> tuple[Entry, int] | None:
     """Return entry ``seq`` and where its item ends; None: use the general decoder."""
-    prefix = b"".join((_ITEM, cbor.encode_items(seq), _MSG))
+    prefix = b"".join((_ITEM, cbor.encode_items(seq), _MSG_KEY))
     if not data.startswith(prefix, at):
         return None
     begin = at + len(prefix)
     middle = Msg.codec.end(data, begin)
-    if middle is None or data[middle : middle + 1] != _RECEIPT:
+    if middle is None or data[middle : middle + 1] != _RECEIPT_KEY:
         return None
     end = Receipt.codec.end(data, middle + 1)
     if end is None:
@@ -80,7 +80,7 @@ def find_end(data: bytes | bytearray, at: int) -> int | None:
     """Return where the item at ``at`` ends; None: it is not complete, or has another form."""
     if (head := _ITEM_HEAD.match(data, at)) is None or (middle := Msg.codec.end(data, head.end())) is None:
         return None
-    return Receipt.codec.end(data, middle + 1) if data[middle : middle + 1] == _RECEIPT else None
+    return Receipt.codec.end(data, middle + 1) if data[middle : middle + 1] == _RECEIPT_KEY else None
 
 
 def cut_page(body: bytes, label: Label, start: StreamSeq, max_items: int) -> Page | None:

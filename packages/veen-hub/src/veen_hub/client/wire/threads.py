@@ -23,7 +23,7 @@ async def finished(future: asyncio.Future[T]) -> T:
         except asyncio.CancelledError as exc:
             if not future.cancelled():
                 cancelled = exc
-        except BaseException:  # noqa: BLE001 - it is raised below
+        except Exception:  # noqa: BLE001 - it is raised below
             break
     if cancelled is not None:
         future.exception()  # mark it as retrieved: the cancellation takes precedence
@@ -56,7 +56,7 @@ class GilPauses:
             self._resumed = time.perf_counter()
 
 
-FEW_MESSAGES: Final = 4
+MAX_INLINE_MESSAGES: Final = 4
 """Messages that are sealed or verified on the event loop, which they block for about a millisecond."""
 
 
@@ -82,7 +82,7 @@ class Workers:
 
         A thread costs more than a few messages: two switches of threads and two turns of the event loop.
         """
-        if count <= FEW_MESSAGES:
+        if count <= MAX_INLINE_MESSAGES:
             return call(*args, **kwargs)
         return await self.run(call, *args, **kwargs)
 
