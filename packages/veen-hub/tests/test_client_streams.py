@@ -44,7 +44,7 @@ from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.shared_submits import SharedSubmits
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
-from .client_proxy import between
+from .client_proxy import Proxy, between
 
 ALICE, BOB = person("alice"), person("bob")
 
@@ -565,6 +565,18 @@ def test_a_closed_connection_refuses_calls(open_hub: HubProcess) -> None:
     run(story())
 
 
+def hold_submits(proxy: Proxy) -> asyncio.Event:
+    """Hold all submits back until the event is set."""
+    released = asyncio.Event()
+
+    async def hold(path: str) -> None:
+        if path == "/v1/submit":
+            await released.wait()
+
+    proxy.before = hold
+    return released
+
+
 # --- streams that send at the same time
 
 
@@ -678,12 +690,6 @@ def test_one_bad_message_does_not_concern_those_that_are_sent_with_it(open_hub: 
 def test_a_message_that_is_cancelled_while_others_are_on_their_way_does_not_leave(
     open_hub: HubProcess,
 ) -> None:
-    held = asyncio.Event()
-
-    async def hold(path: str) -> None:
-        if path == "/v1/submit":
-            await held.wait()
-
     async def story() -> None:
         async with (
             between(open_hub.url) as proxy,
@@ -691,7 +697,7 @@ def test_a_message_that_is_cancelled_while_others_are_on_their_way_does_not_leav
         ):
             stream = client.stream("given up in the queue")
             await stream.send("0")
-            proxy.before = hold
+            held = hold_submits(proxy)
             first = asyncio.create_task(stream.send("1"))
             await asyncio.sleep(0.1)
             given_up, last = (asyncio.create_task(stream.send(text)) for text in ("2", "3"))
@@ -705,12 +711,6 @@ def test_a_message_that_is_cancelled_while_others_are_on_their_way_does_not_leav
 
 
 def test_a_message_that_is_cancelled_on_its_way_is_settled_by_the_next(open_hub: HubProcess) -> None:
-    held = asyncio.Event()
-
-    async def hold(path: str) -> None:
-        if path == "/v1/submit":
-            await held.wait()
-
     async def story() -> None:
         async with (
             between(open_hub.url) as proxy,
@@ -718,7 +718,7 @@ def test_a_message_that_is_cancelled_on_its_way_is_settled_by_the_next(open_hub:
         ):
             stream = client.stream("given up on its way")
             await stream.send("0")
-            proxy.before = hold
+            held = hold_submits(proxy)
             given_up = asyncio.create_task(stream.send("1"))
             await asyncio.sleep(0.1)
             given_up.cancel()
@@ -730,16 +730,10 @@ def test_a_message_that_is_cancelled_on_its_way_is_settled_by_the_next(open_hub:
 
 
 def test_closing_the_connection_ends_a_send_under_way(open_hub: HubProcess) -> None:
-    held = asyncio.Event()
-
-    async def hold(path: str) -> None:
-        if path == "/v1/submit":
-            await held.wait()
-
     async def story() -> None:
         async with between(open_hub.url) as proxy:
             async with connect(proxy.url, ALICE, trust=open_hub.hub_id) as client:
-                proxy.before = hold
+                hold_submits(proxy)
                 waiting = [asyncio.create_task(client.stream("closed").send(text)) for text in "ab"]
                 await asyncio.sleep(0.2)
             outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
@@ -772,12 +766,6 @@ def test_all_who_send_while_the_hub_is_away_are_told_at_once(open_hub: HubProces
 def test_a_message_that_is_cancelled_while_send_many_has_the_turn_does_not_leave(
     open_hub: HubProcess,
 ) -> None:
-    held = asyncio.Event()
-
-    async def hold(path: str) -> None:
-        if path == "/v1/submit":
-            await held.wait()
-
     async def story() -> None:
         async with (
             between(open_hub.url) as proxy,
@@ -785,7 +773,7 @@ def test_a_message_that_is_cancelled_while_send_many_has_the_turn_does_not_leave
         ):
             stream = client.stream("the turn is taken")
             await stream.send("0")
-            proxy.before = hold
+            held = hold_submits(proxy)
 
             async def many() -> None:
                 async for _receipt in stream.send_many(["1", "2"]):

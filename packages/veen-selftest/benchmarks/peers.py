@@ -101,7 +101,7 @@ async def measure(running: Sequence[tuple[Peer, PeerRates]], times: Times) -> No
             await asyncio.gather(*map(write, range(times.in_flight)))  # opens connections and streams
             loaded.append((write, rates))
         for turn in range(times.rounds):
-            first = turn % len(loaded)  # nobody always follows the same server
+            first = turn % len(loaded)  # a server may still be writing when the next one starts
             for write, rates in loaded[first:] + loaded[:first]:
                 rates.one_writer.append(await rate(write, 1, times.seconds))
                 rates.in_flight.append(await rate(write, times.in_flight, times.seconds))

@@ -76,3 +76,16 @@ def with_fault(faulty: FaultyFleet) -> Iterator[Callable[[str, str], Result]]:
 
     yield judged
     faulty.fault = ""
+
+
+def processes_with(word: str) -> list[int]:
+    """Return the processes whose command line contains ``word``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            content = path.read_bytes()
+        except OSError:
+            continue  # gone meanwhile
+        if word.encode() in content:
+            found.append(int(path.parent.name))
+    return found

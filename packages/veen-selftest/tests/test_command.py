@@ -27,7 +27,7 @@ from veen_selftest.hubs.fleet import OwnFleet
 from veen_selftest.runner.check import Violation
 from veen_selftest.runner.hub_setup import PLAIN
 
-from .conftest import FAULTY
+from .conftest import FAULTY, processes_with
 
 ELSEWHERE = "http://127.0.0.1:8080"
 SCRIPT = [sys.executable, "-m", "veen_selftest.command.start"]
@@ -365,7 +365,7 @@ def test_a_hub_that_never_listens_is_waited_for_once(tmp_path: Path) -> None:
             with pytest.raises(Violation, match=r"no output in 0\.2 s"):
                 fleet.hub(PLAIN)
         assert len(list(fleet.folder.iterdir())) == 1
-        assert _processes_with(str(fleet.folder)) == []
+        assert processes_with(str(fleet.folder)) == []
     finally:
         fleet.close()
 
@@ -432,7 +432,7 @@ def test_interrupted_it_leaves_no_process_and_no_file(numbers: list[signal.Signa
     while not list(tmp_path.glob("veen-selftest-*/*/data/journal/*")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    hubs = _processes_with(str(tmp_path))
+    hubs = processes_with(str(tmp_path))
     for number in numbers:
         process.send_signal(number)
         time.sleep(0.01)  # a hand is no faster; the second one comes while it cleans up
@@ -440,17 +440,5 @@ def test_interrupted_it_leaves_no_process_and_no_file(numbers: list[signal.Signa
     assert process.returncode == 130
     assert said.splitlines()[-1].startswith("interrupted: ")
     assert hubs
-    assert _processes_with(str(tmp_path)) == []
+    assert processes_with(str(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
-
-
-def _processes_with(word: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            content = path.read_bytes()
-        except OSError:
-            continue  # gone meanwhile
-        if word.encode() in content:
-            found.append(int(path.parent.name))
-    return found

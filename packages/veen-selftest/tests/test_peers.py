@@ -12,19 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import processes_with
+
 PEERS = Path(__file__).parents[1] / "benchmarks" / "peers.py"
-
-
-def processes_in(folder: Path) -> list[str]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            content = path.read_bytes()
-        except OSError:
-            continue  # gone meanwhile
-        if str(folder).encode() in content:
-            found.append(content.decode(errors="replace"))
-    return found
 
 
 def test_every_peer_is_measured_or_said_to_be_absent_with_what_to_install(tmp_path: Path) -> None:
@@ -37,7 +27,7 @@ def test_every_peer_is_measured_or_said_to_be_absent_with_what_to_install(tmp_pa
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert list(tmp_path.iterdir()) == []
-    assert processes_in(tmp_path) == []
+    assert processes_with(str(tmp_path)) == []
     *peers, disk = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [peer["peer"] for peer in peers] == ["VEEN", "NATS JetStream", "Redis streams", "PostgreSQL"]
     assert "absent" not in peers[0]
@@ -78,5 +68,5 @@ def test_interrupted_it_ends_its_servers_and_removes_its_folder(tmp_path: Path) 
         process.terminate()  # it ends its servers
         process.wait()
     assert (process.returncode, said) == (130, "")
-    assert processes_in(tmp_path) == []
+    assert processes_with(str(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []

@@ -209,7 +209,7 @@ async def measure_clients(
             await each.warm_up()
         for turn in range(sizes.rounds):
             for column in COLUMNS:
-                first = turn % len(contenders)  # nobody always finds the caches cold
+                first = turn % len(contenders)  # the first reader of a page finds cold caches
                 for each in contenders[first:] + contenders[:first]:
                     await each.measure(column, turn, shipped)
     return [each.rates() for each in contenders]

@@ -32,10 +32,6 @@ class Lookahead(Generic[T]):
         self._held: deque[T] = deque()
 
     @classmethod
-    def of(cls, items: Iterable[T]) -> Lookahead[T]:
-        return cls(iter(items), None)
-
-    @classmethod
     def mapped(cls, source: Iterable[S] | AsyncIterable[S], make: Callable[[S], T]) -> Lookahead[T]:
         """Return a lookahead over ``make(item)`` for each item of a plain or an async iterable."""
         if isinstance(source, Iterable):

@@ -94,13 +94,12 @@ class SingleSends:
         """Send all that wait with the same token as the first."""
         delivery = await self._outbox.send_together(self._take)
         batch = self._under_way
+        failure, failed = delivery.failure, self._conclude(batch, delivery.receipts)
+        if failure is None:
+            return
         if not batch:  # the label could not be used at all
             for one in self._waiting:
-                one.fail(delivery.failure or StateError("no message was sent"))
-            return
-        failed = self._conclude(batch, delivery.receipts)
-        failure = delivery.failure
-        if not failed or failure is None:
+                one.fail(failure)
             return
         if delivery.unanswered or len(failed) == 1 or not is_own_fault(failure):
             for one in failed:
