@@ -204,12 +204,13 @@ async def _deliver(
     """
     many = FIRST_FOLLOW_PAGE
     while True:
-        changed = hub.feed.changed(label)  # taken before reading, so that no announcement is missed
+        changed = hub.feed.changed(label)  # both before reading, so that no entry is missed
+        drained = hub.drained.is_set()
         held = hub.feed.recent(label, at)
         if held is None:
             found = await hub.log.read(lambda at=at, many=many: hub.store.read.entries(label, at, many))  # type: ignore[misc]
             if not found:
-                if hub.drained.is_set() or gone.is_set():
+                if drained or gone.is_set():
                     return
                 await _wait(changed, hub.drained, gone)
                 continue
