@@ -13,7 +13,8 @@
     │   ├── CapError         a cap token breaks a rule of §6                   §6
     │   ├── IdentityError    a hub identity does not chain to its anchor       §8.4
     │   ├── InvariantError   an entry breaks a rule of the log; names it       §7, H3, H5
-    │   ├── EvidenceError    equivocation evidence proves nothing              spec-1 §14
+    │   ├── EvidenceError    evidence does not prove what it claims            spec-1 §14
+    │   ├── QuorumError      too few witnesses cosigned a hub checkpoint       P2
     │   └── DivergenceError  the hub contradicts what it signed before         §9
     │       └── UnprovenError  a consistency proof is wrong or damaged         B11
     ├── StateError           the client's state does not allow this step        §9
@@ -135,7 +136,11 @@ class IdentityError(VerificationError):
 
 
 class EvidenceError(VerificationError):
-    """Evidence of equivocation does not prove it (spec-1 §14)."""
+    """A file of evidence does not prove what it claims (spec-1 §14)."""
+
+
+class QuorumError(VerificationError):
+    """Too few witnesses cosigned a hub checkpoint, or too long ago (P2, C2SP tlog-policy)."""
 
 
 class InvariantError(VerificationError):

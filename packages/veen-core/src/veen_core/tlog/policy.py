@@ -1,0 +1,244 @@
+"""The witness policy: which logs count, and how many witnesses must have cosigned (C2SP tlog-policy).
+
+    log veen.hub/5f…+1a2b3c4d+AbC… https://hub.example
+    witness alice alice.example/w+…  https://alice.example
+    witness bob   bob.example/w+…
+    group both all alice bob
+    quorum both
+
+One line is ours, in the form of a comment so that other readers of the format pass over it:
+``#veen max-age SECONDS`` says how old the newest cosignatures of a quorum may be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from veen_core.errors import DecodeError, QuorumError, SignatureError
+from veen_core.ids import UnixTime
+from veen_core.tlog.note import COSIGNATURE, ED25519, NoteKey, cosigned_at, parse_key, verified_signatures
+from veen_core.tlog.tree_head import SignedHead
+
+NONE: Final = b"none"
+"""Name of the quorum that needs no cosignature."""
+DEFAULT_MAX_AGE_SEC: Final = 300
+"""How old the cosignatures of a live hub may be, if the policy does not say."""
+MAX_POLICY_BYTES: Final = 1_048_576
+_ALLOWED: Final = re.compile(rb"[\t\n\x20-\x7e\x80-\xff]*")
+_BLANK: Final = re.compile(rb"[ \t]+")
+_NUMBER: Final = re.compile(rb"[1-9][0-9]{0,8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log that the policy accepts. The name of its key is the log's origin."""
+
+    key: NoteKey
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A witness whose cosignatures count."""
+
+    name: bytes
+    key: NoteKey
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group has witnessed a checkpoint if at least ``threshold`` of its members have."""
+
+    name: bytes
+    threshold: int
+    members: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cosigned:
+    """The result of a check: which witnesses cosigned, and since when a quorum of them has."""
+
+    witnesses: tuple[Witness, ...]
+    quorum_at: UnixTime | None
+    """Time from which on the cosignatures make a quorum; None if the policy needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessPolicy:
+    """A parsed policy."""
+
+    quorum: bytes
+    logs: tuple[Log, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
+    groups: tuple[Group, ...] = ()
+    max_age_sec: int = DEFAULT_MAX_AGE_SEC
+
+    def is_quorum(self, cosigned: Collection[bytes]) -> bool:
+        """Return whether the witnesses with these names are enough."""
+        if self.quorum == NONE:
+            return True
+        done = set(cosigned)
+        for group in self.groups:  # a group names only what was defined before it
+            if sum(member in done for member in group.members) >= group.threshold:
+                done.add(group.name)
+        return self.quorum in done
+
+    def check(self, signed: SignedHead, *, log_keys: Iterable[NoteKey] = ()) -> Cosigned:
+        """Verify a checkpoint: signed by a log of the policy (or one of ``log_keys``) and by a quorum.
+
+        Raise ``SignatureError`` or ``QuorumError``.
+        """
+        keys = [*log_keys] or [log.key for log in self.logs if log.key.name == signed.head.origin]
+        if not verified_signatures(signed.note, keys):
+            raise SignatureError(
+                f"the checkpoint of {signed.head.origin} has no signature of a log that the policy names"
+            )
+        cosignatures = verified_signatures(signed.note, (witness.key for witness in self.witnesses))
+        times = {
+            witness: cosigned_at(cosignatures[witness.key].signature)
+            for witness in self.witnesses
+            if witness.key in cosignatures
+        }
+        return Cosigned(tuple(times), self._quorum_at(signed, times))
+
+    def _quorum_at(self, signed: SignedHead, times: dict[Witness, UnixTime]) -> UnixTime | None:
+        if self.quorum == NONE:
+            return None
+        names: set[bytes] = set()
+        for witness, time in sorted(times.items(), key=lambda item: item[1], reverse=True):
+            names.add(witness.name)
+            if self.is_quorum(names):
+                return time  # the newest time such that a quorum cosigned at it or later
+        raise QuorumError(
+            f"the checkpoint of {signed.head.origin} at size {signed.head.size} has the cosignatures of "
+            f"{len(times)} of {len(self.witnesses)} witnesses, which is no quorum (C2SP tlog-policy)"
+        )
+
+
+@dataclass
+class _Parser:
+    logs: list[Log] = field(default_factory=list)
+    witnesses: list[Witness] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    quorum: bytes | None = None
+    max_age_sec: int = DEFAULT_MAX_AGE_SEC
+    names: set[bytes] = field(default_factory=set)
+    members: set[bytes] = field(default_factory=set)
+
+    def log(self, key: bytes, url: bytes | None = None) -> None:
+        parsed = _key(key, ED25519)
+        if any(log.key.public == parsed.public for log in self.logs):
+            raise DecodeError("names the same log key twice")
+        self.logs.append(Log(parsed, _text(url)))
+
+    def witness(self, name: bytes, key: bytes, url: bytes | None = None) -> None:
+        self._define(name)
+        parsed = _key(key, COSIGNATURE)
+        if any(witness.key.public == parsed.public for witness in self.witnesses):
+            raise DecodeError("names the same witness key twice")
+        self.witnesses.append(Witness(name, parsed, _text(url)))
+
+    def group(self, name: bytes, threshold: bytes, *members: bytes) -> None:
+        if not members:
+            raise DecodeError("has a group without members")
+        for member in members:
+            if member not in self.names:
+                raise DecodeError(f"names {_shown(member)} before it is defined")
+            if member in self.members:
+                raise DecodeError(f"lists {_shown(member)} as a member twice")
+            self.members.add(member)
+        self._define(name)
+        if threshold not in (b"any", b"all") and not _NUMBER.fullmatch(threshold):
+            raise DecodeError(f"{_shown(threshold)} is not any, all or a number")
+        count = {b"any": 1, b"all": len(members)}.get(threshold) or int(threshold)
+        if count > len(members):
+            raise DecodeError(f"wants {count} of {len(members)} members")
+        self.groups.append(Group(name, count, members))
+
+    def set_quorum(self, name: bytes) -> None:
+        if self.quorum is not None:
+            raise DecodeError("has two quorum lines")
+        if name != NONE and name not in self.names:
+            raise DecodeError(f"names {_shown(name)} before it is defined")
+        self.quorum = name
+
+    def max_age(self, seconds: bytes) -> None:
+        if not _NUMBER.fullmatch(seconds):
+            raise DecodeError(f"{_shown(seconds)} is not a number of seconds")
+        self.max_age_sec = int(seconds)
+
+    def _define(self, name: bytes) -> None:
+        if name == NONE or name in self.names:
+            raise DecodeError(f"defines {_shown(name)} twice, or the name is reserved")
+        self.names.add(name)
+
+
+def parse_policy(data: bytes) -> WitnessPolicy:
+    """Parse a policy file; a ``DecodeError`` names the line."""
+    if len(data) > MAX_POLICY_BYTES:
+        raise DecodeError(f"has more than {MAX_POLICY_BYTES} bytes", where=_where(None))
+    if not _ALLOWED.fullmatch(data):
+        raise DecodeError("contains a control character other than tab and newline", where=_where(None))
+    parser = _Parser()
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        try:
+            _parse_line(parser, line.strip(b" \t"))
+        except DecodeError as exc:
+            raise exc.within(_where(number)) from None
+    if parser.quorum is None:
+        raise DecodeError("has no quorum line", where=_where(None))
+    return WitnessPolicy(
+        parser.quorum,
+        tuple(parser.logs),
+        tuple(parser.witnesses),
+        tuple(parser.groups),
+        parser.max_age_sec,
+    )
+
+
+def _parse_line(parser: _Parser, line: bytes) -> None:
+    if not line or (line.startswith(b"#") and not line.startswith(b"#veen ")):
+        return
+    match _BLANK.split(line):
+        case [b"log", key]:
+            parser.log(key)
+        case [b"log", key, url]:
+            parser.log(key, url)
+        case [b"witness", name, key]:
+            parser.witness(name, key)
+        case [b"witness", name, key, url]:
+            parser.witness(name, key, url)
+        case [b"group", name, threshold, *members]:
+            parser.group(name, threshold, *members)
+        case [b"quorum", name]:
+            parser.set_quorum(name)
+        case [b"#veen", b"max-age", seconds]:
+            parser.max_age(seconds)
+        case _:
+            raise DecodeError(f"{_shown(line)} is not a line of a policy")
+
+
+def _key(text: bytes, kind: int) -> NoteKey:
+    try:
+        key = parse_key(text.decode())
+    except UnicodeDecodeError:
+        raise DecodeError("has a key name that is not UTF-8") from None
+    if key.kind != kind:
+        raise DecodeError(f"want a key of signature type {kind}, found type {key.kind}")
+    return key
+
+
+def _text(url: bytes | None) -> str | None:
+    return url.decode(errors="surrogateescape") if url is not None else None
+
+
+def _shown(name: bytes) -> str:
+    return repr(name[:60].decode(errors="replace"))
+
+
+def _where(line: int | None) -> str:
+    return f"policy (C2SP tlog-policy), line {line}" if line else "policy (C2SP tlog-policy)"
