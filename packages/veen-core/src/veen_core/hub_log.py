@@ -1,7 +1,7 @@
 """The hub log: one transparency log per hub over the heads of all its labels (RESOLUTIONS P1).
 
-An entry of the hub log is a label's head. The hub signs the tree over them, as its hub checkpoint. So it commits
-to every label: it cannot hide a label, show two versions of it or cut it back without another tree.
+An entry of the hub log is a label's head. The hub signs the tree over them, as its hub checkpoint, and so it
+commits to every label: it cannot hide a label, show two versions of it or cut it back without another tree.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _MAX_LEVEL: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The address of a tile, or of an entry bundle (level ``ENTRIES``); a partial one has a width below 256."""
+    """The address of a tile, or of an entry bundle (level ``ENTRIES``); partial if the width is below 256."""
 
     level: int
     index: int

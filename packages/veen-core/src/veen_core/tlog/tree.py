@@ -1,8 +1,8 @@
 """The Merkle tree of RFC 6962 §2.1: hashes, inclusion proofs and consistency proofs.
 
 A node has the address ``(height, index)`` and covers the leaves from ``index·2^height`` to
-``(index+1)·2^height - 1``, counted from 0. Only complete nodes are stored. They never change, so proofs for all
-tree sizes come from the same nodes.
+``(index+1)·2^height - 1``, counted from 0. Only complete nodes are stored. They never change, so proofs for
+all tree sizes come from the same nodes.
 """
 
 from __future__ import annotations
