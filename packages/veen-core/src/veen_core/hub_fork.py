@@ -1,8 +1,8 @@
 """Evidence that a hub signed two histories, in its hub log or of one label (RESOLUTIONS P1).
 
 A consistency proof that fails proves nothing: anybody can make one. So the evidence contains the later tree,
-cut at the size of the earlier statement: its hashes lead to the later root, and to an earlier root that is not
-the one that the hub signed. A third party verifies it offline, with the hub's identity and nothing else.
+cut at the size of the earlier statement. Its hashes lead to the later root, but not to the earlier root that
+the hub signed. A third party verifies it offline, with the hub's identity and nothing else.
 """
 
 from __future__ import annotations
