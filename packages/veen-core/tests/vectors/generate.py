@@ -30,6 +30,7 @@ MODULES = (
     "local",
     "api",
     "tooling",
+    "hub_log",
 )
 PACKAGE = "veen_core_vector_generator"
 
