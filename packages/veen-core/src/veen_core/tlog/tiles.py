@@ -21,7 +21,7 @@ MAX_ENTRY_BYTES: Final = 0xFFFF
 ENTRIES: Final = -1
 """``Tile.level`` of an entry bundle."""
 _PATH: Final = re.compile(
-    r"(?P<level>entries|0|[1-9][0-9]?)/(?P<index>(?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?"
+    r"(?P<level>entries|0|[1-9][0-9]?)/(?P<index>(?:x[0-9]{3}/){0,5}[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?"
 )
 _MAX_LEVEL: Final = 63
 

@@ -155,7 +155,10 @@ def _hash_of(lookup: NodeLookup, start: int, end: int) -> bytes:
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> None:
-    """Raise ``ProofError`` unless the leaf hash is at ``index`` of the tree (RFC 9162 §2.1.3.2)."""
+    """Raise ``ProofError`` unless the leaf hash is at ``index`` of the tree (RFC 9162 §2.1.3.2).
+
+    ``size`` and ``root`` are those of a signed tree head: a proof alone does not fix the size.
+    """
     if not 0 <= index < size:
         raise ProofError(f"{_INCLUSION}: leaf {index} is not in a tree of {size} leaves")
     _check_hashes(_INCLUSION, leaf, root, *proof)
