@@ -63,7 +63,10 @@ class Note:
             raise EncodeError(
                 f"a note has 1 to {MAX_SIGNATURES} signatures, not {len(self.signatures)} (C2SP signed-note)"
             )
-        return (self.text + "\n" + "".join(signature.line for signature in self.signatures)).encode()
+        data = (self.text + "\n" + "".join(signature.line for signature in self.signatures)).encode()
+        if len(data) > MAX_NOTE_BYTES:
+            raise EncodeError(f"a note has at most {MAX_NOTE_BYTES} bytes, not {len(data)}")
+        return data
 
     def with_signatures(self, more: Iterable[NoteSignature]) -> Note:
         """Return the note with further signatures; of one key, only the signature given last is kept."""
