@@ -116,13 +116,14 @@ def verify_hub_evidence(
     need(at_head == (root, hub_ts), "RECEIPT and head contradict each other")
     verify_inclusion(cbor2.dumps(item[5]), root, receipt[2], receipt[3], upto_seq)
     note, name = open_note(item[9]), item.get(10, f"veen.hub/{pinned.hex()}")
-    origin, size, tree, *more = [*note[0][:-1].split("\n"), "", ""][: max(3, note[0].count("\n"))]
+    lines = note[0].split("\n")
+    need(len(lines) > 3 and all(lines[:-1]), "the note is not a checkpoint")
+    origin, size, tree = lines[:3]
     need(origin == name and name in (logs or [f"veen.hub/{pinned.hex()}"]), "the log has another name")
     need(
         len(size) < 20 and size.isascii() and size.isdigit() and str(int(size)) == size,
         "the size is not decimal",
     )
-    need(all(more), "an extension line is empty")
     leaf = sha256(b"\x00" + cbor2.dumps(item[6])).digest()
     need(
         b64encode(tree_root(leaf, item[7], int(size), item[8])).decode() == tree, "the head is not in the log"

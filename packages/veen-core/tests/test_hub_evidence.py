@@ -269,6 +269,22 @@ def test_a_retired_key_cannot_have_signed_a_log_with_a_later_entry(log: HubLog) 
     verify_evidence(log.evidence(9, index, log.checkpoint()), pinned=hub.identity.hub_id)
 
 
+def test_a_verifier_that_knows_of_a_retired_key_is_not_fooled_by_an_older_record(log: HubLog) -> None:
+    """The holder of a retired key can show a record that ends with that key (§8.4)."""
+    hub, old, older = log.hub, log.hub.key, log.hub.identity
+    hub.now = UnixTime(hub.now + 100)
+    hub.rotate_key(50)
+    newest = hub.identity
+    hub.now, hub.identity = UnixTime(hub.now + 1_000), older
+    hub.append(person("late", hub).compose(), key=old)
+    made = log.evidence(9, log.add_own(), log.checkpoint(keys=(old,)))
+    verify_evidence(made, pinned=newest.hub_id)
+    with pytest.raises(SignatureError, match=r"RECEIPT.hub_sig at stream_seq 9"):
+        verify_evidence(made, pinned=newest.hub_id, known=newest)
+    with pytest.raises(IdentityError, match="the pinned hub is"):
+        verify_evidence(made, known=Hub(name="another").identity)
+
+
 # --- which log it is
 
 
