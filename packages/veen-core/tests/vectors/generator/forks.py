@@ -174,6 +174,16 @@ LABEL_FORK = Object(
                 "does not lead to the root",
                 PINNED,
             ),
+            (
+                "receipts_with_places",
+                _bent_label(
+                    earlier=LabelStatement(receipt=LOG.receipts[4], index=9, checkpoint=b"note"),
+                    later=LabelStatement(receipt=LOG.receipts[6], index=3, checkpoint=b"note"),
+                    cut=None,
+                ),
+                "both a receipt and a head",
+                PINNED,
+            ),
             ("statement_empty", _bent_label(later=LabelStatement()), "neither a receipt nor a head", PINNED),
         )
     ),
