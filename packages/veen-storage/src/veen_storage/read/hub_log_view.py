@@ -26,13 +26,12 @@ from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.commit.changes import HubEntry, HubExtended
 from veen_storage.commit.hub_log import LENGTH_BYTES
 from veen_storage.disk.files import read_exactly
-from veen_storage.disk.layout import Layout
+from veen_storage.disk.layout import HUB_LOG_ENTRIES, Layout
 from veen_storage.errors import FSCK, RESTORE, DamageError, reading
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import View
 from veen_storage.index.records import LabelNo
 
-ENTRIES_FILE: Final = "hublog/entries"
 MAX_HEAD_BYTES: Final = 128
 """More than an entry of the hub log has with its length: a ``LabelHead`` has at most 87 bytes."""
 _BY_LABEL: Final = attrgetter("label")
@@ -208,20 +207,20 @@ def _complete_nodes(start: int, entries: list[bytes]) -> Iterator[tuple[int, int
 
 
 def damaged(offset: int, what: str) -> DamageError:
-    return DamageError(ENTRIES_FILE, offset, what, FSCK)
+    return DamageError(HUB_LOG_ENTRIES, offset, what, FSCK)
 
 
 def read_part(path: Path, start: int, end: int) -> bytes:
     """Read bytes ``start`` to ``end - 1`` of ``hublog/entries``; raise if the file is shorter."""
     try:
-        with reading(ENTRIES_FILE, start):
+        with reading(HUB_LOG_ENTRIES, start):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 data = read_exactly(fd, end - start, start)
             finally:
                 os.close(fd)
     except FileNotFoundError:
-        raise DamageError(ENTRIES_FILE, None, "is missing", RESTORE) from None
+        raise DamageError(HUB_LOG_ENTRIES, None, "is missing", RESTORE) from None
     if len(data) < end - start:
         raise damaged(start + len(data), f"ends here, but the index includes its bytes up to {end}")
     return data
