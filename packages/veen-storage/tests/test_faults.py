@@ -78,6 +78,10 @@ def is_still_readable(run: Run, store: Store, error: Exception) -> None:
         assert store.poisoned is None, "an attachment is no part of the log"
         run.attach(ATTACHMENT)
         return
+    if run.step == "publish":
+        assert store.poisoned is None, "what is published is no part of the log"
+        run.publish()
+        return
     assert store.poisoned is not None
     assert run.step != "commit" or isinstance(error, PoisonedError)
     batch = store.batch(at(50))
@@ -149,7 +153,7 @@ def survives_for_good(run: Run, files: FaultyFiles) -> bool:
         return False
     assert error is not None
     if run.store is not None:
-        if run.step != "attach":
+        if run.step not in ("attach", "publish"):
             is_still_readable(run, run.store, error)
         run.store.close()
     opens_again(run)
