@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import BinaryIO, Final
+from typing import Final
 
 from veen_core.errors import VeenError
 from veen_core.hub_log import HeadTable, LabelHead
@@ -42,6 +42,7 @@ from veen_storage.index.tables import (
     HUB_NODES,
     META,
 )
+from veen_storage.read.hub_log_view import read_entry
 
 ROWS_AT_ONCE: Final = 4_096
 """Entries whose rows are written, or read, in one transaction."""
@@ -83,7 +84,7 @@ class HubLogFold:
         try:
             with path.open("rb", buffering=READ_BYTES) as file:
                 while notes.size is None or self._tree.size < notes.size:
-                    entry = _read_entry(file)
+                    entry = read_entry(file)
                     if entry is None or not self._add(entry):
                         break
                 rest = b"" if context.hub_log_damaged else file.read()
@@ -205,13 +206,6 @@ class HubLogFold:
         context.derived.index.write(write)
 
 
-def _read_entry(file: BinaryIO) -> bytes | None:
-    """Return the next entry; None at the end of the file, or if the file ends within the entry."""
-    length = file.read(LENGTH_BYTES)
-    data = file.read(int.from_bytes(length, "big"))
-    return data if len(length) == LENGTH_BYTES and len(data) == int.from_bytes(length, "big") else None
-
-
 class LabelHeads:
     """The heads of one label in the hub log, compared with its entries in order."""
 
@@ -240,6 +234,4 @@ class LabelHeads:
     def _read(self, offset: int) -> LabelHead:
         with self._context.layout.hub_log_entries.open("rb") as file:
             file.seek(offset)
-            data = _read_entry(file)
-        assert data is not None
-        return LabelHead.decode(data)  # decoded before, in ``HubLogFold.read``
+            return LabelHead.decode(read_entry(file) or b"")  # decoded before, in ``HubLogFold.read``

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from veen_core.errors import DecodeError
 from veen_core.hub_log import LabelHead
@@ -236,3 +236,10 @@ def split_entries(data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
             raise damaged(offset + at, "ends within an entry of the hub log")
         yield offset + at, entry
         at += LENGTH_BYTES + length
+
+
+def read_entry(file: BinaryIO) -> bytes | None:
+    """Return the next entry; None at the end of the file, or if the file ends within the entry."""
+    length = file.read(LENGTH_BYTES)
+    data = file.read(int.from_bytes(length, "big"))
+    return data if len(length) == LENGTH_BYTES and len(data) == int.from_bytes(length, "big") else None

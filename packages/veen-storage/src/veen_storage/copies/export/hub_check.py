@@ -23,6 +23,7 @@ from veen_storage.copies.export.hub_export import HUB_EXPORT, LABELS, HubManifes
 from veen_storage.copies.export.sequence import damaged, read_small
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES, HUB_LOG_PUBLISHED, Layout
 from veen_storage.errors import MismatchError, StorageError
+from veen_storage.read.hub_log_view import read_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,7 @@ class _HubLog:
         """Read all entries; each must continue its label."""
         offset = 0
         with self.path.open("rb") as file:
-            while length := file.read(LENGTH_BYTES):
-                data = file.read(int.from_bytes(length, "big"))
+            while (data := read_entry(file)) is not None:
                 try:
                     head = LabelHead.decode(data)
                     self.table.add(head)
@@ -67,13 +67,13 @@ class _HubLog:
                 self.offsets.setdefault(head.label, array("Q")).append(offset)
                 offset += LENGTH_BYTES + len(data)
                 self._check_published()
+        if offset != self.path.stat().st_size:
+            raise damaged(HUB_LOG_ENTRIES, f"ends within entry {self.tree.size}", offset)
 
     def _check_published(self) -> None:
-        if self.published is not None and self.published.head.size == self.tree.size:
-            if self.published.head.root != self.tree.root:
-                raise damaged(
-                    HUB_LOG_PUBLISHED, f"has another root than the hub log at size {self.tree.size}"
-                )
+        head = self.published.head if self.published is not None else None
+        if head is not None and head.size == self.tree.size and head.root != self.tree.root:
+            raise damaged(HUB_LOG_PUBLISHED, f"has another root than the hub log at size {head.size}")
 
     def heads_of(self, label: Label) -> dict[StreamSeq, LabelHead]:
         """Return the heads of one label by ``upto_seq``."""
@@ -84,7 +84,7 @@ class _HubLog:
         with self.path.open("rb") as file:
             for offset in offsets:
                 file.seek(offset)
-                head = LabelHead.decode(file.read(int.from_bytes(file.read(LENGTH_BYTES), "big")))
+                head = LabelHead.decode(read_entry(file) or b"")  # decoded before, in ``read``
                 heads[head.upto_seq] = head
         return heads
 

@@ -46,9 +46,9 @@ class HubHead(Wire):
 
 
 def find_hub_head(store: Source, label: Label, to_seq: StreamSeq) -> HubHead | None:
-    """Return the head that covers an entry: under the published hub checkpoint or, if it is older, the newest.
+    """Return the head that covers an entry; None if no hub checkpoint covers it.
 
-    None if no hub checkpoint covers the entry.
+    The hub checkpoint is the published one or, if it does not cover the entry, the newest.
     """
     log = store.hub_log
     for signed in (log.published, log.checkpoint):
