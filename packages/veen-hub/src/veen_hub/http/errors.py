@@ -91,13 +91,6 @@ def refuse(headers: Headers, error: AdmissionError | ApiError, request_id: str) 
     return answer
 
 
-def refuse_and_close(error: ApiError, request_id: str) -> bytes:
-    """Encode the last answer of a connection whose request could not be read."""
-    answer = refuse({}, error, request_id)
-    answer.headers["Connection"] = "close"
-    return answer.to_bytes()
-
-
 def from_http(request: web.BaseRequest, exc: web.HTTPException) -> ApiError:
     """Translate a refusal by aiohttp: an unknown route, a wrong method, a request line that is too long."""
     first = request.path.split("/")[1] if request.path.startswith("/") else ""
