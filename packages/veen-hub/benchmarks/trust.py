@@ -81,8 +81,10 @@ def running_witness(place: Path, logs: list[Log]) -> Iterator[int]:
     """Run a witness process that watches the logs, and yield its port."""
     Folder(place).create("witness.example/bench", SigningSeed(b"\x03" * 32), [log.vkey.text for log in logs])
     process = subprocess.Popen(  # noqa: S603 - this very witness
-        [sys.executable, "-m", "veen_hub.witness.main", f"--dir={place}", f"--listen={HOST}:0"]
-        + ["--log-level=warning"],
+        [
+            *(sys.executable, "-m", "veen_hub.witness.main", f"--dir={place}"),
+            *(f"--listen={HOST}:0", "--log-level=warning"),
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )

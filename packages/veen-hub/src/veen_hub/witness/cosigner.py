@@ -85,8 +85,9 @@ class Cosigner:
 
     def stop(self) -> None:
         """Handle what waits, then end; does not return before."""
-        self._waiting.put(None)
-        self._thread.join()
+        if self._thread.is_alive():
+            self._waiting.put(None)
+            self._thread.join()
 
     def _run(self) -> None:
         while (first := self._waiting.get()) is not None:
@@ -125,7 +126,7 @@ class Cosigner:
         try:
             check_against(known, signed)
         except Refusal as refusal:
-            proof = signed.request.proof if refusal.status == 422 else ()
+            proof = signed.request.proof if refusal.status == 422 else None
             newest = cosigned.signed if cosigned is not None else None
             found = find_contradiction(newest, SignedHead(signed.head, note), proof, now)
             if found is not None:

@@ -18,7 +18,7 @@ from veen_storage.disk.directory_lock import DirectoryLock
 
 MAX_WAITING: Final = 4_096
 """Requests that wait for the disk; a further one is answered with 503."""
-BUSY: Final = Answer(503, "too many requests wait for the disk; try again in a second\n")
+BUSY: Final = Answer(503, "the disk is too slow for the requests that wait; try again in a second\n")
 
 
 class Witness:
@@ -75,7 +75,11 @@ class Witness:
                 answered.set_result(answer)
 
         self._cosigner.submit(Pending(signed, reply))
-        return await answered
+        try:
+            async with asyncio.timeout(self.config.listen.request_timeout_sec):
+                return await answered
+        except TimeoutError:  # it may still be cosigned; the log then learns the size from a 409
+            return BUSY
 
     def _settle(self, answers: list[tuple[Pending, Answer]]) -> None:
         """Hand a batch over to the event loop with one call."""
