@@ -92,9 +92,9 @@ async def checkpoint(request: web.Request) -> web.Response:
 
 async def contradiction(request: web.Request) -> web.Response:
     memory = request.app[WITNESS].memory
-    for found in list(memory.contradictions.values()):
+    for found in memory.contradictions.values():
         if (one := found.get(request.match_info["id"])) is not None:
-            return web.Response(body=one.encode(), headers={"Content-Type": "application/cbor"})
+            return web.Response(body=one.encoded, headers={"Content-Type": "application/cbor"})
     raise ApiError(Code.NOT_FOUND, "there is no contradiction with this id")
 
 

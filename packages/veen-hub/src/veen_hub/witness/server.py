@@ -1,4 +1,4 @@
-"""The witness's server: one listener, which starts and stops the witness."""
+"""The witness's server: one listener; stopping it stops the witness."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class WitnessServer:
     async def _start(self) -> str:
         listen, tls = self.witness.config.listen, self.witness.config.tls
         context = server_context(tls) if tls is not None else None
-        self.witness.start()
         await self._runner.setup()
         endpoint = Endpoint(
             key="listen",
@@ -51,4 +50,4 @@ class WitnessServer:
         for site in list(self._runner.sites):
             await site.stop()
         await self._runner.cleanup()
-        self.witness.stop()
+        await self.witness.stop()
