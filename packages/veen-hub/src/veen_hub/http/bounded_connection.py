@@ -21,10 +21,9 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
-from veen_hub.http.keys import name_request, new_request_id
+from veen_hub.http.request_ids import name_request, new_request_id
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
-from veen_hub.pipeline.sequencer import internal_error
 
 if TYPE_CHECKING:
     from veen_hub.http.bounded_listener import BoundedListener
@@ -241,7 +240,7 @@ class BoundedConnection(web.RequestHandler):
             error = ApiError(Code.BAD_REQUEST, f"the request is not valid HTTP ({kind})")
         else:
             LOGGER.error("handler_failed", exc_info=exc, extra={"fields": {"request_id": request_id}})
-            error = internal_error()
+            error = ApiError(Code.UNAVAILABLE, "internal error: see the server's log", retry_after=5)
         response = self._listener.refuse(request.headers, error, request_id).to_response()
         response.force_close()
         return response

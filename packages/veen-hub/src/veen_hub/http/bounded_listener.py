@@ -21,7 +21,7 @@ from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.bounded_connection import BoundedConnection
 from veen_hub.http.content import Headers, Reply
-from veen_hub.http.keys import new_request_id
+from veen_hub.http.request_ids import new_request_id
 from veen_hub.ops.logs import log
 
 HANDSHAKE_SEC: Final = 10

@@ -19,7 +19,7 @@ from veen_core.errors import AdmissionError, ApiError
 from veen_hub.http.bounded_connection import BoundedConnection, check_head_size
 from veen_hub.http.content import check_body, over_the_cap
 from veen_hub.http.errors import from_http
-from veen_hub.http.keys import new_request_id
+from veen_hub.http.request_ids import new_request_id
 from veen_hub.http.submit import SubmitCall
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import LOGGER

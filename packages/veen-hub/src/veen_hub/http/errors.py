@@ -12,7 +12,7 @@ from veen_core.api import ErrorDetail, envelope_of
 from veen_core.errors import AdmissionError, ApiError, DecodeError, ProofError, VeenError
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import Headers, Reply, reply
-from veen_hub.http.keys import name_request
+from veen_hub.http.request_ids import name_request
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.sequencer import internal_error, storage_failed
