@@ -35,6 +35,7 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         "client.follow_p99_ms",
         "client.loop_block_ms",
         "client.rss_mb",
+        "trust.witness_rate",
         "hub.growth",
         "hub.rss_mb",
     }

@@ -1,0 +1,153 @@
+"""Compare and persist as one durable step (C2SP tlog-witness).
+
+All requests are handled in the event loop, one after the other:
+
+1. a request is compared with the newest cosigned checkpoint of its log, durable or not;
+2. the new checkpoint is cosigned, and joins the open batch;
+3. while no other batch is being written, the open one is written in a thread: one synced transaction makes
+   the checkpoints of many logs durable;
+4. only then the answers of the batch are handed out, refusals too, because they may quote its sizes.
+
+Comparing happens in one place, and batches are written in the order in which they were decided, so no
+request can roll back another (the race that the page describes). If a transaction fails, no answer of its
+batch and of later ones is handed out, and the witness stops: what is on disk is not known until the memory
+is opened again.
+
+Only the transaction has a thread of its own. A thread that also verifies and signs was slower by a third:
+each call into libsodium gives the interpreter lock to the other thread, and waits to get it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from veen_core.protocols import Clock
+from veen_core.tlog.note import Note, cosign
+from veen_core.tlog.tree_head import SignedHead
+from veen_hub.ops.logs import LOGGER, log
+from veen_hub.pipeline.threads import started_pool
+from veen_hub.witness.contradiction import LogContradiction, find_contradiction
+from veen_hub.witness.key import WitnessKey
+from veen_hub.witness.memory import CosignedHead, Memory
+from veen_hub.witness.rules import TEXT, Known, Refusal, SignedRequest, check_against
+
+MAX_WAITING: Final = 4_096
+"""Requests that wait for the disk; a further one is answered with 503."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, body and content type of an answer."""
+
+    status: int
+    body: str
+    content_type: str = TEXT
+
+
+BUSY: Final = Answer(503, "the disk is too slow for the requests that wait; try again in a second\n")
+FAILED: Final = Answer(500, "the witness cannot write its memory and stops\n")
+
+
+@dataclass(slots=True)
+class Batch:
+    """Requests that one transaction makes durable, and their answers."""
+
+    heads: dict[str, CosignedHead] = field(default_factory=dict)
+    found: list[LogContradiction] = field(default_factory=list)
+    answers: list[tuple[asyncio.Future[Answer], Answer]] = field(default_factory=list)
+
+
+class Cosigner:
+    """Compares, cosigns and persists; all methods run in the event loop."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        key: WitnessKey,
+        clock: Clock,
+        wrote: Callable[[int], None],
+        failed: asyncio.Event,
+    ) -> None:
+        """``wrote`` is called with the number of requests of each batch, ``failed`` is set at a failure."""
+        self._memory = memory
+        self._key = key
+        self._clock = clock
+        self._wrote = wrote
+        self._failed = failed
+        self._open = Batch()
+        self._written = Batch()
+        """The batch that is being written."""
+        self._writing: asyncio.Task[None] | None = None
+        self._pool = started_pool(1, "memory")
+
+    async def handle(self, signed: SignedRequest) -> Answer:
+        """Answer a request when the answer is durable."""
+        if self._failed.is_set():
+            return FAILED
+        if len(self._open.answers) >= MAX_WAITING:
+            return BUSY
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open.answers.append((answered, self._decide(signed)))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_batches())
+        return await answered
+
+    async def stop(self) -> None:
+        """Write what waits, and end the thread."""
+        if self._writing is not None:
+            await self._writing
+        self._pool.shutdown()
+
+    async def _write_batches(self) -> None:
+        """Write batches until none is open; requests that arrive meanwhile form the next one."""
+        while self._open.answers:
+            batch, self._open = self._open, Batch()
+            self._written = batch
+            try:
+                if self._failed.is_set():
+                    raise RuntimeError("an earlier transaction failed")
+                if commit := self._memory.plan(batch.heads, batch.found):
+                    await asyncio.get_running_loop().run_in_executor(self._pool, self._memory.write, commit)
+                    self._memory.adopt(commit)  # durable from here on
+            except Exception:  # noqa: BLE001 - logged; even after a bug no request is left without an answer
+                LOGGER.exception("memory_failed")
+                self._failed.set()
+                batch.answers = [(answered, FAILED) for answered, _ in batch.answers]
+            self._written = Batch()
+            self._wrote(len(batch.answers))
+            for answered, answer in batch.answers:
+                if not answered.done():  # the client may have disconnected
+                    answered.set_result(answer)
+        self._writing = None
+
+    def _decide(self, signed: SignedRequest) -> Answer:
+        """Compare a request with the newest checkpoint of its log, and cosign."""
+        origin = signed.head.origin
+        newest = self._newest(origin)
+        note = Note(signed.request.checkpoint.note.text, signed.signatures)
+        now = self._clock.now()
+        try:
+            check_against(newest.known if newest is not None else Known(), signed)
+        except Refusal as refusal:
+            proof = signed.request.proof if refusal.status == 422 else None
+            known = newest.signed if newest is not None else None
+            found = find_contradiction(known, SignedHead(signed.head, note), proof, now)
+            if found is not None:
+                self._open.found.append(found)
+                log(logging.WARNING, "log_contradiction", origin=origin, claim=found.claim, id=found.id)
+            return Answer(refusal.status, refusal.body, refusal.content_type)
+        if newest is not None and now < newest.cosigned_at:
+            log(logging.WARNING, "clock_went_back", origin=origin, by_sec=newest.cosigned_at - now)
+        line = cosign(self._key.signing, self._key.verifier.name, note.text, now)
+        self._open.heads[origin] = CosignedHead(SignedHead(signed.head, note.with_signatures([line])), now)
+        return Answer(200, line.line)
+
+    def _newest(self, origin: str) -> CosignedHead | None:
+        for heads in (self._open.heads, self._written.heads, self._memory.heads):
+            if (found := heads.get(origin)) is not None:
+                return found
+        return None

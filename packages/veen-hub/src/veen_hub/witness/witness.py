@@ -1,0 +1,58 @@
+"""A running witness: its folder, its memory and its cosigner."""
+
+from __future__ import annotations
+
+import asyncio
+
+from veen_core.protocols import Clock
+from veen_hub.ops.clock import WallClock
+from veen_hub.witness.config import WitnessConfig
+from veen_hub.witness.cosigner import BUSY, Answer, Cosigner
+from veen_hub.witness.folder import Folder
+from veen_hub.witness.memory import Memory, origin_hash
+from veen_hub.witness.metrics import WitnessMetrics
+from veen_hub.witness.rules import Refusal, check_request
+from veen_storage import Layout
+from veen_storage.disk.directory_lock import DirectoryLock
+
+
+class Witness:
+    """One witness, used in one event loop."""
+
+    def __init__(self, folder: Folder, config: WitnessConfig, *, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock = clock if clock is not None else WallClock()
+        self.key = folder.load_key()
+        self.logs = config.log_keys
+        self._lock = DirectoryLock(Layout(folder.root))
+        try:
+            self.memory = Memory(folder.memory, self.key.verifier)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.metrics = WitnessMetrics(self.memory, self.clock.now)
+        self.by_hash = {
+            origin_hash(origin).hex(): origin for origin in self.logs.keys() | self.memory.heads.keys()
+        }
+        """Origins by the SHA-256 of their name in hex, as the monitoring paths have them."""
+        self.failed = asyncio.Event()
+        """Set when the memory could not be written: the witness must stop."""
+        self._cosigner = Cosigner(self.memory, self.key, self.clock, self.metrics.batch.observe, self.failed)
+
+    async def stop(self) -> None:
+        """Make durable what waits, and close the memory."""
+        await self._cosigner.stop()
+        self.memory.close()
+        self._lock.release()
+
+    async def add_checkpoint(self, body: bytes) -> Answer:
+        """Answer one request, at the latest after ``request_timeout_sec``."""
+        try:
+            async with asyncio.timeout(self.config.listen.request_timeout_sec):
+                answer = await self._cosigner.handle(check_request(body, self.logs))
+        except Refusal as refusal:
+            answer = Answer(refusal.status, refusal.body, refusal.content_type)
+        except TimeoutError:  # it may still be cosigned; the log then learns the size from a 409
+            answer = BUSY
+        self.metrics.requests.labels(str(answer.status)).inc()
+        return answer
