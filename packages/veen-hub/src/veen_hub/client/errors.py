@@ -14,6 +14,7 @@ VeenError
 ├── Unreachable      no answer: network, TLS, timeout
 ├── VerificationError
 │   ├── Misbehaved       the answer does not fit the question
+│   ├── Unconfirmed      a QuorumError: no quorum of witnesses covered the messages in time
 │   └── Diverged         a DivergenceError; carries evidence where two receipts contradict each other
 └── StateError       the client cannot take this step
     ├── BoundsReached    the client_id that a token names has reached its bounds (KEX1+ 4.1)
@@ -25,13 +26,15 @@ Each error carries the next step for the user as ``action``.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from veen_core.api import ErrorEnvelope
 from veen_core.equivocation import Equivocation
-from veen_core.errors import DivergenceError, StateError, VeenError, VerificationError
+from veen_core.errors import DivergenceError, QuorumError, StateError, VeenError, VerificationError
 from veen_core.ids import ClientId, StreamSeq
+from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 
 ACTIONS: Final = {
@@ -200,6 +203,23 @@ class Diverged(DivergenceError):  # noqa: N818 - what the hub did
             why = f" ({unsaved})" if unsaved is not None else ""
             kept = f"save the evidence that this error carries, it is not on disk{why}"
         self.action = f"stop using this hub and {kept}"
+
+
+class Unconfirmed(QuorumError):  # noqa: N818 - a state of messages that are in the log
+    """No quorum of witnesses covered the messages in time (P2). They are in the log: do not send them again.
+
+    ``receipts`` are those of the messages, or of the last message of each label if many were sent.
+    """
+
+    def __init__(self, receipts: Sequence[Receipt], seconds: float, why: str) -> None:
+        last = receipts[-1]
+        super().__init__(
+            f"message {last.stream_seq} of label {last.label.hex()} is in the hub's log, but no quorum of "
+            f"witnesses confirmed it in {seconds:g} s: {why}",
+            action="do not send it again; read the stream later to see whether it is confirmed, and ask the "
+            "hub's operator whether its witnesses run (`veen witness status`)",
+        )
+        self.receipts = tuple(receipts)
 
 
 class BoundsReached(StateError):  # noqa: N818 - a state of the client_id

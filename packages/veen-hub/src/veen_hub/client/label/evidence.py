@@ -47,12 +47,19 @@ async def with_evidence(connection: HubConnection, label: Label, found: Divergen
 
 
 async def save_evidence(
-    connection: HubConnection, found: DivergenceError, evidence: Equivocation | None = None
+    connection: HubConnection,
+    found: DivergenceError,
+    evidence: Equivocation | None = None,
+    *,
+    suffix: str = "cbor",
 ) -> Diverged:
-    """Write the evidence into the state store; returns the error that names its folder."""
+    """Write the evidence into the state store; returns the error that names its folder.
+
+    ``suffix`` of the files is ``note`` if the two statements are hub checkpoints.
+    """
     files = {
-        "held.cbor": found.held,
-        "shown.cbor": found.shown,
+        f"held.{suffix}": found.held,
+        f"shown.{suffix}": found.shown,
         "equivocation.cbor": evidence.encode() if evidence is not None else b"",
     }
     files = {name: content for name, content in files.items() if content}

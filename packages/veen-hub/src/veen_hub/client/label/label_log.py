@@ -8,6 +8,7 @@ prefix is extended. A contradiction raises ``Diverged`` with the evidence. State
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -16,7 +17,8 @@ from veen_core.checkpoint import Checkpoint, LabelOrigin
 from veen_core.client_state import ClientState, RatchetKey
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry
-from veen_core.errors import DivergenceError, SignatureError
+from veen_core.errors import DivergenceError, SignatureError, VeenError
+from veen_core.hub_log import LabelHead
 from veen_core.ids import NO_ENTRIES, ClientId, Label, LeafHash, StreamSeq
 from veen_core.pipelined_client import PipelinedClient
 from veen_core.proof import MmrProof, verify_inclusion
@@ -322,6 +324,29 @@ class LabelLog:
         part = self.client.at(last.stream_seq, await self._consistency(last.stream_seq))
         self.client.accept_checkpoint(checkpoint, part.tree, last, now=self.connection.time.now(), seen=seen)
         await self.state.note_progress()
+
+    async def verify_label_head(self, head: LabelHead, shown: bytes) -> None:
+        """Verify that a label's head in the hub log is the tree of this log at ``upto_seq`` (RESOLUTIONS P1).
+
+        ``shown`` is the proof that the hub log contains the head: evidence, if the two trees differ.
+        """
+        await self.verifying(lambda: self._verify_label_head(head, shown))
+
+    async def _verify_label_head(self, head: LabelHead, shown: bytes) -> None:
+        if head.upto_seq > self.client.size:
+            await self._extend(await self.fetch(head.upto_seq))
+        ours = self.client.at(head.upto_seq, await self._consistency(head.upto_seq))
+        if ours.root == head.mmr_root:
+            return
+        held = self.client.state.head
+        with contextlib.suppress(VeenError):  # the hub does not answer: the furthest receipt must do
+            held = await self.connection.api.receipt(self.label, head.upto_seq)
+        raise DivergenceError(
+            f"the hub log has another root of label {self.label.hex()} at {head.upto_seq} than the label's "
+            "own log (RESOLUTIONS P1)",
+            held=held.encode() if held is not None else b"",
+            shown=shown,
+        )
 
     async def head(self) -> Receipt | None:
         """Return the newest receipt, verified, and extend the prefix to it; None if the label is empty."""
