@@ -6,6 +6,7 @@ Signatures, roots and proofs are not verified here; ``label`` does that. Nothing
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from veen_core.api import (
@@ -108,14 +109,15 @@ class Endpoints:
         question = StreamRequest(
             label=label, from_seq=start, to_seq=end, max_items=max_items, with_receipts=True
         )
+        ask = partial(
+            self.transport.call, "POST", "/v1/stream", question.encode(), max_bytes=MAX_PAGE_BYTES
+        )
         try:
-            body = await self.transport.call(
-                "POST", "/v1/stream", question.encode(), max_bytes=MAX_PAGE_BYTES
-            )
+            body = await ask()
         except NotFound:
-            if await self._exists(label):
-                raise  # retention pruned the entries
-            return [], False
+            if not await self._exists(label):
+                return [], False
+            body = await ask()  # the label has got its first entries meanwhile, or retention pruned them
         page = None
         if not (control := label == self.control_label):
             page = cut_page(body, label, start, max_items)
