@@ -73,6 +73,17 @@ class Tree:
         self.size = position + 1
         return completed
 
+    def append_subtree(self, height: int, root: bytes) -> None:
+        """Add 2^height leaves by the hash of their subtree; ``size`` must be a multiple of 2^height."""
+        if self.size % (1 << height):
+            raise ProofError(f"a subtree of {1 << height} leaves is not aligned after {self.size} leaves")
+        carry = self.size >> height
+        while carry & 1:
+            root = node_hash(self._subtrees.pop(), root)
+            carry >>= 1
+        self._subtrees.append(root)
+        self.size += 1 << height
+
     @property
     def subtrees(self) -> tuple[bytes, ...]:
         """The complete subtrees, the largest first."""
