@@ -10,6 +10,7 @@ from veen_cli.frame.output import plural
 from veen_core import hub_identity, hub_log
 from veen_core.errors import IdentityError, VerificationError
 from veen_core.hub_evidence import HubEvidence, verify_evidence
+from veen_core.hub_fork import HubLogFork, LabelFork, verify_hub_log_fork, verify_label_fork
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Signature
 from veen_core.tlog.note import NoteSignature, cosigned_at
@@ -105,6 +106,15 @@ def verify_checkpoint_note(identity: HubIdentity, signed: SignedHead, policy: Wi
         return f"{by_hub}; {NO_POLICY}"
     cosigned = policy.check(signed, log_keys=[hub_log.note_key(key, origin) for key in identity.hub_keys])
     return f"{by_hub}; {cosigned_step(cosigned, policy)}"
+
+
+def verify_fork(evidence: HubLogFork | LabelFork, hub: str) -> str:
+    """Verify evidence of a fork; ``hub`` is how the answer names the hub."""
+    if isinstance(evidence, HubLogFork):
+        verify_hub_log_fork(evidence)
+        return f"two hub checkpoints that contradict each other convict {hub}"
+    verify_label_fork(evidence)
+    return f"two statements about one label that contradict each other convict {hub}"
 
 
 def checkpoint_fields(signed: SignedHead) -> dict[str, object]:

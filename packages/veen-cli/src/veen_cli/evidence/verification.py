@@ -17,6 +17,7 @@ from veen_cli.evidence.hub_log import (
     is_pinned,
     names_hub,
     verify_checkpoint_note,
+    verify_fork,
     verify_hub_evidence,
 )
 from veen_cli.evidence.recognized import Recognized
@@ -33,7 +34,9 @@ from veen_core.entry import Entry, verify_authorize
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import VeenError, VerificationError
 from veen_core.hub_evidence import HubEvidence
+from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_identity import HubIdentity, verify_checkpoint_signers
+from veen_core.hub_log import note_key
 from veen_core.ids import HubId, Label, LeafHash, StreamSeq, UnixTime
 from veen_core.mmr import peak_heights
 from veen_core.msg import Msg, verify_msg
@@ -43,6 +46,7 @@ from veen_core.receipt import Receipt
 from veen_core.tlog.policy import WitnessPolicy
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.label.evidence import find_equivocation
+from veen_hub.witness.contradiction import LogContradiction, verify_contradiction
 
 T = TypeVar("T")
 NO_PIN: Final = "cannot be verified without the hub's id: give --trust HUB_ID"
@@ -238,6 +242,31 @@ class EvidenceVerifier:
         self._hub_logs.add(signed, source)
         return proved
 
+    def fork(self, found: Recognized) -> str:
+        """Verify evidence that a hub signed two histories (P1)."""
+        evidence = found.thing
+        assert isinstance(evidence, HubLogFork | LabelFork)
+        hub = evidence.identity.hub_id
+        if self._pin is not None and not is_pinned(evidence.identity, self._pin):
+            raise VerificationError(f"convicts hub {hub.hex()}, but {self._pin.hex()} is pinned")
+        return verify_fork(evidence, "the pinned hub" if self._pin is not None else f"hub {hub.hex()}")
+
+    def contradiction(self, found: Recognized) -> str:
+        """Verify what a witness kept, with the log's keys from the policy or of the pinned hub (P2)."""
+        evidence = found.thing
+        assert isinstance(evidence, LogContradiction)
+        origin = evidence.heads[0].head.origin if evidence.notes else ""
+        keys = [log.key for log in self._policy.logs if log.key.name == origin] if self._policy else []
+        if self._identity is not None:
+            keys += [note_key(key, origin) for key in self._identity.hub_keys]
+        if not keys:
+            raise Undecided(
+                "cannot be verified without the log's key: give --witnesses with a policy that names it, "
+                "or --trust and the hub's hub-identity.cbor"
+            )
+        verify_contradiction(evidence, keys)
+        return f"signed checkpoints that contradict each other convict the log {origin}"
+
     # --- proofs
 
     def inclusion(self, found: Recognized) -> str:
@@ -323,6 +352,9 @@ RULES: Final[dict[type, Callable[[EvidenceVerifier, Recognized], Proved]]] = {
     Equivocation: EvidenceVerifier.equivocation,
     SignedHead: EvidenceVerifier.hub_checkpoint,
     HubEvidence: EvidenceVerifier.hub_evidence,
+    HubLogFork: EvidenceVerifier.fork,
+    LabelFork: EvidenceVerifier.fork,
+    LogContradiction: EvidenceVerifier.contradiction,
     MmrProof: EvidenceVerifier.inclusion,
     MmrConsistency: EvidenceVerifier.consistency,
     Msg: EvidenceVerifier.msg,

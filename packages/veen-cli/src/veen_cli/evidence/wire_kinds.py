@@ -20,6 +20,7 @@ from veen_core.equivocation import Equivocation
 from veen_core.errors import DecodeError, VeenError
 from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
 from veen_core.hub_evidence import HubEvidence
+from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_identity import CheckpointBinding, HubIdentity
 from veen_core.hub_log import HubConsistencyResponse, HubProofResponse, LabelHead
 from veen_core.keystore import Keystore, Secrets
@@ -31,6 +32,7 @@ from veen_core.receipt import Receipt
 from veen_core.wire import Wire
 from veen_hub.client.state.records import EpochsRecord, HeldTokens, HubCheckpointRecord, LabelRecord
 from veen_hub.ops.anchors import AnchoredRoot, LedgerLine
+from veen_hub.witness.contradiction import LogContradiction
 from veen_storage import Registry
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.copies.export import Manifest
@@ -49,6 +51,9 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     NextIdentity,
     Equivocation,
     HubEvidence,
+    HubLogFork,
+    LabelFork,
+    LogContradiction,
     LabelHead,
     Keystore,
     Secrets,

@@ -157,6 +157,18 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options above to a command, which gets a ``target``."""
 
     @wraps(work)
+    def run(*args: Any, target: Target | None, **options: Any) -> Any:
+        if target is None:
+            settings.required_value("hub", None)  # says what to give
+        return work(*args, target=target, **options)
+
+    return may_connect(run)
+
+
+def may_connect(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options above to a command that can do without a hub; ``target`` is None if none is named."""
+
+    @wraps(work)
     def run(
         out: Output,
         *args: Any,
@@ -171,9 +183,12 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
         passphrase_file: Path | None,
         **options: Any,
     ) -> Any:
+        url = settings.value_or_context("hub", hub)
+        if url is None:
+            return work(out, *args, target=None, **options)
         client = settings.value_or_context("client", client)
         target = Target(
-            url=settings.parse_hub_url(settings.required_value("hub", hub)),
+            url=settings.parse_hub_url(url),
             trust=settings.parse_trust(settings.value_or_context("trust", trust)),
             folder=Folder(Path(client).expanduser()) if client is not None else None,
             passphrase=Passphrase(passphrase_file),

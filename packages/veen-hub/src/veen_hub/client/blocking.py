@@ -353,9 +353,12 @@ class BlockingHub:
         """Return evidence of a message that travels alone, verified; see ``veen_core.hub_evidence`` (P1)."""
         return self._loop.run(self._hub.evidence(label, stream_seq, timeout=timeout))
 
-    def label_heads(self) -> LabelHeads:
-        """Return the newest head of every label, complete under one hub checkpoint (P1)."""
-        return self._loop.run(self._hub.label_heads())
+    def label_heads(self, *, progress: Callable[[int], None] = lambda _read: None) -> LabelHeads:
+        """Return the newest head of every label, complete under one hub checkpoint (P1).
+
+        The whole hub log is read; ``progress`` is called in another thread with the number of entries read.
+        """
+        return self._loop.run(self._hub.label_heads(progress=progress))
 
     def admin(self, key: SigningKey) -> BlockingAdmin:
         """Return the requests that need the hub's admin key (H19)."""

@@ -33,6 +33,7 @@ from typing import Final
 from veen_core.api import ErrorEnvelope
 from veen_core.equivocation import Equivocation
 from veen_core.errors import DivergenceError, QuorumError, StateError, VeenError, VerificationError
+from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.ids import ClientId, StreamSeq
 from veen_core.receipt import Receipt
 from veen_core.rejection import Code
@@ -179,9 +180,9 @@ class Misbehaved(VerificationError):  # noqa: N818 - what the hub did
 class Diverged(DivergenceError):  # noqa: N818 - what the hub did
     """The hub contradicts what it signed before (§9 Resync, spec-1 §14).
 
-    ``equivocation`` is evidence that convicts the hub, if two of its receipts contradict each other.
-    ``folder`` is the folder in the client's state where ``held``, ``shown`` and ``equivocation`` were saved;
-    None if the client keeps no files, or could not write them.
+    ``equivocation`` is evidence that convicts the hub, if two of its receipts contradict each other; ``fork``
+    is such evidence if a hub checkpoint is one of the two statements (P1). ``folder`` is the folder in the
+    client's state where all of these were saved; None if the client keeps no files, or could not write them.
     """
 
     def __init__(
@@ -191,11 +192,13 @@ class Diverged(DivergenceError):  # noqa: N818 - what the hub did
         held: bytes = b"",
         shown: bytes = b"",
         equivocation: Equivocation | None = None,
+        fork: HubLogFork | LabelFork | None = None,
         folder: Path | None = None,
         unsaved: str | None = None,
     ) -> None:
         super().__init__(message, held=held, shown=shown)
         self.equivocation = equivocation
+        self.fork = fork
         self.folder = folder
         if folder is not None:
             kept = f"keep the evidence in {folder} (`veen inspect {shlex.quote(str(folder))}/*` shows it)"

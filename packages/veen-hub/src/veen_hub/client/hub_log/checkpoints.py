@@ -34,6 +34,7 @@ from veen_core.tlog.note import NoteKey
 from veen_core.tlog.policy import Cosigned, WitnessPolicy, parse_policy
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.errors import BadRequest, Diverged, Misbehaved, NotFound
+from veen_hub.client.hub_log.forks import find_hub_log_fork
 from veen_hub.client.label.evidence import save_evidence
 from veen_hub.client.state.atomic_files import expand_user
 from veen_hub.client.state.records import HubCheckpointRecord, decode_record
@@ -224,7 +225,11 @@ class HubCheckpoints:
             held=held.encode(),
             shown=shown.encode() if shown is not None else b"",
         )
-        return await save_evidence(self._connection, found, suffix="note")
+        fork = None
+        if shown is not None:
+            identity, fetch = self._connection.status.identity, self._connection.api.log_file
+            fork = await find_hub_log_fork(identity, held, shown, fetch)
+        return await save_evidence(self._connection, found, fork=fork, suffix="note")
 
     # --- keys and names
 

@@ -112,6 +112,6 @@ class Confirmations:
         if newest is None or found.index >= newest.size:
             return False
         if found.head.upto_seq > label.upto:
-            await log.verify_label_head(found.head, found.encode())
+            await log.verify_label_head(found)
             label.upto = found.head.upto_seq
         return True

@@ -51,7 +51,7 @@ async def _gather(log: LabelLog, receipt: Receipt, confirmations: Confirmations 
     else:
         found = await connection.ask(lambda: connection.api.hub_proof(log.label, stream_seq))
     signed = verify_head_inclusion(found)
-    await log.verify_label_head(found.head, found.encode())
+    await log.verify_label_head(found)
     identity = connection.status.identity
     is_default = signed.head.origin == hub_log.origin_of(identity.hub_id)
     evidence = HubEvidence(

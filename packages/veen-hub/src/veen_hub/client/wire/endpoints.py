@@ -109,9 +109,7 @@ class Endpoints:
         question = StreamRequest(
             label=label, from_seq=start, to_seq=end, max_items=max_items, with_receipts=True
         )
-        ask = partial(
-            self.transport.call, "POST", "/v1/stream", question.encode(), max_bytes=MAX_PAGE_BYTES
-        )
+        ask = partial(self.transport.call, "POST", "/v1/stream", question.encode(), max_bytes=MAX_PAGE_BYTES)
         try:
             body = await ask()
         except NotFound:
