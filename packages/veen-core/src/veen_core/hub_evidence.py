@@ -70,14 +70,19 @@ def verify_evidence(
     pinned: HubId | None = None,
     policy: WitnessPolicy | None = None,
     origin: str | None = None,
+    known: HubIdentity | None = None,
 ) -> Verdict:
     """Verify every step, in the order of the drawing above; each error names its step.
 
     Without ``pinned`` the evidence proves something about the hub that it names, whichever that is. With a
-    ``policy``, the log must be the hub's one log: P1's, one that the policy names, or ``origin``.
+    ``policy``, the log must be the hub's one log: P1's, one that the policy names, or ``origin``. ``known`` is
+    the verifier's own record of the hub's keys, which replaces the evidence's.
     """
-    identity, receipt, head = evidence.identity, evidence.receipt, evidence.head
-    hub_identity.verify_identity(identity, pinned=pinned)
+    hub_identity.verify_identity(evidence.identity, pinned=pinned)
+    if known is not None:
+        hub_identity.verify_identity(known, pinned=evidence.identity.hub_id)
+    identity = known or evidence.identity
+    receipt, head = evidence.receipt, evidence.head
     hub_identity.verify_receipt(identity, receipt)
     _check_head(receipt, head)
     verify_inclusion(evidence.proof, head.mmr_root, receipt.stream_seq, receipt.leaf_hash, head.upto_seq)

@@ -57,30 +57,37 @@ def names_hub(policy: WitnessPolicy | None, identity: HubIdentity, origin: str) 
 
 
 def verify_hub_evidence(
-    evidence: HubEvidence, pinned: HubId | None, policy: WitnessPolicy | None
+    evidence: HubEvidence, pinned: HubIdentity | None, policy: WitnessPolicy | None
 ) -> tuple[str, list[str]]:
-    """Verify evidence; return what it proves, and each step in words. ``pinned`` is the hub_id, if known."""
-    found = verify_evidence(evidence, pinned=pinned, policy=policy)
-    receipt, head = found.receipt, found.head
+    """Verify evidence; return what it proves, and each step in words.
+
+    ``pinned`` is the identity of the pinned hub, as far as it is known; it may have more keys than the file.
+    """
+    hub_id = pinned.hub_id if pinned is not None else None
+    found = verify_evidence(evidence, pinned=hub_id, policy=policy, known=pinned)
+    receipt, head, log = found.receipt, found.head, found.checkpoint.head
     proved = (
         f"message {receipt.stream_seq} of label {receipt.label.hex()[:16]}… is in the log of hub "
         f"{evidence.identity.hub_id.hex()[:16]}…"
     )
     return proved, [
-        _identity_step(evidence, pinned),
+        _identity_step(evidence, policy, is_pinned=pinned is not None),
         f"the hub signed the receipt of message {receipt.stream_seq}, with the message's hash "
         f"{receipt.leaf_hash.hex()[:16]}…, at {times.format_utc(receipt.hub_ts)}",
-        f"the message is among the first {plural(head.upto_seq, 'message')} of its label, whose root is the "
-        "label's head",
-        f"the head is entry {evidence.index} of the hub log, which has {found.checkpoint.head.size} entries",
-        f"the hub signed the root of the hub log as {found.checkpoint.head.origin}",
+        f"the message is under the label's head, which covers {plural(head.upto_seq, 'message')}",
+        f"the label's head is entry {evidence.index + 1} of {log.size} in the hub log",
+        f"the hub signed the root of the hub log, as {log.origin}",
         cosigned_step(found.cosigned, policy),
     ]
 
 
-def _identity_step(evidence: HubEvidence, pinned: HubId | None) -> str:
+def _identity_step(evidence: HubEvidence, policy: WitnessPolicy | None, *, is_pinned: bool) -> str:
+    which = "the one that the file names"
+    if is_pinned:
+        which = "the pinned one"
+    elif names_hub(policy, evidence.identity, evidence.signed_head.head.origin):
+        which = "the one that the policy names"
     count = plural(len(evidence.identity.hub_keys), "key")
-    which = "the pinned one" if pinned is not None else "the one that the file names"
     return f"the hub is {which}, {evidence.identity.hub_id.hex()}, with {count}"
 
 

@@ -311,6 +311,20 @@ HUB_EVIDENCE = Object(
             ),
             ("head_too_early", _bent(head=_head(2), index=0), EvidenceError, "head at 2 is before", PINNED),
             (
+                "receipt_later_than_head",
+                _bent(receipt=cast.receipt(5, LOG.leaf(5), LOG.root(5), hub_ts=_head(6).hub_ts + 1)),
+                EvidenceError,
+                "before that of the receipt",
+                PINNED,
+            ),
+            (
+                "receipt_contradicts_head",
+                _bent(receipt=cast.receipt(6, LOG.leaf(6), LOG.root(5))),
+                EvidenceError,
+                "head and receipt at 6 differ in mmr_root or hub_ts",
+                PINNED,
+            ),
+            (
                 "proof_of_another_message",
                 _bent(proof=prove_inclusion(LOG.lookup, StreamSeq(6), 6)),
                 ProofError,
@@ -348,6 +362,13 @@ HUB_EVIDENCE = Object(
                 SignatureError,
                 "does not name the log",
                 PINNED | {"policy": HUB_LINE + BOTH},
+            ),
+            (
+                "own_origin_not_in_the_policy",
+                _bent(checkpoint=_note(0, 1, origin=OWN_ORIGIN), origin=OWN_ORIGIN),
+                EvidenceError,
+                "nothing says that it is the hub's one log",
+                UNDER_BOTH,
             ),
             ("one_of_two_missing", _bent(checkpoint=_note(0)), QuorumError, "1 of 2 witnesses", UNDER_BOTH),
             (
