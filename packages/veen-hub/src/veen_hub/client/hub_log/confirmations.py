@@ -16,6 +16,7 @@ import time
 from typing import Final
 
 from veen_core.errors import QuorumError
+from veen_core.hub_log import LabelHead
 from veen_core.ids import NO_ENTRIES, Label, StreamSeq
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import NotFound, Refused, Unconfirmed, Unreachable
@@ -34,12 +35,14 @@ NOT_COVERED: Final = "the hub's published checkpoint does not cover it yet"
 class LabelConfirmation:
     """How far one label is confirmed, and when that was asked for last."""
 
-    __slots__ = ("asked", "lock", "upto")
+    __slots__ = ("asked", "lock", "searched", "upto")
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.upto: StreamSeq = NO_ENTRIES
         self.asked = float("-inf")
+        self.searched = 0
+        """Size of the accepted hub checkpoint under which the label was searched last."""
 
     def due_in(self, interval: float) -> float:
         """Return the seconds until the next request may be sent."""
@@ -67,8 +70,9 @@ class Confirmations:
         async with label.lock:
             if (label.upto < last or checkpoints.is_stale) and label.due_in(ASK_SECONDS) <= 0:
                 with contextlib.suppress(NotFound):  # the hub log does not cover the label yet
-                    if not await self._ask(log, label, None) and label.upto < last:
-                        await self._ask(log, label, last)  # the newest head has no quorum, this one may have
+                    head, is_confirmed = await self._ask(log, label, None)
+                    if not is_confirmed:
+                        await self._search(log, label, head.upto_seq)
                 if checkpoints.is_stale:
                     await checkpoints.refresh()
             checkpoints.check_age()
@@ -102,7 +106,23 @@ class Confirmations:
                 return exc.message
             return self.checkpoints.missing or NOT_COVERED
 
-    async def _ask(self, log: LabelLog, label: LabelConfirmation, seq: StreamSeq | None) -> bool:
+    async def _search(self, log: LabelLog, label: LabelConfirmation, high: int) -> None:
+        """Find how far the label is confirmed while its newest head, at ``high``, has no quorum yet.
+
+        The answer changes only if another hub checkpoint is accepted.
+        """
+        newest = self.checkpoints.newest
+        if newest is None or label.searched == newest.size:
+            return
+        while high - label.upto > 1:
+            middle = StreamSeq((label.upto + high) // 2)
+            if not (await self._ask(log, label, middle))[1]:
+                high = middle
+        label.searched = newest.size
+
+    async def _ask(
+        self, log: LabelLog, label: LabelConfirmation, seq: StreamSeq | None
+    ) -> tuple[LabelHead, bool]:
         """Ask for the newest head, or for the first that covers ``seq``; return whether it is confirmed."""
         try:
             found = await self.checkpoints.proof(log.label, seq)
@@ -110,8 +130,8 @@ class Confirmations:
             label.asked = time.monotonic()
         newest = self.checkpoints.newest
         if newest is None or found.index >= newest.size:
-            return False
+            return found.head, False
         if found.head.upto_seq > label.upto:
             await log.verify_label_head(found)
             label.upto = found.head.upto_seq
-        return True
+        return found.head, True
