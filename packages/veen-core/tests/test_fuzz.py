@@ -35,6 +35,7 @@ from veen_core import (
     checkpoint,
     ciphertext,
     hub_evidence,
+    hub_fork,
     hub_identity,
     ids,
     msg,
@@ -332,6 +333,10 @@ NOTE = note.Note(
         note.cosign(KEY, "witness.example/w", HEAD.text, UnixTime(1)),
     ),
 )
+EARLIER_HEAD = tree_head.TreeHead("log.example/one", 3, bytes(32))
+EARLIER = note.Note(
+    EARLIER_HEAD.text, (note.sign_note(KEY, EARLIER_HEAD.origin, EARLIER_HEAD.text),)
+).encode()
 SIGNED_HEAD = tree_head.SignedHead(HEAD, NOTE)
 VKEY = note.NoteKey("witness.example/w", note.COSIGNATURE, KEY.public)
 TEXTS: dict[str, tuple[Callable[[bytes], bytes], bytes]] = {
@@ -565,6 +570,18 @@ VERIFIERS: dict[str, list[Callable[[Any], object]]] = {
         hub_evidence.verify_evidence,
         lambda e: hub_evidence.verify_evidence(dataclasses.replace(e, checkpoint=SIGNED_HEAD.encode())),
         lambda e: hub_evidence.parse_evidence(e.encode()),
+    ],
+    "HubLogFork": [
+        hub_fork.verify_hub_log_fork,
+        lambda f: hub_fork.verify_hub_log_fork(
+            dataclasses.replace(
+                f, identity=IDENTITY, origin=HEAD.origin, earlier=EARLIER, later=NOTE.encode()
+            )
+        ),
+    ],
+    "LabelFork": [
+        hub_fork.verify_label_fork,
+        lambda f: hub_fork.verify_label_fork(dataclasses.replace(f, identity=IDENTITY)),
     ],
     "PowCookie": [
         lambda c: verify_cookie(c, c.challenge, 0),

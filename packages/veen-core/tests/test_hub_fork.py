@@ -1,227 +1,330 @@
-"""Evidence of a fork: a hub that signed two histories is convicted, an honest one never is."""
+"""Evidence of a fork: it convicts a hub that signed two histories, and no honest hub (P1)."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from itertools import combinations, combinations_with_replacement
+from typing import Any
 
 import pytest
 
-from veen_core import hub_fork, hub_identity, hub_log
-from veen_core.errors import EvidenceError
-from veen_core.hub_fork import CutTree, HubLogFork, LabelFork, LabelStatement
-from veen_core.hub_log import LabelHead
-from veen_core.ids import Label, LeafHash, MmrRoot, NodeHash, StreamSeq, UnixTime
-from veen_core.keys import SigningKey, SigningSeed
-from veen_core.mmr import Mmr
-from veen_core.receipt import Receipt, sign_receipt
+from veen_core import StreamSeq
+from veen_core.errors import EvidenceError, ProofError
+from veen_core.hashing import H
+from veen_core.hub_fork import (
+    CutTree,
+    HubLogFork,
+    LabelFork,
+    LabelStatement,
+    cut,
+    verify_hub_log_fork,
+    verify_label_fork,
+)
+from veen_core.hub_log import LabelHead, hashes, origin_of
+from veen_core.ids import HubId, Label, MmrRoot, NodeHash
 from veen_core.tlog import tree
-from veen_core.tlog.note import Note, sign_note
-from veen_core.tlog.tree import Tree
-from veen_core.tlog.tree_head import TreeHead
+from veen_core.tlog.tree_head import SignedHead
 
-KEY = SigningKey(SigningSeed(b"\x07" * 32))
-OTHER = SigningKey(SigningSeed(b"\x08" * 32))
-IDENTITY = hub_identity.new_identity(KEY, UnixTime(0))
-ORIGIN = hub_log.origin_of(IDENTITY.hub_id)
-LABEL = Label(b"\x11" * 32)
-NOW = UnixTime(1_000)
+from .simulator import Hub, HubLog, flip, head_of, signing_key
+
+SIZE = 9
 
 
-@dataclass
-class Nodes:
-    """The nodes of a growing tree, and its root at every size."""
-
-    tree: Tree | Mmr
-    nodes: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    roots: list[bytes] = field(default_factory=lambda: [b""])
-
-    def append(self, leaf: bytes) -> None:
-        for node in self.tree.append(leaf):
-            self.nodes[node.height, node.index] = node.hash
-        self.roots.append(self.tree.root)
-
-    def look_up(self, height: int, index: int) -> bytes:
-        return self.nodes[height, index]
-
-
-def hub_log_of(entries: Sequence[bytes]) -> Nodes:
-    made = Nodes(Tree())
-    for entry in entries:
-        made.append(tree.leaf_hash(entry))
+@pytest.fixture
+def log(hub: Hub) -> HubLog:
+    """A hub with six messages; the log has heads of its label at two, four and six of them."""
+    made = HubLog(hub)
+    for number in range(6):
+        hub.write("writer", b"message %d" % number)
+        if number % 2:
+            made.add_own()
+            made.add_others(2)
+    assert len(made.heads) == SIZE
     return made
 
 
-def label_of(leaves: Sequence[bytes]) -> Nodes:
-    made = Nodes(Mmr())
-    for leaf in leaves:
-        made.append(leaf)
-    return made
+def second(log: HubLog, differs_at: int) -> HubLog:
+    """Return a second log of the same hub, with another entry at one place."""
+    other = HubLog(log.hub)
+    for index, head in enumerate(log.heads):
+        entry = dataclasses.replace(head, label=Label(H(b"hidden"))) if index == differs_at else head
+        other.add(entry)
+    return other
 
 
-def checkpoint(log: Nodes, size: int, key: SigningKey = KEY) -> bytes:
-    text = TreeHead(ORIGIN, size, log.roots[size]).text
-    return Note(text, (sign_note(key, ORIGIN, text),)).encode()
-
-
-def leaf(name: str) -> LeafHash:
-    return LeafHash(tree.leaf_hash(name.encode()))
-
-
-def receipt(label: Nodes, seq: int, key: SigningKey = KEY) -> Receipt:
-    return sign_receipt(
-        key,
-        Receipt(
-            label=LABEL,
-            stream_seq=StreamSeq(seq),
-            leaf_hash=LeafHash(label.nodes[0, seq - 1]),
-            mmr_root=MmrRoot(label.roots[seq]),
-            hub_ts=NOW,
-        ),
-    )
-
-
-HONEST = [b"entry %d" % n for n in range(20)]
-FORKED = [*HONEST[:6], b"another entry", *HONEST[7:]]
-
-
-def fork_at(earlier: int, later: int, *, earlier_log: Nodes, later_log: Nodes) -> HubLogFork:
-    cut = hub_fork.cut(later_log.look_up, earlier, later) if earlier < later else None
+def log_fork(hub: Hub, earlier: SignedHead, later: SignedHead, tree_cut: CutTree | None) -> HubLogFork:
     return HubLogFork(
-        identity=IDENTITY,
-        origin=ORIGIN,
-        earlier=checkpoint(earlier_log, earlier),
-        later=checkpoint(later_log, later),
-        cut=cut,
+        identity=hub.identity,
+        origin=earlier.head.origin,
+        earlier=earlier.encode(),
+        later=later.encode(),
+        cut=tree_cut,
     )
 
 
-@pytest.mark.parametrize(("earlier", "later"), [(7, 7), (7, 8), (8, 16), (9, 20), (16, 17)])
-def test_two_hub_checkpoints_that_do_not_continue_each_other_are_a_fork(earlier: int, later: int) -> None:
-    evidence = fork_at(earlier, later, earlier_log=hub_log_of(HONEST), later_log=hub_log_of(FORKED))
-    hub_fork.verify_hub_log_fork(evidence, pinned=IDENTITY.hub_id)
-    assert HubLogFork.decode(evidence.encode()) == evidence
+def cut_for(log: HubLog, at: int, size: int) -> CutTree | None:
+    return cut(log.lookup, at, size) if at < size else None
 
 
-@pytest.mark.parametrize("later", range(1, 21))
-def test_no_evidence_can_be_made_from_an_honest_hub_log(later: int) -> None:
-    log = hub_log_of(HONEST)
-    for earlier in range(1, later + 1):
-        with pytest.raises(EvidenceError, match="do not contradict"):
-            hub_fork.verify_hub_log_fork(fork_at(earlier, later, earlier_log=log, later_log=log))
+# --- two hub checkpoints
 
 
-def test_a_wrong_tree_is_no_evidence_against_an_honest_hub() -> None:
-    honest, forked = hub_log_of(HONEST), hub_log_of(FORKED)
-    evidence = fork_at(7, 20, earlier_log=honest, later_log=honest)
-    framed = dataclasses.replace(evidence, cut=hub_fork.cut(forked.look_up, 7, 20))
-    with pytest.raises(EvidenceError, match="does not lead to the later"):
-        hub_fork.verify_hub_log_fork(framed)
+def test_two_hub_checkpoints_of_different_histories_convict_at_every_pair_of_sizes(log: HubLog) -> None:
+    for differs_at in (0, 3, SIZE - 1):
+        other = second(log, differs_at)
+        for small, large in combinations_with_replacement(range(1, SIZE + 1), 2):
+            fork = log_fork(
+                log.hub,
+                log.checkpoint(size=small),
+                other.checkpoint(size=large),
+                cut_for(other, small, large),
+            )
+            if small > differs_at:
+                verify_hub_log_fork(HubLogFork.decode(fork.encode()), pinned=log.hub.identity.hub_id)
+            else:  # the second history begins later
+                with pytest.raises(EvidenceError, match="do not contradict each other"):
+                    verify_hub_log_fork(fork)
 
 
-def test_a_checkpoint_that_another_key_signed_is_no_evidence() -> None:
-    evidence = fork_at(7, 7, earlier_log=hub_log_of(HONEST), later_log=hub_log_of(FORKED))
-    forged = dataclasses.replace(evidence, later=checkpoint(hub_log_of(FORKED), 7, OTHER))
-    with pytest.raises(EvidenceError, match="no key of the hub signed it"):
-        hub_fork.verify_hub_log_fork(forged)
+def test_hub_checkpoints_of_an_honest_hub_never_convict_it(log: HubLog) -> None:
+    for small, large in combinations_with_replacement(range(SIZE + 1), 2):
+        fork = log_fork(
+            log.hub, log.checkpoint(size=small), log.checkpoint(size=large), cut_for(log, small, large)
+        )
+        with pytest.raises(EvidenceError, match="do not contradict each other"):
+            verify_hub_log_fork(fork)
 
 
-def test_evidence_about_another_hub_than_the_pinned_one_is_refused() -> None:
-    evidence = fork_at(7, 7, earlier_log=hub_log_of(HONEST), later_log=hub_log_of(FORKED))
-    other = hub_identity.new_identity(OTHER, UnixTime(0)).hub_id
-    with pytest.raises(EvidenceError, match="pinned hub"):
-        hub_fork.verify_hub_log_fork(evidence, pinned=other)
+def test_no_changed_hash_of_the_cut_convicts_an_honest_hub(log: HubLog) -> None:
+    good = cut(log.lookup, 5, SIZE)
+    for name in ("before", "after"):
+        nodes = getattr(good, name)
+        for at, node in enumerate(nodes):
+            changed = (*nodes[:at], NodeHash(flip(node)), *nodes[at + 1 :])
+            bent = dataclasses.replace(good, **{name: changed})
+            fork = log_fork(log.hub, log.checkpoint(size=5), log.checkpoint(), bent)
+            with pytest.raises(EvidenceError, match="does not lead to the later hub checkpoint"):
+                verify_hub_log_fork(fork)
 
 
-def test_the_sizes_must_be_in_order_and_the_tree_must_fit_them() -> None:
-    honest, forked = hub_log_of(HONEST), hub_log_of(FORKED)
-    evidence = fork_at(7, 20, earlier_log=honest, later_log=forked)
-    swapped = dataclasses.replace(evidence, earlier=evidence.later, later=evidence.earlier)
-    with pytest.raises(EvidenceError, match="larger than the later"):
-        hub_fork.verify_hub_log_fork(swapped)
-    with pytest.raises(EvidenceError, match="missing"):
-        hub_fork.verify_hub_log_fork(dataclasses.replace(evidence, cut=None))
-    assert evidence.cut is not None
-    longer = CutTree(before=evidence.cut.before, after=(*evidence.cut.after, NodeHash(bytes(32))))
-    with pytest.raises(EvidenceError, match="does not fit"):
-        hub_fork.verify_hub_log_fork(dataclasses.replace(evidence, cut=longer))
+def test_evidence_against_a_log_with_a_name_of_its_own_verifies(log: HubLog) -> None:
+    other = second(log, 2)
+    fork = log_fork(
+        log.hub,
+        log.checkpoint(size=4, origin="logs.example/hub"),
+        other.checkpoint(origin="logs.example/hub"),
+        cut(other.lookup, 4, SIZE),
+    )
+    verify_hub_log_fork(fork, pinned=log.hub.identity.hub_id)
 
 
-# --- labels
-
-MESSAGES = [leaf(f"message {n}") for n in range(20)]
-REPLACED = [*MESSAGES[:6], leaf("another message"), *MESSAGES[7:]]
-
-
-def head_of(label: Nodes, upto: int) -> LabelHead:
-    return LabelHead(label=LABEL, upto_seq=StreamSeq(upto), mmr_root=MmrRoot(label.roots[upto]), hub_ts=NOW)
+def test_hub_checkpoints_of_two_keys_of_one_hub_convict(log: HubLog) -> None:
+    old, hub = log.hub.key, log.hub
+    hub.now += 100
+    hub.rotate_key()
+    fork = log_fork(hub, log.checkpoint(keys=(old,)), second(log, 2).checkpoint(), None)
+    verify_hub_log_fork(fork, pinned=hub.identity.hub_id)
 
 
-def stated(heads: Sequence[LabelHead], index: int) -> LabelStatement:
-    """The head at a place of a hub log that consists of these heads."""
-    log = hub_log_of([head.encode() for head in heads])
-    proof = tree.prove_inclusion(log.look_up, index, len(heads))
+@pytest.fixture
+def fork(log: HubLog) -> HubLogFork:
+    other = second(log, 2)
+    return log_fork(log.hub, log.checkpoint(size=4), other.checkpoint(), cut(other.lookup, 4, SIZE))
+
+
+BROKEN: dict[str, tuple[Any, str]] = {
+    "larger first": (
+        lambda f, _log: {"earlier": f.later, "later": f.earlier},
+        "is larger than the later",
+    ),
+    "cut missing": (lambda _f, _log: {"cut": None}, "the later tree is missing"),
+    "cut elsewhere": (lambda _f, log: {"cut": cut(log.lookup, 3, SIZE)}, "does not fit the two sizes"),
+    "cut of the other log": (
+        lambda _f, log: {"cut": cut(log.lookup, 4, SIZE)},
+        "does not lead to the later",
+    ),
+    "cut too long": (
+        lambda f, _log: {"cut": dataclasses.replace(f.cut, after=(*f.cut.after, f.cut.after[0]))},
+        "does not fit the two sizes",
+    ),
+    "another key": (
+        lambda _f, log: {"earlier": log.checkpoint(size=4, keys=(signing_key("other"),)).encode()},
+        "no key of the hub signed it",
+    ),
+    "another origin": (
+        lambda _f, log: {"earlier": log.checkpoint(size=4, origin="logs.example").encode()},
+        "its origin is 'logs.example'",
+    ),
+    "not a note": (lambda _f, _log: {"later": b"note"}, r"note \(C2SP signed-note\)"),
+    "identity of another hub": (
+        lambda _f, _log: {"identity": Hub(name="other").identity},
+        "the pinned hub is",
+    ),
+}
+"""What is changed in evidence, and the error that names it."""
+
+
+@pytest.mark.parametrize(("change", "match"), [pytest.param(*row, id=name) for name, row in BROKEN.items()])
+def test_broken_evidence_of_two_hub_checkpoints_is_refused(
+    log: HubLog, fork: HubLogFork, change: Any, match: str
+) -> None:
+    verify_hub_log_fork(fork, pinned=log.hub.identity.hub_id)
+    with pytest.raises(EvidenceError, match=match):
+        verify_hub_log_fork(dataclasses.replace(fork, **change(fork, log)), pinned=log.hub.identity.hub_id)
+
+
+def test_a_pinned_hub_is_not_convicted_by_evidence_against_another(fork: HubLogFork) -> None:
+    with pytest.raises(EvidenceError, match="the pinned hub is 0000"):
+        verify_hub_log_fork(fork, pinned=HubId(bytes(32)))
+
+
+# --- two statements about a label
+
+
+def by_receipt(hub: Hub, stream_seq: int) -> LabelStatement:
+    return LabelStatement(receipt=hub.receipt(stream_seq))
+
+
+def by_head(log: HubLog, index: int, size: int = SIZE) -> LabelStatement:
     return LabelStatement(
-        head=heads[index], index=index, proof=hub_log.hashes(proof), checkpoint=checkpoint(log, len(heads))
+        head=log.heads[index],
+        index=index,
+        proof=hashes(tree.prove_inclusion(log.lookup, index, size)),
+        checkpoint=log.checkpoint(size=size).encode(),
     )
 
 
-def label_fork(earlier: LabelStatement, later: LabelStatement, cut: CutTree | None = None) -> LabelFork:
-    return LabelFork(identity=IDENTITY, origin=ORIGIN, earlier=earlier, later=later, cut=cut)
+def label_fork(
+    hub: Hub, earlier: LabelStatement, later: LabelStatement, tree_cut: CutTree | None = None
+) -> LabelFork:
+    return LabelFork(
+        identity=hub.identity,
+        origin=origin_of(hub.identity.hub_id),
+        earlier=earlier,
+        later=later,
+        cut=tree_cut,
+    )
 
 
-def test_a_receipt_that_is_not_below_a_later_head_of_its_label_is_a_fork() -> None:
-    honest, forked = label_of(MESSAGES), label_of(REPLACED)
-    seen = LabelStatement(receipt=receipt(honest, 9))
-    evidence = label_fork(seen, stated([head_of(forked, 15)], 0), hub_fork.cut(forked.look_up, 9, 15))
-    hub_fork.verify_label_fork(evidence, pinned=IDENTITY.hub_id)
-    assert LabelFork.decode(evidence.encode()) == evidence
+def statements(log: HubLog) -> list[tuple[int, LabelStatement]]:
+    """Return every statement of the hub about its label, with the entries that it covers."""
+    own = [at for at, head in enumerate(log.heads) if head.label == log.hub.label]
+    receipts = [(seq, by_receipt(log.hub, seq)) for seq in range(1, len(log.hub.entries) + 1)]
+    return receipts + [(log.heads[at].upto_seq, by_head(log, at)) for at in own]
 
 
-def test_a_receipt_and_a_head_of_the_same_size_with_two_roots_are_a_fork() -> None:
-    seen = LabelStatement(receipt=receipt(label_of(MESSAGES), 9))
-    hub_fork.verify_label_fork(label_fork(seen, stated([head_of(label_of(REPLACED), 9)], 0)))
+def test_statements_of_an_honest_hub_never_convict_it(log: HubLog) -> None:
+    for (at, one), (size, other) in combinations(statements(log), 2):
+        low, high = sorted([(at, 0, one), (size, 1, other)], key=lambda item: item[:2])
+        tree_cut = cut(log.hub.lookup, low[0], high[0]) if low[0] < high[0] else None
+        with pytest.raises(EvidenceError, match="do not contradict each other"):
+            verify_label_fork(label_fork(log.hub, low[2], high[2], tree_cut))
+        if low[0] < high[0]:
+            with pytest.raises(EvidenceError, match="the later tree is missing"):
+                verify_label_fork(label_fork(log.hub, low[2], high[2]))
 
 
-def test_a_hub_log_in_which_a_label_goes_back_is_a_fork() -> None:
-    label = label_of(MESSAGES)
-    heads = [head_of(label, 9), head_of(label, 5)]
-    hub_fork.verify_label_fork(label_fork(stated(heads, 1), stated(heads, 0)))
+def test_two_histories_of_a_label_convict_by_receipts_and_by_heads(log: HubLog) -> None:
+    hub, liar = log.hub, log.hub.fork(at=3)
+    liar.write("writer", b"another", b"and more", b"and more")
+    pinned = hub.identity.hub_id
+    for at in range(4, 7):
+        told = by_receipt(liar, at)
+        for size, said in statements(log):
+            if size < at:
+                continue
+            tree_cut = cut(hub.lookup, at, size) if at < size else None
+            evidence = label_fork(hub, told, said, tree_cut)
+            verify_label_fork(LabelFork.decode(evidence.encode()), pinned=pinned)
 
 
-def test_no_evidence_can_be_made_from_an_honest_label() -> None:
-    label = label_of(MESSAGES)
-    heads = [head_of(label, 5), head_of(label, 9), head_of(label, 20)]
-    cut = hub_fork.cut(label.look_up, 5, 20)
-    for earlier in (stated(heads, 0), LabelStatement(receipt=receipt(label, 5))):
-        with pytest.raises(EvidenceError, match="do not contradict"):
-            hub_fork.verify_label_fork(label_fork(earlier, stated(heads, 2), cut))
-    wrong = hub_fork.cut(label_of(REPLACED).look_up, 5, 20)
-    with pytest.raises(EvidenceError, match="does not lead to the later"):
-        hub_fork.verify_label_fork(label_fork(stated(heads, 0), stated(heads, 2), wrong))
+def test_a_prefix_that_both_histories_share_does_not_convict(log: HubLog) -> None:
+    liar = log.hub.fork(at=3)
+    liar.write("writer", b"another")
+    with pytest.raises(EvidenceError, match="do not contradict each other"):
+        verify_label_fork(
+            label_fork(log.hub, by_receipt(liar, 3), by_receipt(log.hub, 6), cut(log.hub.lookup, 3, 6))
+        )
 
 
-def test_a_statement_needs_a_signature() -> None:
-    label, forked = label_of(MESSAGES), label_of(REPLACED)
-    later = stated([head_of(forked, 9)], 0)
-    with pytest.raises(EvidenceError, match="verifies it"):
-        hub_fork.verify_label_fork(label_fork(LabelStatement(receipt=receipt(label, 9, OTHER)), later))
-    with pytest.raises(EvidenceError, match="neither a receipt nor a head"):
-        hub_fork.verify_label_fork(label_fork(LabelStatement(head=head_of(label, 9)), later))
-    misplaced = dataclasses.replace(later, head=head_of(label, 9))
+def test_a_label_that_shrinks_within_one_hub_log_convicts(log: HubLog) -> None:
+    again = log.add(head_of(log.hub.receipt(3)))
+    before = next(at for at, head in enumerate(log.heads) if head.upto_seq == 4)
+    shrunk = label_fork(log.hub, by_head(log, again, SIZE + 1), by_head(log, before, SIZE + 1))
+    verify_label_fork(shrunk, pinned=log.hub.identity.hub_id)
+
+
+def test_a_head_that_is_in_the_hub_log_twice_convicts(log: HubLog) -> None:
+    again = log.add(log.heads[0])
+    twice = label_fork(log.hub, by_head(log, again, SIZE + 1), by_head(log, 0, SIZE + 1))
+    verify_label_fork(twice, pinned=log.hub.identity.hub_id)
+
+
+def test_heads_in_their_right_order_do_not_convict_without_a_cut(log: HubLog) -> None:
+    with pytest.raises(EvidenceError, match="the later tree is missing"):
+        verify_label_fork(label_fork(log.hub, by_head(log, 0), by_head(log, 3)))
+
+
+def test_receipts_do_not_convict_by_places_that_nobody_signed(log: HubLog) -> None:
+    """The places are not verified for a receipt, so a statement must not have both."""
+    small = dataclasses.replace(by_receipt(log.hub, 3), index=9, checkpoint=b"note")
+    large = dataclasses.replace(by_receipt(log.hub, 5), index=2, checkpoint=b"note")
+    for earlier, later in ((small, large), (small, by_receipt(log.hub, 5)), (by_receipt(log.hub, 3), large)):
+        with pytest.raises(EvidenceError, match="both a receipt and a head"):
+            verify_label_fork(label_fork(log.hub, earlier, later))
+    for extra in ({"head": log.heads[0]}, {"proof": ()}, {"index": 0}, {"checkpoint": b""}):
+        with pytest.raises(EvidenceError, match="both a receipt and a head"):
+            verify_label_fork(
+                label_fork(log.hub, dataclasses.replace(by_receipt(log.hub, 3), **extra), large)
+            )
+
+
+@pytest.mark.parametrize("missing", ["head", "index", "proof", "checkpoint"])
+def test_a_head_without_its_proof_is_no_statement(log: HubLog, missing: str) -> None:
+    part = dataclasses.replace(by_head(log, 0), **{missing: None})
+    with pytest.raises(EvidenceError, match="neither a receipt nor a head with its proof"):
+        verify_label_fork(label_fork(log.hub, part, by_head(log, 3)))
+
+
+def test_a_head_that_is_not_in_the_hub_log_is_no_statement(log: HubLog) -> None:
+    invented = LabelHead(
+        label=log.hub.label, upto_seq=StreamSeq(2), mmr_root=MmrRoot(bytes(32)), hub_ts=log.heads[0].hub_ts
+    )
+    stated = dataclasses.replace(by_head(log, 0), head=invented)
     with pytest.raises(EvidenceError, match="does not lead to the root"):
-        hub_fork.verify_label_fork(label_fork(misplaced, later))
+        verify_label_fork(label_fork(log.hub, stated, by_receipt(log.hub, 2)))
 
 
-def test_statements_about_two_labels_are_no_fork() -> None:
-    other = dataclasses.replace(head_of(label_of(REPLACED), 9), label=Label(b"\x22" * 32))
-    seen = LabelStatement(receipt=receipt(label_of(MESSAGES), 9))
-    with pytest.raises(EvidenceError, match="two labels"):
-        hub_fork.verify_label_fork(label_fork(seen, stated([other], 0)))
+def test_statements_about_two_labels_and_in_the_wrong_order_are_refused(log: HubLog) -> None:
+    with pytest.raises(EvidenceError, match="about two labels"):
+        verify_label_fork(label_fork(log.hub, by_head(log, 1), by_head(log, 3)))
+    with pytest.raises(EvidenceError, match="covers more entries than the later"):
+        verify_label_fork(label_fork(log.hub, by_receipt(log.hub, 5), by_receipt(log.hub, 3)))
 
 
-def test_the_earlier_statement_covers_no_more_entries_than_the_later() -> None:
-    seen = LabelStatement(receipt=receipt(label_of(MESSAGES), 9))
-    with pytest.raises(EvidenceError, match="more entries"):
-        hub_fork.verify_label_fork(label_fork(seen, stated([head_of(label_of(REPLACED), 5)], 0)))
+def test_a_receipt_of_another_key_is_no_statement(log: HubLog) -> None:
+    other = Hub(name="other")
+    other.write("writer", b"message")
+    with pytest.raises(EvidenceError, match=r"RECEIPT.hub_sig at stream_seq 1"):
+        verify_label_fork(label_fork(log.hub, by_receipt(other, 1), by_receipt(log.hub, 1)))
+
+
+# --- subtrees
+
+
+def test_a_tree_grown_by_subtrees_is_the_tree_grown_by_leaves(log: HubLog) -> None:
+    for at in range(SIZE + 1):
+        parts, grown = cut(log.lookup, at, SIZE), tree.tree_at(at, log.lookup)
+        assert parts.before == grown.subtrees
+        position = at
+        for node in parts.after:
+            height = next(h for (h, i), held in log.nodes.items() if held == node and i << h == position)
+            grown.append_subtree(height, node)
+            position += 1 << height
+        assert (grown.size, grown.root) == (SIZE, log.tree.root)
+
+
+def test_a_subtree_that_is_not_aligned_is_refused(log: HubLog) -> None:
+    grown = tree.tree_at(3, log.lookup)
+    with pytest.raises(ProofError, match="a subtree of 2 leaves is not aligned after 3 leaves"):
+        grown.append_subtree(1, bytes(32))

@@ -1,9 +1,9 @@
 """The VEEN protocol as a library: wire objects, proofs, keys, the verifier of logs, and the client.
 
 The package does no IO and has no clock; callers pass in times and random bytes. The names below are public,
-and so are the modules ``api``, ``client``, ``hashing``, ``hub_evidence``, ``hub_identity``, ``hub_log``,
-``ids``, ``keystore``, ``log_rules``, ``log_verifier``, ``pow``, ``rejection``, ``status``, ``tlog`` and
-``wire``.
+and so are the modules ``api``, ``client``, ``hashing``, ``hub_evidence``, ``hub_fork``, ``hub_identity``,
+``hub_log``, ``ids``, ``keystore``, ``log_rules``, ``log_verifier``, ``pow``, ``rejection``, ``status``,
+``tlog`` and ``wire``.
 
 Each name is imported on first use: a program that uses a part of the protocol does not load the rest.
 """
@@ -134,6 +134,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "api",
         "client",
         "hub_evidence",
+        "hub_fork",
         "hub_log",
         "keystore",
         "pow",

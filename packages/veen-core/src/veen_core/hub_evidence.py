@@ -75,8 +75,8 @@ def verify_evidence(
     """Verify every step, in the order of the drawing above; each error names its step.
 
     Without ``pinned`` the evidence proves something about the hub that it names, whichever that is. With a
-    ``policy``, the log must be the hub's one log: P1's, one that the policy names, or ``origin``. ``known`` is
-    the verifier's own record of the hub's keys, which replaces the evidence's.
+    ``policy``, the log must be the hub's one log: P1's, one that the policy names, or ``origin``. ``known``
+    replaces the evidence's own record of the hub's keys.
     """
     hub_identity.verify_identity(evidence.identity, pinned=pinned)
     if known is not None:

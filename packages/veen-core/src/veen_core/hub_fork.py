@@ -2,7 +2,9 @@
 
 A consistency proof that fails proves nothing: anybody can make one. So the evidence contains the later tree,
 cut at the size of the earlier statement. Its hashes lead to the later root, but not to the earlier root that
-the hub signed. A third party verifies it offline, with the hub's identity and nothing else.
+the hub signed. A third party verifies it offline, with the hub's identity and nothing else. Without a pinned
+hub_id, the evidence convicts the hub that it names. A hub checkpoint has no time, so the holder of a retired
+key can make evidence against its hub.
 """
 
 from __future__ import annotations
@@ -64,7 +66,10 @@ class HubLogFork(Wire):
 @int_map("label statement", section="RESOLUTIONS P1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelStatement(Wire):
-    """What a hub signed about a label: a RECEIPT, or a head in its hub log below a hub checkpoint."""
+    """What a hub signed about a label: a RECEIPT, or a head in its hub log below a hub checkpoint.
+
+    A statement has either ``receipt`` or all other fields.
+    """
 
     receipt: Receipt | None = None
     head: LabelHead | None = None
@@ -151,6 +156,8 @@ def _stated(evidence: LabelFork, statement: LabelStatement) -> LabelHead:
     """Return the head of the label that a statement proves to be signed."""
     receipt, head, checkpoint = statement.receipt, statement.head, statement.checkpoint
     if receipt is not None:
+        if (head, statement.index, statement.proof, checkpoint) != (None, None, None, None):
+            raise EvidenceError("a statement is both a receipt and a head (RESOLUTIONS P1)")
         hub_identity.verify_receipt(evidence.identity, receipt)
         return LabelHead(
             label=receipt.label,
@@ -167,7 +174,10 @@ def _stated(evidence: LabelFork, statement: LabelStatement) -> LabelHead:
 
 
 def _went_back(smaller: LabelStatement, larger: LabelStatement) -> bool:
-    """Return whether one hub log has the head with fewer entries after the one with more, or one twice."""
+    """Return whether one hub log has the head with fewer entries after the one with more, or one twice.
+
+    Both statements are verified: only a head has a checkpoint.
+    """
     if smaller.checkpoint is None or smaller.checkpoint != larger.checkpoint:
         return False
     return smaller.index is not None and larger.index is not None and smaller.index > larger.index
