@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from veen_core import api, status
+from veen_core import api, hub_log, status
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
-from veen_hub.ops import config
+from veen_hub.ops import config, config_hub_log
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.reference import reference
 
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 def envelopes() -> str:
     kinds = [
         kind
-        for module in (api, status)
+        for module in (api, hub_log, status)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Wire) and kind.__module__ == module.__name__
     ]
@@ -59,7 +59,8 @@ def settings() -> str:
     """Return the settings of hub.yaml, from their declarations and the docstrings below them."""
     declared = {
         node.name: node
-        for node in ast.parse(inspect.getsource(config)).body
+        for module in (config, config_hub_log)
+        for node in ast.parse(inspect.getsource(module)).body
         if isinstance(node, ast.ClassDef) and node.decorator_list
     }
     return "\n".join(section(declared, "HubConfig", "", {}))
@@ -80,10 +81,13 @@ def section(
         named = next((known for known in declared if re.search(rf"\b{known}\b", kind)), None)
         if named is not None:
             each = "each " if kind.startswith("Mapping") else ""
+            nested_in = (
+                f"{below}.<name>." if each else f"{below}[]." if kind.startswith("tuple") else f"{below}."
+            )
             like = described.setdefault(named, below)
             rows.append(f"| `{below}` | | {'below' if like == below else f'{each}as `{like}`'} |")
             if described[named] == below:
-                nested.append((named, f"{below}.<name>." if each else f"{below}."))
+                nested.append((named, nested_in))
             continue
         choice = re.match(r"Literal\[(.*)\]", kind)
         words = [f"One of {choice[1].replace(chr(39), '`')}."] if choice else []

@@ -34,12 +34,21 @@ def status(hub: Hub) -> Status:
         max_page_items=1_000,
         level="core",
         server_version="0",
+        hub_log_origin="hub.example/log",
+        memories=("witness witness.example/w1",),
+        not_signing="the hub is behind",
     )
 
 
 def test_a_status_comes_back_from_its_bytes_and_its_json(status: Status) -> None:
     assert Status.decode(status.encode()) == status
     assert Status.from_json(status.to_json()) == status
+
+
+def test_a_status_without_the_keys_about_trust_is_one_of_an_earlier_version(status: Status) -> None:
+    bare = dataclasses.replace(status, hub_log_origin=None, memories=None, not_signing=None)
+    assert list(Status.codec.write(bare)) == list(range(1, 17))
+    assert Status.decode(bare.encode()) == bare
 
 
 def test_a_status_with_an_invalid_part_is_refused(status: Status) -> None:

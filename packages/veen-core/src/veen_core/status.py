@@ -38,6 +38,12 @@ class Status(Wire):
     max_page_items: int
     level: str
     server_version: str
+    hub_log_origin: str | None = None
+    """Name of the hub log, if the hub is configured with another than P1's."""
+    memories: tuple[str, ...] | None = None
+    """What the hub compares its log with before it signs (P3); absent if nothing is configured."""
+    not_signing: str | None = None
+    """Why the hub signs nothing now, and what helps; absent if it signs (P3)."""
 
 
 @int_map("authorize response", section="H5")

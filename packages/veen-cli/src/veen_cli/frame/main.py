@@ -26,6 +26,7 @@ COMMANDS: Final = {
         "veen_cli.commands.id:id_", "Identities: keys, cards, client_ids, and records in a realm."
     ),
     "hub": LazyCommand("veen_cli.hub:hub", "Create, run, check and copy a hub."),
+    "witness": LazyCommand("veen_cli.witness:witness", "Cosign the checkpoints of logs, and remember them."),
     "cap": LazyCommand(
         "veen_cli.commands.cap:cap", "Tokens: who may write to which stream, for how long and how fast."
     ),

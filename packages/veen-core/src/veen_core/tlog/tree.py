@@ -195,19 +195,22 @@ def verify_consistency(old: int, new: int, proof: Sequence[bytes], old_root: byt
         found_old, found_new = EMPTY_ROOT if old == 0 else new_root, new_root
         if proof:
             raise ProofError("consistency proof (RFC 6962 §2.1.2): must be empty here")
-    elif not proof:
-        raise ProofError("consistency proof (RFC 6962 §2.1.2): is empty")
     else:
-        path = [old_root, *proof] if old & (old - 1) == 0 else list(proof)
-        found_old, found_new = _roots_of(old, new, path)
+        found_old, found_new = roots_of_proof(old, new, proof, old_root)
     if found_old != old_root:
         raise ProofError(f"consistency proof (RFC 6962 §2.1.2): does not lead to the root at size {old}")
     if found_new != new_root:
         raise ProofError(f"consistency proof (RFC 6962 §2.1.2): does not lead to the root at size {new}")
 
 
-def _roots_of(old: int, new: int, path: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """Return the old and the new root that a consistency proof leads to."""
+def roots_of_proof(old: int, new: int, proof: Sequence[bytes], old_root: bytes) -> tuple[bytes, bytes]:
+    """Return the old and the new root that a consistency proof leads to, for ``0 < old < new``.
+
+    If ``old`` is a power of two, the proof does not contain the old root, and ``old_root`` is returned.
+    """
+    if not proof:
+        raise ProofError("consistency proof (RFC 6962 §2.1.2): is empty")
+    path = [old_root, *proof] if old & (old - 1) == 0 else list(proof)
     node, last = old - 1, new - 1
     while node & 1:
         node, last = node >> 1, last >> 1

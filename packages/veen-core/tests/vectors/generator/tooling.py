@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import cbor2
 
 from veen_core import status, stream
@@ -41,6 +43,12 @@ STATUS = status.Status(
     level="default",
     server_version="0.0.1",
 )
+TRUST = {
+    "hub_log_origin": "hub.example/log",
+    "memories": ("witness witness.example/w1", "heads file /mnt/heads"),
+    "not_signing": "the hub is behind",
+}
+"""Keys that a hub adds if its configuration or its memories say so (P1, P3)."""
 COID = Coid(H(b"attachment"))
 
 
@@ -62,7 +70,9 @@ OBJECTS = (
         ),
         Bad("identity_empty", _status(identity={}), DecodeError, "hub-identity.ver (core §8.4): missing"),
         Bad("limits_null", _status(limits=None), DecodeError, "LIMITS (core §14.1): want map, found null"),
-        full=STATUS,
+        Bad("memories_null", _status(memories=None), DecodeError, "status.memories (core §12): want array"),
+        full=dataclasses.replace(STATUS, **TRUST),
+        bare=STATUS,
     ),
     envelope(
         "authorize_response",

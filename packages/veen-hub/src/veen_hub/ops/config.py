@@ -12,7 +12,6 @@ from ipaddress import IPv4Network, IPv6Network
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 from veen_core.errors import ConfigError
 from veen_core.ids import Label, StreamId, VerifyKey
@@ -21,15 +20,11 @@ from veen_core.pow import MAX_DIFFICULTY
 from veen_core.stream import stream_id
 from veen_hub import extension
 from veen_hub.ops import config_file
+from veen_hub.ops.config_addresses import check_address, check_ca
+from veen_hub.ops.config_hub_log import HubLogSettings
 from veen_hub.ops.config_schema import build, kind_name
 
 IpRange = IPv4Network | IPv6Network
-
-
-def _check_ca(key: str, ca: Path | None, url_key: str, url: str | None) -> None:
-    """Refuse a certificate authority for a plain HTTP address: the connection would not be protected."""
-    if ca is not None and not (url or "").startswith("https://"):
-        raise ConfigError(f"{key}: has no effect unless {url_key} begins with https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +123,7 @@ class AnchorSettings:
             raise ConfigError(f"anchor.path: {self.path} is a folder; give a file in it")
         if self.backend == "hub" and self.url is None:
             raise ConfigError("anchor.url: missing; backend hub needs the address of the anchoring hub")
-        _check_ca("anchor.ca", self.ca, "anchor.url", self.url)
+        check_ca("anchor.ca", self.ca, "anchor.url", self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +246,7 @@ class RealmSettings:
             )
         if not self.refresh_ms or self.refresh_ms >= 1_000 * self.max_view_age_sec:
             raise ConfigError("realm.refresh_ms: must be at least 1, and shorter than realm.max_view_age_sec")
-        _check_ca("realm.ca", self.ca, "realm.url", self.url)
+        check_ca("realm.ca", self.ca, "realm.url", self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +287,7 @@ class HubConfig:
     probes: Probes = Probes()
     tls: Tls | None = None
     checkpoints: Checkpoints = Checkpoints()
+    hub_log: HubLogSettings = field(default_factory=HubLogSettings)
     anchor: AnchorSettings = AnchorSettings()
     retention: Retention = Retention()
     pow: Pow = Pow()
@@ -318,16 +314,25 @@ class HubConfig:
         except ConfigError as exc:
             raise ConfigError(f"limits: {exc}") from None
         if self.authority_url is not None:
-            _check_authority(self.authority_url)
-        _check_ca("authority_ca", self.authority_ca, "authority_url", self.authority_url)
+            check_address("authority_url", self.authority_url)
+        check_ca("authority_ca", self.authority_ca, "authority_url", self.authority_url)
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
             raise ConfigError("tls.client_certificate: has no effect without tls.client_ca")
         if self.level != "core":
             self._check_realm()
+        self._check_memories()
         if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
             raise ConfigError("pow.max_difficulty: must not be below pow.difficulty")
+
+    def _check_memories(self) -> None:
+        path = self.hub_log.memories.heads_file
+        if path is not None and path.absolute().is_relative_to(self.data_dir.absolute()):
+            raise ConfigError(
+                "hub_log.memories.heads_file: is in data_dir, and so would be in every old copy of it; give a "
+                "file on another volume"
+            )
 
     def _check_realm(self) -> None:
         if self.realm is None:
@@ -359,27 +364,13 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "probes.port": (0, 65_535),
     "probes.max_connections": (1, INT_MAX),
     "checkpoints.every_entries": (1, INT_MAX),
+    "hub_log.interval_sec": (1, INT_MAX),
+    "hub_log.max_entries": (1, INT_MAX),
+    "hub_log.recosign_sec": (1, INT_MAX),
     "pow.difficulty": (0, MAX_DIFFICULTY),
     "pow.max_difficulty": (0, MAX_DIFFICULTY),
 }
 """Smallest and largest value of a setting; every other number must be at least 0."""
-
-
-def _check_authority(url: str) -> None:
-    """Check the address; the error does not repeat it, because it may contain a password."""
-    want = "authority_url: must be http://host[:port] or https://host[:port]"
-    try:
-        found = urlsplit(url)
-        named = bool(found.hostname) and found.port != 0
-    except ValueError:
-        raise ConfigError(f"{want}; its host or port is not valid") from None
-    if "@" in found.netloc:
-        raise ConfigError(f"{want}; remove user and password, /healthz needs none")
-    plain = url.isascii() and url.isprintable() and " " not in url
-    if not (plain and named and found.scheme in {"http", "https"}):
-        raise ConfigError(want)
-    if found.path not in {"", "/"} or "?" in url or "#" in url:
-        raise ConfigError(f"{want}, without a path, query or fragment")
 
 
 def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:

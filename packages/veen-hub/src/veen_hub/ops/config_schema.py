@@ -12,12 +12,15 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.ids import FixedBytes
+from veen_core.tlog.note import NoteKey, parse_key
 
 _EXPECTED: Final = {int: "an integer >= 0", bool: "true or false", str: "text", Path: "a path"}
 
 
 def build(kind: Any, value: Any, key: str) -> Any:
     """Convert ``value`` to ``kind``, or raise a ``ConfigError`` that names the key."""
+    if kind is NoteKey:
+        return _build_key(value, key)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _build_settings(kind, value, key)
     origin, args = get_origin(kind), get_args(kind)
@@ -59,6 +62,15 @@ def _build_plain(kind: Any, value: Any, key: str) -> Any:
         return value
     quote = "; put the value in quotes" if issubclass(kind, str | FixedBytes) and _is_scalar(value) else ""
     raise ConfigError(f"{key}: must be {_EXPECTED.get(kind, 'text in hex')}, not {kind_name(value)}{quote}")
+
+
+def _build_key(value: Any, key: str) -> NoteKey:
+    if not isinstance(value, str):
+        raise ConfigError(f"{key}: must be a verifier key, <name>+<key id>+<base64>, not {kind_name(value)}")
+    try:
+        return parse_key(value)
+    except DecodeError as exc:
+        raise ConfigError(f"{key}: {exc}") from None
 
 
 def _is_scalar(value: Any) -> bool:

@@ -9,6 +9,7 @@ keys/                 the hub's secret keys, mode 0600, unless the operator keep
 lock                  a note of the process that has the directory open (directory_lock)
 journal/              acknowledged batches that may not be applied yet
 log/                  chunks, summaries, peaks, checkpoints, checkpoint indices (core §4.8.3)
+hublog/               the hub log (RESOLUTIONS P1): entries, checkpoint, published (ADR 0014)
 attachments/          ciphertexts by content id (RESOLUTIONS H17)
 fork.cbor             in a fork: the parent hub and the fork point, with fork-cuts.cborseq (copies.fork)
 ancestry/             in a fork: the parent's data directory up to the fork, by the parent's hub_id
@@ -77,6 +78,25 @@ class Layout:
         return self.root / "log"
 
     @property
+    def hub_log(self) -> Path:
+        return self.root / "hublog"
+
+    @property
+    def hub_log_entries(self) -> Path:
+        """All entries of the hub log, each with its length: its entry bundles, concatenated."""
+        return self.hub_log / "entries"
+
+    @property
+    def hub_log_checkpoint(self) -> Path:
+        """The newest hub checkpoint."""
+        return self.hub_log / "checkpoint"
+
+    @property
+    def hub_log_published(self) -> Path:
+        """The hub checkpoint that is served, with its cosignatures."""
+        return self.hub_log / "published"
+
+    @property
     def attachments(self) -> Path:
         return self.root / "attachments"
 
@@ -133,4 +153,4 @@ class Layout:
         return self.attachments / name[:2] / name[2:4] / name
 
     def directories(self) -> tuple[Path, ...]:
-        return (self.journal, self.log, self.attachments, self.index)
+        return (self.journal, self.log, self.hub_log, self.attachments, self.index)

@@ -31,6 +31,7 @@ KNOWN_NAMES: Final = frozenset(
         "lock",
         "journal",
         "log",
+        "hublog",
         "attachments",
         "index",
         "fork.cbor",

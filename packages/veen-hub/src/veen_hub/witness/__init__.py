@@ -1,0 +1,13 @@
+"""A witness: a process that cosigns the checkpoints of logs and remembers them (C2SP tlog-witness).
+
+- ``rules``: the checks of the page, in its order, without IO;
+- ``contradiction``: what a log signed that cannot both be true, as a file for a third party;
+- ``memory``: the newest cosigned checkpoint of each log, and the contradictions, on disk;
+- ``cosigner``: compare and persist as one durable step, one sync for many requests;
+- ``folder``: the witness's folder with its key, its settings and its memory;
+- ``config``: witness.yaml;
+- ``http``: the routes and the server;
+- ``main``: the command ``veen-witness``.
+
+A witness knows nothing of VEEN: it can watch any log in C2SP's formats.
+"""

@@ -1,0 +1,141 @@
+"""witness.yaml: every setting of a witness, declared once, with its type, default and bounds.
+
+    logs:
+      - keys:
+          - veen.hub/5f…+1a2b3c4d+AbC…
+    listen:
+      host: 0.0.0.0
+      port: 8090
+
+The strings below the settings are the text of the guide's table of settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from veen_core.errors import ConfigError, DecodeError
+from veen_core.tlog.note import ED25519, NoteKey, parse_key
+from veen_hub.ops import config_file
+from veen_hub.ops.config import INT_MAX, Tls
+from veen_hub.ops.config_schema import build
+from veen_hub.witness.rules import LogKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """A log that the witness cosigns."""
+
+    keys: tuple[str, ...]
+    """The log's verifier keys, as `veen hub keys --note` prints a hub's; several during a key rotation."""
+    origin: str | None = None
+    """First line of the log's checkpoints; by default the name of its keys."""
+
+    def __post_init__(self) -> None:
+        if not self.keys:
+            raise ConfigError("logs: a log has no keys; give its verifier keys, or remove it")
+        names = {key.name for key in self.verifier_keys}
+        if self.origin is None and len(names) > 1:
+            raise ConfigError(
+                f"logs: set origin, because the keys have different names: {', '.join(sorted(names))}"
+            )
+
+    @property
+    def verifier_keys(self) -> tuple[NoteKey, ...]:
+        return tuple(map(parse_log_key, self.keys))
+
+    @property
+    def name(self) -> str:
+        return self.origin if self.origin is not None else self.verifier_keys[0].name
+
+
+def parse_log_key(text: str) -> NoteKey:
+    """Parse the verifier key of a log; refuse that of a witness."""
+    try:
+        key = parse_key(text)
+    except DecodeError as exc:
+        raise ConfigError(
+            f"logs: {text[:80]!r} is not a verifier key: {exc}",
+            action="copy the whole line that the log's operator publishes",
+        ) from None
+    if key.kind != ED25519:
+        raise ConfigError(f"logs: {key.name} is the key of a witness, not of a log")
+    return key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """The witness's address and its limits."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; `0.0.0.0` or `::` listens on every address."""
+    port: int = 8090
+    """Port to listen on; 0 takes a free one."""
+    prefix: str = ""
+    """Path before `/add-checkpoint` and the other routes, such as `/witness`."""
+    max_connections: int = 1_024
+    """Open connections, TLS handshakes included. A further connection is answered with 503 and closed."""
+    backlog: int = 128
+    """Connections that wait in the operating system's queue to be accepted."""
+    request_timeout_sec: int = 10
+    """A request whose body has not arrived after this time is refused."""
+    slow_client_sec: int = 10
+    """A client that does not read its answers for this long is dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WitnessConfig:
+    """All settings of a witness; its name and key are in its folder."""
+
+    logs: tuple[LogSettings, ...] = ()
+    listen: Listen = Listen()
+    tls: Tls | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe log events to write."""
+
+    def __post_init__(self) -> None:
+        for key, (least, most) in BOUNDS.items():
+            if not least <= (value := attrgetter(key)(self)) <= most:
+                raise ConfigError(f"{key}: {value} is not between {least} and {most}")
+        if not self.listen.host:
+            raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
+        prefix = self.listen.prefix
+        if prefix and not (prefix.startswith("/") and not prefix.endswith("/") and prefix.isprintable()):
+            raise ConfigError("listen.prefix: must begin with / and must not end with it, such as /witness")
+        names = [log.name for log in self.logs]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ConfigError(
+                f"logs: {', '.join(sorted(twice))} is listed twice; put its keys into one entry"
+            )
+
+    @property
+    def log_keys(self) -> LogKeys:
+        return {log.name: log.verifier_keys for log in self.logs}
+
+
+BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    "listen.port": (0, 65_535),
+    "listen.max_connections": (1, INT_MAX),
+    "listen.backlog": (1, INT_MAX),
+    "listen.request_timeout_sec": (1, INT_MAX),
+    "listen.slow_client_sec": (1, INT_MAX),
+}
+"""Smallest and largest value of a setting."""
+
+
+def load(path: Path, overrides: Mapping[str, Mapping[str, Any]]) -> WitnessConfig:
+    """Load the file; ``overrides`` are settings by section, which win over the file's."""
+    settings = config_file.read(path)
+    for section, values in overrides.items():
+        if values:
+            settings[section] = {**(settings.get(section) or {}), **values}
+    try:
+        made = build(WitnessConfig, settings, "")
+    except ConfigError as exc:
+        raise ConfigError(f"{path}: {exc}") from None
+    assert isinstance(made, WitnessConfig)
+    return made

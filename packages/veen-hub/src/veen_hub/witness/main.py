@@ -1,0 +1,138 @@
+"""``veen-witness``: serve a witness in the foreground until SIGTERM or Ctrl-C.
+
+``--init`` instead makes the folder of a new witness, prints its verifier key, and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from veen_core.errors import ConfigError, VeenError
+from veen_hub.ops.garbage import collect_rarely
+from veen_hub.ops.logs import finish, log, set_up
+from veen_hub.ops.process_memory import protect_memory
+from veen_hub.version import VERSION
+from veen_hub.witness import config as configuration
+from veen_hub.witness.config import WitnessConfig
+from veen_hub.witness.folder import Folder
+from veen_hub.witness.http import WitnessServer
+from veen_hub.witness.key import new_seed
+from veen_hub.witness.witness import Witness
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="veen-witness",
+        description="Serve a C2SP witness: cosign the checkpoints of logs, and remember them.",
+        epilog="Example: veen-witness --dir=/var/lib/veen-witness --listen=0.0.0.0:8090",
+    )
+    parser.add_argument("--dir", type=Path, required=True, help="folder of the witness")
+    parser.add_argument(
+        "--init", metavar="NAME", help="make the folder of a new witness with this name, and exit"
+    )
+    parser.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="VKEY",
+        help="with --init: verifier key of a log; repeatable",
+    )
+    parser.add_argument("--listen", metavar="HOST:PORT", help="address to listen on; port 0 takes a free one")
+    parser.add_argument("--tls-cert", type=Path, help="PEM file with the certificate chain")
+    parser.add_argument("--tls-key", type=Path, help="PEM file with the certificate's private key")
+    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--version", action="version", version=f"veen-witness {VERSION}")
+    return parser
+
+
+def parse_address(text: str) -> dict[str, Any]:
+    """Split ``HOST:PORT``; a host with colons is written in brackets."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"--listen: {text!r} is not HOST:PORT", action="write it like 127.0.0.1:8090")
+    return {"host": host.removeprefix("[").removesuffix("]"), "port": int(port)}
+
+
+def configure(given: argparse.Namespace) -> WitnessConfig:
+    """Load the settings: flags override witness.yaml."""
+    tls = {"cert": given.tls_cert, "key": given.tls_key}
+    overrides: dict[str, dict[str, Any]] = {
+        "listen": parse_address(given.listen) if given.listen is not None else {},
+        "tls": {name: value for name, value in tls.items() if value is not None},
+    }
+    return configuration.load(Folder(given.dir).config_file, overrides)
+
+
+async def serve(folder: Folder, config: WitnessConfig) -> None:
+    """Serve until a signal, or until the memory cannot be written."""
+    witness = Witness(folder, config)
+    server = WitnessServer(witness)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    url = await server.start()
+    collect_rarely()
+    log(
+        logging.INFO,
+        "listening",
+        url=url,
+        witness=witness.key.verifier.text,
+        logs=len(config.logs),
+        version=VERSION,
+    )
+    if not config.logs:
+        log(logging.WARNING, "no_logs", action=f"add the verifier keys of logs to {folder.config_file}")
+    # The starting program waits for this line. One write, because the log may go to the same file.
+    print(f"veen-witness listening on {url}\n", end="", flush=True)  # noqa: T201
+    waiting = [asyncio.create_task(event.wait()) for event in (stopping, witness.failed)]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    await server.stop()
+    log(logging.INFO, "stopped")
+    if witness.failed.is_set():
+        raise VeenError(
+            "the witness could not write its memory", action="see the log, fix the disk, start it again"
+        )
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run ``veen-witness``; errors are raised to the caller."""
+    given = _parser().parse_args(arguments)
+    protect_memory()
+    folder = Folder(given.dir)
+    if given.init is not None:
+        print(folder.create(given.init, new_seed(), given.log).verifier.text)  # noqa: T201
+        return
+    folder.load_key()  # first, because its error says whether this is a witness's folder
+    config = configure(given)
+    set_up(given.log_level or config.log_level, component="witness")
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            uvloop.run(serve(folder, config))
+    finally:
+        finish()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        run(sys.argv[1:] if arguments is None else arguments)
+    except (VeenError, OSError) as exc:
+        print(f"veen-witness: {exc}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
