@@ -37,6 +37,7 @@ from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import ClientKeys, HubConfig
+from veen_hub.ops.hub_log_service import HubLogService
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.ops.metrics import Metrics, StageCounts
 from veen_hub.ops.readiness import Readiness
@@ -48,6 +49,7 @@ from veen_hub.pipeline.intake import Intake, Pending
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.sequencer import Sequencer
 from veen_hub.pipeline.signer import Signer
+from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.uploads import Uploads
 from veen_hub.pipeline.worker_process import has_cores
@@ -126,7 +128,15 @@ class Hub:
         store, config = self.store, self.config
         self._signer = Signer(enabled=has_cores())
         store.set_sign_many(self._signer)
-        self._sequencer = Sequencer(store, self.clock, self.policy, self._observe, self._fail)
+        self.signing_gate = SigningGate()
+        self._sequencer = Sequencer(
+            store,
+            self.clock,
+            self.policy,
+            gate=self.signing_gate,
+            observe=self._observe,
+            on_failure=self._fail,
+        )
         self._intake = Intake(
             self._sequencer,
             Supported(self.profile.profile_id, self.limits),
@@ -171,6 +181,15 @@ class Hub:
             policy=self.policy,
             on_backlog=self._count_backlog,
         )
+        self.hub_log = HubLogService(
+            config,
+            store,
+            self.log,
+            self.signing_gate,
+            metrics=self.metrics,
+            anchor=anchor,
+            hub_ts=lambda: self.hub_ts,
+        )
         self.realm_follower = RealmFollower(
             self.policy,
             config.realm,
@@ -187,6 +206,7 @@ class Hub:
             self.policy,
             self.clock,
             self.log,
+            self.signing_gate,
             authority=AuthorityProbe(url, ca) if url is not None else None,
             hub_ts=lambda: self.hub_ts,
             failure=lambda: "the hub is shutting down" if self.stopping.is_set() else self.failure,
@@ -213,6 +233,7 @@ class Hub:
             self.metrics.stage.labels(name).set(0)
         self._applied_before = -self.store.applied_entries
         await self.upkeep.start()
+        await self.hub_log.start()
         self._last = await self.log.read(self.store.read.newest_head)
         stored, stored_bytes = await self.log.read(self.store.attachments.recorded)
         self.metrics.attachments.inc(stored)
@@ -244,6 +265,7 @@ class Hub:
         await self.upkeep.stop()
         await self._intake.drain(self.failed)
         self.drained.set()
+        await self.hub_log.drain()
 
     async def stop(self) -> None:
         """Close the data directory, after ``drain``."""
@@ -282,6 +304,7 @@ class Hub:
         by_label = Counter(entry.label for entry in entries)
         if committed:
             self.upkeep.committed(batch, by_label)
+            self.hub_log.committed(len(entries))
         names = {label: self._stream_name(label, batch.hub_ts) for label in by_label}
         times = (seconds, sync_seconds if committed else None)
         self._loop.call_soon_threadsafe(self._publish, len(batch.items), times, entries, by_label, names)
@@ -376,6 +399,9 @@ class Hub:
             max_page_items=self.config.max_page_items,
             level=self.policy.describe().get("level", "core"),
             server_version=VERSION,
+            hub_log_origin=self.config.hub_log.origin,
+            memories=self.hub_log.memories.names or None,
+            not_signing=self.signing_gate.closed,
         )
 
     def _enforces(self) -> tuple[str, ...]:
@@ -386,6 +412,7 @@ class Hub:
             "limits",
             *(("cap tokens", "stream scope", "ttl", "rate") if self.config.gating else ()),
             *(("client key bounds",) if self.rules.bounds is not None else ()),
+            *(("memories",) if self.hub_log.memories.names else ()),
             *(("client certificates",) if tls is not None and tls.client_ca is not None else ()),
             *self.policy.enforces(),
         )
@@ -393,6 +420,8 @@ class Hub:
     def _cannot_enforce(self) -> tuple[str, ...]:
         config = self.config
         cannot = ["att_root (the hub never sees a payload header)", "cap_ref", "expires_at"]
+        if not self.hub_log.memories.names:
+            cannot.append("no second history after a restore: no memory is configured (hub_log in hub.yaml)")
         if not config.gating:
             cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
             if config.level != "core" and config.realm is not None and config.realm.url is None:
@@ -413,6 +442,7 @@ class Hub:
 
     def refresh_gauges(self) -> None:
         """Update the gauges that are read rather than counted, before a scrape."""
+        self.hub_log.refresh_gauges()
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
         self.policy.stale(self.clock.now())  # makes the policy update the age of its view

@@ -20,7 +20,8 @@ from veen_core.errors import VeenError
 from veen_core.ids import Label, Signature, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import Profile
-from veen_core.tlog.tree_head import SignedHead
+from veen_core.tlog.tree import EMPTY_ROOT
+from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_storage.chunks import retention
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
@@ -290,6 +291,14 @@ class Store:
             return self._signer.sign_receipt(digest, self.hub_ts)
         except StorageError:
             return None
+
+    def sign_empty_hub_log(self, origin: str, now: UnixTime) -> SignedHead:
+        """Sign the head of an empty hub log, to ask a witness what it remembers (RESOLUTIONS P3).
+
+        It contradicts no other head, and is neither stored nor published.
+        """
+        head = TreeHead(origin, 0, EMPTY_ROOT)
+        return SignedHead(head, self._signer.sign_note(head.text, origin, UnixTime(max(now, self.hub_ts))))
 
     def check_access(self) -> None:
         """Raise unless the directory can still be read and the index answers."""

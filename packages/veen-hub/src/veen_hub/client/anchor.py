@@ -13,19 +13,25 @@ from typing import Final, TypeVar
 from veen_core.cap import CapToken
 from veen_core.client_state import ClientBounds
 from veen_core.errors import ConfigError, DecodeError, VeenError
+from veen_core.ids import Epoch
 from veen_core.keystore import Secrets
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire
 from veen_hub.client.hub import Hub, connect
+from veen_hub.client.reading.message import Message
 from veen_hub.client.wire.retry import Retry
 from veen_hub.client.wire.transport import Tls
-from veen_hub.ops.anchors import Anchor, HubAnchor
+from veen_hub.ops.anchors import Anchor, HubAnchor, RecallingHubAnchor
 from veen_hub.ops.config import AnchorSettings
 
 W = TypeVar("W", bound=Wire)
 SCHEMA: Final = "veen.anchor.v1"
 RETRY: Final = Retry(max_attempts=3, deadline=15.0)
 """Short, because the hub repeats a publication that failed."""
+MAX_READ_BACK: Final = 4_096
+"""Newest anchors that a hub compares itself with when it starts."""
+READ_BACK_EPOCHS: Final = 16
+"""Epochs of the anchoring stream that are searched for them, under a profile with epochs."""
 
 
 def _read(key: str, path: Path, kind: type[W]) -> W:
@@ -82,6 +88,23 @@ class _AnchorStream:
             receipt = await hub.stream(self._stream).send(body, schema=SCHEMA, cap=self._token)
             return receipt.encode()
 
+    async def read_back(self) -> list[bytes]:
+        """Return the newest bodies that this identity has sent, at most ``MAX_READ_BACK``, in order."""
+        async with self._connect() as hub:
+            stream = hub.stream(self._stream)
+            newest = hub.epoch_at(hub.connection.status.hub_ts)
+            for epoch in range(newest, max(-1, newest - READ_BACK_EPOCHS), -1):
+                head = await stream.head(epoch=Epoch(epoch))
+                if head is not None:
+                    first = max(1, head.stream_seq - MAX_READ_BACK + 1)
+                    messages = stream.read(first, head.stream_seq, epoch=Epoch(epoch))
+                    return [message.body async for message in messages if self._sent(message)]
+            return []
+
+    def _sent(self, message: Message) -> bool:
+        """Return whether this identity sent the message, under its token."""
+        return self._token is not None and message.client_id == self._token.subject_pk and message.is_open
+
     async def check(self, body: bytes, anchor_ref: bytes) -> bool:
         """Return whether the anchoring hub proves that its log holds ``body`` under this receipt."""
         try:
@@ -100,4 +123,6 @@ class _AnchorStream:
 def hub_anchor(settings: AnchorSettings) -> Anchor:
     """Make the anchor that the setting ``anchor.backend: hub`` selects."""
     stream = _AnchorStream(settings)
-    return HubAnchor(stream.send, stream.check)
+    if settings.token is None:  # anyone may write to the stream, so what it holds may not be this hub's
+        return HubAnchor(stream.send, stream.check)
+    return RecallingHubAnchor(stream.send, stream.check, stream.read_back)

@@ -10,7 +10,7 @@ from aiohttp.typedefs import Handler
 
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
-from veen_hub.http import attachments, probes, reading, tooling
+from veen_hub.http import attachments, hub_log, probes, reading, tooling
 from veen_hub.http.connections import check_head_size
 from veen_hub.http.errors import envelopes
 from veen_hub.http.keys import HUB, hub_of
@@ -58,6 +58,10 @@ def make_api(hub: Hub) -> web.Application:
             web.get("/v1/checkpoint", reads_log(reading.checkpoints)),
             web.put("/v1/attachment/{coid}", attachments.put),
             web.get("/v1/attachment/{coid}", reads_log(attachments.get)),
+            web.post("/v1/hublog/proof", reads_log(hub_log.proof)),
+            web.post("/v1/hublog/consistency", reads_log(hub_log.consistency)),
+            web.get("/log/checkpoint", reads_log(hub_log.checkpoint)),
+            web.get("/log/tile/{path:.+}", reads_log(hub_log.tile)),
             web.get("/v1/status", probes.status),
             web.post("/tooling/authorize", tooling.authorize),
             web.get("/tooling/cap/{auth_ref}", reads_log(tooling.cap_status)),

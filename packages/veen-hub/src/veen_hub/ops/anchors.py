@@ -2,7 +2,7 @@
 
 The hub has two backends: an append-only file ledger, and a stream of another VEEN hub. Others are found by
 entry point. ``publish`` returns an ``anchor_ref``, which the hub stores with the checkpoint and which
-``verify`` accepts later.
+``verify`` accepts later. A backend that also has ``recall`` is a memory of the hub (RESOLUTIONS P3).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import errno
 import fcntl
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
@@ -55,6 +55,18 @@ class Anchor(Protocol):
 
     async def publish(self, root: AnchoredRoot) -> bytes: ...
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool: ...
+
+
+@runtime_checkable
+class RecallingAnchor(Anchor, Protocol):
+    """A backend that returns what it holds, so that a hub can find out that it is behind (P3)."""
+
+    async def recall(self, hub_id: HubId) -> list[AnchoredRoot] | None:
+        """Return the newest root of each label of a hub; None if there is no ledger yet.
+
+        Raise ``AnchorError`` if the ledger cannot be read.
+        """
+        ...
 
 
 def load_anchor(settings: AnchorSettings) -> Anchor | None:
@@ -117,6 +129,13 @@ class FileLedger:
 
     def _read_end(self) -> tuple[int, AnchorHash]:
         offset, previous = 0, GENESIS
+        for _line, item in self._verified_lines():
+            offset, previous = offset + len(item), AnchorHash(H(item))
+        return offset, previous
+
+    def _verified_lines(self) -> Iterator[tuple[LedgerLine, bytes]]:
+        """Yield every line, decoded and encoded; raise ``AnchorError`` where the hash chain is broken."""
+        offset, previous = 0, GENESIS
         for item in self._lines():
             try:
                 line = LedgerLine.decode(item)
@@ -124,8 +143,8 @@ class FileLedger:
                 raise self._damaged(offset, str(exc)) from None
             if line.offset != offset or line.previous != previous:
                 raise self._damaged(offset, "the hash chain is broken")
+            yield line, item
             offset, previous = offset + len(item), AnchorHash(H(item))
-        return offset, previous
 
     def _lines(self) -> Iterator[bytes]:
         """Yield every line except an interrupted last one; anything else unreadable is damage."""
@@ -145,6 +164,17 @@ class FileLedger:
             f"anchor ledger {self._path.name}: damaged at byte {offset} ({why})",
             action="restore the file, or set anchor.path to another one",
         )
+
+    async def recall(self, hub_id: HubId) -> list[AnchoredRoot] | None:
+        return await asyncio.to_thread(self._recall, hub_id)
+
+    def _recall(self, hub_id: HubId) -> list[AnchoredRoot] | None:
+        try:
+            return newest_by_label((line.root for line, _item in self._verified_lines()), hub_id)
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise AnchorError(f"anchor ledger {self._path.name}: {exc.strerror}") from exc
 
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
         return await asyncio.to_thread(self._verify, root, anchor_ref)
@@ -167,6 +197,16 @@ class FileLedger:
                 return H(item) == wanted_hash and line.root == root
             offset, previous = offset + len(item), AnchorHash(H(item))
         return False
+
+
+def newest_by_label(roots: Iterable[AnchoredRoot], hub_id: HubId) -> list[AnchoredRoot]:
+    """Return, for each label of a hub, the root with the largest ``upto_seq``."""
+    newest: dict[Label, AnchoredRoot] = {}
+    for root in roots:
+        known = newest.get(root.label)
+        if root.hub_id == hub_id and (known is None or root.upto_seq >= known.upto_seq):
+            newest[root.label] = root
+    return list(newest.values())
 
 
 def _write(fd: int, line: bytes, offset: int) -> None:
@@ -196,6 +236,8 @@ Send = Callable[[bytes], Awaitable[bytes]]
 """Send a body to the anchoring stream and return the encoded RECEIPT."""
 Check = Callable[[bytes, bytes], Awaitable[bool]]
 """Return whether the stream holds the body under the encoded RECEIPT."""
+ReadBack = Callable[[], Awaitable[list[bytes]]]
+"""Return the newest bodies that this hub has sent to the anchoring stream, in order."""
 
 
 class HubAnchor:
@@ -213,3 +255,17 @@ class HubAnchor:
 
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
         return await self._check(root.encode(), anchor_ref)
+
+
+class RecallingHubAnchor(HubAnchor):
+    """A stream of another hub to which this hub alone may write; what it holds can be read back."""
+
+    def __init__(self, send: Send, check: Check, read_back: ReadBack) -> None:
+        super().__init__(send, check)
+        self._read_back = read_back
+
+    async def recall(self, hub_id: HubId) -> list[AnchoredRoot]:
+        try:
+            return newest_by_label(map(AnchoredRoot.decode, await self._read_back()), hub_id)
+        except VeenError as exc:
+            raise AnchorError(f"anchoring hub: {exc}") from exc

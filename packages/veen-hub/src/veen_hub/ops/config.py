@@ -330,8 +330,8 @@ class HubConfig:
         path = self.hub_log.memories.heads_file
         if path is not None and path.absolute().is_relative_to(self.data_dir.absolute()):
             raise ConfigError(
-                "hub_log.memories.heads_file: is in data_dir, and so would be in every old copy of it; give a "
-                "file on another volume"
+                "hub_log.memories.heads_file: is in data_dir, and so would be in every old copy of it; "
+                "give a file on another volume"
             )
 
     def _check_realm(self) -> None:

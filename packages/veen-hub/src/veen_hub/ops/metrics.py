@@ -6,7 +6,7 @@ that the lag between two stages is a subtraction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -83,6 +83,7 @@ class Metrics:
             registry=registry,
         )
         self.checkpoints = counter("veen_checkpoints_total", "Checkpoints made")
+        self._add_hub_log(counter, gauge, milliseconds)
         self.anchor_fail = counter("veen_anchor_fail_total", "Attempts to anchor that failed")
         self.equivocation = counter(
             "veen_equivocation_reports_total",
@@ -118,6 +119,33 @@ class Metrics:
         self.view_lag = gauge("veen_revocation_view_lag_seconds", "Age of the policy view")
         self.ready = gauge("veen_ready", "1 if the hub was ready when last checked, else 0")
         registry.register(DroppedLogLines())
+
+    def _add_hub_log(
+        self,
+        counter: Callable[..., Counter],
+        gauge: Callable[..., Gauge],
+        milliseconds: Callable[..., Histogram],
+    ) -> None:
+        """Declare the metrics of hub log, witnesses and memories (RESOLUTIONS P1-P3)."""
+        self.signing = gauge("veen_signing", "1 if the hub may sign; 0 if its memories forbid it (P3)")
+        self.hub_log_size = gauge("veen_hub_log_entries", "Entries of the hub log")
+        self.hub_log_moved = gauge(
+            "veen_hub_log_moved_labels", "Labels that have grown since the newest hub checkpoint"
+        )
+        self.hub_checkpoints = counter("veen_hub_checkpoints_total", "Hub checkpoints made")
+        self.hub_checkpoint_age = gauge(
+            "veen_hub_checkpoint_age_seconds", "Time since the newest hub checkpoint was made"
+        )
+        self.witness_rounds = counter("veen_witness_rounds_total", "Witness rounds that have ended")
+        self.witness_round_ms = milliseconds(
+            "veen_witness_round_ms", "Time of one witness round, until the hub checkpoint is published"
+        )
+        self.witness_failures = counter(
+            "veen_witness_failures_total", "Requests to a witness that brought no cosignature", ("witness",)
+        )
+        self.cosignature_age = gauge(
+            "veen_cosignature_age_seconds", "Age of a witness's newest cosignature", ("witness",)
+        )
 
     def submit_counts(self) -> tuple[float, dict[str, float]]:
         """Return the number of accepted messages, and of refused ones by code."""

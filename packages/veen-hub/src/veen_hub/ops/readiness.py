@@ -10,11 +10,12 @@ from veen_core.protocols import Clock
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.pipeline.log_access import LogAccess
+from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import StorageError, Store
 
 
 class Readiness:
-    """Checks pipeline, storage, policy view, clock, signing key and authority."""
+    """Checks pipeline, storage, memories, policy view, clock, signing key and authority."""
 
     def __init__(
         self,
@@ -22,6 +23,7 @@ class Readiness:
         policy: AdmissionPolicy,
         clock: Clock,
         log: LogAccess,
+        gate: SigningGate,
         *,
         authority: AuthorityProbe | None,
         hub_ts: Callable[[], UnixTime],
@@ -32,6 +34,7 @@ class Readiness:
         self._policy = policy
         self._clock = clock
         self._log = log
+        self._gate = gate
         self._authority = authority
         self._hub_ts = hub_ts
         self._failure = failure
@@ -49,6 +52,8 @@ class Readiness:
             return why
         if (why := self._store.poisoned) is not None:
             return f"storage: {why}; nothing is acknowledged until the hub is started again"
+        if (why := self._gate.closed) is not None:
+            return f"signing: {why}"
         try:
             if (why := self._policy.stale(self._clock.now())) is not None:
                 return f"policy view: {why}"

@@ -25,6 +25,7 @@ from veen_core.rejection import Code
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
+from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import Batch, Store
 
 T = TypeVar("T")
@@ -67,12 +68,15 @@ class Sequencer:
         store: Store,
         clock: Clock,
         policy: AdmissionPolicy,
+        *,
+        gate: SigningGate,
         observe: Observer | None = None,
         on_failure: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._policy = policy
+        self._gate = gate
         self._observe = observe
         self._on_failure = on_failure
         self._waiting: deque[tuple[list[Ticket[Any]], Answer]] = deque()
@@ -184,6 +188,7 @@ class Sequencer:
                 self._logged_poison = why
                 log(logging.ERROR, "storage_poisoned", error=why, action="start the hub again")
             raise storage_failed()
+        self._gate.check()
         if (why := self._policy.stale(batch.hub_ts)) is not None:
             raise ApiError(Code.UNAVAILABLE, why, retry_after=5)
 

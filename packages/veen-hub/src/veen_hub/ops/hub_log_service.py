@@ -1,0 +1,246 @@
+"""The hub log of a running hub: its cadence, and the parts that remember and cosign it (P1-P3).
+
+In every ``hub_log.interval_sec`` in which a label has grown, and earlier after ``hub_log.max_entries``
+entries, the sequencer makes a hub checkpoint, which is then shown to witnesses and readers:
+
+1. The heads file, if there is one, is claimed.
+2. The hub checkpoint is signed and becomes durable, in a batch of the sequencer.
+3. The heads file records it.
+4. ``Witnessing`` sends it to the witnesses and publishes it with their cosignatures.
+
+No submit waits for any of these steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from veen_core import hub_log as hub_logs
+from veen_core.errors import ConfigError, VeenError
+from veen_core.hub_log import LabelHead
+from veen_core.ids import UnixTime
+from veen_core.tlog.tiles import ENTRIES, TILE_WIDTH, Tile, decode_bundle
+from veen_core.tlog.tree_head import SignedHead, TreeHead
+from veen_hub.ops.anchors import Anchor, RecallingAnchor
+from veen_hub.ops.config import HubConfig
+from veen_hub.ops.heads_file import HeadsFile
+from veen_hub.ops.logs import LOGGER, log
+from veen_hub.ops.memories import ContradictedError, Memories, Poll, SilentMemoryError
+from veen_hub.ops.memory_sources import LedgerMemory, UrlMemory
+from veen_hub.ops.metrics import Metrics
+from veen_hub.ops.witness_link import WitnessLink
+from veen_hub.ops.witnessing import Witnessing
+from veen_hub.pipeline.log_access import LogAccess
+from veen_hub.pipeline.signing_gate import SigningGate
+from veen_storage import Batch, Store
+
+LEDGER_PAUSE_SEC: Final = 60.0
+"""Shortest pause between two comparisons with the anchor ledger, which is read as a whole."""
+
+
+class HubLogService:
+    """Makes hub checkpoints and shows them; used from the event loop, except ``committed``."""
+
+    def __init__(
+        self,
+        config: HubConfig,
+        store: Store,
+        access: LogAccess,
+        gate: SigningGate,
+        *,
+        metrics: Metrics,
+        anchor: Anchor | None,
+        hub_ts: Callable[[], UnixTime],
+    ) -> None:
+        self._settings = config.hub_log
+        self._store = store
+        self._access = access
+        self._gate = gate
+        self._metrics = metrics
+        self._hub_ts = hub_ts
+        self.origin = config.hub_log.origin or hub_logs.origin_of(store.identity.hub_id)
+        links = [WitnessLink(witness, store.hub_log, access) for witness in config.hub_log.witnesses]
+        self._heads_file = self._make_heads_file()
+        others = self._make_others(anchor)
+        asked = [*links, *([self._heads_file] if self._heads_file is not None else []), *others]
+        self.memories = Memories(gate, [one.name for one in asked], config.hub_log.memories.required)
+        self._polls = [Poll(one, self.memories, min_pause_sec=pause) for one, pause in others.items()]
+        self._witnessing = Witnessing(
+            links, store, access, self.memories, metrics, recosign_sec=config.hub_log.recosign_sec
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._due = asyncio.Event()
+        """Set when enough entries were committed for an early hub checkpoint."""
+        self._entries = 0
+        """Entries since the newest hub checkpoint; owned by the sequencer's thread."""
+        self._made_at = UnixTime(0)
+        self._shown: TreeHead | None = None
+        self._logged: str | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_heads_file(self) -> HeadsFile | None:
+        path = self._settings.memories.heads_file
+        if path is None:
+            return None
+        is_new = self._store.read.newest_head() is None
+        return HeadsFile(path, self.origin, self._store.hub_log, is_new=is_new)
+
+    def _make_others(self, anchor: Anchor | None) -> dict[UrlMemory | LedgerMemory, float]:
+        """Make the memories that are polled, with the shortest pause between two comparisons."""
+        settings, store, access = self._settings.memories, self._store, self._access
+        try:
+            context = ssl.create_default_context(cafile=settings.ca) if settings.ca is not None else None
+        except OSError as exc:  # includes a file that is not a certificate
+            raise ConfigError(f"hub_log.memories.ca: {settings.ca}: {exc.strerror or exc}") from None
+        made: dict[UrlMemory | LedgerMemory, float] = {}
+        for url in settings.urls:
+            memory = UrlMemory(
+                url, context, store=store, access=access, identity=store.identity, origin=self.origin
+            )
+            made[memory] = self._settings.interval_sec
+        if settings.anchors and isinstance(anchor, RecallingAnchor):
+            made[LedgerMemory(anchor, store, access, store.identity.hub_id)] = LEDGER_PAUSE_SEC
+        return made
+
+    # --- running
+
+    async def start(self) -> None:
+        """Ask the memories, and start the cadence."""
+        self._loop = asyncio.get_running_loop()
+        self.memories.log_start()
+        self._made_at = await self._access.read(self._newest_ts)
+        polls = list(self._polls)
+        if self._heads_file is not None:
+            polls.append(Poll(self._heads_file, self.memories, min_pause_sec=None))
+        hub_log = self._store.hub_log
+        # With a heads file, a checkpoint that is newer than the published one may not be recorded yet.
+        first = hub_log.checkpoint if self._heads_file is None else hub_log.published
+        self._shown = first.head if first is not None else None
+        self._witnessing.start(first)
+        self._tasks = [asyncio.create_task(poll.run()) for poll in polls]
+        self._tasks.append(asyncio.create_task(self._run()))
+
+    def _newest_ts(self) -> UnixTime:
+        """Return ``hub_ts`` of the hub log's last entry; now if there is none."""
+        if not (size := self._store.hub_log.size):
+            return self._hub_ts()
+        index, before = divmod(size - 1, TILE_WIDTH)
+        entries = decode_bundle(self._store.hub_log.bundle(Tile(ENTRIES, index, before + 1)))
+        return LabelHead.decode(entries[-1]).hub_ts
+
+    async def drain(self) -> None:
+        """Make and show a last hub checkpoint, so that the hub log covers every label."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._loop is not None:
+            await self._tick()
+        await self._witnessing.drain()
+
+    # --- cadence
+
+    def committed(self, entries: int) -> None:
+        """Count the entries of a durable batch, in the sequencer's thread."""
+        before = self._entries
+        self._entries += entries
+        if before < self._settings.max_entries <= self._entries and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._due.set)
+
+    async def _run(self) -> None:
+        while True:
+            await self._tick()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.interval_sec):
+                    await self._due.wait()
+            self._due.clear()
+
+    async def _tick(self) -> None:
+        """Make a hub checkpoint if something changed, and show the newest; failures are tried again."""
+        try:
+            await self._extend()
+            await self._show()
+            self._logged = None
+        except SilentMemoryError as exc:
+            self._note_silence(str(exc))
+        except ContradictedError as exc:
+            assert self._heads_file is not None
+            self.memories.contradicted(self._heads_file.name, exc)
+        except VeenError as exc:
+            self._log_once(str(exc))
+        except Exception:  # noqa: BLE001 - logged; a bug does not end the cadence
+            LOGGER.exception("hub_checkpoint_failed")
+
+    def _note_silence(self, why: str) -> None:
+        assert self._heads_file is not None
+        self.memories.silent(self._heads_file.name, why)
+
+    def _log_once(self, why: str) -> None:
+        """Log a failure once, however often it is repeated."""
+        if why != self._logged:
+            log(logging.WARNING, "hub_checkpoint_failed", error=why)
+        self._logged = why
+
+    async def _extend(self) -> None:
+        heads_file = self._heads_file
+        if self._gate.closed is not None or not self._store.hub_log.moved:
+            return
+        if heads_file is not None:
+            if not heads_file.is_open:
+                return
+            await heads_file.claim()
+        if await self._access.act(self._make) is not None:
+            self._metrics.hub_checkpoints.inc()
+            self._made_at = self._hub_ts()
+
+    def _make(self, batch: Batch) -> SignedHead | None:
+        """In the sequencer: extend the hub log by the labels that have grown, and sign it."""
+        self._entries = 0
+        return batch.hub_checkpoint(self.origin)
+
+    async def _show(self) -> None:
+        """Record the newest durable hub checkpoint, then hand it to the witnesses and readers."""
+        newest = self._store.hub_log.checkpoint
+        if self.memories.contradict or (newest is not None and newest.head == self._shown):
+            return
+        if newest is None or not await self._record(newest.head):
+            self._ask_without_checkpoint()
+            return
+        self._shown = newest.head
+        self._witnessing.announce(newest)
+        for poll in self._polls:
+            poll.wake()
+
+    async def _record(self, head: TreeHead) -> bool:
+        """Write a head to the heads file, if there is one; return False while the file is silent."""
+        heads_file = self._heads_file
+        if heads_file is None:
+            return True
+        if not heads_file.is_open:
+            return False
+        if not heads_file.is_recorded(head):
+            await heads_file.record(head)
+        self.memories.agrees(heads_file.name)
+        return True
+
+    def _ask_without_checkpoint(self) -> None:
+        """Ask the witnesses what they remember, before there is a hub checkpoint to show them."""
+        if self._settings.witnesses and self._shown is None:
+            empty = self._store.sign_empty_hub_log(self.origin, self._hub_ts())
+            self._shown = empty.head
+            self._witnessing.announce(empty)
+
+    # --- metrics
+
+    def refresh_gauges(self) -> None:
+        """Update the gauges that are read rather than counted, before a scrape."""
+        now, metrics, hub_log = self._hub_ts(), self._metrics, self._store.hub_log
+        metrics.signing.set(0 if self._gate.closed is not None else 1)
+        metrics.hub_log_size.set(hub_log.size)
+        metrics.hub_log_moved.set(hub_log.moved)
+        metrics.hub_checkpoint_age.set(max(0, now - self._made_at))
+        self._witnessing.refresh_gauges(now)

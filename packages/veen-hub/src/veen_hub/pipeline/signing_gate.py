@@ -1,0 +1,69 @@
+"""The signing gate: whether the hub may sign anything now (RESOLUTIONS P3).
+
+The sequencer reads the gate before every batch, and every signature of the hub is made in a batch: receipts,
+checkpoints, authorizations, anchors and hub checkpoints. A closed gate therefore stops all of them, whoever
+asks. Actions that only read are not affected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from veen_core.errors import ApiError
+from veen_core.rejection import Code
+
+WAIT_RETRY_SEC: Final = 2
+"""``Retry-After`` while the hub waits for its memories."""
+REFUSAL_RETRY_SEC: Final = 60
+"""``Retry-After`` once an operator must act."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Why the gate is closed, and whether it can open again in this process."""
+
+    why: str
+    final: bool
+
+
+class SigningGate:
+    """Open or closed; read from any thread, changed on the event loop only."""
+
+    def __init__(self) -> None:
+        self._closed: Closed | None = None
+
+    @property
+    def closed(self) -> str | None:
+        """Why the hub must not sign, or None if it may."""
+        closed = self._closed
+        return closed.why if closed is not None else None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the gate stays closed until the hub is started again."""
+        return self._closed is not None and self._closed.final
+
+    def wait(self, why: str) -> None:
+        """Close the gate until ``open`` is called."""
+        if not self.is_final:
+            self._closed = Closed(why, final=False)
+
+    def open(self) -> None:
+        """Let the hub sign, unless it was refused for good."""
+        if not self.is_final:
+            self._closed = None
+
+    def refuse(self, why: str) -> None:
+        """Close the gate for the rest of this process; the first reason is kept."""
+        if not self.is_final:
+            self._closed = Closed(why, final=True)
+
+    def check(self) -> None:
+        """Raise E.UNAVAILABLE, with the reason, if the hub must not sign."""
+        closed = self._closed
+        if closed is not None:
+            retry_after = REFUSAL_RETRY_SEC if closed.final else WAIT_RETRY_SEC
+            raise ApiError(
+                Code.UNAVAILABLE, f"this hub signs nothing now: {closed.why}", retry_after=retry_after
+            )

@@ -1,0 +1,504 @@
+"""Memories: a hub that starts from an older copy of its directory signs nothing, whatever remembers it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veen_core.api import ReceiptRequest, ReceiptResponse
+from veen_core.errors import ConfigError, VeenError
+from veen_core.ids import StreamSeq
+from veen_core.status import LabelRequest
+from veen_hub.client.anchor import hub_anchor
+from veen_hub.ops import heads_file as heads_files
+from veen_hub.ops.anchors import Anchor, FileLedger
+from veen_hub.ops.memories import Memories
+from veen_hub.pipeline.signing_gate import SigningGate
+
+from .conftest import StartHub, StartProcess
+from .hub_logs import (
+    AT_ONCE,
+    HUB_VKEY,
+    ORIGIN,
+    copy_directory,
+    published_size,
+    wait_for_size,
+)
+from .independent_witness import IndependentWitness
+from .people import Writer, envelope
+from .serving import HubProcess, RunningHub, until
+from .test_client_settings import anchoring_in
+from .test_hub_log import NEVER
+
+
+def signs(hub: RunningHub | HubProcess) -> bool:
+    return hub.status().not_signing is None
+
+
+# --- an older copy
+
+
+@dataclass
+class Remembering:
+    """Settings of a hub with one memory, of any kind."""
+
+    settings: dict[str, Any]
+    anchor: Callable[[], Anchor] | None = None
+    what: str = "hub log of"
+    end: list[Callable[[], None]] = field(default_factory=list)
+
+    def start(self, start_hub: StartHub, name: str) -> RunningHub:
+        parts = {"anchor": self.anchor()} if self.anchor is not None else {}
+        return start_hub(name, gating=False, **AT_ONCE, **self.settings, **parts)
+
+
+@contextmanager
+def a_witness(_start: StartHub, _place: Path) -> Iterator[Remembering]:
+    with IndependentWitness("witness.example/w1", [HUB_VKEY]) as witness:
+        yield Remembering({"hub_log__witnesses": [{"key": witness.vkey, "url": witness.url}]})
+
+
+@contextmanager
+def a_heads_file(_start: StartHub, place: Path) -> Iterator[Remembering]:
+    yield Remembering({"hub_log__memories": {"heads_file": place / "heads"}})
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """Serves the newest hub checkpoint that it was given, as a replica does."""
+
+    held: bytes | None = None
+
+    def do_GET(self) -> None:
+        found = self.held if self.path == "/copies/log/checkpoint" else None
+        self.send_response(200 if found is not None else 404)
+        self.send_header("Content-Length", str(len(found or b"")))
+        self.end_headers()
+        self.wfile.write(found or b"")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def a_mirror(_start: StartHub, _place: Path) -> Iterator[Remembering]:
+    kind = type("OneMirror", (Mirror,), {})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    made = Remembering(
+        {"hub_log__memories": {"urls": [f"http://127.0.0.1:{server.server_address[1]}/copies"]}}
+    )
+    made.settings["mirror"] = kind
+    yield made
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@contextmanager
+def a_ledger(_start: StartHub, place: Path) -> Iterator[Remembering]:
+    yield Remembering({}, lambda: FileLedger(place / "ledger"), what="the anchor ledger holds label")
+
+
+@contextmanager
+def an_anchoring_hub(start: StartHub, place: Path) -> Iterator[Remembering]:
+    anchoring = start("anchoring")
+    folder = place / "identity of the hub"
+    folder.mkdir()
+    settings = anchoring_in(anchoring, folder)
+    yield Remembering({}, lambda: hub_anchor(settings), what="the anchor ledger holds label")
+
+
+KINDS = {
+    "a witness": a_witness,
+    "a heads file": a_heads_file,
+    "a mirror": a_mirror,
+    "an anchor ledger": a_ledger,
+    "an anchoring hub": an_anchoring_hub,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_older_copy_signs_nothing_and_serves_reads(
+    start_hub: StartHub, place: Path, kind: str
+) -> None:
+    with KINDS[kind](start_hub, place) as memory:
+        mirror = memory.settings.pop("mirror", None)
+        hub = memory.start(start_hub, "data")
+        alice = Writer("alice", hub.hub_id)
+        until(lambda: signs(hub), "the hub signs")
+        first = hub.accept(alice.next())
+        wait_for_size(hub, 1)
+        keep_outside(hub, mirror)
+        hub.stop()
+        copy_directory(hub.root, place / "old")
+
+        hub = memory.start(start_hub, "data")
+        until(lambda: signs(hub), "the hub that has everything signs")
+        for _ in range(3):
+            hub.accept(alice.next())
+        until(lambda: hub.store.hub_log.moved == 0, "the hub log covers everything")
+        wait_for_size(hub, hub.store.hub_log.size)
+        keep_outside(hub, mirror)
+        size = hub.store.hub_log.size
+        hub.stop()
+
+        old = memory.start(start_hub, "old")
+        until(lambda: "behind" in (old.status().not_signing or ""), "the older copy knows that it is behind")
+        refuses_everything(old, memory.what)
+        asked = ReceiptRequest(label=alice.label, stream_seq=StreamSeq(1))
+        assert old.ask("/v1/receipt", asked, ReceiptResponse).receipt == first
+        assert old.store.hub_log.size < size
+        before = old.store.hub_log.size
+        old.stop()
+
+        again = start_hub("old", gating=False, **NEVER)
+        assert (again.store.hub_log.size, again.store.hub_log.moved) == (before, 0), "it signed something"
+        assert again.store.read.head(alice.label).stream_seq == 1  # type: ignore[union-attr]
+        again.stop()
+
+        hub = memory.start(start_hub, "data")
+        until(lambda: signs(hub), "the newest copy still signs")
+        assert hub.accept(alice.message(5)).stream_seq == 5
+
+
+def keep_outside(hub: RunningHub, mirror: Any) -> None:
+    """Copy the hub checkpoint to the mirror, and anchor what there is."""
+    if mirror is not None:
+        mirror.held = hub.get("/log/checkpoint").body
+    if hub.hub.upkeep._anchor is not None:
+        hub.run(hub.hub.upkeep.checkpoint(None))
+        assert hub.run(hub.hub.upkeep.anchor(None))
+
+
+def refuses_everything(hub: RunningHub, what: str) -> None:
+    """Every call that would make the hub sign is refused, and the answers say why and what helps."""
+    bob = Writer("bob", hub.hub_id, to="another stream")
+    content = b"attachment"
+    body = LabelRequest().encode()
+    for answer in (
+        hub.submit(bob.next()),
+        hub.post("/v1/submit", b"".join(envelope(bob.next()) for _ in range(20)), "application/cbor-seq"),
+        hub.post("/tooling/authorize", bob.token()),
+        hub.admin("/tooling/checkpoint", body),
+        hub.admin("/tooling/anchor", body),
+        hub.admin("/tooling/checkpoint", LabelRequest(label=bob.label).encode()),
+        hub.call("PUT", f"/v1/attachment/{_coid(content)}", content, bob.attachment_headers(content)),
+    ):
+        if answer.status == 200:  # a sequence has an answer for each message
+            assert b"E.UNAVAILABLE" in answer.body
+            continue
+        if "no anchor is configured" in str(answer.error.message):
+            continue
+        assert answer.error.code == "E.UNAVAILABLE", answer
+        assert what in str(answer.error.message)
+        assert "veen hub fork" in str(answer.error.message)
+        assert "retry-after" in answer.headers
+    ready = hub.get("/readyz")
+    assert ready.status == 503
+    assert what in ready.json["why"]
+    assert hub.get("/healthz").status == 200
+    assert hub.metric("veen_signing") == 0
+
+
+def _coid(content: bytes) -> str:
+    from veen_core.hashing import H  # noqa: PLC0415
+
+    return H(content).hex()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_of_before_the_first_hub_checkpoint_signs_nothing(
+    start_hub: StartHub, place: Path, kind: str
+) -> None:
+    with KINDS[kind](start_hub, place) as memory:
+        mirror = memory.settings.pop("mirror", None)
+        hub = memory.start(start_hub, "data")
+        hub.stop()
+        copy_directory(hub.root, place / "old")
+        hub = memory.start(start_hub, "data")
+        until(lambda: signs(hub), "the hub signs")
+        hub.accept(Writer("alice", hub.hub_id).next())
+        wait_for_size(hub, 1)
+        keep_outside(hub, mirror)
+        hub.stop()
+        old = memory.start(start_hub, "old")
+        until(lambda: "behind" in (old.status().not_signing or ""), "the older copy knows that it is behind")
+        assert old.submit(Writer("bob", old.hub_id).next()).error.code == "E.UNAVAILABLE"
+
+
+# --- how many must answer
+
+
+def silent() -> dict[str, str]:
+    """A witness at an address where nothing listens."""
+    with IndependentWitness("silent.example/w", [HUB_VKEY]) as witness:
+        return {"key": witness.vkey, "url": witness.url}
+
+
+def test_a_hub_whose_only_memory_is_silent_waits_for_it(start_hub: StartHub) -> None:
+    port_holder = IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32))
+    port = int(port_holder.url.rpartition(":")[2])
+    port_holder._server.server_close()
+    settings = {"hub_log__witnesses": [{"key": port_holder.vkey, "url": port_holder.url}]}
+    hub = start_hub(gating=False, **AT_ONCE, **settings)
+    until(lambda: "cannot be reached" in (hub.status().not_signing or ""), "the hub says whom it waits for")
+    why = hub.status().not_signing or ""
+    assert why.startswith("0 of 1 required memories have answered (RESOLUTIONS P3): witness witness.example")
+    assert hub.get("/readyz").status == 503
+    answer = hub.submit(Writer("alice", hub.hub_id).next())
+    assert (answer.status, answer.error.code, answer.headers["retry-after"]) == (503, "E.UNAVAILABLE", "2")
+    with IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32), port=port):
+        until(lambda: signs(hub), "the witness has answered")
+        hub.accept(Writer("alice", hub.hub_id).next())
+        assert hub.get("/readyz").status == 200
+
+
+def test_one_answer_is_enough_unless_more_are_required(start_hub: StartHub, place: Path) -> None:
+    settings = {"hub_log__witnesses": [silent()], "hub_log__memories": {"heads_file": place / "heads"}}
+    hub = start_hub(gating=False, **settings)
+    until(lambda: signs(hub), "the heads file has answered")
+    assert hub.status().memories == ("witness silent.example/w", f"heads file {place / 'heads'}")
+    hub.stop()
+    settings["hub_log__memories"] = {"heads_file": place / "heads", "required": 2}
+    hub = start_hub(gating=False, **settings)
+    until(lambda: (hub.status().not_signing or "").startswith("1 of 2 required"), "one has answered")
+    hub.stop()
+    settings["hub_log__memories"] = {"heads_file": place / "heads", "required": 0}
+    assert signs(start_hub(gating=False, **settings))
+
+
+def test_more_memories_than_there_are_cannot_be_required(start_hub: StartHub, place: Path) -> None:
+    with pytest.raises(ConfigError, match=r"required: 3 memories must answer, but 1 can be asked: heads"):
+        start_hub(hub_log__memories={"heads_file": place / "heads", "required": 3})
+
+
+def test_a_memory_that_contradicts_later_stops_a_hub_that_signs(start_hub: StartHub, place: Path) -> None:
+    """One memory has let the hub sign; another answers later, and knows more."""
+    holder = IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32))
+    port = int(holder.url.rpartition(":")[2])
+    holder._server.server_close()
+    hub = start_hub(
+        gating=False,
+        **AT_ONCE,
+        hub_log__witnesses=[{"key": holder.vkey, "url": holder.url}],
+        hub_log__memories={"heads_file": place / "heads"},
+    )
+    until(lambda: signs(hub), "the heads file has answered")
+    hub.accept(Writer("alice", hub.hub_id).next())
+    with IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32), port=port) as witness:
+        witness.state[ORIGIN] = (1_000, "A" * 43 + "=")
+        until(lambda: not signs(hub), "the witness has answered")
+        assert "remembers a hub log of size 1000" in (hub.status().not_signing or "")
+
+
+def test_a_hub_without_a_memory_says_so_once(start_process: StartProcess) -> None:
+    hub = start_process("data", "--open")
+    assert hub.status().memories is None
+    hub.stop()
+    (line,) = [line for line in hub.lines if line["event"] == "no_memory"]
+    assert line["level"] == "warn"
+    assert "hub_log" in line["action"]
+
+
+def test_the_log_of_a_hub_that_is_behind_names_the_commands(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    config = tmp_path / "hub.yaml"
+    config.write_text(f"hub_log: {{max_entries: 1, memories: {{heads_file: {tmp_path / 'heads'}}}}}\n")
+    hub = start_process("data", "--open", f"--config={config}")
+    until(lambda: signs(hub), "the hub signs")
+    hub.stop()
+    copy_directory(tmp_path / "data", tmp_path / "old")
+    hub = start_process("data", "--open", f"--config={config}")
+    until(lambda: signs(hub), "the hub signs")
+    hub.accept(Writer("alice", hub.status().identity.hub_id).next())
+    assert hub.stop() == 0
+    old = start_process("old", "--open", f"--config={config}")
+    until(lambda: not signs(old), "the older copy knows")
+    until(lambda: any(line["event"] == "signing_stopped" for line in old.lines), "it is logged")
+    (line,) = [line for line in old.lines if line["event"] == "signing_stopped"]
+    assert line["level"] == "critical"
+    assert "1 less" in line["error"]
+    assert "veen hub clone" in line["action"]
+    assert "veen hub fork" in line["action"]
+    assert old.stop() == 0
+
+
+# --- two processes with one identity
+
+
+def test_of_two_processes_with_one_identity_the_second_loses_the_swap(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    config = tmp_path / "hub.yaml"
+    config.write_text(f"hub_log: {{max_entries: 1, memories: {{heads_file: {tmp_path / 'heads'}}}}}\n")
+    hub = start_process("data", "--open", f"--config={config}")
+    hub_id = hub.status().identity.hub_id
+    until(lambda: signs(hub), "the hub signs")
+    hub.accept(Writer("alice", hub_id).next())
+    wait_for_size(hub, 1)
+    hub.stop()
+    copy_directory(tmp_path / "data", tmp_path / "twin")
+    hub = start_process("data", "--open", f"--config={config}")
+    twin = start_process("twin", "--open", f"--config={config}")
+    until(lambda: signs(hub) and signs(twin), "both sign: neither is behind")
+    hub.accept(Writer("bob", hub_id).next())
+    newest = wait_for_size(hub, 2)
+    twin.submit(Writer("carol", hub_id).next())
+    until(lambda: not signs(twin), "the twin has lost the swap")
+    assert "two processes run with the identity of this hub" in (twin.status().not_signing or "")
+    assert twin.submit(Writer("dave", hub_id).next()).error.code == "E.UNAVAILABLE"
+    assert published_size(twin) == 1, "the twin has signed no hub checkpoint"
+    twin.kill()
+    hub.accept(Writer("erin", hub_id).next())
+    assert wait_for_size(hub, 3).head.size > newest.head.size
+    assert signs(hub)
+    twin_again = start_process("twin", "--open", f"--config={config}")
+    until(lambda: "behind" in (twin_again.status().not_signing or ""), "the twin is behind")
+
+
+# --- the heads file
+
+
+def heads(place: Path) -> list[str]:
+    return (place / "heads").read_text().splitlines()
+
+
+def start_with_heads(start_hub: StartHub, place: Path, **settings: Any) -> RunningHub:
+    return start_hub(
+        gating=False, **{**AT_ONCE, "hub_log__memories": {"heads_file": place / "heads"}, **settings}
+    )
+
+
+def test_the_heads_file_holds_the_checkpoint_before_anybody_sees_it(start_hub: StartHub, place: Path) -> None:
+    hub = start_with_heads(start_hub, place)
+    until(lambda: signs(hub), "the hub signs")
+    alice = Writer("alice", hub.hub_id)
+    for size in range(1, 6):
+        hub.accept(alice.next())
+        signed = wait_for_size(hub, size)
+        origin, held, root = heads(place)[:3]
+        assert origin == ORIGIN
+        assert int(held) >= signed.head.size
+        if int(held) == signed.head.size:
+            assert [origin, held, root] == signed.head.text.splitlines()
+
+
+def test_a_missing_heads_file_is_no_answer_unless_the_hub_is_new(start_hub: StartHub, place: Path) -> None:
+    hub = start_with_heads(start_hub, place)
+    until(lambda: signs(hub), "a new hub creates its file")
+    hub.accept(Writer("alice", hub.hub_id).next())
+    hub.stop()
+    (place / "heads").rename(place / "elsewhere")
+    hub = start_with_heads(start_hub, place)
+    until(lambda: "does not exist; mount its volume" in (hub.status().not_signing or ""), "it is missed")
+    assert not (place / "heads").exists()
+    (place / "elsewhere").rename(place / "heads")
+    until(lambda: signs(hub), "the file is back")
+
+
+def test_an_empty_heads_file_is_a_first_start(start_hub: StartHub, place: Path) -> None:
+    hub = start_hub(gating=False, **AT_ONCE)
+    hub.accept(Writer("alice", hub.hub_id).next())
+    signed = wait_for_size(hub, 1)
+    hub.stop()
+    (place / "heads").touch()
+    hub = start_with_heads(start_hub, place)
+    until(lambda: signs(hub), "the hub signs")
+    assert heads(place) == signed.head.text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\xff\xfe", "is damaged; restore it"),
+        (b"veen.hub/5f\n12\n", "is damaged; restore it"),
+        (b"another.example/log\n1\n" + b"A" * 43 + b"=\n", "is the heads file of 'another.example/log'"),
+    ],
+    ids=["no text", "too short", "another log"],
+)
+def test_a_heads_file_that_cannot_be_used_is_no_answer(
+    start_hub: StartHub, place: Path, content: bytes, why: str
+) -> None:
+    (place / "heads").write_bytes(content)
+    hub = start_with_heads(start_hub, place)
+    until(lambda: why in (hub.status().not_signing or ""), "it is noticed")
+    assert (place / "heads").read_bytes() == content
+
+
+def test_a_heads_file_with_another_root_stops_the_hub(start_hub: StartHub, place: Path) -> None:
+    hub = start_with_heads(start_hub, place)
+    until(lambda: signs(hub), "the hub signs")
+    hub.accept(Writer("alice", hub.hub_id).next())
+    wait_for_size(hub, 1)
+    hub.stop()
+    (place / "heads").write_text(f"{ORIGIN}\n1\n{'A' * 43}=\n")
+    hub = start_with_heads(start_hub, place)
+    until(lambda: "two histories" in (hub.status().not_signing or ""), "it is noticed")
+
+
+def test_a_crash_between_claim_and_record_is_no_rollback(start_hub: StartHub, place: Path) -> None:
+    hub = start_with_heads(start_hub, place)
+    until(lambda: signs(hub), "the hub signs")
+    alice = Writer("alice", hub.hub_id)
+    hub.accept(alice.next())
+    wait_for_size(hub, 1)
+    claimed = "\n".join([*heads(place)[:3], "claimed by 0011223344556677"]) + "\n"
+    hub.accept(alice.next())
+    wait_for_size(hub, 2)
+    hub.stop()
+    (place / "heads").write_text(claimed)  # as the crashed process has left it: the second is not recorded
+    hub = start_with_heads(start_hub, place)
+    until(lambda: signs(hub), "the hub signs")
+    until(lambda: heads(place)[1] == "2", "the second is recorded")
+    hub.accept(alice.next())
+    wait_for_size(hub, 3)
+
+
+def test_a_volume_that_hangs_delays_hub_checkpoints_and_no_submit(
+    start_hub: StartHub, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads_files, "TIMEOUT_SEC", 0.2)
+    hub = start_with_heads(start_hub, place)
+    until(lambda: signs(hub), "the hub signs")
+    alice = Writer("alice", hub.hub_id)
+    hub.accept(alice.next())
+    wait_for_size(hub, 1)
+    lock = os.open(place / "heads.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        for _ in range(20):
+            hub.accept(alice.next())
+        until(lambda: hub.store.hub_log.moved == 1, "a label waits for the next hub checkpoint")
+        size = published_size(hub)
+    finally:
+        os.close(lock)
+    until(lambda: hub.store.hub_log.moved == 0, "the volume answers again")
+    assert wait_for_size(hub, size + 1)
+    assert signs(hub)
+
+
+# --- the tracker
+
+
+def test_the_gate_stays_closed_after_a_contradiction_whatever_answers_later() -> None:
+    from veen_hub.ops.memories import behind  # noqa: PLC0415
+
+    gate = SigningGate()
+    memories = Memories(gate, ["one", "two"], 1)
+    memories.contradicted("one", behind("one", 5, 3))
+    memories.agrees("two")
+    memories.silent("one", "gone")
+    assert "2 less" in (gate.closed or "")
+    with pytest.raises(VeenError, match="this hub signs nothing now: the hub is behind"):
+        gate.check()
