@@ -140,9 +140,7 @@ class HttpHub:
         self._stamp = 0
 
     def second_client(self) -> HttpHub:
-        """Return the same hub as a second client sees it: with another User-Agent and, on one machine,
-        another address.
-        """
+        """Return the hub as another client: with a User-Agent and, on one machine, another address."""
         other = HttpHub(self.url, self.admin, self.tls, foreign=self.foreign, probes_url=self.probes_url)
         other._agent = {"User-Agent": "veen-selftest second client"}
         if self.address[0] == "127.0.0.1" and _is_local(SECOND_ADDRESS):

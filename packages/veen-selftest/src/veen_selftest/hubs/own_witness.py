@@ -23,7 +23,7 @@ TIMEOUT: Final = 10.0
 
 
 class OwnWitness:
-    """A witness of the hubs whose verifier keys it is given; ``url`` is the submission prefix in their settings."""
+    """A witness of the logs whose verifier keys it is given; ``url`` is its submission prefix."""
 
     def __init__(self, root: Path, log_keys: Iterable[str], timeout: float = START_STOP_SECONDS) -> None:
         root.mkdir(parents=True)

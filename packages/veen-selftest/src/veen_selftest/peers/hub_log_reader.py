@@ -1,4 +1,4 @@
-"""The hub log of a hub as one client sees it: its hub checkpoint, and tiles that must lead to its root (P1, P2).
+"""The hub log as one client sees it: a hub checkpoint, and tiles that must lead to its root (P1, P2).
 
 Both readers judge a hub checkpoint: the independent one of ``note_verifier`` and ``veen_core.tlog``.
 """
@@ -47,7 +47,7 @@ def verify_checkpoint(hub: HttpHub, body: bytes) -> HubCheckpoint:
     origin, keys = origin_at(hub), hub.known.identity.hub_keys
     require_equal(found.origin, origin, "origin of the hub checkpoint (P1)")
     require(
-        any([is_signed(found, origin, bytes(key.hub_pk)) for key in keys]),
+        [key for key in keys if is_signed(found, origin, bytes(key.hub_pk))],
         f"no key of the hub signed its hub checkpoint at size {found.size} (P1)",
     )
     verify_hub_checkpoint(hub.known.identity, signed, origin=origin)
@@ -118,7 +118,7 @@ class HubLogView:
         return width
 
     def _fetch(self, level: int | str, index: int, width: int) -> tuple[bytes, int]:
-        """Fetch a tile and return its width; if a partial one is gone, take the full one (C2SP tlog-tiles)."""
+        """Fetch a tile and its width; if a partial one is gone, fetch the full one (C2SP tlog-tiles)."""
         path = tile_path(level, index, width)
         answer = self.hub.get(path, Accept_Encoding="gzip, identity")
         if answer.status == 404 and width < TILE_WIDTH:
@@ -138,7 +138,9 @@ class HubLogView:
         entries = split_bundle(data, served)[:width]
         hashes = self.hashes(0, index)
         require_equal(
-            [leaf_hash(entry) for entry in entries], hashes, f"hashes of entry bundle {index} (C2SP tlog-tiles)"
+            [leaf_hash(entry) for entry in entries],
+            hashes,
+            f"hashes of bundle {index} (C2SP tlog-tiles)",
         )
         self._check_above(index, hashes)
         return entries
@@ -150,7 +152,7 @@ class HubLogView:
             above, place = divmod(index, TILE_WIDTH)
             level, index, found = level + 1, above, tree_hash(hashes)
             hashes = self.hashes(level, index)
-            require_equal(hashes[place], found, f"hash {place} of tile {index} at level {level} (C2SP tlog-tiles)")
+            require_equal(hashes[place], found, f"hash {place} of tile {index} at level {level} (C2SP)")
 
     def heads(self, start: int = 0) -> Iterator[HeadEntry]:
         """Yield the label heads from entry ``start`` on, each verified against its tile."""

@@ -54,9 +54,7 @@ def root_of_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes])
     return node_hash(top, root_of_inclusion(leaf, index - k, size - k, lower))
 
 
-def require_consistent(
-    old: int, new: int, path: Sequence[bytes], old_root: bytes, new_root: bytes
-) -> None:
+def require_consistent(old: int, new: int, path: Sequence[bytes], old_root: bytes, new_root: bytes) -> None:
     """Require that the proof leads to both roots: SUBPROOF of RFC 6962 §2.1.2, read backwards."""
     require(0 <= old <= new, f"a tree of {old} cannot be the start of one of {new} (RFC 6962 §2.1.2)")
     if old == 0:
@@ -69,7 +67,7 @@ def require_consistent(
 
 def _subproof(m: int, n: int, path: Sequence[bytes], known: bytes, *, whole: bool) -> tuple[bytes, bytes]:
     if m == n:
-        require(len(path) == (0 if whole else 1), "the consistency proof has a wrong length (RFC 6962 §2.1.2)")
+        require(len(path) == (0 if whole else 1), "the consistency proof has a wrong size (RFC 6962 §2.1.2)")
         found = known if whole else path[0]
         return found, found
     require(path, "the consistency proof is too short (RFC 6962 §2.1.2)")
@@ -125,7 +123,7 @@ class HeadEntry:
 
 
 def parse_head(entry: bytes) -> HeadEntry:
-    """Parse CBOR([1, label, upto_seq, mmr_root, hub_ts]); raise ``Violation`` for any other bytes (P1, B3)."""
+    """Parse CBOR([1, label, upto_seq, mmr_root, hub_ts]); raise ``Violation`` for other bytes (P1, B3)."""
     require(entry[:4] == b"\x85\x01\x58\x20", "an entry of the hub log does not begin as a label head (P1)")
     label, rest = entry[4:36], entry[36:]
     upto_seq, rest = _take_uint(rest)

@@ -92,8 +92,8 @@ def wait_for_heads(
             require_equal(found, head, f"head of label {label.hex()[:16]} in the hub log (P1)")
         return view
 
-    labels = len(wanted)
-    return wait_for(context, f"the hub log does not cover {labels} labels that were written to (P1)", covering)
+    what = f"the hub log does not cover {len(wanted)} labels that were written to (P1)"
+    return wait_for(context, what, covering)
 
 
 def head_of(receipt: Receipt) -> HeadEntry:

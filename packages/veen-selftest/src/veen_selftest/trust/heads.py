@@ -31,7 +31,8 @@ def _order(context: CheckContext) -> None:
     """One extension has one entry per label that moved, in order of labels (P1)."""
     hub = context.hub(HUB_LOG)
     start = size_of(hub)
-    mine = [bytes(receipt.label) for receipt in (receipts := write_labels(context, hub, ORDERED_LABELS, "many"))]
+    receipts = write_labels(context, hub, ORDERED_LABELS, "many")
+    mine = {bytes(receipt.label) for receipt in receipts}
     view = wait_for_heads(context, hub, receipts, start)
     found = [head.label for head in view.heads(start) if head.label in mine]
     require_equal(len(found), len(mine), "entries of labels that were written to once (P1)")

@@ -56,7 +56,9 @@ def _under_load(context: CheckContext) -> None:
         for n, together in enumerate(LANES)
     ]
     for done in range(1, context.options.crash_rounds + 1):
-        _kill_under_load(context, witnessed, hub, [*(lane for each in ledgers for lane in each.lanes), reader])
+        _kill_under_load(
+            context, witnessed, hub, [*(lane for each in ledgers for lane in each.lanes), reader]
+        )
         if done % WITNESS_KILLED_EVERY == 0:
             witnessed.witness.kill()
             witnessed.witness.start()
@@ -109,7 +111,9 @@ def _wait_for_size(context: CheckContext, hub: HttpHub, size: int) -> HubLogView
         checkpoint = try_checkpoint(hub)
         return HubLogView(hub, checkpoint) if checkpoint is not None and checkpoint.size >= size else None
 
-    return wait_for(context, f"the hub signed a hub log of {size} entries and serves a smaller one (P1)", found)
+    return wait_for(
+        context, f"the hub signed a hub log of {size} entries and serves a smaller one (P1)", found
+    )
 
 
 def _check_end(

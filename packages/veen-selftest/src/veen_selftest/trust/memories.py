@@ -39,7 +39,9 @@ def _require_red(context: CheckContext, writer: Writer, copy: HttpHub, written: 
     log = VerifiedLog(copy, writer.label).read()
     require_equal(log.tree.size, written, "entries that a hub that signs nothing serves (P3)")
     after = fetch_checkpoint(copy)
-    require_equal((after.size, after.root), (before.size, before.root), "the hub checkpoint that is served (P3)")
+    require_equal(
+        (after.size, after.root), (before.size, before.root), "the hub checkpoint that is served (P3)"
+    )
     return reason
 
 

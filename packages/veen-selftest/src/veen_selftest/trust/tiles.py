@@ -61,7 +61,7 @@ def _grown(context: CheckContext, hub: HttpHub) -> HubLogView:
 
 
 def _partial(context: CheckContext) -> None:
-    """Tiles never change: a partial tile stays or its full tile has the same start, and caches may keep it."""
+    """A tile never changes, caches may keep it, and a partial one is the start of its full one."""
     hub = context.hub(HUB_LOG)
     writer = context.writer(hub)
     _receipt, before = write(context, writer)

@@ -76,8 +76,9 @@ def _append_only(context: CheckContext) -> None:
         hub.accept(writer.next())
         watch.see(hub)
         write(context, writer)
-        view = watch.see(hub)
+        watch.see(hub)
         context.progress(turn + 1, TURNS)
+    view = watch.see(hub)
     watch.check_all(view)
     view.check_root()
 

@@ -37,7 +37,9 @@ def wait_cosigned(
         at = _cosigned_at(witnessed, checkpoint)
         return checkpoint if checkpoint.size >= size and at is not None and at > after else None
 
-    return wait_for(context, f"no cosignature of the witness on a hub checkpoint of {size} entries (P2)", found)
+    return wait_for(
+        context, f"no cosignature of the witness on a hub checkpoint of {size} entries (P2)", found
+    )
 
 
 def _cosigned_at(witnessed: WitnessedHub, checkpoint: HubCheckpoint) -> int | None:
@@ -84,7 +86,7 @@ def _off_path(context: CheckContext) -> None:
             seconds = time.monotonic() - started
             require(
                 seconds < MAX_SUBMIT_SEC,
-                f"a submit took {seconds:.1f} s while a witness did not answer: it waits for the witness (P2)",
+                f"a submit took {seconds:.1f} s while the witness did not answer (P2)",
             )
     _receipt, view = write(context, writer)
     wait_cosigned(context, witnessed, hub, view.size)
