@@ -48,6 +48,10 @@ class OwnWitness:
         """Suspend the process: it takes connections and answers nothing."""
         return self._process.paused()
 
+    def resume(self) -> None:
+        """Let a suspended witness answer, before the end of ``paused``."""
+        self._process.resume()
+
     def kill(self) -> None:
         self._process.kill()
 

@@ -88,13 +88,17 @@ class ServerProcess:
         if self._process is None:
             yield
             return
-        group = self.pid
-        os.killpg(group, signal.SIGSTOP)
+        os.killpg(self.pid, signal.SIGSTOP)
         try:
             yield
         finally:
+            self.resume()
+
+    def resume(self) -> None:
+        """Let a suspended process go on."""
+        if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGCONT)
+                os.killpg(self.pid, signal.SIGCONT)
 
     def stop(self) -> int:
         """Stop with SIGTERM, as an operator would; returns the exit code."""

@@ -21,6 +21,8 @@ INTERVAL_SEC: Final = 1.0
 """Seconds between two hub checkpoints of a hub with default settings."""
 GRACE_SEC: Final = 3.0
 """Time that a busy machine may take in addition."""
+MAX_ANSWER_SEC: Final = 30.0
+"""Longest time until a hub has asked its memories, one of which may have been silent for a while."""
 POLL_SEC: Final = 0.02
 
 
@@ -31,15 +33,31 @@ def max_seconds(context: CheckContext) -> float:
     return max(INTERVAL_SEC + GRACE_SEC, context.options.max_wait)
 
 
-def wait_for(context: CheckContext, what: str, found: Callable[[], T | None]) -> T:
+def wait_for(
+    context: CheckContext, what: str, found: Callable[[], T | None], seconds: float | None = None
+) -> T:
     """Return the first value other than None; raise ``Violation`` if there is none in time."""
-    seconds = max_seconds(context)
+    seconds = max_seconds(context) if seconds is None else seconds
     deadline = time.monotonic() + seconds
     while (value := found()) is None:
         if time.monotonic() > deadline:
             raise Violation(f"{what} after {seconds:g} s")
         time.sleep(POLL_SEC)
     return value
+
+
+def wait_until_signing(context: CheckContext, hub: HttpHub) -> None:
+    """Wait until the hub signs: its memories must have answered (P3)."""
+    why: list[str] = []
+
+    def found() -> bool | None:
+        why[:] = filter(None, [hub.status().not_signing])
+        return None if why else True
+
+    try:
+        wait_for(context, "the hub does not sign (P3)", found, MAX_ANSWER_SEC)
+    except Violation as exc:
+        raise Violation(f"{exc}: {'; '.join(why)}") from None
 
 
 class HeadCollector:

@@ -11,10 +11,11 @@ from veen_selftest.crash.ledger import Lane, Ledger
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.witnessed_hub import WitnessedHub, start_witnessed
 from veen_selftest.peers.hub_log_reader import HubLogView, try_checkpoint, verify_checkpoint
+from veen_selftest.peers.tree_verifier import TILE_WIDTH
 from veen_selftest.runner.check import Check, Violation, require
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
-from veen_selftest.trust.coverage import wait_for, wait_for_heads
+from veen_selftest.trust.coverage import wait_for, wait_for_heads, wait_until_signing
 from veen_selftest.trust.views import CheckpointWatch
 from veen_selftest.trust.witnesses import wait_cosigned
 
@@ -50,7 +51,7 @@ def _under_load(context: CheckContext) -> None:
     witnessed = start_witnessed(context.own_hub(HUB_LOG), context.fleet.own_witness)
     hub, watch = witnessed.hub, CheckpointWatch()
     reader = Reader(watch)
-    wait_for(context, "the hub does not sign (P3)", lambda: _signs(hub))
+    wait_until_signing(context, hub)
     ledgers = [
         Ledger([Lane(context.writer(hub, f"lane {n}", on=f"label {n}"), together)])
         for n, together in enumerate(LANES)
@@ -94,7 +95,7 @@ def _check_round(
     """Compare what the hub, its witness and its clients have after a kill."""
     if (cosigned := witnessed.witness.newest(witnessed.origin)) is not None:
         watch.add(verify_checkpoint(hub, cosigned))  # the hub may have been killed before it served this one
-    wait_for(context, "the hub signs nothing after a kill (P3)", lambda: _signs(hub))
+    wait_until_signing(context, hub)
     for ledger in ledgers:
         for lane in ledger.lanes:
             lane.writer.hub = hub
@@ -132,13 +133,9 @@ def _check_end(
         receipts.append(list(hub.read_all(lane.writer.label))[-1].receipt)
     view = wait_for_heads(context, hub, [receipt for receipt in receipts if receipt is not None])
     watch.check_all(view)
-    for index in range(-(-view.size // 256)):
+    for index in range(-(-view.size // TILE_WIDTH)):
         view.entries(index)
     wait_cosigned(context, witnessed, hub, view.size)
-
-
-def _signs(hub: HttpHub) -> bool | None:
-    return True if hub.status().not_signing is None else None
 
 
 CHECKS: Final = (Check("hub-log.kills", "P1, P3, H2", _under_load),)

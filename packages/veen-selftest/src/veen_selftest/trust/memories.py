@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from veen_core.status import LabelRequest
 from veen_selftest.hubs.http_hub import HttpHub, HttpResponse
+from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
 from veen_selftest.peers.hub_log_reader import fetch_checkpoint
 from veen_selftest.peers.verifier import VerifiedLog
@@ -13,7 +16,7 @@ from veen_selftest.peers.writer import Writer, ciphertext_layout
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HubSetup
-from veen_selftest.trust.coverage import wait_for, write
+from veen_selftest.trust.coverage import wait_for, wait_until_signing, write
 from veen_selftest.trust.witnesses import wait_cosigned
 
 
@@ -52,18 +55,26 @@ def _require_behind(reason: str, remembered: int, size: int) -> None:
     require("veen hub" in reason, f"the hub does not say which command helps: {reason!r} (P3)")
 
 
+@contextmanager
+def _running(own: OwnHub) -> Iterator[HttpHub]:
+    """Run a copy of a hub and kill it at the end, also after a violation."""
+    try:
+        yield own.start()
+    finally:
+        own.kill()
+
+
 def _witness(context: CheckContext) -> None:
     """A hub that starts from an older copy is behind its witness: it signs nothing, says so, serves reads."""
     witnessed = context.fleet.witnessed_hub()
     writer = context.writer(witnessed.hub)
-    _receipt, view = write(context, writer, 2)
-    old = wait_cosigned(context, witnessed, witnessed.hub, view.size)
+    _receipt, old = write(context, writer, 2)
+    wait_cosigned(context, witnessed, witnessed.hub, old.size)
     own = context.fleet.restore(witnessed.own, _with_memories(witnessed, witness=True))
-    _receipt, view = write(context, writer)
-    new = wait_cosigned(context, witnessed, witnessed.hub, view.size)
-    copy = own.start()
-    _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
-    own.kill()
+    _receipt, new = write(context, writer)
+    wait_cosigned(context, witnessed, witnessed.hub, new.size)
+    with _running(own) as copy:
+        _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
 
 
 def _heads_file(context: CheckContext) -> None:
@@ -72,16 +83,14 @@ def _heads_file(context: CheckContext) -> None:
     writer = context.writer(witnessed.hub)
     _receipt, old = write(context, writer, 2)
     setup = _with_memories(witnessed, heads_file=True)
-    second, behind = (context.fleet.restore(witnessed.own, setup) for _ in range(2))
-    copy = second.start()
-    wait_for(context, "the hub does not sign, although its heads file agrees (P3)", lambda: _green(copy))
-    _receipt, new = write(context, writer)
-    copy.accept(writer.message(3, ciphertext=ciphertext_layout(b"another history")))
-    _require_red(context, writer, copy, 3)
-    second.kill()
-    copy = behind.start()
-    _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
-    behind.kill()
+    second, restored = (context.fleet.restore(witnessed.own, setup) for _ in range(2))
+    with _running(second) as copy:
+        wait_until_signing(context, copy)
+        _receipt, new = write(context, writer)
+        copy.accept(writer.message(3, ciphertext=ciphertext_layout(b"another history")))
+        _require_red(context, writer, copy, 3)
+    with _running(restored) as copy:
+        _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
 
 
 def _silent(context: CheckContext) -> None:
@@ -91,15 +100,10 @@ def _silent(context: CheckContext) -> None:
     _receipt, view = write(context, writer, 2)
     wait_cosigned(context, witnessed, witnessed.hub, view.size)
     own = context.fleet.restore(witnessed.own, _with_memories(witnessed, witness=True))
-    with witnessed.witness.paused():
-        copy = own.start()
+    with witnessed.witness.paused(), _running(own) as copy:
         _require_red(context, writer, copy, 2)
-    wait_for(context, "the hub does not sign, although its memory answers again (P3)", lambda: _green(copy))
-    own.kill()
-
-
-def _green(hub: HttpHub) -> bool | None:
-    return True if hub.status().not_signing is None else None
+        witnessed.witness.resume()
+        wait_until_signing(context, copy)
 
 
 CHECKS: Final = (
