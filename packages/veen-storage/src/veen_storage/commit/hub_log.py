@@ -24,7 +24,7 @@ from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_signed_head
 from veen_storage.commit.changes import HubEntry, HubExtended, HubExtension
 from veen_storage.commit.ledger import Draft
 from veen_storage.errors import StorageError
-from veen_storage.index.records import HubLogCursor, LabelCursor
+from veen_storage.index.records import HubLogCursor, LabelNo
 
 LENGTH_BYTES: Final = 2
 """Bytes of an entry's length in an entry bundle (C2SP tlog-tiles)."""
@@ -80,24 +80,14 @@ def _check_entries(found: list[bytes], expected: tuple[HubEntry, ...]) -> None:
             )
 
 
-def label_head(cursor: LabelCursor) -> LabelHead:
-    """Return the head of a label, as its newest RECEIPT has it."""
-    return LabelHead(
-        label=cursor.label,
-        upto_seq=cursor.log.stream_seq,
-        mmr_root=cursor.log.root,
-        hub_ts=cursor.hub_ts,
-    )
-
-
-def _lay_out(before: HubLogCursor, moved: Iterable[LabelCursor]) -> tuple[HubLogCursor, tuple[HubEntry, ...]]:
+def _lay_out(
+    before: HubLogCursor, moved: Iterable[tuple[LabelNo, LabelHead]]
+) -> tuple[HubLogCursor, tuple[HubEntry, ...]]:
     """Append the heads of labels to a copy of the hub log's state."""
     tree, offset, entries = before.tree.copy(), before.entries_bytes, list[HubEntry]()
-    for cursor in moved:
-        data, index = label_head(cursor).encode(), tree.size
+    for number, head in moved:
+        data, index = head.encode(), tree.size
         nodes = tree.append(leaf_hash(data))
-        entries.append(
-            HubEntry(cursor.number, cursor.label, cursor.log.stream_seq, index, offset, data, nodes)
-        )
+        entries.append(HubEntry(number, head.label, head.upto_seq, index, offset, data, nodes))
         offset += LENGTH_BYTES + len(data)
     return HubLogCursor(tree, offset), tuple(entries)

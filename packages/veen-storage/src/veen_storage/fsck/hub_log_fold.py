@@ -98,6 +98,7 @@ class HubLogFold:
         context.report.counters.hub_log_entries += self._tree.size
         if not context.hub_log_damaged:
             self._check_end(rest)
+        if not context.hub_log_damaged:
             notes.check_published(self._tree.size)
 
     def _add(self, data: bytes) -> bool:
@@ -129,7 +130,7 @@ class HubLogFold:
         """Check size and root, and that ``rest`` is what an interrupted round may have left."""
         notes, size = self._notes, self._tree.size
         if notes.size is not None and size < notes.size:
-            self._fault(f"ends within or after entry {size}, but the hub log has {notes.size} entries")
+            self._fault(f"ends before entry {size} is complete, but the hub log has {notes.size} entries")
             return
         if notes.applied is not None and notes.applied.signed.head.root != self._tree.root:
             what = f"its root is not that of hublog/entries at size {size}"
