@@ -49,7 +49,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is a normal answer of the pr
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request that passed every check that needs no memory."""
+    """A request that passed every check that needs no state."""
 
     request: AddCheckpoint
     signatures: tuple[NoteSignature, ...]
@@ -69,7 +69,7 @@ class Known:
 
 
 def check_request(body: bytes, logs: LogKeys) -> SignedRequest:
-    """Check what needs no memory: form, origin, signatures, and the order of the sizes."""
+    """Check what needs no state: form, origin, signatures, and the order of the sizes."""
     try:
         request = parse_add_checkpoint(body)
     except DecodeError as exc:

@@ -52,7 +52,7 @@ class WitnessServer:
         return f"{self._listener.name}{listen.prefix}"
 
     async def stop(self) -> None:
-        """Stop accepting connections, answer the requests in progress, and close the memory."""
+        """Stop accepting connections, answer the requests in progress, and close the state."""
         for site in list(self._runner.sites):
             await site.stop()
         await self._runner.cleanup()
