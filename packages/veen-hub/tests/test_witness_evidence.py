@@ -13,10 +13,10 @@ from veen_core.errors import EvidenceError, SignatureError
 from veen_core.ids import NodeHash, UnixTime
 from veen_core.tlog.note import NoteKey, parse_key
 from veen_core.tlog.tree_head import parse_signed_head
-from veen_hub.witness import memory as witness_memory
+from veen_hub.witness import state as witness_state
 from veen_hub.witness.contradiction import LogContradiction, find_contradiction, verify_contradiction
 from veen_hub.witness.key import WitnessKey
-from veen_hub.witness.memory import CosignedHead, Memory
+from veen_hub.witness.state import CosignedHead, WitnessState
 from veen_storage import DamageError
 
 from .independent_log import IndependentLog
@@ -161,18 +161,18 @@ def test_what_is_kept_is_bounded_and_evidence_is_not_displaced(liar: Liar) -> No
 
 def test_all_evidence_together_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = WitnessKey.of(NAME, SEED).verifier
-    Memory.create(tmp_path / "memory", key)
-    memory = Memory(tmp_path / "memory", key)
+    WitnessState.create(tmp_path / "state", key)
+    state = WitnessState(tmp_path / "state", key)
     found = [two_roots(IndependentLog.of(f"log.example/{n}", 9)) for n in range(5)]
-    monkeypatch.setattr(witness_memory, "MAX_BYTES", 3 * len(found[0].encode()))
+    monkeypatch.setattr(witness_state, "MAX_BYTES", 3 * len(found[0].encode()))
     for each in found:
-        commit = memory.plan({}, [each])
-        memory.write(commit)
-        memory.adopt(commit)
-    assert (len(memory.contradictions), memory.dropped) == (3, 2)
-    memory.close()
-    reopened = Memory(tmp_path / "memory", key)
-    assert reopened.contradictions == memory.contradictions
+        commit = state.plan({}, [each])
+        state.write(commit)
+        state.adopt(commit)
+    assert (len(state.contradictions), state.dropped) == (3, 2)
+    state.close()
+    reopened = WitnessState(tmp_path / "state", key)
+    assert reopened.contradictions == state.contradictions
     assert not reopened.plan({}, found[3:]).kept
     reopened.close()
 
@@ -245,7 +245,7 @@ def test_a_smaller_checkpoint_is_no_contradiction(liar: Liar) -> None:
 
 
 def test_only_signatures_that_the_witness_verified_are_kept(liar: Liar) -> None:
-    """Otherwise a sender could fill the memory with signature lines of its own."""
+    """Otherwise a sender could fill the state with signature lines of its own."""
     liar.witness.cosigned(liar.log, 0, 5)
     note = liar.other.checkpoint(5) + STRANGER.signature(liar.other.text(5))
     assert liar.witness.post(liar.log.request(5, 5, note)).status == 409
@@ -254,12 +254,12 @@ def test_only_signatures_that_the_witness_verified_are_kept(liar: Liar) -> None:
 
 
 def test_a_head_without_the_witness_s_cosignature_is_damage(tmp_path: Path) -> None:
-    """A memory whose head lacks the witness's own cosignature is damaged."""
+    """A state whose head lacks the witness's own cosignature is damaged."""
     key = WitnessKey.of(NAME, SEED).verifier
-    Memory.create(tmp_path / "memory", key)
-    memory = Memory(tmp_path / "memory", key)
+    WitnessState.create(tmp_path / "state", key)
+    state = WitnessState(tmp_path / "state", key)
     head = CosignedHead(parse_signed_head(LOG.checkpoint(5).encode()), UnixTime(7))
-    memory.write(memory.plan({LOG.origin: head}, []))
-    memory.close()
+    state.write(state.plan({LOG.origin: head}, []))
+    state.close()
     with pytest.raises(DamageError, match="no cosignature of this witness"):
-        Memory(tmp_path / "memory", key)
+        WitnessState(tmp_path / "state", key)

@@ -10,7 +10,7 @@ All requests are handled in the event loop, one after the other:
 
 Comparing happens in one place, and batches are written in the order in which they were decided, so no
 request can roll back another (the race that the page describes). If a transaction fails, no answer of its
-batch and of later ones is handed out, and the witness stops: what is on disk is not known until the memory
+batch and of later ones is handed out, and the witness stops: what is on disk is not known until the state
 is opened again.
 
 Only the transaction has a thread of its own. A thread that also verifies and signs was slower by a third:
@@ -32,8 +32,8 @@ from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.witness.contradiction import LogContradiction, find_contradiction
 from veen_hub.witness.key import WitnessKey
-from veen_hub.witness.memory import CosignedHead, Memory
 from veen_hub.witness.rules import TEXT, Known, Refusal, SignedRequest, check_against
+from veen_hub.witness.state import CosignedHead, WitnessState
 
 MAX_WAITING: Final = 4_096
 """Requests that wait for the disk; a further one is answered with 503."""
@@ -49,7 +49,7 @@ class Answer:
 
 
 BUSY: Final = Answer(503, "the disk is too slow for the requests that wait; try again in a second\n")
-FAILED: Final = Answer(500, "the witness cannot write its memory and stops\n")
+FAILED: Final = Answer(500, "the witness cannot write its state and stops\n")
 
 
 @dataclass(slots=True)
@@ -66,14 +66,14 @@ class Cosigner:
 
     def __init__(
         self,
-        memory: Memory,
+        state: WitnessState,
         key: WitnessKey,
         clock: Clock,
         wrote: Callable[[int], None],
         failed: asyncio.Event,
     ) -> None:
         """``wrote`` is called with the number of requests of each batch, ``failed`` is set at a failure."""
-        self._memory = memory
+        self._state = state
         self._key = key
         self._clock = clock
         self._wrote = wrote
@@ -82,7 +82,7 @@ class Cosigner:
         self._written = Batch()
         """The batch that is being written."""
         self._writing: asyncio.Task[None] | None = None
-        self._pool = started_pool(1, "memory")
+        self._pool = started_pool(1, "state")
 
     async def handle(self, signed: SignedRequest) -> Answer:
         """Answer a request when the answer is durable."""
@@ -110,11 +110,11 @@ class Cosigner:
             try:
                 if self._failed.is_set():
                     raise RuntimeError("an earlier transaction failed")
-                if commit := self._memory.plan(batch.heads, batch.found):
-                    await asyncio.get_running_loop().run_in_executor(self._pool, self._memory.write, commit)
-                    self._memory.adopt(commit)  # durable from here on
+                if commit := self._state.plan(batch.heads, batch.found):
+                    await asyncio.get_running_loop().run_in_executor(self._pool, self._state.write, commit)
+                    self._state.adopt(commit)  # durable from here on
             except Exception:  # noqa: BLE001 - logged; even after a bug no request is left without an answer
-                LOGGER.exception("memory_failed")
+                LOGGER.exception("state_write_failed")
                 self._failed.set()
                 batch.answers = [(answered, FAILED) for answered, _ in batch.answers]
             self._written = Batch()
@@ -147,7 +147,7 @@ class Cosigner:
         return Answer(200, line.line)
 
     def _newest(self, origin: str) -> CosignedHead | None:
-        for heads in (self._open.heads, self._written.heads, self._memory.heads):
+        for heads in (self._open.heads, self._written.heads, self._state.heads):
             if (found := heads.get(origin)) is not None:
                 return found
         return None

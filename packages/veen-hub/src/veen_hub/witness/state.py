@@ -2,11 +2,11 @@
 
 One LMDB environment, written in synced transactions by one process. Keys:
 
-- ``w``: the witness's verifier key, so that a memory is never used with another key;
+- ``w``: the witness's verifier key, so that a state is never used with another key;
 - ``h`` + SHA-256 of an origin: the newest cosigned note, with the log's signatures and the cosignature;
 - ``c`` + SHA-256 of an origin + id: a contradiction.
 
-Nothing here can be rebuilt from elsewhere. A witness that lost its memory must not sign with its old key: it
+Nothing here can be rebuilt from elsewhere. A witness that lost its state must not sign with its old key: it
 would cosign a second history of a log whose first it has cosigned.
 """
 
@@ -28,7 +28,7 @@ from veen_storage import DamageError, MismatchError, ViewStore
 
 NEW_WITNESS: Final = (
     "make a new witness with `veen witness init`: "
-    "the old key could cosign a second history now that its memory is lost"
+    "the old key could cosign a second history now that its state is lost"
 )
 MAX_PER_LOG: Final = 8
 """Pieces of evidence that are kept of one log, and as many unproven pairs."""
@@ -86,8 +86,8 @@ class Commit:
         return bool(self.heads or self.kept)
 
 
-class Memory:
-    """The open memory.
+class WitnessState:
+    """The open state.
 
     A change takes three calls: ``plan`` and ``adopt`` in the thread that reads the dictionaries, ``write`` in
     between in any thread, one at a time.
@@ -114,7 +114,7 @@ class Memory:
 
     @staticmethod
     def create(path: Path, key: NoteKey) -> None:
-        """Make an empty memory."""
+        """Make an empty state."""
         with ViewStore(path) as store:
             store.write({_WITNESS: key.text.encode()})
 
@@ -123,7 +123,7 @@ class Memory:
         if owner != key.text.encode():
             whose = owner.decode(errors="replace") if owner is not None else "no witness"
             raise MismatchError(
-                f"{path} is the memory of {whose}, not of {key.text}",
+                f"{path} is the state of {whose}, not of {key.text}",
                 action="put back the key that belongs to it",
             )
         try:
