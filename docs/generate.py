@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from veen_core import api, hub_log, status
+from veen_core.codec import ArrayCodec
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
 from veen_hub.ops import config, config_hub_log
@@ -27,7 +28,7 @@ HERE = Path(__file__).parent
 def envelopes() -> str:
     kinds = [
         kind
-        for module in (api, hub_log, status)
+        for module in (api, status, hub_log)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Wire) and kind.__module__ == module.__name__
     ]
@@ -42,7 +43,8 @@ def envelope(kind: type[Wire]) -> str:
     ]
     section = f"§{codec.section}" if codec.section[0].isdecimal() else codec.section
     title = f"### {codec.name} ({section})"
-    return "\n".join([title, "", "| key | name | what | |", "|---|---|---|---|", *rows, ""])
+    place = "position" if isinstance(codec, ArrayCodec) else "key"
+    return "\n".join([title, "", f"| {place} | name | what | |", "|---|---|---|---|", *rows, ""])
 
 
 def errors() -> str:

@@ -42,9 +42,14 @@ from veen_core.client import LabelClient, Trust
 from veen_core.client_state import ClientBounds, ClientState, RatchetKey
 from veen_core.entry import FLAG_AUTHORIZE, authorize_leaf
 from veen_core.hashing import H, u64be
+from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_identity import new_identity, rotate
-from veen_core.ids import AuthRef, ClientSeq, Epoch, SchemaId, UnixTime
+from veen_core.hub_log import LabelHead, hashes, origin_of
+from veen_core.ids import AuthRef, ClientSeq, Epoch, MmrRoot, SchemaId, UnixTime
 from veen_core.receipt import sign_receipt
+from veen_core.tlog import tree
+from veen_core.tlog.note import Note, cosign, sign_note
+from veen_core.tlog.tree_head import SignedHead, TreeHead
 
 BORN = UnixTime(1_700_000_000)
 """When every simulated hub is created: not at the start of an epoch, so that tests meet the boundaries."""
@@ -240,6 +245,82 @@ class Hub:
     def forged(self, receipt: Receipt, **changes: object) -> Receipt:
         """Return a changed receipt that the hub has signed."""
         return sign_receipt(self.key, dataclasses.replace(receipt, **changes))
+
+
+WITNESSES = ("alice.example/w", "bob.example/w", "carol.example/w")
+"""Names of witness keys; ``signing_key`` gives the key of each."""
+
+
+class HubLog:
+    """The hub log of a simulated hub: heads of its label among heads of others, and every node (P1)."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.heads: list[LabelHead] = []
+        self.nodes: dict[tuple[int, int], bytes] = {}
+        self.tree = tree.Tree()
+
+    def add(self, head: LabelHead) -> int:
+        """Append an entry and return its index."""
+        for node in self.tree.append(tree.leaf_hash(head.encode())):
+            self.nodes[node.height, node.index] = node.hash
+        self.heads.append(head)
+        return len(self.heads) - 1
+
+    def add_own(self) -> int:
+        """Append the head of the hub's label."""
+        receipt = self.hub.receipt(len(self.hub.entries))
+        return self.add(head_of(receipt))
+
+    def add_others(self, count: int) -> None:
+        """Append heads of other labels."""
+        for number in range(len(self.heads), len(self.heads) + count):
+            label = Label(H(b"label %d" % number))
+            root = MmrRoot(H(b"root %d" % number))
+            self.add(LabelHead(label=label, upto_seq=StreamSeq(1), mmr_root=root, hub_ts=self.hub.now))
+
+    def lookup(self, height: int, index: int) -> bytes:
+        return self.nodes[height, index]
+
+    def checkpoint(
+        self,
+        *cosigners: str,
+        keys: tuple[SigningKey, ...] | None = None,
+        origin: str | None = None,
+        size: int | None = None,
+        now: int | None = None,
+    ) -> SignedHead:
+        """Return the hub checkpoint, signed by the hub's newest key or by ``keys``, and cosigned."""
+        name = origin or origin_of(self.hub.identity.hub_id)
+        grown = tree.tree_at(len(self.heads) if size is None else size, self.lookup)
+        head = TreeHead(name, grown.size, grown.root)
+        time = UnixTime(self.hub.now if now is None else now)
+        lines = [
+            *(sign_note(key, name, head.text) for key in keys or (self.hub.key,)),
+            *(cosign(signing_key(cosigner), cosigner, head.text, time) for cosigner in cosigners),
+        ]
+        return SignedHead(head, Note(head.text, tuple(lines)))
+
+    def evidence(self, stream_seq: int, index: int, checkpoint: SignedHead) -> HubEvidence:
+        """Return evidence for a message by the head at ``index`` and a hub checkpoint."""
+        head, name = self.heads[index], checkpoint.head.origin
+        return HubEvidence(
+            identity=self.hub.identity,
+            receipt=self.hub.receipt(stream_seq),
+            proof=self.hub.proof(stream_seq, head.upto_seq),
+            head=head,
+            index=index,
+            head_proof=hashes(tree.prove_inclusion(self.lookup, index, checkpoint.head.size)),
+            checkpoint=checkpoint.encode(),
+            origin=None if name == origin_of(self.hub.identity.hub_id) else name,
+        )
+
+
+def head_of(receipt: Receipt) -> LabelHead:
+    """Return the head of a label whose newest RECEIPT this is (P1)."""
+    return LabelHead(
+        label=receipt.label, upto_seq=receipt.stream_seq, mmr_root=receipt.mmr_root, hub_ts=receipt.hub_ts
+    )
 
 
 @dataclass(slots=True)

@@ -27,7 +27,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veen_core import api, cap, card, cbor, checkpoint, ciphertext, hub_identity, ids, msg, receipt
+from veen_core import (
+    api,
+    cap,
+    card,
+    cbor,
+    checkpoint,
+    ciphertext,
+    hub_evidence,
+    hub_fork,
+    hub_identity,
+    ids,
+    msg,
+    receipt,
+)
 from veen_core.checkpoint import LabelOrigin
 from veen_core.client import LabelClient, Trust
 from veen_core.client_state import ClientBounds, ClientState
@@ -64,6 +77,7 @@ from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.strict_json import parse_json
+from veen_core.tlog import add_checkpoint, note, policy, tiles, tree_head
 from veen_core.wire import Wire
 
 from .strategies import JSON_CLASSES, WIRE_CLASSES, head, steady, strategy_for
@@ -303,7 +317,76 @@ RAW_DECODERS: dict[str, Callable[[bytes], object]] = {
     "Signature": Signature,
     "FixedBytes.from_hex": lambda data: FixedBytes.from_hex(data.decode("latin-1")),
     "FixedBytes.from_hex-of-hex": lambda data: FixedBytes.from_hex(data.hex()),
+    "parse_evidence": hub_evidence.parse_evidence,
+    "parse_policy": policy.parse_policy,
 }
+
+
+# --- the text formats of C2SP
+
+
+HEAD = tree_head.TreeHead("log.example/one", 5, bytes(32))
+NOTE = note.Note(
+    HEAD.text,
+    (
+        note.sign_note(KEY, HEAD.origin, HEAD.text),
+        note.cosign(KEY, "witness.example/w", HEAD.text, UnixTime(1)),
+    ),
+)
+EARLIER_HEAD = tree_head.TreeHead("log.example/one", 3, bytes(32))
+EARLIER = note.Note(
+    EARLIER_HEAD.text, (note.sign_note(KEY, EARLIER_HEAD.origin, EARLIER_HEAD.text),)
+).encode()
+SIGNED_HEAD = tree_head.SignedHead(HEAD, NOTE)
+VKEY = note.NoteKey("witness.example/w", note.COSIGNATURE, KEY.public)
+TEXTS: dict[str, tuple[Callable[[bytes], bytes], bytes]] = {
+    "parse_note": (lambda data: note.parse_note(data).encode(), NOTE.encode()),
+    "parse_signed_head": (lambda data: tree_head.parse_signed_head(data).encode(), NOTE.encode()),
+    "parse_add_checkpoint": (
+        lambda data: add_checkpoint.parse_add_checkpoint(data).encode(),
+        add_checkpoint.AddCheckpoint(3, (bytes(32), bytes(32)), SIGNED_HEAD).encode(),
+    ),
+    "parse_signatures": (
+        lambda data: "".join(line.line for line in note.parse_signatures(data)).encode(),
+        "".join(line.line for line in NOTE.signatures).encode(),
+    ),
+    "parse_key": (lambda data: note.parse_key(_text(data)).text.encode("latin-1"), VKEY.text.encode()),
+    "parse_path": (lambda data: tiles.parse_path(_text(data)).path.encode(), b"3/x001/x234/067.p/8"),
+    "decode_bundle": (
+        lambda data: tiles.encode_bundle(tiles.decode_bundle(data)),
+        tiles.encode_bundle([b"", b"entry", bytes(300)]),
+    ),
+}
+"""For each parser: parsing and encoding again, and a genuine input."""
+SPICE = [
+    b"\n",
+    b"\n\n",
+    b" ",
+    b"+",
+    b"=",
+    b"\x00",
+    b"\xe2\x80\x94 ",
+    b"old ",
+    b"0",
+    b"\xff",
+    b"9" * 30,
+    b"\xc2\xa0",
+]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("latin-1")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_damaged_text_is_refused_or_parses_to_exactly_its_bytes(name: str) -> None:
+    decode, genuine = TEXTS[name]
+    assert decode(genuine) == genuine
+    for rng in rounds(400):
+        data = mutated(rng, genuine, SPICE) if rng.random() < 0.9 else random_bytes(rng)
+        value = survives(name, decode, data, rng)
+        assert value is None or value == data
+
 
 every_class = pytest.mark.parametrize("cls", WIRE_CLASSES, ids=[cls.__name__ for cls in WIRE_CLASSES])
 every_raw_decoder = pytest.mark.parametrize("name", RAW_DECODERS)
@@ -368,6 +451,7 @@ def test_no_raw_decoder_fails_on_damaged_objects(name: str) -> None:
         genuine_msg().encode(),
         api.wrap_submit(genuine_msg().encode()),
         b"".join(everything()[::40]),
+        f"log {note.NoteKey('l', note.ED25519, KEY.public).text}\nwitness w {VKEY.text}\nquorum w\n".encode(),
     ]
     for rng in rounds(300):
         survives(name, RAW_DECODERS[name], mutated(rng, rng.choice(valid), everything()), rng)
@@ -482,6 +566,23 @@ VERIFIERS: dict[str, list[Callable[[Any], object]]] = {
         lambda i: hub_identity.verify_receipt(i, Receipt.decode(corpus()["Receipt"][0])),
     ],
     "Equivocation": [verify_evidence, lambda e: verify_evidence(e, IDENTITY)],
+    "HubEvidence": [
+        hub_evidence.verify_evidence,
+        lambda e: hub_evidence.verify_evidence(dataclasses.replace(e, checkpoint=SIGNED_HEAD.encode())),
+        lambda e: hub_evidence.parse_evidence(e.encode()),
+    ],
+    "HubLogFork": [
+        hub_fork.verify_hub_log_fork,
+        lambda f: hub_fork.verify_hub_log_fork(
+            dataclasses.replace(
+                f, identity=IDENTITY, origin=HEAD.origin, earlier=EARLIER, later=NOTE.encode()
+            )
+        ),
+    ],
+    "LabelFork": [
+        hub_fork.verify_label_fork,
+        lambda f: hub_fork.verify_label_fork(dataclasses.replace(f, identity=IDENTITY)),
+    ],
     "PowCookie": [
         lambda c: verify_cookie(c, c.challenge, 0),
         lambda c: verify_cookie(c, b"", 2**64),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import base64
 import dataclasses
 import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cbor2
 import pytest
 
 from veen_core import (
@@ -37,13 +40,22 @@ from veen_core import (
 from veen_core.cap import Rate, resign
 from veen_core.checkpoint import sign_checkpoint
 from veen_core.entry import FLAG_AUTHORIZE, authorize_leaf
+from veen_core.errors import VeenError
 from veen_core.hashing import H
+from veen_core.hub_evidence import parse_evidence
+from veen_core.hub_evidence import verify_evidence as verify_hub_evidence
 from veen_core.ids import ClientSeq, Epoch, Label, LeafHash, MmrRoot, SchemaId, UnixTime
 from veen_core.receipt import sign_receipt
+from veen_core.tlog.note import COSIGNATURE, NoteKey
+from veen_core.tlog.policy import parse_policy
+
+from .simulator import WITNESSES, Hub, HubLog, signing_key
 
 HERE = Path(__file__).parent
-VERIFIER = HERE / "independent_verifier.py"
-MAY_IMPORT = {"hashlib", "cbor2", "nacl.exceptions", "nacl.signing"}
+MAY_IMPORT = {
+    "independent_verifier": {"hashlib", "cbor2", "nacl.exceptions", "nacl.signing"},
+    "independent_hub_verifier": {"base64", "hashlib", "cbor2", "independent_verifier"},
+}
 
 SIZE = 20
 HUB, WITNESS, CLIENT, ISSUER = (SigningKey(SigningSeed(bytes([n]) * 32)) for n in range(1, 5))
@@ -51,16 +63,18 @@ READER = DhKey(DhSecret(bytes([5]) * 32))
 LABEL = Label(H(b"label"))
 
 
-def load_verifier() -> Any:
-    spec = importlib.util.spec_from_file_location("independent_verifier", VERIFIER)
+def load(name: str) -> Any:
+    """Load a verifier by its path, under a name by which another can import it."""
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
-other = load_verifier()
+other = load("independent_verifier")
+other_hub = load("independent_hub_verifier")
 
 
 class Log:
@@ -150,20 +164,22 @@ def flipped(data: bytes, at: int) -> bytes:
 # --- the page itself
 
 
-def test_the_verifier_fits_a_page_of_under_150_lines() -> None:
-    assert len(VERIFIER.read_text().splitlines()) < 150
+@pytest.mark.parametrize("name", MAY_IMPORT)
+def test_the_verifier_fits_a_page_of_under_150_lines(name: str) -> None:
+    assert len((HERE / f"{name}.py").read_text().splitlines()) < 150
 
 
-def test_the_verifier_imports_nothing_of_the_project() -> None:
-    imported = set()
-    for node in ast.walk(ast.parse(VERIFIER.read_text())):
+@pytest.mark.parametrize("name", MAY_IMPORT)
+def test_the_verifier_imports_nothing_of_the_project(name: str) -> None:
+    text, imported = (HERE / f"{name}.py").read_text(), set()
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0
             imported.add(node.module or "")
-    assert imported == MAY_IMPORT
-    assert "__import__" not in VERIFIER.read_text()
+    assert imported == MAY_IMPORT[name]
+    assert "__import__" not in text
 
 
 # --- it accepts what veen_core produces
@@ -288,6 +304,59 @@ def test_it_refuses_a_receipt_that_answers_another_message(log: Log) -> None:
         other.verify_entry(swapped.encode(), HUB.public)
 
 
+# --- it agrees with veen_core on hub evidence
+
+
+@pytest.fixture
+def hub_log(hub: Hub) -> HubLog:
+    """The log of a hub with five messages, in which the third entry is the head of its label."""
+    made = HubLog(hub)
+    made.add_others(2)
+    hub.write("writer", *(b"message %d" % number for number in range(5)))
+    made.add_own()
+    made.add_others(4)
+    return made
+
+
+def test_it_accepts_hub_evidence_and_what_it_says_is_the_same(hub_log: HubLog) -> None:
+    pinned = hub_log.hub.identity.hub_id
+    keys = [(name, signing_key(name).public) for name in WITNESSES]
+    for size in range(3, 8):
+        checkpoint = hub_log.checkpoint(*WITNESSES[:2], size=size)
+        for stream_seq in range(1, 6):
+            made = hub_log.evidence(stream_seq, 2, checkpoint)
+            said = other_hub.verify_hub_evidence(made.encode(), pinned, keys, 2, [])
+            assert said == cbor2.loads(made.receipt.encode())[1:5]
+            with pytest.raises(other.Refused, match="too few witnesses"):
+                other_hub.verify_hub_evidence(made.encode(), pinned, keys, 3, [])
+
+
+def test_it_accepts_hub_evidence_of_a_hub_that_has_changed_its_key(hub_log: HubLog) -> None:
+    hub = hub_log.hub
+    hub.now = UnixTime(hub.now + 100)
+    hub.rotate_key()
+    hub.write("writer")
+    made = hub_log.evidence(6, hub_log.add_own(), hub_log.checkpoint(keys=tuple(hub.keys)))
+    verify_hub_evidence(made, pinned=hub.identity.hub_id)
+    assert other_hub.verify_hub_evidence(made.encode(), hub.identity.hub_id, [], 0, [])[1] == 6
+
+
+def test_both_verifiers_agree_on_every_flipped_bit_of_hub_evidence(hub_log: HubLog) -> None:
+    pinned = hub_log.hub.identity.hub_id
+    wire = hub_log.evidence(4, 2, hub_log.checkpoint(WITNESSES[0])).encode()
+    key = NoteKey(WITNESSES[0], COSIGNATURE, signing_key(WITNESSES[0]).public)
+    policy = parse_policy(f"witness w {key.text}\nquorum w\n".encode())
+    for at in range(len(wire)):
+        changed = flipped(wire, at)
+        try:
+            verify_hub_evidence(parse_evidence(changed), pinned=pinned, policy=policy)
+        except VeenError:
+            with pytest.raises(other.Refused):
+                other_hub.verify_hub_evidence(changed, pinned, [(key.name, key.public)], 1, [])
+        else:
+            other_hub.verify_hub_evidence(changed, pinned, [(key.name, key.public)], 1, [])
+
+
 # --- it agrees with veen_core on every vector of these objects
 
 
@@ -297,6 +366,19 @@ def unhex(context: dict[str, Any], name: str) -> bytes:
 
 def witnesses(context: dict[str, Any]) -> list[bytes]:
     return [bytes.fromhex(key) for key in context["witnesses"]]
+
+
+def rules_of(context: dict[str, Any]) -> tuple[list[tuple[str, bytes]], int, list[str]]:
+    """Return the witnesses, the size of the quorum and the names of logs of a simple policy."""
+    lines = [line.split(" ") for line in context.get("policy", "").splitlines()]
+    keys = [line[2].split("+", 2) for line in lines if line[0] == "witness"]
+    witnesses = [(name, base64.b64decode(key)[1:]) for name, _, key in keys]
+    quorum = {"all": len(witnesses), "any": 1}
+    return (
+        witnesses,
+        next((quorum[line[2]] for line in lines if line[0] == "group"), 0),
+        [line[1].partition("+")[0] for line in lines if line[0] == "log"],
+    )
 
 
 ON_VECTORS: dict[str, Callable[[bytes, dict[str, Any]], object]] = {
@@ -311,6 +393,9 @@ ON_VECTORS: dict[str, Callable[[bytes, dict[str, Any]], object]] = {
     ),
     "cap_token": lambda wire, _given: other.verify_cap_token(wire),
     "entry": lambda wire, given: other.verify_entry(wire, unhex(given, "hub_pk")),
+    "hub_evidence": lambda wire, given: other_hub.verify_hub_evidence(
+        wire, unhex(given, "pinned"), *rules_of(given)
+    ),
 }
 BEYOND_IT = {
     "msg": {"over_max_msg_bytes"},  # a deployment's lower limit

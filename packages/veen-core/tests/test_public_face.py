@@ -10,19 +10,21 @@ import pytest
 
 import veen_core
 from veen_core import Receipt, StreamSeq, VeenError, verify_identity, verify_inclusion
-from veen_core.errors import IdentityError, SignatureError
+from veen_core.errors import IdentityError, QuorumError, SignatureError
 from veen_core.hub_identity import sign_identity
 from veen_core.ids import UnixTime
 from veen_core.log_rules import RULES
 from veen_core.receipt import sign_receipt
+from veen_core.tlog.note import COSIGNATURE, NoteKey
 
-from .simulator import BORN, Hub, flip
+from .simulator import BORN, WITNESSES, Hub, HubLog, flip, signing_key
 
 PACKAGE = Path(__file__).parents[1]
 READMES = {"veen-core": PACKAGE / "README.md", "workspace": PACKAGE.parents[1] / "README.md"}
 SECTION = "## Verify a receipt and a proof"
 ROTATED = "## Verify a receipt of a hub that has changed its key"
 WHOLE_LOG = "## Verify a whole log"
+EVIDENCE = "## Verify evidence that leads to a hub checkpoint"
 
 
 def test_every_public_name_exists() -> None:
@@ -181,6 +183,36 @@ def test_an_unsigned_tree_size_can_move_a_message(hub: Hub) -> None:
 @pytest.mark.parametrize("readme", READMES)
 def test_every_other_python_example_runs_unchanged(readme: str) -> None:
     for section in re.findall(r"^## .*$", READMES[readme].read_text(), re.MULTILINE):
-        if section not in (SECTION, ROTATED, WHOLE_LOG):
+        if section not in (SECTION, ROTATED, WHOLE_LOG, EVIDENCE):
             for block in _blocks(READMES[readme], section):
                 exec(compile(block, f"{READMES[readme]} {section}", "exec"), {})
+
+
+class TestTheExampleOfEvidence:
+    @pytest.fixture
+    def names(self, hub: Hub) -> dict[str, object]:
+        hub.write("bob", b"1", b"2", b"3")
+        log = HubLog(hub)
+        log.add_others(2)
+        index = log.add_own()
+        witness = NoteKey(WITNESSES[0], COSIGNATURE, signing_key(WITNESSES[0]).public)
+        return {
+            "pinned": hub.identity.hub_id.hex(),
+            "evidence_bytes": log.evidence(2, index, log.checkpoint(WITNESSES[0])).encode(),
+            "policy_bytes": f"witness w {witness.text}\nquorum w\n".encode(),
+        }
+
+    def _run(self, names: dict[str, object]) -> None:
+        (block,) = _blocks(READMES["veen-core"], EVIDENCE)
+        exec(compile(block, str(READMES["veen-core"]), "exec"), dict(names))
+
+    def test_it_prints_where_the_message_is_and_since_when_a_quorum_has_cosigned(
+        self, hub: Hub, names: dict[str, object], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self._run(names)
+        assert capsys.readouterr().out == f"2 {hub.receipt(2).leaf_hash.hex()} {hub.now}\n"
+
+    def test_it_refuses_evidence_that_no_quorum_cosigned(self, names: dict[str, object]) -> None:
+        other = NoteKey(WITNESSES[1], COSIGNATURE, signing_key(WITNESSES[1]).public)
+        with pytest.raises(QuorumError, match="0 of 1 witnesses"):
+            self._run({**names, "policy_bytes": f"witness w {other.text}\nquorum w\n".encode()})

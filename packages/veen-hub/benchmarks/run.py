@@ -10,6 +10,7 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``hub.plain`` divides the rate of an ordinary aiohttp client by the rate of the raw generator.
 - ``verify.batch`` divides the rate of core's batch verifier by that of two threads that only call PyNaCl.
 - ``client.*`` are figures of the client that ships; see ``client_load``.
+- ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``.
 - Three lines with ``client`` instead of ``name`` are messages per second of the client that ships, of a plain
   HTTP client and of the raw generator; see ``veen_hub.load``.
 - ``hub.p50_hot`` uses crypto and disk in a busy loop; a message that comes alone meets colder caches.
@@ -36,6 +37,8 @@ from functools import partial
 from pathlib import Path
 
 import client_load
+import trust
+import trust_growth
 import uvloop
 from nacl.bindings import crypto_sign_open
 
@@ -93,6 +96,10 @@ class Sizes:
     """Messages that a client sends and reads while its memory is measured."""
     clients: LoadSizes
     """Messages of the three clients that are compared."""
+    witness: int
+    """Requests to a witness."""
+    heads: int
+    """Heads in a large hub log, ten of each label."""
 
 
 FULL = Sizes(
@@ -105,6 +112,8 @@ FULL = Sizes(
     client=20_000,
     client_memory=1_000_000,
     clients=LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
+    witness=32_000,
+    heads=1_000_000,
 )
 TINY = Sizes(
     single=1_280,
@@ -116,6 +125,8 @@ TINY = Sizes(
     client=128,
     client_memory=128,
     clients=LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1),
+    witness=640,
+    heads=200,
 )
 QUICK = Sizes(
     single=8_000,
@@ -127,6 +138,8 @@ QUICK = Sizes(
     client=4_000,
     client_memory=10_000,
     clients=LoadSizes(one_by_one=40, per_sender=4, batches=2_048),
+    witness=9_600,
+    heads=100_000,
 )
 
 
@@ -536,6 +549,8 @@ def measure(place: Path, sizes: Sizes) -> bool:
     ok &= say("verify.batch", batch, 0.9, batch >= 0.9)
     ok &= measure_client(place, sizes)
     compare_clients(place, sizes.clients)
+    ok &= trust.measure(place, sizes.witness, say)
+    ok &= trust_growth.measure(place, sizes.heads // 10, sizes.heads, say)
     return measure_growth(place, sizes) and ok
 
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from veen_core import PROFILES, HubId, SigningKey, SigningSeed
 from veen_core.cap import CapToken, Rate, mint
 from veen_core.hashing import H
+from veen_core.hub_identity import HubIdentity
 from veen_core.ids import ClientId, UnixTime
 from veen_core.keys import DhKey, DhSecret
 from veen_core.stream import stream_id
@@ -66,7 +67,7 @@ class HubProcess:
         *,
         profile: str = "default",
         gated: bool = False,
-        config: str = "",
+        config: str | Callable[[HubIdentity], str] = "",
         twin_of: HubProcess | None = None,
     ) -> None:
         self.directory = root / "data"
@@ -82,7 +83,7 @@ class HubProcess:
             shutil.copytree(twin_of.directory, self.directory)
             self.identity = twin_of.identity
         self._config = root / "hub.yaml"
-        self._config.write_text(config)
+        self._config.write_text(config if isinstance(config, str) else config(self.identity))
         self._gated = gated
         self._log = root / "hub.log"
         self.port = free_port()

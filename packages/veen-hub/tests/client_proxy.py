@@ -28,6 +28,8 @@ class Proxy:
         self.lie: Lie = honest
         self.before: Before | None = None
         self.after: After | None = None
+        self.elsewhere: dict[str, str] = {}
+        """Addresses of other hubs that answer the paths with these beginnings."""
         self.requests: list[str] = []
         self.url = ""
         self._session: aiohttp.ClientSession | None = None
@@ -40,8 +42,11 @@ class Proxy:
         assert self._session is not None
         body = await request.read()
         headers = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "content-length")}
+        upstream = next(
+            (url for path, url in self.elsewhere.items() if request.path.startswith(path)), self.upstream
+        )
         async with self._session.request(
-            request.method, self.upstream + request.path_qs, data=body or None, headers=headers
+            request.method, upstream + request.path_qs, data=body or None, headers=headers
         ) as answer:
             if request.method == "GET" and request.path.startswith("/v1/stream/"):
                 return await self._pass_on(request, answer)

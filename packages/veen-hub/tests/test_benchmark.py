@@ -35,6 +35,9 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         "client.follow_p99_ms",
         "client.loop_block_ms",
         "client.rss_mb",
+        "trust.witness_rate",
+        "trust.growth",
+        "trust.evidence_bytes",
         "hub.growth",
         "hub.rss_mb",
     }

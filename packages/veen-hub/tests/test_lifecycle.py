@@ -25,7 +25,7 @@ from veen_core.checkpoint import verify_witnesses
 from veen_core.ids import HubPk, StreamSeq, UnixTime, VerifyKey
 from veen_core.receipt import Receipt, verify_receipt
 from veen_core.status import CheckpointsResponse, LabelRequest
-from veen_hub.http import listener
+from veen_hub.http import bounded_listener
 from veen_hub.http.app import SHUTDOWN_SEC
 from veen_storage import rotate
 
@@ -236,7 +236,7 @@ def test_only_aead_suites_are_spoken_under_tls_1_2(
 def test_a_tls_handshake_counts_as_a_connection_until_it_ends(
     start_hub: StartHub, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "HANDSHAKE_SEC", 2)
+    monkeypatch.setattr(bounded_listener, "HANDSHAKE_SEC", 2)
     cert, key = certificates.hub
     hub = start_hub(tls={"cert": str(cert), "key": str(key)}, listen__max_connections=3)
     context = context_for(certificates)

@@ -14,7 +14,7 @@ import pytest
 from veen_core.api import SubmitResponse
 from veen_core.errors import ApiError
 from veen_core.rejection import TABLE, Code, Rejection
-from veen_hub.http import connections
+from veen_hub.http import bounded_connection
 from veen_hub.http.submit import SubmitCall
 from veen_hub.pipeline.intake import Pending, Slice
 from veen_storage import Files
@@ -272,7 +272,7 @@ def test_the_message_of_a_client_that_disconnects_is_kept(start_hub: StartHub) -
 
 
 def test_only_an_idle_connection_is_closed(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "KEEPALIVE_SEC", 0.5)
+    monkeypatch.setattr(bounded_connection, "KEEPALIVE_SEC", 0.5)
     files = SlowSync()
     hub = start_hub(files=files)
     alice = hub.writer()

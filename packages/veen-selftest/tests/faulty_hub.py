@@ -38,17 +38,28 @@ from veen_hub.admission import authorization, stateless, table
 from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.replay_guard import AdminReplayGuard
-from veen_hub.http import attachments, content, errors, reading, submit, tooling
+from veen_hub.http import attachments, content, errors, hub_log, reading, submit, tooling
 from veen_hub.http.connections import Connection
 from veen_hub.http.submit import SubmitCall
+from veen_hub.ops.hub_log_service import HubLogService
 from veen_hub.ops.metrics import Metrics
+from veen_hub.ops.witness_link import ANSWER_SEC, WitnessLink
 from veen_hub.pipeline.feed import Feed
+from veen_hub.pipeline.signing_gate import SigningGate
+from veen_selftest.hubs.http_hub import SECOND_ADDRESS
+from veen_storage import AbsentError
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit.writer import Batch
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys
+from veen_storage.read.hub_log import HubLogReader
 from veen_storage.read.reader import Reader
 from veen_storage.store import Store
+
+if __package__:
+    from .altered_log import Alteration, AlteredLog, Reverse, RollBack, drop_labels, fork, read_entries
+else:  # started as a program
+    from altered_log import Alteration, AlteredLog, Reverse, RollBack, drop_labels, fork, read_entries
 
 SKIPPED = "skip "
 BACKUP = "starts from a backup"
@@ -88,6 +99,21 @@ def while_active(name: str, owner: Any, attribute: str, wrong: Callable[..., Any
         return wrong(right, *arguments, **named) if active(name) else right(*arguments, **named)
 
     setattr(owner, attribute, either)
+
+
+SIGNING: list[HubKeys] = []
+"""The hub's keys, once it has loaded them."""
+
+
+def keep_keys() -> None:
+    """Keep the hub's keys, so that a fault can sign with them."""
+    right = HubKeys.__init__
+
+    def init(self: HubKeys, *about: Any, **named: Any) -> None:
+        right(self, *about, **named)
+        SIGNING.append(self)
+
+    HubKeys.__init__ = init  # type: ignore[method-assign]
 
 
 # --- the admission table
@@ -280,19 +306,11 @@ def _short_pages() -> None:
 @fault("equivocates")
 def _equivocation() -> None:
     """Signs two different receipts for one stream_seq."""
-    keys: list[HubKeys] = []
-    right_init = HubKeys.__init__
-
-    def remember(self: HubKeys, *about: Any, **named: Any) -> None:
-        right_init(self, *about, **named)
-        keys.append(self)
-
-    HubKeys.__init__ = remember  # type: ignore[method-assign]
 
     def other(right: Any, self: Reader, label: Any, seq: Any) -> Any:
         held = right(self, label, seq)
         unsigned = dataclasses.replace(held, leaf_hash=type(held.leaf_hash)(H(held.leaf_hash)))
-        signer = next(iter(keys[-1].secrets.values()))
+        signer = next(iter(SIGNING[-1].secrets.values()))
         return receipts.sign_receipt(signer, unsigned)
 
     while_active("equivocates", Reader, "receipt", other)
@@ -423,6 +441,202 @@ def _orders() -> None:
 @fault("obeys twice")
 def _replayed() -> None:
     while_active("obeys twice", AdminReplayGuard, "is_replay", lambda _right, *_about: False)
+
+
+# --- the hub log, its witnesses and memories
+
+
+class _AlteredStore:
+    """The store of a hub, with another hub log."""
+
+    def __init__(self, store: Store, hub_log: AlteredLog) -> None:
+        self._store = store
+        self.hub_log = hub_log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class _AlteredHub:
+    """A hub for one request, with another hub log."""
+
+    def __init__(self, hub: hubs.Hub, hub_log: AlteredLog) -> None:
+        self._hub = hub
+        self.store = _AlteredStore(hub.store, hub_log)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._hub, name)
+
+
+def shows_another_log(
+    name: str, alteration: Callable[[], Alteration], to: Callable[[web.Request], bool] = lambda _request: True
+) -> None:
+    """Answer requests about the hub log from altered entries, signed by the hub."""
+    right, current = hub_log.hub_of, list[Alteration]()
+
+    def either(request: web.Request) -> Any:
+        hub = right(request)
+        if not active(name):
+            current.clear()
+            return hub
+        if not current:
+            current.append(alteration())
+        signed = hub.store.hub_log.published
+        if signed is None or not to(request):
+            return hub
+        entries = current[0](read_entries(hub.store.hub_log, signed.head.size))
+        keys = SIGNING[-1]
+        sign = lambda text, origin: keys.sign_note(text, origin, hub.hub_ts)  # noqa: E731 - short
+        return _AlteredHub(hub, AlteredLog(signed.head.origin, entries, sign))
+
+    hub_log.hub_of = either  # type: ignore[assignment]
+
+
+@fault("forks the hub log per client")
+def _fork_log() -> None:
+    """Shows another history to the client with the second address."""
+    shows_another_log(
+        "forks the hub log per client", lambda: fork, lambda request: request.remote == SECOND_ADDRESS
+    )
+
+
+@fault("rolls the hub log back")
+def _roll_back() -> None:
+    shows_another_log("rolls the hub log back", RollBack)
+
+
+@fault("drops a label from the hub log")
+def _drop_label() -> None:
+    shows_another_log("drops a label from the hub log", lambda: drop_labels)
+
+
+@fault("reverses the hub log")
+def _reverse_log() -> None:
+    shows_another_log("reverses the hub log", Reverse)
+
+
+@fault("writes roots in hex")
+def _hex_roots() -> None:
+    def in_hex(right: Any, hub: hubs.Hub) -> Any:
+        head = right(hub).head
+        text = f"{head.origin}\n{head.size}\n{head.root.hex()}\n"
+        return SIGNING[-1].sign_note(text, head.origin, hub.hub_ts)
+
+    while_active("writes roots in hex", hub_log, "published", in_hex)
+
+
+@fault("serves tiles of another tree")
+def _other_tiles() -> None:
+    def other(right: Any, self: HubLogReader, tile: Any) -> bytes:
+        data = right(self, tile)
+        return b"".join(H(data[at : at + 32]) for at in range(0, len(data), 32))
+
+    while_active("serves tiles of another tree", HubLogReader, "tile", other)
+
+
+@fault("lets nobody keep tiles")
+def _uncached_tiles() -> None:
+    while_active("lets nobody keep tiles", hub_log, "_sharing", lambda _right, _hub: "no-store")
+
+
+@fault("serves tiles that are not there")
+def _absent_tiles() -> None:
+    def empty(right: Any, *about: Any) -> bytes:
+        try:
+            found: bytes = right(*about)
+        except ApiError:
+            return b""
+        return found
+
+    while_active("serves tiles that are not there", hub_log, "read_tile", empty)
+
+
+@fault("is late with its hub checkpoints")
+def _late_hub_checkpoints() -> None:
+    async def nothing(_right: Any, _self: HubLogService) -> None:
+        pass
+
+    while_active("is late with its hub checkpoints", HubLogService, "_tick", nothing)
+
+
+@fault("forges hub log proofs")
+def _hub_log_proofs() -> None:
+    def forged(right: Any, *about: Any) -> list[bytes]:
+        return [H(node) for node in right(*about)]
+
+    for name in ("prove_inclusion", "prove_consistency"):
+        while_active("forges hub log proofs", HubLogReader, name, forged)
+
+
+@fault("proves heads of no label")
+def _any_head() -> None:
+    def any_(right: Any, self: HubLogReader, label: Any, *about: Any) -> Any:
+        try:
+            return right(self, label, *about)
+        except AbsentError:
+            return right(self, next(self.heads()).label)
+
+    while_active("proves heads of no label", HubLogReader, "head_of", any_)
+
+
+@fault("makes no last hub checkpoint")
+def _no_last_checkpoint() -> None:
+    async def without(_right: Any, self: HubLogService) -> None:
+        await self._witnessing.drain()
+
+    while_active("makes no last hub checkpoint", HubLogService, "drain", without)
+
+
+@fault("signs hub checkpoints with one key")
+def _one_note_key() -> None:
+    def first(right: Any, *about: Any) -> Any:
+        made = right(*about)
+        return dataclasses.replace(made, signatures=made.signatures[:1])
+
+    while_active("signs hub checkpoints with one key", HubKeys, "sign_note", first)
+
+
+@fault("serves no cosignature")
+def _no_cosignature() -> None:
+    def bare(right: Any, hub: hubs.Hub) -> Any:
+        signed = right(hub)
+        own = tuple(line for line in signed.note.signatures if line.name == signed.head.origin)
+        return dataclasses.replace(signed, note=dataclasses.replace(signed.note, signatures=own))
+
+    while_active("serves no cosignature", hub_log, "published", bare)
+
+
+@fault("waits for its witnesses")
+def _waits() -> None:
+    """A commit waits until no witness is asked, for as long as the hub waits for an answer."""
+    asking = threading.Event()
+
+    async def asked(right: Any, *about: Any) -> Any:
+        asking.set()
+        try:
+            return await right(*about)
+        finally:
+            asking.clear()
+
+    def later(right: Any, *about: Any) -> None:
+        deadline = time.monotonic() + ANSWER_SEC
+        while asking.is_set() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        right(*about)
+
+    while_active("waits for its witnesses", WitnessLink, "cosign", asked)
+    while_active("waits for its witnesses", Store, "commit", later)
+
+
+@fault("asks no memory")
+def _no_memory() -> None:
+    """Signs whatever its memories say."""
+    closed = SigningGate.closed
+    assert isinstance(closed, property)
+    SigningGate.closed = property(  # type: ignore[method-assign, assignment]
+        lambda self: None if active("asks no memory") else closed.__get__(self)
+    )
+    while_active("asks no memory", SigningGate, "check", lambda _right, _self: None)
 
 
 # --- everything else
@@ -677,7 +891,13 @@ class PowerCut:
         self._after("sync", lambda fd: [_path_of(fd)])
         self._after("sync_directory", lambda path: [path / name.name for name in self._beside(path)])
 
+    def _is_inside(self, path: Path) -> bool:
+        """Return whether a file is in the data directory; a heads file is on another volume."""
+        return path.resolve().is_relative_to(self._root)
+
     def _beside(self, path: Path) -> list[Path]:
+        if not self._is_inside(path):
+            return []
         folder = self._held / path.resolve().relative_to(self._root)
         return [held.with_suffix("") for held in folder.glob("*.???")]
 
@@ -686,7 +906,7 @@ class PowerCut:
 
         def changing(files: Files, *about: Any) -> Any:
             with self._lock:
-                for path in paths(*about):
+                for path in filter(self._is_inside, paths(*about)):
                     self._keep(path)
                 return right(files, *about)
 
@@ -699,7 +919,7 @@ class PowerCut:
         def syncing(files: Files, *about: Any) -> None:
             right(files, *about)
             with self._lock:
-                for path in paths(*about):
+                for path in filter(self._is_inside, paths(*about)):
                     for held in (self._place(path, ".old"), self._place(path, ".new")):
                         held.unlink(missing_ok=True)
 
@@ -752,6 +972,7 @@ def run(given: list[str]) -> int:
         machine.happen()
         machine.watch()
         _from_backup(root)
+    keep_keys()
     for install in FAULTS.values():
         install()
     return main.main(arguments)

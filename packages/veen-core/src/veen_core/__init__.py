@@ -1,8 +1,9 @@
 """The VEEN protocol as a library: wire objects, proofs, keys, the verifier of logs, and the client.
 
 The package does no IO and has no clock; callers pass in times and random bytes. The names below are public,
-and so are the modules ``api``, ``client``, ``hashing``, ``hub_identity``, ``ids``, ``keystore``,
-``log_rules``, ``log_verifier``, ``pow``, ``rejection``, ``status`` and ``wire``.
+and so are the modules ``api``, ``client``, ``hashing``, ``hub_evidence``, ``hub_fork``, ``hub_identity``,
+``hub_log``, ``ids``, ``keystore``, ``log_rules``, ``log_verifier``, ``pow``, ``rejection``, ``status``,
+``tlog`` and ``wire``.
 
 Each name is imported on first use: a program that uses a part of the protocol does not load the rest.
 """
@@ -129,7 +130,19 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "receipt": ("Receipt", "verify_receipt"),
         "stream": ("label", "routing_key", "stream_id"),
     }
-    _PUBLIC_MODULES = ("api", "client", "keystore", "pow", "rejection", "status", "wire")
+    _PUBLIC_MODULES = (
+        "api",
+        "client",
+        "hub_evidence",
+        "hub_fork",
+        "hub_log",
+        "keystore",
+        "pow",
+        "rejection",
+        "status",
+        "tlog",
+        "wire",
+    )
     _ORIGINAL_NAMES = {"verify_checkpoint": "verify_signature"}
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,9 +1,9 @@
-"""Evidence that travels alone: one file that proves a message to somebody who trusts nobody's word (P1, P2).
+"""Evidence that travels alone: one file that proves where a message is in the logs of a hub (P1, P2).
 
     MSG hash ── RECEIPT ── inclusion under the label's head ── the head's inclusion in the hub log
              ── hub checkpoint ── cosignatures of witnesses
 
-A reader needs the hub_id, and a witness policy if the hub itself is not trusted.
+A verifier needs the hub_id, and a witness policy if it does not trust the hub.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from veen_core import hub_identity, hub_log
-from veen_core.errors import DecodeError, EvidenceError, SignatureError
+from veen_core.errors import DecodeError, EvidenceError
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import LabelHead
 from veen_core.ids import HubId, NodeHash
@@ -24,6 +24,8 @@ from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_core.wire import Wire, int_map
 
 KIND: Final = "veen-hub-evidence"
+MAX_EVIDENCE_BYTES: Final = 524_288
+"""Four times the largest note; usual evidence has a few KiB."""
 
 
 @int_map("hub evidence", section="RESOLUTIONS P1")
@@ -63,15 +65,43 @@ class Verdict:
 
 
 def verify_evidence(
-    evidence: HubEvidence, *, pinned: HubId | None = None, policy: WitnessPolicy | None = None
+    evidence: HubEvidence,
+    *,
+    pinned: HubId | None = None,
+    policy: WitnessPolicy | None = None,
+    origin: str | None = None,
+    known: HubIdentity | None = None,
 ) -> Verdict:
     """Verify every step, in the order of the drawing above; each error names its step.
 
-    Without ``pinned`` the evidence proves something about the hub that it names, whoever that is.
+    Without ``pinned`` the evidence proves something about the hub that it names, whichever that is. With a
+    ``policy``, the log must be the hub's one log: P1's, one that the policy names, or ``origin``. ``known``
+    replaces the evidence's own record of the hub's keys.
     """
-    identity, receipt, head = evidence.identity, evidence.receipt, evidence.head
-    hub_identity.verify_identity(identity, pinned=pinned)
+    hub_identity.verify_identity(evidence.identity, pinned=pinned)
+    if known is not None:
+        hub_identity.verify_identity(known, pinned=evidence.identity.hub_id)
+    identity = known or evidence.identity
+    receipt, head = evidence.receipt, evidence.head
     hub_identity.verify_receipt(identity, receipt)
+    _check_head(receipt, head)
+    verify_inclusion(evidence.proof, head.mmr_root, receipt.stream_seq, receipt.leaf_hash, head.upto_seq)
+    signed = evidence.signed_head
+    tree.verify_inclusion(
+        tree.leaf_hash(head.encode()), evidence.index, signed.head.size, evidence.head_proof, signed.head.root
+    )
+    name = evidence.origin if evidence.origin is not None else hub_log.origin_of(identity.hub_id)
+    hub_log.verify_hub_checkpoint(identity, signed, origin=name, since=head.hub_ts)
+    cosigned = None
+    if policy is not None:
+        _check_log(identity, name, policy, pinned, origin)
+        keys = [hub_log.note_key(key, name) for key in identity.hub_keys]
+        cosigned = policy.check(signed, log_keys=keys)
+    return Verdict(receipt=receipt, head=head, checkpoint=signed, cosigned=cosigned)
+
+
+def _check_head(receipt: Receipt, head: LabelHead) -> None:
+    """Raise ``EvidenceError`` unless the head may cover the receipt's message (P1, H3)."""
     if head.label != receipt.label:
         raise EvidenceError("the head is that of another label than the receipt (RESOLUTIONS P1)")
     if head.upto_seq < receipt.stream_seq:
@@ -79,32 +109,50 @@ def verify_evidence(
             f"the label's head at {head.upto_seq} is before the message at {receipt.stream_seq} "
             "(RESOLUTIONS P1)"
         )
-    verify_inclusion(evidence.proof, head.mmr_root, receipt.stream_seq, receipt.leaf_hash, head.upto_seq)
-    signed = evidence.signed_head
-    tree.verify_inclusion(
-        tree.leaf_hash(head.encode()), evidence.index, signed.head.size, evidence.head_proof, signed.head.root
-    )
-    origin = evidence.origin if evidence.origin is not None else hub_log.origin_of(identity.hub_id)
-    hub_log.verify_hub_checkpoint(identity, signed, origin=origin, since=head.hub_ts)
-    cosigned = None
-    if policy is not None:
-        _check_named(identity, origin, policy)
-        keys = [hub_log.note_key(key, origin) for key in identity.hub_keys]
-        cosigned = policy.check(signed, log_keys=keys)
-    return Verdict(receipt=receipt, head=head, checkpoint=signed, cosigned=cosigned)
+    if head.hub_ts < receipt.hub_ts:
+        raise EvidenceError(
+            f"the label's head has hub_ts {head.hub_ts}, before that of the receipt, {receipt.hub_ts} "
+            "(RESOLUTIONS P1, H3)"
+        )
+    if head.upto_seq == receipt.stream_seq and (head.mmr_root, head.hub_ts) != (
+        receipt.mmr_root,
+        receipt.hub_ts,
+    ):
+        raise EvidenceError(
+            f"head and receipt at {head.upto_seq} differ in mmr_root or hub_ts (RESOLUTIONS P1)"
+        )
 
 
-def _check_named(identity: HubIdentity, origin: str, policy: WitnessPolicy) -> None:
-    """Raise unless the policy, if it names logs, names one that is this hub's."""
-    if not policy.logs:
-        return
-    known = {key.hub_pk for key in identity.hub_keys}
-    if not any(log.key.name == origin and log.key.public in known for log in policy.logs):
-        raise SignatureError(f"the policy does not name the log {origin} (C2SP tlog-policy)")
+def _check_log(
+    identity: HubIdentity, name: str, policy: WitnessPolicy, pinned: HubId | None, origin: str | None
+) -> None:
+    """Raise ``EvidenceError`` if nothing ties a log with a name of its own to the hub.
+
+    A hub could keep a second log under another name and have it cosigned. And an attacker could list the
+    hub's key as the successor of its own key, because an endorsement needs no consent of the successor.
+    """
+    if name == hub_log.origin_of(identity.hub_id):
+        return  # the name contains hub_id
+    named = {log.key.public for log in policy.logs if log.key.name == name}
+    if name != origin and not policy.logs:
+        raise EvidenceError(
+            f"the log is named {name!r}, and nothing says that it is the hub's one log (RESOLUTIONS P1)",
+            action="add a log line to the witness policy",
+        )
+    if pinned is None and identity.hub_keys[0].hub_pk not in named:
+        raise EvidenceError(
+            f"nothing ties the log {name!r} to hub {identity.hub_id.hex()} (RESOLUTIONS P1)",
+            action="pin the hub_id",
+        )
 
 
 def parse_evidence(data: bytes) -> HubEvidence:
     """Decode a file of evidence, and check that its hub checkpoint can be parsed."""
+    if len(data) > MAX_EVIDENCE_BYTES:
+        raise DecodeError(
+            f"has {len(data)} bytes, at most {MAX_EVIDENCE_BYTES} are allowed",
+            where="hub evidence (RESOLUTIONS P1)",
+        )
     evidence = HubEvidence.decode(data)
     try:
         _ = evidence.signed_head

@@ -3,7 +3,7 @@
     python packages/veen-core/tests/vectors/generate.py            writes; removes what is no more
     python packages/veen-core/tests/vectors/generate.py --check    says what differs; 1 if anything does
 
-``published/``, ``rfc8032/`` and ``rfc9180/`` are others' vectors and are never touched.
+``published/``, ``c2sp/`` and the folders of RFCs are others' vectors and are never touched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-OTHERS = frozenset({"published", "rfc8032", "rfc9180", "generator", "__pycache__"})
+OTHERS = frozenset({"published", "rfc6962", "rfc8032", "rfc9180", "c2sp", "generator", "__pycache__"})
 MODULES = (
     "message",
     "sealing",
@@ -30,6 +30,8 @@ MODULES = (
     "local",
     "api",
     "tooling",
+    "hub_log",
+    "forks",
 )
 PACKAGE = "veen_core_vector_generator"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from veen_core.wire import Wire
 
     W = TypeVar("W", bound=Wire)
+
+NO_HARD_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""Error numbers of file systems that have no hard links."""
 
 
 def read_object(kind: type[W], path: Path, action: str = "") -> W:
@@ -53,3 +57,34 @@ def write_new(path: Path, content: bytes) -> None:
         raise CommandFailed(
             f"{path} exists", Exit.USAGE, "choose another name for --out, or remove it first"
         ) from None
+
+
+def write_whole(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a file at once: after a crash it has its old or its new content. ``force`` replaces a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            temporary.replace(path)
+        else:
+            _publish(temporary, path)
+    except FileExistsError:
+        raise CommandFailed(
+            f"{path} exists", Exit.USAGE, "choose another name for --out, or replace it with --force"
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """Give a new file its name; raise FileExistsError if there is one of that name."""
+    try:
+        path.hardlink_to(temporary)
+    except OSError as exc:
+        if exc.errno not in NO_HARD_LINKS:
+            raise
+        path.touch(exist_ok=False)  # reserves the name
+        temporary.replace(path)

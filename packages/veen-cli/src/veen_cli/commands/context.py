@@ -25,6 +25,7 @@ COMMANDS: Final = {
 context = Group(
     "context", COMMANDS, path="context", help="Named sets of defaults: hub, identity, stream and more."
 )
+PATHS: Final = ("client", "data_dir", "ca", "cert", "cert_key", "witnesses")
 
 
 def _absolute(text: str | None) -> str | None:
@@ -52,6 +53,7 @@ def _absolute(text: str | None) -> str | None:
     "--cert", shell_complete=completions.files, help="PEM file of the client certificate to present."
 )
 @click.option("--cert-key", shell_complete=completions.files, help="PEM file of that certificate's key.")
+@click.option("--witnesses", shell_complete=completions.files, help="Witness policy file for the hub's log.")
 @click.option("--use", "use_it", is_flag=True, help="Make it the current context.")
 def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     """Create a context, or replace it."""
@@ -59,14 +61,14 @@ def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
         raise click.UsageError("NAME must be one line of printable characters.")
     if not name.strip() or all(each is None for each in given.values()):
         raise click.UsageError("a context needs a name and at least one option.")
-    for key in ("ca", "cert", "cert_key"):
+    for key in ("ca", "cert", "cert_key", "witnesses"):
         if (file := given[key]) is not None and not Path(file).expanduser().is_file():
             raise click.UsageError(f"{settings.flag(key)} {file} does not exist.")
     made = Context(
         hub=settings.parse_hub_url(hub) if (hub := given["hub"]) is not None else None,
         trust=settings.parse_trust(given["trust"]),
         stream=given["stream"],
-        **{key: _absolute(given[key]) for key in ("client", "data_dir", "ca", "cert", "cert_key")},
+        **{key: _absolute(given[key]) for key in PATHS},
     )
     contexts = settings.load().with_one(name, made)
     if use_it or contexts.current is None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments import completions, times
-from veen_cli.arguments.numbers import parse_unsigned
+from veen_cli.arguments.numbers import Seconds, parse_unsigned
 from veen_cli.arguments.object_files import read_object, writable
 from veen_cli.commands.line_input import open_input, read_lines
 from veen_cli.frame import loop
@@ -26,7 +26,8 @@ from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, DecodeFault, OpenError, VeenError
 from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
 from veen_core.receipt import Receipt
-from veen_hub.client import NotFound, Sending, Stream
+from veen_hub.client import NotFound, Sending, Stream, Unconfirmed
+from veen_hub.client.hub_log import CONFIRM_TIMEOUT
 
 ID_DIGITS: Final = 64
 SETTLE_SECONDS: Final = 5.0
@@ -42,6 +43,8 @@ class MessageOptions:
     cap: Path | None
     parent: str | None
     expires: int | None
+    confirm: bool
+    confirm_timeout: float
 
     async def settings(self, stream: Stream) -> dict[str, Any]:
         """Return the options as keyword arguments of ``Stream.send``."""
@@ -51,6 +54,8 @@ class MessageOptions:
             "cap": read_object(CapToken, self.cap) if self.cap is not None else None,
             "parent": await self._parent(stream),
             "expires_at": UnixTime(self.expires) if self.expires is not None else None,
+            "confirm": self.confirm,
+            "confirm_timeout": self.confirm_timeout,
         }
         return found
 
@@ -140,6 +145,7 @@ def receipt_dict(receipt: Receipt) -> dict[str, Any]:
 @command(
     "veen send 'two coffees' --stream orders --to bob.pub",
     "veen send --stream reports --file report.pdf --attach figures.png --to bob.pub",
+    "veen send 'two coffees' --stream orders --witnesses policy.txt --confirm",
     "tail -f app.log | veen send --stream logs --batch",
 )
 @click.argument("body", required=False)
@@ -178,6 +184,16 @@ def receipt_dict(receipt: Receipt) -> dict[str, Any]:
     callback=writable,
     help="Write the receipt to this file.",
 )
+@click.option(
+    "--confirm", is_flag=True, help="Wait until a quorum of witnesses covers it; needs --witnesses."
+)
+@click.option(
+    "--confirm-timeout",
+    type=Seconds(),
+    default=CONFIRM_TIMEOUT,
+    show_default=True,
+    help="Seconds to wait for the quorum.",
+)
 @connects
 def send(
     out: Output,
@@ -194,9 +210,12 @@ def send(
     """Seal and send one message, or many; end when the hub has made them durable.
 
     Receipts are verified. If an answer of the hub is lost, the next send settles the message: none is sent
-    twice. An interrupted --batch prints which lines arrived and with which line to resume.
+    twice. An interrupted --batch prints which lines arrived and with which line to resume. With --confirm the
+    command fails if no quorum covers the last message in time; the messages are in the log all the same.
     """
     options = MessageOptions(**how)
+    if options.confirm and target.witnesses is None:
+        raise click.UsageError("--confirm needs a witness policy: give --witnesses FILE.")
     if batch:
         if attach or receipt_file or (body not in (None, "-")):
             raise click.UsageError(
@@ -205,26 +224,38 @@ def send(
         return loop.run(_send_lines(out, target, stream, file, options))
     content = _body(body, file)
 
-    async def work() -> tuple[Receipt, Epoch]:
+    async def work() -> tuple[Receipt, Epoch, Unconfirmed | None]:
         async with target.connect() as hub:
             place = hub.stream(stream)
             settings = await options.settings(place)
+            missing = None
             with explaining_size_limit(), out.progress("sending"):
-                receipt = await place.send(content, attachments=attach, **settings)
+                try:
+                    receipt = await place.send(content, attachments=attach, **settings)
+                except Unconfirmed as exc:  # the message is in the log
+                    receipt, missing = exc.receipts[-1], exc
             target.remember_stream(hub, stream)
-            return receipt, epoch_of(place, receipt)
+            return receipt, epoch_of(place, receipt), missing
 
-    receipt, epoch = loop.run(work())
-    place = f"{stream}, epoch {epoch}" if epoch else stream
+    receipt, epoch, missing = loop.run(work())
     if receipt_file is not None:
         receipt_file.write_bytes(receipt.encode())
-    return Answer(
-        {"stream": stream, "epoch": epoch, **receipt_dict(receipt)},
-        [
-            f"message {receipt.stream_seq} of {place}, durable at {times.format_utc(receipt.hub_ts)}",
-            f"  id {receipt.leaf_hash.hex()}",
-        ],
-    )
+    data = {"stream": stream, "epoch": epoch, **receipt_dict(receipt)}
+    if options.confirm:
+        data["confirmed"] = missing is None
+    if missing is not None:
+        out.print_json_only(data)
+        raise missing
+    return Answer(data, _sent_lines(stream, epoch, receipt, confirmed=options.confirm))
+
+
+def _sent_lines(stream: str, epoch: Epoch, receipt: Receipt, *, confirmed: bool) -> list[str]:
+    place = f"{stream}, epoch {epoch}" if epoch else stream
+    by_quorum = ", confirmed by a quorum of witnesses" if confirmed else ""
+    return [
+        f"message {receipt.stream_seq} of {place}, durable at {times.format_utc(receipt.hub_ts)}{by_quorum}",
+        f"  id {receipt.leaf_hash.hex()}",
+    ]
 
 
 async def _send_lines(
@@ -241,6 +272,10 @@ async def _send_lines(
                 with explaining_size_limit():
                     async for _ in sending:
                         progress.advance()
+            except Unconfirmed:  # all lines are in the log
+                progress.stop()
+                out.print_json_only({**_batch_dict(stream, progress, sending), "confirmed": False})
+                raise
             except (Exception, asyncio.CancelledError):  # also Ctrl-C, which is the only end of `tail -f`
                 await _settle(sending)
                 progress.stop()
@@ -249,7 +284,10 @@ async def _send_lines(
         target.remember_stream(hub, stream)
     if sending.last is None:
         raise CommandFailed("the input has no lines", Exit.USAGE, "pipe lines in, or name a file with --file")
-    return Answer(_batch_dict(stream, progress, sending), [_batch_line(stream, progress, sending)])
+    data, line = _batch_dict(stream, progress, sending), _batch_line(stream, progress, sending)
+    if options.confirm:
+        data, line = {**data, "confirmed": True}, f"{line}; a quorum of witnesses has confirmed it"
+    return Answer(data, [line])
 
 
 async def _settle(sending: Sending) -> None:

@@ -38,6 +38,8 @@ def message_dict(message: Message, proof: MmrProof | None = None) -> dict[str, A
         "client_id": message.client_id.hex(),
         "open": message.is_open,
     }
+    if message.confirmed is not None:
+        data["confirmed"] = message.confirmed
     if message.is_open:
         data["schema"] = message.schema.hex()
         text = text_of(message)
@@ -69,6 +71,8 @@ def message_lines(message: Message, proof: MmrProof | None = None) -> list[str]:
     head = (
         f"{message.stream_seq:>4}  {times.format_utc(message.hub_ts)}  {message.id.hex()[:SHORT_ID_DIGITS]}"
     )
+    if message.confirmed is not None:
+        head += "  confirmed" if message.confirmed else "  not yet confirmed"
     proved = f"  proved by {len(proof.path) + len(proof.peaks_after)} hashes" if proof is not None else ""
     if not message.is_open:
         size = len(message.msg.ciphertext)
@@ -336,7 +340,8 @@ def stream(out: Output, *, target: Target, stream: str, wanted: Range, **form: A
     """Read a stream: every message verified, and opened if it is sealed to you.
 
     Signatures, order and roots are checked before a message is printed. With --json the result is one
-    object; with --follow and --json it is one object per message.
+    object; with --follow and --json it is one object per message. With --witnesses each message is shown as
+    confirmed, if a quorum of witnesses covers it, or as not yet confirmed.
     """
     return read_stream(out, target, stream, wanted, **form)
 

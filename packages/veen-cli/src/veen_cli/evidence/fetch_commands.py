@@ -13,7 +13,7 @@ from veen_cli.arguments import completions
 from veen_cli.arguments.numbers import Integer
 from veen_cli.evidence import rendering
 from veen_cli.evidence.recognize import read
-from veen_cli.evidence.verify import print_verdicts, trust_options, verify_files
+from veen_cli.evidence.verify import TrustOptions, print_verdicts, trust_options, verify_files
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import Command, command
 from veen_cli.frame.command_groups import Group, LazyCommand
@@ -30,7 +30,11 @@ epoch_option = click.option(
     "--epoch", type=Integer(0), help="Epoch of the log, at a hub with epochs [default: the current one]."
 )
 file_option = click.option(
-    "--out", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the object to this file."
+    "--out",
+    "-o",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the object to this file.",
 )
 
 
@@ -38,7 +42,7 @@ def _article(what: str) -> str:
     return "an" if what[0] in "aeiou" else "a"
 
 
-def group(noun: str, what: str) -> Group:
+def group(noun: str, what: str, cls: type[Group] = Group) -> Group:
     """Make the group ``veen NOUN get|show|verify``; the commands are in the module of that name."""
     module, article = f"veen_cli.evidence.{noun}", _article(what)
     own = {
@@ -46,7 +50,7 @@ def group(noun: str, what: str) -> Group:
         "show": LazyCommand(f"{module}:show", f"Show the content of {article} {what}."),
         "verify": LazyCommand(f"{module}:verify", f"Verify {article} {what} from files, without a hub."),
     }
-    return Group(noun, own, path=noun, help=f"{what[0].upper()}{what[1:]}s: fetch, show, verify.")
+    return cls(noun, own, path=noun, help=f"{what[0].upper()}{what[1:]}s: fetch, show, verify.")
 
 
 def fetch(
@@ -111,7 +115,7 @@ def make_verify(kind: type[Wire], noun: str, what: str, *others: str) -> Command
     )
     @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
     @trust_options
-    def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: str | None) -> Answer:
-        return print_verdicts(out, verify_files(out, files, trust, client, kind))
+    def verify(out: Output, *, files: tuple[str, ...], against: TrustOptions) -> Answer:
+        return print_verdicts(out, verify_files(out, files, against, kind))
 
     return verify

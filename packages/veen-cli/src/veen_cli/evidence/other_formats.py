@@ -1,4 +1,4 @@
-"""VEEN files that are not wire objects: signatures, peaks, key maps, attachments, text files of a hub.
+"""VEEN files that are not wire objects: signatures, peaks, key maps, attachments, notes, text files of a hub.
 
 Each is recognized by its content if that is unambiguous, else by its file name too.
 """
@@ -10,12 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from veen_cli.evidence.hub_log import policy_fields
 from veen_cli.evidence.recognized import Bare
 from veen_core import cbor, chunk, mmr
 from veen_core.errors import DecodeError
 from veen_core.hashing import HASH_SIZE, H
 from veen_core.hub_identity import key_id
 from veen_core.ids import HubPk, Signature
+from veen_core.tlog.note import MAX_NOTE_BYTES
+from veen_core.tlog.policy import MAX_POLICY_BYTES, parse_policy
+from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage import DamageError
 from veen_storage.commit.journal_floor import Floor
 
@@ -100,9 +104,30 @@ def _is_hub_key(pair: tuple[object, object]) -> bool:
     return isinstance(hub_pk, bytes) and key == key_id(HubPk(hub_pk))
 
 
-RECOGNIZERS: Final[tuple[Callable[[str, bytes], Bare | None], ...]] = (
+def _hub_checkpoint(_where: str, data: bytes) -> SignedHead | None:
+    """Recognize a hub checkpoint, or the checkpoint of another C2SP log, by its text."""
+    if len(data) > MAX_NOTE_BYTES or b"\n\n" not in data:
+        return None
+    try:
+        return parse_signed_head(data)
+    except DecodeError:
+        return None
+
+
+def _witness_policy(_where: str, data: bytes) -> Bare | None:
+    if b"quorum" not in data or len(data) > MAX_POLICY_BYTES:
+        return None
+    try:
+        return Bare("witness policy", "C2SP tlog-policy", policy_fields(parse_policy(data)))
+    except DecodeError:
+        return None
+
+
+RECOGNIZERS: Final[tuple[Callable[[str, bytes], Bare | SignedHead | None], ...]] = (
     journal_floor,
     _version,
+    _hub_checkpoint,
+    _witness_policy,
     _signature,
     _attachment,
     _peaks,
@@ -110,6 +135,6 @@ RECOGNIZERS: Final[tuple[Callable[[str, bytes], Bare | None], ...]] = (
 )
 
 
-def recognize_other(where: str, data: bytes) -> Bare | None:
+def recognize_other(where: str, data: bytes) -> Bare | SignedHead | None:
     """Return what these bytes are, or None; ``where`` is the file name."""
     return next((made for each in RECOGNIZERS if (made := each(where, data)) is not None), None)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from veen_core.entry import Entry
+from veen_core.tlog.tree_head import SignedHead
 from veen_core.wire import Wire
 
 
@@ -27,7 +28,7 @@ class Unknown:
     item: object
 
 
-Thing = Wire | Entry | Bare | Unknown
+Thing = Wire | Entry | SignedHead | Bare | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ def name_of(thing: Thing) -> str:
             return thing.codec.name
         case Entry():
             return "log entry"
+        case SignedHead():
+            return "hub checkpoint"
         case Bare():
             return thing.name
         case Unknown():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from veen_cli.arguments import times
+from veen_cli.evidence.hub_log import checkpoint_fields
 from veen_cli.evidence.recognized import Bare, Thing, Unknown, name_of
 from veen_cli.frame.output import plural
 from veen_core.cap import CapToken
@@ -15,6 +16,7 @@ from veen_core.ids import Secret
 from veen_core.keystore import Keystore
 from veen_core.msg import Msg
 from veen_core.stream import hub_id
+from veen_core.tlog.tree_head import SignedHead
 from veen_core.wire import Wire
 
 MAX_SHOWN_BYTES: Final = 96
@@ -86,6 +88,8 @@ def as_dict(thing: Thing) -> dict[str, Any]:
             found |= {"section": thing.codec.section, "value": plain(thing)}
         case Bare():
             found |= {"section": thing.section, "value": plain(dict(thing.held))}
+        case SignedHead():
+            found |= {"section": "C2SP tlog-checkpoint", "value": plain(checkpoint_fields(thing))}
         case Entry():
             found |= {
                 "section": "4.8.1",
@@ -111,6 +115,10 @@ def as_lines(thing: Thing) -> Iterator[str]:
         case Bare():
             yield titled(thing.name, thing.section)
             for name, item in thing.held.items():
+                yield from _value(name, item, "  ")
+        case SignedHead():
+            yield titled(name_of(thing), "C2SP tlog-checkpoint")
+            for name, item in checkpoint_fields(thing).items():
                 yield from _value(name, item, "  ")
         case Entry():
             yield f"log entry {thing.stream_seq} of label {thing.label.hex()} (core §4.8.1)"

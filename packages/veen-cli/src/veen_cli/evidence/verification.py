@@ -10,10 +10,18 @@ counts as one more statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from veen_cli.evidence.hub_log import (
+    HubLogs,
+    is_pinned,
+    names_hub,
+    verify_checkpoint_note,
+    verify_fork,
+    verify_hub_evidence,
+)
 from veen_cli.evidence.recognized import Recognized
+from veen_cli.evidence.verdicts import Roots, Undecided, Verdict
 from veen_cli.frame.output import plural
 from veen_cli.identity.verified_roots import ClientKnowledge, KnownRoot
 from veen_core import hub_identity
@@ -25,14 +33,20 @@ from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry, verify_authorize
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import VeenError, VerificationError
+from veen_core.hub_evidence import HubEvidence
+from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_identity import HubIdentity, verify_checkpoint_signers
+from veen_core.hub_log import note_key
 from veen_core.ids import HubId, Label, LeafHash, StreamSeq, UnixTime
 from veen_core.mmr import peak_heights
 from veen_core.msg import Msg, verify_msg
 from veen_core.pow import PowCookie
 from veen_core.proof import MmrProof, own_peak, verify_inclusion
 from veen_core.receipt import Receipt
+from veen_core.tlog.policy import WitnessPolicy
+from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.label.evidence import find_equivocation
+from veen_hub.witness.contradiction import LogContradiction, verify_contradiction
 
 T = TypeVar("T")
 NO_PIN: Final = "cannot be verified without the hub's id: give --trust HUB_ID"
@@ -40,42 +54,6 @@ NO_KEYS: Final = (
     "cannot be verified without the hub's keys: give its hub-identity.cbor too (`veen hub keys --hub URL "
     "--out hub-identity.cbor`), or a --client that knows the hub"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict on one object; ``holds`` is None if there is too little evidence to decide."""
-
-    where: str
-    what: str
-    holds: bool | None
-    why: str
-    complete: bool = True
-    """Whether every check was made; an export may have more writers than are followed."""
-
-
-@dataclass(slots=True)
-class Roots:
-    """The roots stated so far, by label and size."""
-
-    known: dict[Label, dict[int, KnownRoot]] = field(default_factory=dict)
-
-    def add(self, stated: KnownRoot) -> None:
-        """Add a root; raise if another root is known for the same size (§9 Resync)."""
-        other = self.known.setdefault(stated.label, {}).setdefault(stated.size, stated)
-        if other.root != stated.root:
-            raise VerificationError(
-                f"contradicts {other.source}: the root of {stated.size} entries of label "
-                f"{stated.label.hex()[:16]}… differs",
-                action="keep both as evidence: the hub has signed two histories",
-            )
-
-    def of(self, label: Label) -> dict[int, KnownRoot]:
-        return self.known.get(label, {})
-
-
-class Undecided(Exception):  # noqa: N818 - a verdict, not an error
-    """There is too little evidence to decide."""
 
 
 class EvidenceVerifier:
@@ -87,13 +65,17 @@ class EvidenceVerifier:
         pin: HubId | None,
         identity: HubIdentity | None,
         now: UnixTime,
+        *,
         knowledge: Iterable[ClientKnowledge] = (),
+        policy: WitnessPolicy | None = None,
     ) -> None:
         self._found = found
         self._pin = pin
         self._identity = identity
         self._now = now
+        self._policy = policy
         self._roots = Roots()
+        self._hub_logs = HubLogs()
         # Verified receipts, by position and by message, because a chunk has tens of thousands of them.
         self._by_place: dict[tuple[Label, StreamSeq], Receipt] = {}
         self._by_message: dict[LeafHash, Receipt] = {}
@@ -114,12 +96,13 @@ class EvidenceVerifier:
         try:
             if rule is None:
                 raise Undecided("is not evidence: there is nothing to verify; `veen inspect` shows it")
-            why = rule(self, found)
+            proved = rule(self, found)
         except Undecided as exc:
             return Verdict(found.where, found.name, None, str(exc))
         except VeenError as exc:
             return Verdict(found.where, found.name, False, str(exc))
-        return Verdict(found.where, found.name, True, why)
+        why, steps = proved if isinstance(proved, tuple) else (proved, [])
+        return Verdict(found.where, found.name, True, why, steps=tuple(steps))
 
     def _pinned_identity(self) -> HubIdentity:
         if self._identity is None:
@@ -231,6 +214,59 @@ class EvidenceVerifier:
         hub = "the pinned hub" if self._identity is not None else found.thing.first.hub_pk.hex()
         return f"two signed receipts for one position convict {hub}"
 
+    # --- the hub log
+
+    def hub_checkpoint(self, found: Recognized) -> str:
+        """Verify a hub checkpoint under the pinned hub's keys and the witness policy (P1, P2)."""
+        assert isinstance(found.thing, SignedHead)
+        proved = verify_checkpoint_note(self._pinned_identity(), found.thing, self._policy)
+        self._hub_logs.add(found.thing, f"the hub checkpoint in {found.where}")
+        return proved
+
+    def hub_evidence(self, found: Recognized) -> tuple[str, list[str]]:
+        """Verify hub evidence; the policy pins the hub if it names the hub's log (P1, P2)."""
+        evidence = found.thing
+        assert isinstance(evidence, HubEvidence)
+        hub, signed = evidence.identity.hub_id, evidence.signed_head
+        if self._pin is not None and not is_pinned(evidence.identity, self._pin):
+            raise VerificationError(f"is of hub {hub.hex()}, but {self._pin.hex()} is pinned")
+        proved = verify_hub_evidence(evidence, self._identity, self._policy)
+        if self._pin is None and not names_hub(self._policy, evidence.identity, signed.head.origin):
+            raise Undecided(
+                f"verifies for hub {hub.hex()}: give --trust with this id, if that is the hub you mean"
+            )
+        source = f"the hub evidence in {found.where}"
+        head, receipt = evidence.head, evidence.receipt
+        self._roots.add(KnownRoot(head.label, head.upto_seq, head.mmr_root, source))
+        self._roots.add(KnownRoot(receipt.label, receipt.stream_seq, receipt.mmr_root, source))
+        self._hub_logs.add(signed, source)
+        return proved
+
+    def fork(self, found: Recognized) -> str:
+        """Verify evidence that a hub signed two histories (P1)."""
+        evidence = found.thing
+        assert isinstance(evidence, HubLogFork | LabelFork)
+        hub = evidence.identity.hub_id
+        if self._pin is not None and not is_pinned(evidence.identity, self._pin):
+            raise VerificationError(f"convicts hub {hub.hex()}, but {self._pin.hex()} is pinned")
+        return verify_fork(evidence, "the pinned hub" if self._pin is not None else f"hub {hub.hex()}")
+
+    def contradiction(self, found: Recognized) -> str:
+        """Verify what a witness kept, with the log's keys from the policy or of the pinned hub (P2)."""
+        evidence = found.thing
+        assert isinstance(evidence, LogContradiction)
+        origin = evidence.heads[0].head.origin if evidence.notes else ""
+        keys = [log.key for log in self._policy.logs if log.key.name == origin] if self._policy else []
+        if self._identity is not None:
+            keys += [note_key(key, origin) for key in self._identity.hub_keys]
+        if not keys:
+            raise Undecided(
+                "cannot be verified without the log's key: give --witnesses with a policy that names it, "
+                "or --trust and the hub's hub-identity.cbor"
+            )
+        verify_contradiction(evidence, keys)
+        return f"signed checkpoints that contradict each other convict the log {origin}"
+
     # --- proofs
 
     def inclusion(self, found: Recognized) -> str:
@@ -306,12 +342,19 @@ class EvidenceVerifier:
         return f"solves its challenge with {cookie.difficulty} bits"
 
 
-RULES: Final[dict[type, Callable[[EvidenceVerifier, Recognized], str]]] = {
+Proved = str | tuple[str, list[str]]
+"""What an object proves and, for some, the steps of the proof."""
+RULES: Final[dict[type, Callable[[EvidenceVerifier, Recognized], Proved]]] = {
     HubIdentity: EvidenceVerifier.identity,
     Receipt: EvidenceVerifier.receipt,
     Checkpoint: EvidenceVerifier.checkpoint,
     Entry: EvidenceVerifier.entry,
     Equivocation: EvidenceVerifier.equivocation,
+    SignedHead: EvidenceVerifier.hub_checkpoint,
+    HubEvidence: EvidenceVerifier.hub_evidence,
+    HubLogFork: EvidenceVerifier.fork,
+    LabelFork: EvidenceVerifier.fork,
+    LogContradiction: EvidenceVerifier.contradiction,
     MmrProof: EvidenceVerifier.inclusion,
     MmrConsistency: EvidenceVerifier.consistency,
     Msg: EvidenceVerifier.msg,

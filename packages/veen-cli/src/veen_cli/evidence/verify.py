@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from veen_cli.arguments import completions, times
+from veen_cli.evidence.hub_log import is_pinned
 from veen_cli.evidence.recognize import recognize_all
 from veen_cli.evidence.recognized import Recognized
-from veen_cli.evidence.verification import NO_PIN, EvidenceVerifier, Verdict
+from veen_cli.evidence.verdicts import Verdict
+from veen_cli.evidence.verification import NO_PIN, EvidenceVerifier
 from veen_cli.frame import settings
 from veen_cli.frame.command_class import command
+from veen_cli.frame.connection import witness_policy_file, witnesses_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.identity.hub_records import CheckedStateStore
 from veen_cli.identity.identity_folder import Folder
 from veen_cli.identity.verified_roots import ClientKnowledge, client_knowledge
-from veen_core import hub_identity, stream
-from veen_core.errors import IdentityError, VeenError
+from veen_core import stream
+from veen_core.errors import VeenError
 from veen_core.export import MANIFEST
+from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
+from veen_core.tlog.policy import WitnessPolicy
 from veen_core.wire import Wire
+from veen_hub.client.hub_log import load_policy
 from veen_hub.client.wire.connection import IDENTITY_RECORD
 from veen_storage.copies.export import Manifest, verify_export
 from veen_storage.copies.export.range_verifier import MAX_WRITERS
@@ -59,20 +67,12 @@ def pinned_identity(
     if pin is None:
         return None
     shown = [each.thing for each in found if isinstance(each.thing, HubIdentity)]
+    shown += [each.thing.identity for each in found if isinstance(each.thing, HubEvidence)]
     if folder is not None:
         content = CheckedStateStore(folder.state).load(pin, IDENTITY_RECORD)
         shown += [HubIdentity.decode(content)] if content is not None else []
-    fitting = [each for each in shown if _is_pinned(each, pin)]
+    fitting = [each for each in shown if is_pinned(each, pin)]
     return max(fitting, key=lambda each: len(each.hub_keys), default=None)
-
-
-def _is_pinned(identity: HubIdentity, pin: HubId) -> bool:
-    """Return whether a valid identity has the pinned hub_id or first hub_pk."""
-    try:
-        hub_identity.verify_identity(identity)
-    except IdentityError:
-        return False
-    return bytes(pin) in (bytes(identity.hub_id), bytes(identity.hub_keys[0].hub_pk))
 
 
 def _hub_of(folder: Path, pin: HubId) -> HubId:
@@ -107,18 +107,29 @@ def _verify_export(folder: Path, pin: HubId | None) -> Verdict:
     return Verdict(str(folder), "export", True, why, complete=made.followed_all)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustOptions:
+    """Against what files are verified: the pinned hub, a client's state, a witness policy."""
+
+    trust: str | None
+    client: str | None
+    witnesses: str | None
+
+    def policy(self) -> WitnessPolicy | None:
+        path = witness_policy_file(self.witnesses)
+        return load_policy(path) if path is not None else None
+
+
 def verify_files(
-    out: Output, files: Sequence[str], trust: str | None, client: str | None, kind: type[Wire] | None = None
+    out: Output, files: Sequence[str], against: TrustOptions, kind: type[Wire] | None = None
 ) -> list[Verdict]:
     """Verify files and folders together; the first must be of ``kind``, if one is given."""
     with out.progress("verifying"):
-        return _verify_files(files, trust, client, kind)
+        return _verify_files(files, against, kind)
 
 
-def _verify_files(
-    files: Sequence[str], trust: str | None, client: str | None, kind: type[Wire] | None
-) -> list[Verdict]:
-    pin, owner = pinned_hub(trust), client_folder(client)
+def _verify_files(files: Sequence[str], against: TrustOptions, kind: type[Wire] | None) -> list[Verdict]:
+    pin, owner = pinned_hub(against.trust), client_folder(against.client)
     named = [path for name in files for path in _expand(Path(name))]
     folders = [path for path in named if path.is_dir()]
     found, unreadable = _recognize(path for path in named if not path.is_dir())
@@ -132,7 +143,8 @@ def _verify_files(
     knowledge: Iterable[ClientKnowledge] = ()
     if owner is not None and identity is not None:
         knowledge = client_knowledge(owner, identity.hub_id)
-    verifier = EvidenceVerifier(found, pin, identity, UnixTime(times.now()), knowledge)
+    now = UnixTime(times.now())
+    verifier = EvidenceVerifier(found, pin, identity, now, knowledge=knowledge, policy=against.policy())
     return [*verifier.verdicts(), *unreadable, *(_verify_export(folder, pin) for folder in folders)]
 
 
@@ -180,15 +192,17 @@ def print_verdicts(out: Output, verdicts: Sequence[Verdict], *, allow_partial: b
                 "holds": each.holds,
                 "complete": each.complete,
                 "why": each.why,
+                **({"steps": each.steps} if each.steps else {}),
             }
             for each in verdicts
         ],
     }
     marks = [MARKS[each.holds if each.complete or allow_partial else None] for each in verdicts]
-    answer = Answer(
-        data,
-        [f"{mark} {each.where}: {each.what}: {each.why}" for mark, each in zip(marks, verdicts, strict=True)],
-    )
+    lines = []
+    for mark, each in zip(marks, verdicts, strict=True):
+        lines.append(f"{mark} {each.where}: {each.what}: {each.why}")
+        lines += [f"    {number}. {step}" for number, step in enumerate(each.steps, 1)]
+    answer = Answer(data, lines)
     wrong = [each for each in verdicts if each.holds is False]
     undecided = [each for each in verdicts if each.holds is None]
     partial = [each for each in verdicts if not each.complete and not allow_partial]
@@ -211,23 +225,31 @@ def print_verdicts(out: Output, verdicts: Sequence[Verdict], *, allow_partial: b
 
 
 def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
-    client = click.option(
+    """Add --trust, --client and --witnesses, which the command gets as one ``TrustOptions``."""
+
+    @wraps(work)
+    def run(*args: Any, trust: str | None, client: str | None, witnesses: str | None, **options: Any) -> Any:
+        against = TrustOptions(trust=trust, client=client, witnesses=witnesses)
+        return work(*args, against=against, **options)
+
+    with_client = click.option(
         "--client",
         envvar="VEEN_CLIENT",
         show_envvar=True,
         shell_complete=completions.folders,
         help="Folder of an identity: compare with what it has verified before.",
     )
-    trust = click.option(
+    with_trust = click.option(
         "--trust", envvar="VEEN_TRUST", show_envvar=True, help="The hub's hub_id or first hub_pk, in hex."
     )
-    return trust(client(work))
+    return with_trust(with_client(witnesses_option(run)))
 
 
 @command(
     "veen verify receipt.cbor hub-identity.cbor --trust HUB_ID",
     "veen verify receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
     "veen verify evidence/ --trust HUB_ID",
+    "veen verify message.evidence --trust HUB_ID --witnesses policy.txt",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
 @click.option(
@@ -236,14 +258,13 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
     help=f"Exit with 0 although some checks were skipped (an export with more than {MAX_WRITERS:,} writers).",
 )
 @trust_options
-def verify(
-    out: Output, *, files: tuple[str, ...], allow_partial: bool, trust: str | None, client: str | None
-) -> Answer:
+def verify(out: Output, *, files: tuple[str, ...], allow_partial: bool, against: TrustOptions) -> Answer:
     """Verify files without a hub: evidence of any kind, exports, identity cards, tokens.
 
     Files are verified together: proofs against the receipts and checkpoints given, and receipts and
     checkpoints under the identity of the pinned hub. With --client, receipts and checkpoints are also
-    compared with what that identity has verified before; a contradiction fails. Exits with 3 if a file does
-    not verify, if evidence is missing, or if a check was skipped and --allow-partial is not given.
+    compared with what that identity has verified before; a contradiction fails. With --witnesses, hub
+    checkpoints and hub evidence must also have the cosignatures of a quorum. Exits with 3 if a file does not
+    verify, if evidence is missing, or if a check was skipped and --allow-partial is not given.
     """
-    return print_verdicts(out, verify_files(out, files, trust, client), allow_partial=allow_partial)
+    return print_verdicts(out, verify_files(out, files, against), allow_partial=allow_partial)

@@ -19,7 +19,10 @@ from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
 from veen_core.errors import DecodeError, VeenError
 from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
+from veen_core.hub_evidence import HubEvidence
+from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_identity import CheckpointBinding, HubIdentity
+from veen_core.hub_log import HubConsistencyResponse, HubProofResponse, LabelHead
 from veen_core.keystore import Keystore, Secrets
 from veen_core.msg import Msg
 from veen_core.pow import PowCookie
@@ -27,8 +30,9 @@ from veen_core.profile import Profile
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire
-from veen_hub.client.state.records import EpochsRecord, HeldTokens, LabelRecord
+from veen_hub.client.state.records import EpochsRecord, HeldTokens, HubCheckpointRecord, LabelRecord
 from veen_hub.ops.anchors import AnchoredRoot, LedgerLine
+from veen_hub.witness.contradiction import LogContradiction
 from veen_storage import Registry
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.copies.export import Manifest
@@ -46,6 +50,11 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     HubIdentity,
     NextIdentity,
     Equivocation,
+    HubEvidence,
+    HubLogFork,
+    LabelFork,
+    LogContradiction,
+    LabelHead,
     Keystore,
     Secrets,
     KeyFile,
@@ -61,6 +70,7 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     LabelRecord,
     EpochsRecord,
     HeldTokens,
+    HubCheckpointRecord,
     CheckpointBinding,
     Anchor,
     Prune,
@@ -85,6 +95,8 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     api.ProofResponse,
     api.CheckpointResponse,
     api.ConsistencyResponse,
+    HubProofResponse,
+    HubConsistencyResponse,
     api.ErrorEnvelope,
 )
 MAX_OBJECT_BYTES: Final = 64 * 1_048_576

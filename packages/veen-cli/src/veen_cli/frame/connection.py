@@ -1,7 +1,8 @@
-"""The options with which a command reaches a hub: address, pinned hub, identity, TLS files, timeout.
+"""The options with which a command reaches a hub: address, pinned hub, witnesses, identity, TLS, timeout.
 
 No hub is trusted silently (core §8.4): ``--trust`` names it by hub_id or first hub_pk, or says ``first`` to
-pin the hub that answers first and to refuse any other from then on.
+pin the hub that answers first and to refuse any other from then on. ``--witnesses`` names a policy file: the
+hub's log must be cosigned as it says (RESOLUTIONS P2).
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Target:
     tls: Tls | None
     wait: float
     out: Output
+    witnesses: Path | None = None
+    """Witness policy file; None if the hub is trusted without witnesses."""
 
     def secrets(self) -> Secrets:
         folder = self.folder or Folder(Path(settings.required_value("client", None)))
@@ -82,13 +85,36 @@ class Target:
         secrets = None if anonymous else self.secrets()
         state = CheckedStateStore(self.folder.state) if self.folder is not None else None
         retry = Retry(max_attempts=1_000, deadline=self.wait)
-        connecting = connect(self.url, secrets, trust=self.pin, state=state, tls=self.tls, retry=retry)
+        connecting = connect(
+            self.url,
+            secrets,
+            trust=self.pin,
+            witnesses=self.witnesses,
+            state=state,
+            tls=self.tls,
+            retry=retry,
+        )
         async with AsyncExitStack() as stack:
             with self.out.progress(f"waiting for {self.url}"):
                 hub = await stack.enter_async_context(connecting)
             if hub.connection.status.gating:
                 hub.connection.bounds = TOKEN_LIFE
             yield hub
+
+
+witnesses_option = click.option(
+    "--witnesses",
+    envvar="VEEN_WITNESSES",
+    show_envvar=True,
+    shell_complete=completions.files,
+    help="Witness policy file: a quorum of its witnesses must have cosigned the hub's log.",
+)
+
+
+def witness_policy_file(given: str | None) -> Path | None:
+    """Return the witness policy file from the flag, its variable or the context."""
+    named = settings.value_or_context("witnesses", given)
+    return Path(named).expanduser() if named is not None else None
 
 
 OPTIONS: Final = (
@@ -99,6 +125,7 @@ OPTIONS: Final = (
         show_envvar=True,
         help="The hub's hub_id or first hub_pk in hex, or 'first' to pin the hub that answers.",
     ),
+    witnesses_option,
     click.option(
         "--client",
         envvar="VEEN_CLIENT",
@@ -130,11 +157,24 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options above to a command, which gets a ``target``."""
 
     @wraps(work)
+    def run(*args: Any, target: Target | None, **options: Any) -> Any:
+        if target is None:
+            settings.required_value("hub", None)  # says what to give
+        return work(*args, target=target, **options)
+
+    return may_connect(run)
+
+
+def may_connect(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options above to a command that can do without a hub; ``target`` is None if none is named."""
+
+    @wraps(work)
     def run(
         out: Output,
         *args: Any,
         hub: str | None,
         trust: str | None,
+        witnesses: str | None,
         client: str | None,
         ca: str | None,
         cert: str | None,
@@ -143,9 +183,12 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
         passphrase_file: Path | None,
         **options: Any,
     ) -> Any:
+        url = settings.value_or_context("hub", hub)
+        if url is None:
+            return work(out, *args, target=None, **options)
         client = settings.value_or_context("client", client)
         target = Target(
-            url=settings.parse_hub_url(settings.required_value("hub", hub)),
+            url=settings.parse_hub_url(url),
             trust=settings.parse_trust(settings.value_or_context("trust", trust)),
             folder=Folder(Path(client).expanduser()) if client is not None else None,
             passphrase=Passphrase(passphrase_file),
@@ -156,6 +199,7 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
             ),
             wait=wait,
             out=out,
+            witnesses=witness_policy_file(witnesses),
         )
         return work(out, *args, target=target, **options)
 

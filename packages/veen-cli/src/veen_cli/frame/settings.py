@@ -37,6 +37,7 @@ class Context:
     ca: str | None = None
     cert: str | None = None
     cert_key: str | None = None
+    witnesses: str | None = None
 
     def as_dict(self) -> dict[str, str]:
         """Return the values that are set."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -18,9 +19,11 @@ from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_option
+from veen_core import hub_log
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage import Layout, read_registry
 from veen_storage.disk import hub_keys, rotation
 
@@ -57,12 +60,12 @@ def identity_lines(identity: HubIdentity) -> list[str]:
 
 
 def fetch_identity(
-    out: Output, hub: str, trust: str | None, tls: Mapping[str, str | None]
-) -> tuple[HubIdentity, bool]:
-    """Return a running hub's signed identity, and whether it was verified against a pinned hub."""
+    out: Output, hub: str, trust: str | None, tls: Mapping[str, str | None], *, with_origin: bool = False
+) -> tuple[HubIdentity, bool, str | None]:
+    """Return a running hub's signed identity, whether it is the pinned one, and the name of its hub log."""
     # Imported here: a data directory needs no client.
     from veen_cli.frame.connection import Target  # noqa: PLC0415 - with --hub only: loads the client
-    from veen_cli.hub.status import fetch  # noqa: PLC0415 - as above
+    from veen_cli.hub.status import fetch, fetch_hub_checkpoint  # noqa: PLC0415 - as above
 
     trust = settings.parse_trust(settings.value_or_context("trust", trust))
     target = Target(
@@ -75,12 +78,16 @@ def fetch_identity(
         out=out,
     )
     status, pinned = loop.run(fetch(target))
-    return status.identity, pinned
+    signed = loop.run(fetch_hub_checkpoint(target)) if with_origin else None
+    if signed is not None:
+        hub_log.verify_hub_checkpoint(status.identity, signed, origin=signed.head.origin)
+    return status.identity, pinned, signed.head.origin if signed is not None else None
 
 
 @command(
     "veen hub keys --data-dir hub",
     "veen hub keys --hub https://hub.example --trust HUB_ID --out hub-identity.cbor",
+    "veen hub keys --note --data-dir hub",
     "veen context add work --trust $(veen hub keys --data-dir hub --quiet) --hub URL",
 )
 @click.option(
@@ -122,6 +129,11 @@ def fetch_identity(
     type=click.Path(path_type=Path),
     help="Write the identity to this file, for `veen verify`.",
 )
+@click.option(
+    "--note",
+    is_flag=True,
+    help="Print the verifier keys of the hub log alone, for witnesses and witness policies.",
+)
 def keys(
     out: Output,
     *,
@@ -129,6 +141,7 @@ def keys(
     hub: str | None,
     trust: str | None,
     target: Path | None,
+    note: bool,
     **tls: str | None,
 ) -> Answer:
     """Show a hub's identity, hub_id and keys, or write it to a file.
@@ -136,6 +149,9 @@ def keys(
     The identity comes from a data directory, or from a running hub (--hub). `veen verify` needs it to verify
     evidence without the hub. Give the hub_id to the hub's clients, who pin it; --quiet prints it alone. If
     variables or the context name both a directory and a hub, the directory is used.
+
+    --note prints a line per key, `NAME+ID+KEY`: the key with which the hub signs its hub log (C2SP
+    signed-note). Witnesses are configured with it, and a witness policy names it after the word `log`.
     """
     source = click.get_current_context().get_parameter_source
     typed = {name for name in ("data_dir", "hub") if source(name) is ParameterSource.COMMANDLINE}
@@ -143,11 +159,12 @@ def keys(
         raise click.UsageError("give --data-dir or --hub, not both.")
     directory = settings.value_or_context("data_dir", data_dir) if "hub" not in typed else None
     address = settings.value_or_context("hub", hub) if directory is None else None
-    pinned = True
+    pinned, origin = True, None
     if address is not None:
-        identity, pinned = fetch_identity(out, address, trust, tls)
+        identity, pinned, origin = fetch_identity(out, address, trust, tls, with_origin=note)
     elif directory is not None:
         identity = read_identity(existing(directory))
+        origin = read_origin(existing(directory)) if note else None
     else:
         raise click.UsageError("--data-dir is missing: give it, or --hub; or set VEEN_DATA_DIR or VEEN_HUB.")
     if target is not None:
@@ -156,10 +173,29 @@ def keys(
         click.echo(identity.hub_id.hex())
     if not pinned:
         out.note(f"note: {UNPINNED}")
-    return Answer(
-        {**identity_dict(identity), "pinned": pinned, "file": str(target) if target else None},
-        [*identity_lines(identity), *([f"wrote {target}"] if target else [])],
-    )
+    data = {**identity_dict(identity), "pinned": pinned, "file": str(target) if target else None}
+    if note:
+        verifiers = verifier_keys(identity, origin)
+        return Answer({**data, "verifier_keys": verifiers}, verifiers)
+    return Answer(data, [*identity_lines(identity), *([f"wrote {target}"] if target else [])])
+
+
+def read_origin(data_dir: Path) -> str | None:
+    """Return the name of the hub log, if the data directory has one already."""
+    with suppress(FileNotFoundError):
+        return parse_signed_head(Layout(data_dir).hub_log_checkpoint.read_bytes()).head.origin
+    return None
+
+
+def verifier_keys(identity: HubIdentity, origin: str | None) -> list[str]:
+    """Return the keys that sign the hub log now or later, as C2SP verifier keys (P1)."""
+    name = origin if origin is not None else hub_log.origin_of(identity.hub_id)
+    now = times.now()
+    return [
+        hub_log.note_key(key, name).text
+        for key in identity.hub_keys
+        if key.valid_until is None or key.valid_until > now
+    ]
 
 
 @command("veen hub rotate --data-dir hub --window 7d")

@@ -8,11 +8,11 @@ import json
 import math
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -25,6 +25,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields, plural
 from veen_cli.hub.keys import UNPINNED
 from veen_core.status import Status
+from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client import Tls, Unreachable
 from veen_hub.client.trust import check_status
 from veen_hub.client.wire.endpoints import Endpoints
@@ -32,16 +33,28 @@ from veen_hub.client.wire.retry import MIN_TRY_SECONDS, Retry, retrying
 from veen_hub.client.wire.transport import Timeouts, Transport, no_answer
 from veen_storage import open_source
 
+T = TypeVar("T")
 
-async def fetch(target: Target) -> tuple[Status, bool]:
-    """Return the hub's signed status, and whether it was verified against a pinned hub."""
+
+async def ask(target: Target, call: Callable[[Endpoints], Awaitable[T]]) -> T:
+    """Ask a hub one question, without the client's checks; retry for ``--wait`` seconds."""
     transport = Transport(target.url, tls=target.tls, timeouts=Timeouts())
     try:
         with target.out.progress(f"waiting for {target.url}"):
             timeout = Retry(max_attempts=1_000, deadline=target.wait)
-            status = await retrying(timeout, Endpoints(transport).status, where=target.url)
+            return await retrying(timeout, lambda: call(Endpoints(transport)), where=target.url)
     finally:
         await transport.close()
+
+
+async def fetch_hub_checkpoint(target: Target) -> SignedHead | None:
+    """Return the published hub checkpoint, not verified; None if the hub has none."""
+    return await ask(target, Endpoints.hub_checkpoint)
+
+
+async def fetch(target: Target) -> tuple[Status, bool]:
+    """Return the hub's signed status, and whether it was verified against a pinned hub."""
+    status = await ask(target, Endpoints.status)
     pinned = target.trust is not None or (
         target.folder is not None and target.folder.pin(target.url).exists()
     )

@@ -51,7 +51,7 @@ class FolderSource(Source):
         return self._description
 
     def contradiction(self, id_: str) -> LogContradiction:
-        return next(found[id_] for found in self._memory.contradictions.values() if id_ in found)
+        return next(kept[id_].found for kept in self._memory.contradictions.values() if id_ in kept)
 
 
 class UrlSource(Source):

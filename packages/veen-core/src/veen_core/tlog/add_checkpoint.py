@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from veen_core.errors import DecodeError
+from veen_core.errors import DecodeError, EncodeError
 from veen_core.tlog.note import MAX_NOTE_BYTES, decode_hash, encode_hash
 from veen_core.tlog.tree import MAX_PROOF_HASHES
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head, parse_size
@@ -27,6 +27,10 @@ class AddCheckpoint:
     checkpoint: SignedHead
 
     def encode(self) -> bytes:
+        if len(self.proof) > MAX_PROOF_HASHES:
+            raise EncodeError(
+                f"{_WHERE}: the proof has {len(self.proof)} hashes, at most {MAX_PROOF_HASHES} are allowed"
+            )
         lines = [f"old {self.old_size}", *map(encode_hash, self.proof), ""]
         return "".join(f"{line}\n" for line in lines).encode() + self.checkpoint.encode()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from veen_core.errors import DecodeError, SignatureError
+from veen_core.errors import DecodeError, EncodeError, SignatureError
 from veen_core.ids import Signature, UnixTime, VerifyKey
 from veen_core.keys import SigningKey, is_valid
 
@@ -24,12 +24,16 @@ COSIGNATURE: Final = 0x04
 """Signature type of a witness's key: Ed25519 over a header, the time and the text."""
 MAX_SIGNATURES: Final = 64
 """Signatures in one note; at least 16 must be accepted (C2SP signed-note)."""
-MAX_NOTE_BYTES: Final = 65_536
+MAX_NOTE_BYTES: Final = 131_072
+"""Enough for 16 signatures of a post-quantum algorithm, of almost 5 kB each (C2SP signed-note)."""
 MAX_TIME: Final = 2**63 - 1
+"""Latest time of a cosignature (C2SP tlog-cosignature)."""
 _KEY_ID_SIZE: Final = 4
 _TIME_SIZE: Final = 8
 _DASH: Final = "\N{EM DASH}"
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f]")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+"""Characters that UTF-8 cannot encode; Python has them in text from a command line or a file name."""
 _NOTE: Final = "note (C2SP signed-note)"
 _VKEY: Final = "verifier key (C2SP signed-note)"
 
@@ -55,10 +59,17 @@ class Note:
     signatures: tuple[NoteSignature, ...]
 
     def encode(self) -> bytes:
-        return (self.text + "\n" + "".join(signature.line for signature in self.signatures)).encode()
+        if not 1 <= len(self.signatures) <= MAX_SIGNATURES:
+            raise EncodeError(
+                f"a note has 1 to {MAX_SIGNATURES} signatures, not {len(self.signatures)} (C2SP signed-note)"
+            )
+        data = (self.text + "\n" + "".join(signature.line for signature in self.signatures)).encode()
+        if len(data) > MAX_NOTE_BYTES:
+            raise EncodeError(f"a note has at most {MAX_NOTE_BYTES} bytes, not {len(data)}")
+        return data
 
     def with_signatures(self, more: Iterable[NoteSignature]) -> Note:
-        """Return the note with further signatures; of one key, only the newest is kept."""
+        """Return the note with further signatures; of one key, only the signature given last is kept."""
         by_key = {(each.name, each.key_id): each for each in (*self.signatures, *more)}
         return Note(self.text, tuple(by_key.values()))
 
@@ -79,8 +90,13 @@ def parse_note(data: bytes) -> Note:
     return Note(text + "\n", parse_signatures(lines))
 
 
-def parse_signatures(lines: str) -> tuple[NoteSignature, ...]:
+def parse_signatures(lines: str | bytes) -> tuple[NoteSignature, ...]:
     """Parse one or more signature lines, such as a witness returns them."""
+    if isinstance(lines, bytes):
+        try:
+            lines = lines.decode()
+        except UnicodeDecodeError:
+            raise DecodeError("is not UTF-8", where=_NOTE) from None
     if not lines.endswith("\n"):
         raise DecodeError("does not end with a newline", where=_NOTE)
     found = lines[:-1].split("\n")
@@ -101,7 +117,8 @@ def _parse_signature(line: str) -> NoteSignature:
 
 def check_name(name: str, where: str) -> str:
     """Return a key name; raise ``DecodeError`` if it is empty or contains a space or a plus sign."""
-    if not name or "+" in name or any(char.isspace() for char in name) or _CONTROL.search(name):
+    spaced = any(char.isspace() for char in name)
+    if not name or "+" in name or spaced or _CONTROL.search(name) or _SURROGATE.search(name):
         raise DecodeError(f"{name[:80]!r} is not a key name", where=where)
     return name
 
@@ -129,14 +146,15 @@ class NoteKey:
 
     def is_valid(self, text: str, signature: bytes) -> bool:
         """Return whether this key made the signature over the text."""
-        if self.kind == ED25519:
-            return len(signature) == Signature.SIZE and is_valid(
-                self.public, text.encode(), Signature(signature)
-            )
-        if len(signature) != _TIME_SIZE + Signature.SIZE or (time := cosigned_at(signature)) > MAX_TIME:
+        time_size = _TIME_SIZE if self.kind == COSIGNATURE else 0
+        if len(signature) != time_size + Signature.SIZE:
             return False
-        message = _cosigned(text, time)
-        return is_valid(self.public, message, Signature(signature[_TIME_SIZE:]))
+        message = text.encode()
+        if self.kind == COSIGNATURE:
+            if (time := cosigned_at(signature)) > MAX_TIME:
+                return False
+            message = _cosigned(text, time)
+        return is_valid(self.public, message, Signature(signature[time_size:]))
 
 
 def parse_key(text: str) -> NoteKey:
@@ -157,14 +175,27 @@ def parse_key(text: str) -> NoteKey:
 
 
 def sign_note(key: SigningKey, name: str, text: str) -> NoteSignature:
-    """Sign a note with the key of a log."""
+    """Sign a note with the key of a log; raise ``EncodeError`` if no note can have this text or name."""
+    _check_signable(name, text)
     return NoteSignature(name, NoteKey(name, ED25519, key.public).key_id, key.sign(text.encode()))
 
 
 def cosign(key: SigningKey, name: str, text: str, now: UnixTime) -> NoteSignature:
     """Sign a checkpoint with the key of a witness (C2SP tlog-cosignature v1)."""
+    _check_signable(name, text)
+    if not 0 <= now <= MAX_TIME:
+        raise EncodeError(f"a cosignature cannot have the time {now} (C2SP tlog-cosignature)")
     signature = now.to_bytes(_TIME_SIZE, "big") + key.sign(_cosigned(text, now))
     return NoteSignature(name, NoteKey(name, COSIGNATURE, key.public).key_id, signature)
+
+
+def _check_signable(name: str, text: str) -> None:
+    try:
+        check_name(name, _NOTE)
+    except DecodeError as exc:
+        raise EncodeError(str(exc)) from None
+    if not text.endswith("\n") or _CONTROL.search(text) or _SURROGATE.search(text):
+        raise EncodeError(f"{_NOTE}: the text must be lines of UTF-8 without control characters")
 
 
 def cosigned_at(signature: bytes) -> UnixTime:
@@ -179,15 +210,21 @@ def _cosigned(text: str, time: int) -> bytes:
 def verified_signatures(note: Note, keys: Iterable[NoteKey]) -> dict[NoteKey, NoteSignature]:
     """Return which of the keys signed; signatures of other keys are ignored.
 
-    Raise ``SignatureError`` if a signature of one of the keys does not verify. That none of them signed is no
-    error here: the caller knows how many it needs.
+    If a cosigner signed several times, its newest cosignature is returned. Raise ``SignatureError`` if a
+    signature of one of the keys does not verify. That none of the keys signed is no error here: the caller
+    knows how many it needs.
     """
+    lines: dict[tuple[str, bytes], set[bytes]] = {}  # a set: a repeated line costs one verification
+    for line in note.signatures:
+        lines.setdefault((line.name, line.key_id), set()).add(line.signature)
     found: dict[NoteKey, NoteSignature] = {}
     for key in keys:
-        for signature in filter(key.made, note.signatures):
-            if not key.is_valid(note.text, signature.signature):
-                raise SignatureError(f"the signature of {key.name} does not verify (C2SP signed-note)")
-            found[key] = signature
+        key_id = key.key_id
+        signatures = lines.get((key.name, key_id), set())
+        if not all(key.is_valid(note.text, signature) for signature in signatures):
+            raise SignatureError(f"the signature of {key.name} does not verify (C2SP signed-note)")
+        if signatures:  # a cosignature starts with its time
+            found[key] = NoteSignature(key.name, key_id, max(signatures))
     return found
 
 

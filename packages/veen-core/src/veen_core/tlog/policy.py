@@ -7,7 +7,9 @@
     quorum both
 
 One line is ours, in the form of a comment so that other readers of the format pass over it:
-``#veen max-age SECONDS`` says how old the newest cosignatures of a quorum may be.
+``#veen max-age SECONDS`` says how old the newest cosignatures of a quorum may be. Any other line whose first
+word is ``#veen`` is refused, so that a misspelt setting is not taken for a comment; write ``# veen`` for a
+comment.
 """
 
 from __future__ import annotations
@@ -88,14 +90,16 @@ class WitnessPolicy:
         return self.quorum in done
 
     def check(self, signed: SignedHead, *, log_keys: Iterable[NoteKey] = ()) -> Cosigned:
-        """Verify a checkpoint: signed by a log of the policy (or one of ``log_keys``) and by a quorum.
+        """Verify a checkpoint: signed by a log of the policy and by a quorum.
 
-        Raise ``SignatureError`` or ``QuorumError``.
+        ``log_keys`` are further keys of the same log, which the caller knows from elsewhere, such as all keys
+        of a hub's identity. A policy that names logs must name one of them. Raise ``SignatureError`` or
+        ``QuorumError``.
         """
-        keys = [*log_keys] or [log.key for log in self.logs if log.key.name == signed.head.origin]
-        if not verified_signatures(signed.note, keys):
+        if not verified_signatures(signed.note, self._keys_of(signed.head.origin, [*log_keys])):
             raise SignatureError(
-                f"the checkpoint of {signed.head.origin} has no signature of a log that the policy names"
+                f"the checkpoint of {signed.head.origin} has no signature of a log that the policy names "
+                "(C2SP tlog-policy)"
             )
         cosignatures = verified_signatures(signed.note, (witness.key for witness in self.witnesses))
         times = {
@@ -104,6 +108,32 @@ class WitnessPolicy:
             if witness.key in cosignatures
         }
         return Cosigned(tuple(times), self._quorum_at(signed, times))
+
+    def _keys_of(self, origin: str, log_keys: list[NoteKey]) -> list[NoteKey]:
+        """Return the keys that may have signed a checkpoint of this log."""
+        named = [log.key for log in self.logs if log.key.name == origin]
+        known = [key for key in log_keys if key.name == origin]
+        if self.logs and not (set(known) & set(named) if log_keys else named):
+            raise SignatureError(f"the policy does not name the log {origin} (C2SP tlog-policy)")
+        return known or named
+
+    def check_age(self, cosigned: Cosigned, now: UnixTime) -> None:
+        """Raise ``QuorumError`` unless a quorum cosigned within ``max_age_sec`` of ``now``."""
+        if cosigned.quorum_at is None:
+            return
+        age = now - cosigned.quorum_at
+        if age > self.max_age_sec:
+            raise QuorumError(
+                f"the newest quorum of cosignatures is {age} s old, at most {self.max_age_sec} s are allowed "
+                "(#veen max-age of the policy)",
+                action="check that the hub reaches its witnesses",
+            )
+        if -age > self.max_age_sec:
+            raise QuorumError(
+                f"the newest quorum of cosignatures was made {-age} s in the future "
+                "(#veen max-age of the policy)",
+                action="check the clocks of this machine and of the witnesses",
+            )
 
     def _quorum_at(self, signed: SignedHead, times: dict[Witness, UnixTime]) -> UnixTime | None:
         if self.quorum == NONE:
@@ -125,22 +155,17 @@ class _Parser:
     witnesses: list[Witness] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     quorum: bytes | None = None
-    max_age_sec: int = DEFAULT_MAX_AGE_SEC
+    max_age_sec: int | None = None
     names: set[bytes] = field(default_factory=set)
     members: set[bytes] = field(default_factory=set)
+    publics: set[tuple[int, bytes]] = field(default_factory=set)
 
     def log(self, key: bytes, url: bytes | None = None) -> None:
-        parsed = _key(key, ED25519)
-        if any(log.key.public == parsed.public for log in self.logs):
-            raise DecodeError("names the same log key twice")
-        self.logs.append(Log(parsed, _text(url)))
+        self.logs.append(Log(self._key(key, ED25519), _text(url)))
 
     def witness(self, name: bytes, key: bytes, url: bytes | None = None) -> None:
         self._define(name)
-        parsed = _key(key, COSIGNATURE)
-        if any(witness.key.public == parsed.public for witness in self.witnesses):
-            raise DecodeError("names the same witness key twice")
-        self.witnesses.append(Witness(name, parsed, _text(url)))
+        self.witnesses.append(Witness(name, self._key(key, COSIGNATURE), _text(url)))
 
     def group(self, name: bytes, threshold: bytes, *members: bytes) -> None:
         if not members:
@@ -167,9 +192,24 @@ class _Parser:
         self.quorum = name
 
     def max_age(self, seconds: bytes) -> None:
+        if self.max_age_sec is not None:
+            raise DecodeError("has two max-age lines")
         if not _NUMBER.fullmatch(seconds):
             raise DecodeError(f"{_shown(seconds)} is not a number of seconds")
         self.max_age_sec = int(seconds)
+
+    def _key(self, text: bytes, kind: int) -> NoteKey:
+        """Parse a key; the same public key is refused twice, whatever its name (C2SP tlog-policy)."""
+        try:
+            key = parse_key(text.decode())
+        except UnicodeDecodeError:
+            raise DecodeError("has a key name that is not UTF-8") from None
+        if key.kind != kind:
+            raise DecodeError(f"want a key of signature type {kind}, found type {key.kind}")
+        if (kind, key.public) in self.publics:
+            raise DecodeError(f"names the same {'log' if kind == ED25519 else 'witness'} key twice")
+        self.publics.add((kind, key.public))
+        return key
 
     def _define(self, name: bytes) -> None:
         if name == NONE or name in self.names:
@@ -196,14 +236,15 @@ def parse_policy(data: bytes) -> WitnessPolicy:
         tuple(parser.logs),
         tuple(parser.witnesses),
         tuple(parser.groups),
-        parser.max_age_sec,
+        DEFAULT_MAX_AGE_SEC if parser.max_age_sec is None else parser.max_age_sec,
     )
 
 
 def _parse_line(parser: _Parser, line: bytes) -> None:
-    if not line or (line.startswith(b"#") and not line.startswith(b"#veen ")):
+    words = _BLANK.split(line)
+    if not line or (line.startswith(b"#") and words[0] != b"#veen"):
         return
-    match _BLANK.split(line):
+    match words:
         case [b"log", key]:
             parser.log(key)
         case [b"log", key, url]:
@@ -220,16 +261,6 @@ def _parse_line(parser: _Parser, line: bytes) -> None:
             parser.max_age(seconds)
         case _:
             raise DecodeError(f"{_shown(line)} is not a line of a policy")
-
-
-def _key(text: bytes, kind: int) -> NoteKey:
-    try:
-        key = parse_key(text.decode())
-    except UnicodeDecodeError:
-        raise DecodeError("has a key name that is not UTF-8") from None
-    if key.kind != kind:
-        raise DecodeError(f"want a key of signature type {kind}, found type {key.kind}")
-    return key
 
 
 def _text(url: bytes | None) -> str | None:

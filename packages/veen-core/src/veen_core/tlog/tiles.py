@@ -7,7 +7,7 @@ entries below a tile of level 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +21,7 @@ MAX_ENTRY_BYTES: Final = 0xFFFF
 ENTRIES: Final = -1
 """``Tile.level`` of an entry bundle."""
 _PATH: Final = re.compile(
-    r"(?P<level>entries|0|[1-9][0-9]?)/(?P<index>(?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?"
+    r"(?P<level>entries|0|[1-9][0-9]?)/(?P<index>(?:x[0-9]{3}/){0,5}[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?"
 )
 _MAX_LEVEL: Final = 63
 
@@ -82,7 +82,12 @@ def tiles_of(size: int) -> Iterator[Tile]:
 
 
 def tile_of_node(height: int, index: int, size: int) -> tuple[Tile, int, int]:
-    """Return the tile that holds a node of a tree of ``size`` leaves, and where its hashes start and end."""
+    """Return the tile that holds a node of a tree of ``size`` leaves, and where its hashes start and end.
+
+    Raise ``ProofError`` if the tree has no such node, or not all leaves below it.
+    """
+    if height < 0 or index < 0 or (index + 1) << height > size:
+        raise ProofError(f"node {index} at height {height} is not complete in a tree of {size} leaves")
     level, above = divmod(height, TILE_HEIGHT)
     first = index << above
     start = first // TILE_WIDTH * TILE_WIDTH
@@ -95,10 +100,7 @@ def node_lookup(size: int, fetched: Callable[[Tile], bytes]) -> NodeLookup:
 
     def lookup(height: int, index: int) -> bytes:
         tile, start, end = tile_of_node(height, index, size)
-        hashes = tile_hashes(tile, fetched(tile))
-        if end > len(hashes):
-            raise ProofError(f"node {index} at height {height} is not complete in a tree of {size} leaves")
-        level = hashes[start:end]
+        level = tile_hashes(tile, fetched(tile))[start:end]
         while len(level) > 1:
             level = [node_hash(level[at], level[at + 1]) for at in range(0, len(level), 2)]
         return level[0]
@@ -139,8 +141,10 @@ def decode_bundle(data: bytes) -> list[bytes]:
     return entries
 
 
-def check_bundle(entries: Iterable[bytes], hashes: Iterable[bytes]) -> None:
-    """Raise ``ProofError`` unless the entries have these leaf hashes."""
+def check_bundle(entries: Sequence[bytes], hashes: Sequence[bytes]) -> None:
+    """Raise ``ProofError`` unless the entries are those of a tile of level 0, with these leaf hashes."""
+    if len(entries) != len(hashes):
+        raise ProofError(f"the bundle has {len(entries)} entries, its tile has {len(hashes)} hashes")
     for position, (entry, expected) in enumerate(zip(entries, hashes, strict=True)):
         if leaf_hash(entry) != expected:
             raise ProofError(f"entry {position} of the bundle does not have its hash in the tile")

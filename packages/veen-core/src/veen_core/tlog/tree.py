@@ -22,6 +22,8 @@ EMPTY_ROOT: Final = sha256().digest()
 """Root of a tree without leaves."""
 MAX_PROOF_HASHES: Final = 63
 """Most hashes in a proof (C2SP tlog-witness)."""
+_INCLUSION: Final = "inclusion proof (RFC 6962 §2.1.1)"
+_CONSISTENCY: Final = "consistency proof (RFC 6962 §2.1.2)"
 
 
 def leaf_hash(entry: bytes) -> bytes:
@@ -72,6 +74,17 @@ class Tree:
         self._subtrees.append(node)
         self.size = position + 1
         return completed
+
+    def append_subtree(self, height: int, root: bytes) -> None:
+        """Add 2^height leaves by the hash of their subtree; ``size`` must be a multiple of 2^height."""
+        if self.size % (1 << height):
+            raise ProofError(f"a subtree of {1 << height} leaves is not aligned after {self.size} leaves")
+        carry = self.size >> height
+        while carry & 1:
+            root = node_hash(self._subtrees.pop(), root)
+            carry >>= 1
+        self._subtrees.append(root)
+        self.size += 1 << height
 
     @property
     def subtrees(self) -> tuple[bytes, ...]:
@@ -153,14 +166,18 @@ def _hash_of(lookup: NodeLookup, start: int, end: int) -> bytes:
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> None:
-    """Raise ``ProofError`` unless the leaf hash is at ``index`` of the tree (RFC 9162 §2.1.3.2)."""
+    """Raise ``ProofError`` unless the leaf hash is at ``index`` of the tree (RFC 9162 §2.1.3.2).
+
+    ``size`` and ``root`` are those of a signed tree head: a proof alone does not fix the size.
+    """
     if not 0 <= index < size:
-        raise ProofError(f"inclusion proof (RFC 6962 §2.1.1): leaf {index} is not in a tree of {size} leaves")
+        raise ProofError(f"{_INCLUSION}: leaf {index} is not in a tree of {size} leaves")
+    _check_hashes(_INCLUSION, leaf, root, *proof)
     node, last = index, size - 1
     found = leaf
     for sibling in proof:
         if last == 0:
-            raise ProofError(f"inclusion proof (RFC 6962 §2.1.1): too long for a tree of {size} leaves")
+            raise ProofError(f"{_INCLUSION}: too long for a tree of {size} leaves")
         if node & 1 or node == last:
             found = node_hash(sibling, found)
             while not node & 1 and node:
@@ -169,27 +186,35 @@ def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes],
             found = node_hash(found, sibling)
         node, last = node >> 1, last >> 1
     if last != 0:
-        raise ProofError(f"inclusion proof (RFC 6962 §2.1.1): too short for a tree of {size} leaves")
+        raise ProofError(f"{_INCLUSION}: too short for a tree of {size} leaves")
     if found != root:
-        raise ProofError(
-            f"inclusion proof (RFC 6962 §2.1.1): leaf {index} of {size} does not lead to the root"
-        )
+        raise ProofError(f"{_INCLUSION}: leaf {index} of {size} does not lead to the root")
 
 
 def verify_consistency(old: int, new: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes) -> None:
-    """Raise ``ProofError`` unless the old tree is the start of the new one (RFC 9162 §2.1.4.2)."""
-    if old > new:
-        raise ProofError(f"consistency proof (RFC 6962 §2.1.2): {old} leaves are more than {new}")
+    """Raise ``ProofError`` unless the old tree is the start of the new one (RFC 9162 §2.1.4.2).
+
+    An empty tree is the start of every tree, and its root is ``EMPTY_ROOT``.
+    """
+    if not 0 <= old <= new:
+        raise ProofError(f"{_CONSISTENCY}: a tree of {old} leaves is not the start of one of {new}")
+    _check_hashes(_CONSISTENCY, old_root, new_root, *proof)
     if old in (0, new):
-        found_old, found_new = EMPTY_ROOT if old == 0 else new_root, new_root
         if proof:
-            raise ProofError("consistency proof (RFC 6962 §2.1.2): must be empty here")
+            raise ProofError(f"{_CONSISTENCY}: must be empty from size {old} to {new}")
+        found_old = new_root if old == new else EMPTY_ROOT
+        found_new = new_root if new else EMPTY_ROOT
     else:
         found_old, found_new = roots_of_proof(old, new, proof, old_root)
     if found_old != old_root:
-        raise ProofError(f"consistency proof (RFC 6962 §2.1.2): does not lead to the root at size {old}")
+        raise ProofError(f"{_CONSISTENCY}: does not lead to the root at size {old}")
     if found_new != new_root:
-        raise ProofError(f"consistency proof (RFC 6962 §2.1.2): does not lead to the root at size {new}")
+        raise ProofError(f"{_CONSISTENCY}: does not lead to the root at size {new}")
+
+
+def _check_hashes(what: str, *hashes: bytes) -> None:
+    if any(len(digest) != HASH_SIZE for digest in hashes):
+        raise ProofError(f"{what}: a hash does not have {HASH_SIZE} bytes")
 
 
 def roots_of_proof(old: int, new: int, proof: Sequence[bytes], old_root: bytes) -> tuple[bytes, bytes]:
@@ -198,7 +223,7 @@ def roots_of_proof(old: int, new: int, proof: Sequence[bytes], old_root: bytes) 
     If ``old`` is a power of two, the proof does not contain the old root, and ``old_root`` is returned.
     """
     if not proof:
-        raise ProofError("consistency proof (RFC 6962 §2.1.2): is empty")
+        raise ProofError(f"{_CONSISTENCY}: is empty")
     path = [old_root, *proof] if old & (old - 1) == 0 else list(proof)
     node, last = old - 1, new - 1
     while node & 1:
@@ -206,7 +231,7 @@ def roots_of_proof(old: int, new: int, proof: Sequence[bytes], old_root: bytes) 
     found_old = found_new = path[0]
     for sibling in path[1:]:
         if last == 0:
-            raise ProofError("consistency proof (RFC 6962 §2.1.2): too long")
+            raise ProofError(f"{_CONSISTENCY}: too long from size {old} to {new}")
         if node & 1 or node == last:
             found_old, found_new = node_hash(sibling, found_old), node_hash(sibling, found_new)
             while not node & 1 and node:
@@ -215,5 +240,5 @@ def roots_of_proof(old: int, new: int, proof: Sequence[bytes], old_root: bytes) 
             found_new = node_hash(found_new, sibling)
         node, last = node >> 1, last >> 1
     if last != 0:
-        raise ProofError("consistency proof (RFC 6962 §2.1.2): too short")
+        raise ProofError(f"{_CONSISTENCY}: too short from size {old} to {new}")
     return found_old, found_new

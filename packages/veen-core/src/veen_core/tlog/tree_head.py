@@ -10,22 +10,36 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from veen_core.errors import DecodeError
+from veen_core.errors import DecodeError, EncodeError
+from veen_core.hashing import HASH_SIZE
 from veen_core.tlog.note import Note, decode_hash, encode_hash, parse_note
 
 _WHERE: Final = "checkpoint (C2SP tlog-checkpoint)"
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_LINE: Final = re.compile(r"[^\x00-\x1f\ud800-\udfff]+")
 MAX_SIZE: Final = 2**63 - 1
+"""Largest tree size; C2SP gives no bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeHead:
-    """Name, size and root of a log's tree. Extension lines are kept as they are and mean nothing here."""
+    """Name, size and root of a log's tree. Extension lines are kept as they are and mean nothing here.
+
+    Raise ``EncodeError`` for values that no checkpoint can have.
+    """
 
     origin: str
     size: int
     root: bytes
     extensions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not all(_LINE.fullmatch(line) for line in (self.origin, *self.extensions)):
+            raise EncodeError(
+                f"{_WHERE}: origin and extensions are lines of UTF-8, not empty, without control characters"
+            )
+        if not 0 <= self.size <= MAX_SIZE or len(self.root) != HASH_SIZE:
+            raise EncodeError(f"{_WHERE}: want a size of 0 to 2^63 - 1 and a root of {HASH_SIZE} bytes")
 
     @property
     def text(self) -> str:
@@ -40,6 +54,10 @@ class SignedHead:
     head: TreeHead
     note: Note
 
+    def __post_init__(self) -> None:
+        if self.note.text != self.head.text:  # the signatures would be those of another head
+            raise EncodeError(f"{_WHERE}: the text of the note is not that of the tree head")
+
     def encode(self) -> bytes:
         return self.note.encode()
 
@@ -50,7 +68,10 @@ def parse_head(text: str) -> TreeHead:
     if len(lines) < 4 or lines[-1] or not all(lines[:-1]):
         raise DecodeError("want at least three lines, none of them empty", where=_WHERE)
     origin, size, root, *extensions = lines[:-1]
-    return TreeHead(origin, parse_size(size, _WHERE), decode_hash(root, _WHERE), tuple(extensions))
+    try:
+        return TreeHead(origin, parse_size(size, _WHERE), decode_hash(root, _WHERE), tuple(extensions))
+    except EncodeError:
+        raise DecodeError("contains a control character", where=_WHERE) from None
 
 
 def parse_signed_head(data: bytes) -> SignedHead:

@@ -15,4 +15,6 @@
 ``local``    client_state, pow_cookie, limits
 ``api``      the envelopes of §10.4 and §10.6, in CBOR and JSON
 ``tooling``  status and the envelopes of tooling and attachments, in CBOR and JSON
+``hub_log``  label head, the envelopes of the hub log, hub evidence
+``forks``    evidence of a fork, in the hub log and of a label
 """

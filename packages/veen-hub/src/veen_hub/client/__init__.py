@@ -33,9 +33,11 @@ if TYPE_CHECKING:
         TooLarge,
         TooMuchWork,
         Unavailable,
+        Unconfirmed,
         Unreachable,
     )
     from veen_hub.client.hub import Hub, connect
+    from veen_hub.client.hub_log import LabelHeads, TileReader
     from veen_hub.client.identity import Identity
     from veen_hub.client.log import HubLogReader, HubLogWriter
     from veen_hub.client.reading import Message
@@ -78,6 +80,7 @@ __all__ = [
     "HubLogReader",
     "HubLogWriter",
     "Identity",
+    "LabelHeads",
     "MemoryStateStore",
     "Message",
     "Misbehaved",
@@ -94,12 +97,14 @@ __all__ = [
     "Source",
     "StateStore",
     "Stream",
+    "TileReader",
     "Timeouts",
     "Tls",
     "TokenSource",
     "TooLarge",
     "TooMuchWork",
     "Unavailable",
+    "Unconfirmed",
     "Unreachable",
     "connect",
 ]
@@ -122,9 +127,11 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
             "TooLarge",
             "TooMuchWork",
             "Unavailable",
+            "Unconfirmed",
             "Unreachable",
         ),
         "hub": ("Hub", "connect"),
+        "hub_log": ("LabelHeads", "TileReader"),
         "identity": ("Identity",),
         "log": ("HubLogReader", "HubLogWriter"),
         "reading": ("Message",),

@@ -12,16 +12,19 @@ once that call has ended.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
 from veen_core.client_state import ClientBounds
 from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
+from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import (
     AuthRef,
@@ -40,9 +43,12 @@ from veen_core.keystore import Secrets
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.status import CapStatus, Status
+from veen_core.tlog.policy import WitnessPolicy
+from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client import hub as asynchronous
 from veen_hub.client.admin import Admin
 from veen_hub.client.hub import BATCH, LOCK_TIMEOUT, MAX_POW_DIFFICULTY
+from veen_hub.client.hub_log import CONFIRM_TIMEOUT, LabelHeads
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.loop_thread import LoopThread
 from veen_hub.client.reading.message import Message
@@ -65,19 +71,30 @@ class BlockingSending:
     correct after an error or Ctrl-C too. ``settle`` finds out which unanswered messages are in the log.
     """
 
-    def __init__(self, loop: LoopThread, batches: Iterator[Sending]) -> None:
+    def __init__(
+        self,
+        loop: LoopThread,
+        batches: Iterator[Sending],
+        confirm: Callable[[Iterable[Receipt]], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """``confirm`` waits until a quorum of witnesses covers the newest receipt of each label (P2)."""
         self._loop = loop
         self._batches = batches
+        self._confirm = confirm
         self._current: Sending | None = None
         self._before = 0
         self._last: Receipt | None = None
         self._receipts = self._send()
 
     def _send(self) -> Iterator[Receipt]:
+        newest: dict[Label, Receipt] = {}
         for sending in self._batches:
             self._before, self._last = self.acknowledged, self.last
             self._current = sending
             yield from self._loop.each(sending)
+            newest |= sending.newest
+        if self._confirm is not None:
+            self._loop.run(self._confirm(newest.values()))
 
     def __iter__(self) -> BlockingSending:
         return self
@@ -153,13 +170,16 @@ class BlockingStream:
         cap: CapToken | AuthRef | None = None,
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
+        confirm: bool = False,
+        confirm_timeout: float = CONFIRM_TIMEOUT,
     ) -> Receipt:
         """Seal and send a message; returns the verified receipt once the message is durable (H2).
 
         ``to`` is the recipient: by default the stream's reader key, else the sender (H11). ``schema`` names
         the body's schema, ``parent`` the message that this one answers. ``cap`` is the token to send with; by
         default an authorized one that fits is chosen. With ``attachments`` the body is wrapped so that it
-        lists them, unless ``body`` is a function that makes a body from their list.
+        lists them, unless ``body`` is a function that makes a body from their list. With ``confirm`` it waits
+        until a quorum of witnesses covers the message, for at most ``confirm_timeout`` seconds (P2).
         """
         return self._loop.run(
             self._stream.send(
@@ -170,6 +190,8 @@ class BlockingStream:
                 cap=cap,
                 parent=parent,
                 expires_at=expires_at,
+                confirm=confirm,
+                confirm_timeout=confirm_timeout,
             )
         )
 
@@ -182,19 +204,25 @@ class BlockingStream:
         cap: CapToken | AuthRef | None = None,
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
+        confirm: bool = False,
+        confirm_timeout: float = CONFIRM_TIMEOUT,
     ) -> BlockingSending:
         """Send messages in batches; returns an iterator of their receipts, in order.
 
         The caller's thread iterates over ``bodies``, so they may be read from the same hub. If a message
         fails, the receipts of the messages before it come first, then its error; no later message is sent.
-        ``BlockingSending.acknowledged`` counts the messages that arrived, also after an interruption.
+        ``BlockingSending.acknowledged`` counts the messages that arrived, also after an interruption. With
+        ``confirm`` the iterator ends once a quorum of witnesses covers the last message (P2).
         """
+        if confirm:
+            self._stream.hub.require_witnesses()
         source, count = iter(bodies), 2 * self._stream.hub.connection.batch
         batches = (
             self._stream.send_many(batch, schema=schema, to=to, cap=cap, parent=parent, expires_at=expires_at)
             for batch in iter(lambda: list(islice(source, count)), [])
         )
-        return BlockingSending(self._loop, batches)
+        wait = partial(self._stream.hub.wait_confirmed, timeout=confirm_timeout) if confirm else None
+        return BlockingSending(self._loop, batches, wait)
 
     def read(
         self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None
@@ -224,6 +252,12 @@ class BlockingStream:
         By default ``tree_size`` is ``stream_seq``: the tree that the message completed.
         """
         return self._loop.run(self._stream.proof(stream_seq, tree_size, epoch=epoch))
+
+    def evidence(
+        self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT
+    ) -> HubEvidence:
+        """Return evidence of a message that travels alone, verified; see ``veen_core.hub_evidence`` (P1)."""
+        return self._loop.run(self._stream.evidence(stream_seq, epoch=epoch, timeout=timeout))
 
     def consistency(self, from_seq: int, to_seq: int, *, epoch: Epoch | None = None) -> MmrConsistency:
         """Return a verified proof that the log at ``to_seq`` extends the log at ``from_seq`` (B11)."""
@@ -306,6 +340,26 @@ class BlockingHub:
         """Read the status of a token. The hub does not sign it; it signs the receipt of ``authorize``."""
         return self._loop.run(self._hub.cap_status(auth_ref))
 
+    @property
+    def hub_checkpoint(self) -> SignedHead | None:
+        """The newest hub checkpoint that fulfils the witness policy; None without a policy."""
+        return self._hub.hub_checkpoint
+
+    def confirm(self, *receipts: Receipt, timeout: float = CONFIRM_TIMEOUT) -> None:
+        """Wait until a quorum of witnesses covers the receipts; raise ``Unconfirmed`` after ``timeout`` s."""
+        self._loop.run(self._hub.confirm(*receipts, timeout=timeout))
+
+    def evidence(self, label: Label, stream_seq: int, *, timeout: float = CONFIRM_TIMEOUT) -> HubEvidence:
+        """Return evidence of a message that travels alone, verified; see ``veen_core.hub_evidence`` (P1)."""
+        return self._loop.run(self._hub.evidence(label, stream_seq, timeout=timeout))
+
+    def label_heads(self, *, progress: Callable[[int], None] = lambda _read: None) -> LabelHeads:
+        """Return the newest head of every label, complete under one hub checkpoint (P1).
+
+        The whole hub log is read; ``progress`` is called in another thread with the number of entries read.
+        """
+        return self._loop.run(self._hub.label_heads(progress=progress))
+
     def admin(self, key: SigningKey) -> BlockingAdmin:
         """Return the requests that need the hub's admin key (H19)."""
         return BlockingAdmin(self._loop, self._hub.admin(key))
@@ -325,6 +379,7 @@ def connect(
     identity: Identity | Secrets | None = None,
     *,
     trust: Pin,
+    witnesses: WitnessPolicy | Path | str | None = None,
     state: StateStore | Path | str | None = None,
     tokens: TokenSource | None = None,
     tls: Tls | None = None,
@@ -338,8 +393,9 @@ def connect(
 ) -> Iterator[BlockingHub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
-    ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``state`` is a
-    folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
+    ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``witnesses``
+    is a witness policy or its file: witnesses must have cosigned the hub's log as it says (P2). ``state`` is
+    a folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
     that returns a cap token when a gated hub demands one. ``bounds`` limits the use of one client_id,
     ``batch`` is the number of messages per request, ``lock_timeout`` the seconds to wait for a label that
     another process owns, and ``max_pow_difficulty`` the largest proof of work done for a message.
@@ -350,6 +406,7 @@ def connect(
             url,
             identity,
             trust=trust,
+            witnesses=witnesses,
             state=state,
             tokens=tokens,
             tls=tls,

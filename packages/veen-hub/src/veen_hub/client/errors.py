@@ -14,6 +14,7 @@ VeenError
 ├── Unreachable      no answer: network, TLS, timeout
 ├── VerificationError
 │   ├── Misbehaved       the answer does not fit the question
+│   ├── Unconfirmed      a QuorumError: no quorum of witnesses covered the messages in time
 │   └── Diverged         a DivergenceError; carries evidence where two receipts contradict each other
 └── StateError       the client cannot take this step
     ├── BoundsReached    the client_id that a token names has reached its bounds (KEX1+ 4.1)
@@ -25,13 +26,16 @@ Each error carries the next step for the user as ``action``.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from veen_core.api import ErrorEnvelope
 from veen_core.equivocation import Equivocation
-from veen_core.errors import DivergenceError, StateError, VeenError, VerificationError
+from veen_core.errors import DivergenceError, QuorumError, StateError, VeenError, VerificationError
+from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.ids import ClientId, StreamSeq
+from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 
 ACTIONS: Final = {
@@ -176,9 +180,9 @@ class Misbehaved(VerificationError):  # noqa: N818 - what the hub did
 class Diverged(DivergenceError):  # noqa: N818 - what the hub did
     """The hub contradicts what it signed before (§9 Resync, spec-1 §14).
 
-    ``equivocation`` is evidence that convicts the hub, if two of its receipts contradict each other.
-    ``folder`` is the folder in the client's state where ``held``, ``shown`` and ``equivocation`` were saved;
-    None if the client keeps no files, or could not write them.
+    ``equivocation`` is evidence that convicts the hub, if two of its receipts contradict each other; ``fork``
+    is such evidence if a hub checkpoint is one of the two statements (P1). ``folder`` is the folder in the
+    client's state where all of these were saved; None if the client keeps no files, or could not write them.
     """
 
     def __init__(
@@ -188,11 +192,13 @@ class Diverged(DivergenceError):  # noqa: N818 - what the hub did
         held: bytes = b"",
         shown: bytes = b"",
         equivocation: Equivocation | None = None,
+        fork: HubLogFork | LabelFork | None = None,
         folder: Path | None = None,
         unsaved: str | None = None,
     ) -> None:
         super().__init__(message, held=held, shown=shown)
         self.equivocation = equivocation
+        self.fork = fork
         self.folder = folder
         if folder is not None:
             kept = f"keep the evidence in {folder} (`veen inspect {shlex.quote(str(folder))}/*` shows it)"
@@ -200,6 +206,23 @@ class Diverged(DivergenceError):  # noqa: N818 - what the hub did
             why = f" ({unsaved})" if unsaved is not None else ""
             kept = f"save the evidence that this error carries, it is not on disk{why}"
         self.action = f"stop using this hub and {kept}"
+
+
+class Unconfirmed(QuorumError):  # noqa: N818 - a state of messages that are in the log
+    """No quorum of witnesses covered the messages in time (P2). They are in the log: do not send them again.
+
+    ``receipts`` are those of the messages, or of the last message of each label if many were sent.
+    """
+
+    def __init__(self, receipts: Sequence[Receipt], seconds: float, why: str) -> None:
+        last = receipts[-1]
+        super().__init__(
+            f"message {last.stream_seq} of label {last.label.hex()} is in the hub's log, but no quorum of "
+            f"witnesses confirmed it in {seconds:g} s: {why}",
+            action="do not send it again; read the stream later to see whether it is confirmed, and ask the "
+            "hub's operator whether its witnesses run (`veen witness status`)",
+        )
+        self.receipts = tuple(receipts)
 
 
 class BoundsReached(StateError):  # noqa: N818 - a state of the client_id

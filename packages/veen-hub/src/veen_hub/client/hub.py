@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -16,14 +16,26 @@ from veen_core.checkpoint import LabelOrigin
 from veen_core.client_state import ClientBounds
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import StateError
+from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, StreamId, UnixTime
+from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, StreamId, StreamSeq, UnixTime
 from veen_core.keys import DhKey, SigningKey
 from veen_core.keystore import Secrets
 from veen_core.profile import Profile
 from veen_core.receipt import Receipt
 from veen_core.status import CapStatus, Status
+from veen_core.tlog.policy import WitnessPolicy
+from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.admin import Admin
+from veen_hub.client.hub_log import (
+    CONFIRM_TIMEOUT,
+    Confirmations,
+    HubCheckpoints,
+    LabelHeads,
+    gather_evidence,
+    load_policy,
+    read_label_heads,
+)
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.log import HubLogReader, HubLogWriter
@@ -54,8 +66,15 @@ MAX_POW_DIFFICULTY: Final = 22
 class Hub:
     """A connected hub. Made by ``connect``."""
 
-    def __init__(self, connection: HubConnection, tokens: TokenSource | None) -> None:
+    def __init__(
+        self,
+        connection: HubConnection,
+        tokens: TokenSource | None,
+        confirmations: Confirmations | None = None,
+    ) -> None:
         self.connection = connection
+        self.confirmations = confirmations
+        """What a quorum of witnesses has confirmed; None without a witness policy."""
         self._logs: dict[Label, LabelLog] = {}
         self._outboxes: dict[Label, Outbox] = {}
         self._epochs: dict[StreamId, EpochOutboxes] = {}
@@ -120,6 +139,39 @@ class Hub:
         """Fetch an attachment's ciphertext and check it against ``coid``."""
         return await fetch_attachment(self.connection, coid)
 
+    # --- the hub log and its witnesses (RESOLUTIONS P1, P2)
+
+    @property
+    def hub_checkpoint(self) -> SignedHead | None:
+        """The newest hub checkpoint that fulfils the witness policy; None without a policy."""
+        newest = self.confirmations.checkpoints.newest if self.confirmations is not None else None
+        return newest.signed if newest is not None else None
+
+    async def confirm(self, *receipts: Receipt, timeout: float = CONFIRM_TIMEOUT) -> None:
+        """Wait until a quorum of witnesses covers the receipts; raise ``Unconfirmed`` after ``timeout`` s."""
+        for receipt in receipts:
+            await (await self.log(receipt.label)).verify(receipt)
+        await self.wait_confirmed(receipts, timeout)
+
+    async def evidence(
+        self, label: Label, stream_seq: int, *, timeout: float = CONFIRM_TIMEOUT
+    ) -> HubEvidence:
+        """Return evidence of a message that travels alone, verified: see ``veen_core.hub_evidence``.
+
+        It waits up to ``timeout`` seconds until the hub log covers the message and, with a witness policy,
+        until a quorum has cosigned the hub checkpoint.
+        """
+        log = await self.log(label)
+        return await gather_evidence(log, StreamSeq(stream_seq), self.confirmations, timeout)
+
+    async def label_heads(self, *, progress: Callable[[int], None] = lambda _read: None) -> LabelHeads:
+        """Return the newest head of every label, complete under one hub checkpoint.
+
+        With a witness policy it is the newest one that a quorum has cosigned. The whole hub log is read;
+        ``progress`` is called with the number of entries read so far.
+        """
+        return await read_label_heads(self.connection, self.confirmations, progress)
+
     def log_reader(self) -> HubLogReader:
         """Return a ``veen_core.LogReader`` of this hub."""
         return HubLogReader(self)
@@ -181,12 +233,29 @@ class Hub:
         log = await self.log(label, origin)
         return self._outboxes.setdefault(label, Outbox(log))
 
+    def require_witnesses(self) -> Confirmations:
+        """Return the confirmations, or say that there is no witness policy."""
+        if self.confirmations is None:
+            raise StateError(
+                "without a witness policy no message is ever confirmed",
+                action="connect with witnesses= (`--witnesses FILE`)",
+            )
+        return self.confirmations
+
+    async def wait_confirmed(self, receipts: Iterable[Receipt], timeout: float) -> None:
+        """Wait until receipts that are in their verified logs are confirmed."""
+        confirmations = self.require_witnesses()
+        logs = [(await self.log(receipt.label), receipt) for receipt in receipts]
+        await asyncio.gather(*(confirmations.wait(log, receipt, timeout) for log, receipt in logs))
+
     async def leave(self, label: Label) -> None:
         """Release a label that takes no messages any more, unless a message is pending on it."""
         log = self._logs.get(label)
         if log is not None and not log.client.state.pending:
             del self._logs[label]
             self._outboxes.pop(label, None)
+            if self.confirmations is not None:
+                self.confirmations.forget(label)
             await log.state.close()
 
     def epochs(self, stream_id: StreamId) -> EpochOutboxes:
@@ -212,6 +281,7 @@ async def connect(
     identity: Identity | Secrets | None = None,
     *,
     trust: Pin,
+    witnesses: WitnessPolicy | Path | str | None = None,
     state: StateStore | Path | str | None = None,
     tokens: TokenSource | None = None,
     tls: Tls | None = None,
@@ -225,12 +295,14 @@ async def connect(
 ) -> AsyncIterator[Hub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
-    ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``state`` is a
-    folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
+    ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``witnesses``
+    is a witness policy or its file: witnesses must have cosigned the hub's log as it says (P2). ``state`` is
+    a folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
     that returns a cap token when a gated hub demands one. ``bounds`` limits the use of one client_id,
     ``batch`` is the number of messages per request, ``lock_timeout`` the seconds to wait for a label that
     another process owns, and ``max_pow_difficulty`` the largest proof of work done for a message.
     """
+    watched = load_policy(witnesses) if witnesses is not None else None
     store = state if isinstance(state, StateStore) else FileStateStore(state) if state else MemoryStateStore()
     policy, workers = retry or Retry(), Workers()
     transport = Transport(url, tls=tls, timeouts=timeouts or Timeouts())
@@ -256,7 +328,7 @@ async def connect(
             batch=batch,
             max_pow_difficulty=max_pow_difficulty,
         )
-        hub = Hub(connection, tokens)
+        hub = Hub(connection, tokens, await _watch(connection, watched) if watched is not None else None)
         yield hub
     finally:
         try:
@@ -265,6 +337,14 @@ async def connect(
         finally:
             await transport.close()
             workers.close()
+
+
+async def _watch(connection: HubConnection, policy: WitnessPolicy) -> Confirmations:
+    """Accept the hub's newest checkpoint, or refuse a hub without a quorum of recent cosignatures (P2)."""
+    checkpoints = HubCheckpoints(connection, policy)
+    await checkpoints.refresh()
+    checkpoints.check_age()
+    return Confirmations(checkpoints)
 
 
 def _check_hub(store: StateStore, status: Status, trust: Pin) -> None:

@@ -22,6 +22,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.entry import Entry
 from veen_core.errors import StateError
+from veen_core.hub_evidence import HubEvidence
 from veen_core.ids import (
     AuthRef,
     ClientId,
@@ -39,6 +40,7 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_hub.client import reading
 from veen_hub.client.errors import BoundsReached, Refused
+from veen_hub.client.hub_log import CONFIRM_TIMEOUT
 from veen_hub.client.label import LabelLog
 from veen_hub.client.reading import Message
 from veen_hub.client.sending.attachments import AttachingMessage, Source
@@ -113,19 +115,28 @@ class Stream:
         cap: CapToken | AuthRef | None = None,
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
+        confirm: bool = False,
+        confirm_timeout: float = CONFIRM_TIMEOUT,
     ) -> Receipt:
         """Seal and send a message; returns the verified receipt once the message is durable (H2).
 
         ``to`` is whom to seal to: by default the stream's reader key, else the sender (H11). ``schema`` names
         the body's schema, ``parent`` the message that this one answers. ``cap`` is the token to send with; by
         default an authorized one that fits is chosen. With ``attachments`` the body is wrapped so that it
-        lists them, unless ``body`` is a function that makes a body from their list.
+        lists them, unless ``body`` is a function that makes a body from their list. With ``confirm`` it waits
+        until a quorum of witnesses covers the message, for at most ``confirm_timeout`` seconds (P2).
         """
+        if confirm:
+            self.hub.require_witnesses()
         if attachments or callable(body):
             draft = self._draft(b"", schema, to, parent, expires_at)
-            return await self._send_attaching(draft, body, schema, attachments, cap)
-        draft = self._draft(body, schema, to, parent, expires_at)
-        return await self._send(cap, lambda outbox, token: outbox.singles.send(draft, token))
+            receipt = await self._send_attaching(draft, body, schema, attachments, cap)
+        else:
+            draft = self._draft(body, schema, to, parent, expires_at)
+            receipt = await self._send(cap, lambda outbox, token: outbox.singles.send(draft, token))
+        if confirm:
+            await self.hub.wait_confirmed([receipt], confirm_timeout)
+        return receipt
 
     def send_many(
         self,
@@ -136,17 +147,23 @@ class Stream:
         cap: CapToken | AuthRef | None = None,
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
+        confirm: bool = False,
+        confirm_timeout: float = CONFIRM_TIMEOUT,
     ) -> Sending:
         """Send messages in batches; returns an async iterator of their receipts, in order.
 
         Each batch is one request, and the next batch is sealed while it is on its way. If a message fails,
         the receipts of the messages before it come first, then its error; no later message is sent.
-        ``Sending.acknowledged`` tells how many arrived, also after an interruption.
+        ``Sending.acknowledged`` tells how many arrived, also after an interruption. With ``confirm`` the
+        iterator ends once a quorum of witnesses covers the last message, and with it all before (P2).
         """
+        if confirm:
+            self.hub.require_witnesses()
         return Sending(
             self,
             lambda: Lookahead.mapped(bodies, lambda body: self._draft(body, schema, to, parent, expires_at)),
             cap,
+            confirm_timeout=confirm_timeout if confirm else None,
         )
 
     def _draft(
@@ -228,9 +245,15 @@ class Stream:
 
     async def _open(self, entries: Sequence[Entry]) -> list[Message]:
         connection = self.hub.connection
-        return await connection.workers.run_sized(
+        messages = await connection.workers.run_sized(
             len(entries), reading.open_all, entries, self._keys, connection.limits
         )
+        if self.hub.confirmations is not None:
+            log = await self.hub.log(entries[-1].label)
+            upto = await self.hub.confirmations.upto(log, entries[-1].stream_seq)
+            for message in messages:
+                message.confirmed = message.stream_seq <= upto
+        return messages
 
     async def read(
         self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None
@@ -290,6 +313,13 @@ class Stream:
         """
         size = StreamSeq(tree_size) if tree_size is not None else None
         return await (await self._log(epoch)).proof(StreamSeq(stream_seq), size)
+
+    async def evidence(
+        self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT
+    ) -> HubEvidence:
+        """Return evidence of a message that travels alone, verified; see ``Hub.evidence`` (P1)."""
+        await self._log(epoch)
+        return await self.hub.evidence(self.label(epoch), stream_seq, timeout=timeout)
 
     async def consistency(self, from_seq: int, to_seq: int, *, epoch: Epoch | None = None) -> MmrConsistency:
         """Return a verified proof that the log at ``to_seq`` extends the log at ``from_seq`` (B11)."""

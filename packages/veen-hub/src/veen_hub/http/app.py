@@ -11,10 +11,11 @@ from aiohttp.typedefs import Handler
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
 from veen_hub.http import attachments, hub_log, probes, reading, tooling
-from veen_hub.http.connections import check_head_size
+from veen_hub.http.bounded_connection import check_head_size
+from veen_hub.http.bounded_listener import Endpoint
 from veen_hub.http.errors import envelopes
 from veen_hub.http.keys import HUB, hub_of
-from veen_hub.http.listener import Endpoint, Listener
+from veen_hub.http.listener import Listener
 from veen_hub.http.submit import submit
 from veen_hub.http.tls import server_context
 from veen_hub.hub import Hub

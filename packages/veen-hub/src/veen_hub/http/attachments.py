@@ -15,9 +15,10 @@ from veen_core.ids import AuthRef, ClientId, Coid, FixedBytes, Label, Signature
 from veen_core.keys import verify
 from veen_core.rejection import SIG_INVALID, Code
 from veen_core.status import AttachmentResponse, attachment_digest
-from veen_hub.http.connections import MIN_READ_RATE
+from veen_hub.http.bounded_connection import MIN_READ_RATE
 from veen_hub.http.content import check_length, over_the_cap, respond
-from veen_hub.http.keys import hub_of, request_id_of
+from veen_hub.http.keys import hub_of
+from veen_hub.http.request_ids import request_id_of
 from veen_hub.http.submit import check_address
 from veen_hub.ops.logs import log
 from veen_hub.version import VERSION

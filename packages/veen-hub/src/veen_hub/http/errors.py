@@ -12,7 +12,7 @@ from veen_core.api import ErrorDetail, envelope_of
 from veen_core.errors import AdmissionError, ApiError, DecodeError, ProofError, VeenError
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import Headers, Reply, reply
-from veen_hub.http.keys import name_request
+from veen_hub.http.request_ids import name_request
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.sequencer import internal_error, storage_failed
@@ -89,13 +89,6 @@ def refuse(headers: Headers, error: AdmissionError | ApiError, request_id: str) 
     if error.retry_after is not None:
         answer.headers["Retry-After"] = str(error.retry_after)
     return answer
-
-
-def refuse_and_close(error: ApiError, request_id: str) -> bytes:
-    """Encode the last answer of a connection whose request could not be read."""
-    answer = refuse({}, error, request_id)
-    answer.headers["Connection"] = "close"
-    return answer.to_bytes()
 
 
 def from_http(request: web.BaseRequest, exc: web.HTTPException) -> ApiError:

@@ -1,74 +1,24 @@
-"""Listeners: a socket, its connection limit, and TLS handshakes.
-
-A connection beyond ``max_connections`` gets one answer and is closed. A TLS handshake counts as a connection
-until it ends.
-"""
+"""The listeners of a hub: connections with a direct way for submits, and envelopes for refusals."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import os
-import socket
 import ssl
-from dataclasses import dataclass
-from typing import Any, Final, cast
 
 from aiohttp import web
 
-from veen_core.errors import ApiError, ConfigError
-from veen_core.rejection import Code
+from veen_core.errors import ApiError
+from veen_hub.http.bounded_listener import BoundedListener, Endpoint
 from veen_hub.http.connections import Connection
-from veen_hub.http.errors import refuse_and_close
-from veen_hub.http.keys import new_request_id
+from veen_hub.http.content import Headers, Reply
+from veen_hub.http.errors import refuse
 from veen_hub.hub import Hub
-from veen_hub.ops.logs import log
-
-HANDSHAKE_SEC: Final = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Address and limits of one listener."""
+class Listener(BoundedListener):
+    """One listening socket of a hub."""
 
-    key: str
-    """The section of hub.yaml that sets host and port."""
-    host: str
-    port: int
-    max_connections: int
-    backlog: int
-
-
-class _Full(asyncio.Protocol):
-    """A connection beyond the limit: one answer, then closed."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        stream = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
-        error = ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
-        stream.write(refuse_and_close(error, new_request_id()))
-        stream.close()
-
-
-class _BeforeHandshake(asyncio.Protocol):
-    """A TCP connection before its TLS handshake, which asyncio alone would neither count nor report."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        stream = cast(asyncio.Transport, transport)
-        stream.pause_reading()
-        if self._listener.has_room():
-            with contextlib.suppress(OSError):  # no file descriptor is left
-                self._listener.shake_hands(os.dup(stream.get_extra_info("socket").fileno()))
-        stream.abort()  # closes this descriptor; the duplicate keeps the connection open
-
-
-class Listener(web.BaseSite):
-    """One listening socket."""
-
-    __slots__ = ("_endpoint", "_handshakes", "_hub", "connections", "takes_submits")
+    __slots__ = ("_hub", "takes_submits")
 
     def __init__(
         self,
@@ -79,80 +29,14 @@ class Listener(web.BaseSite):
         *,
         takes_submits: bool = False,
     ) -> None:
-        super().__init__(runner, ssl_context=context, backlog=endpoint.backlog)
+        slow_client_sec = hub.config.listen.follower_timeout_sec
+        super().__init__(runner, endpoint, context, slow_client_sec=slow_client_sec)
         self._hub = hub
-        self._endpoint = endpoint
         self.takes_submits = takes_submits
-        self.connections = 0
-        self._handshakes: set[asyncio.Task[None]] = set()
 
-    @property
-    def slow_client_sec(self) -> int:
-        """How long a client may read too slowly before it is dropped."""
-        return self._hub.config.listen.follower_timeout_sec
-
-    @property
-    def port(self) -> int:
-        return int(self._runner.addresses[0][1])
-
-    @property
-    def name(self) -> str:
-        scheme = "https" if self._ssl_context is not None else "http"
-        host, port = self._runner.addresses[0][:2]
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-    async def start(self) -> None:
-        await super().start()
-        endpoint, loop = self._endpoint, asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(
-                lambda: self._connect(loop) if self._ssl_context is None else _BeforeHandshake(self),
-                endpoint.host,
-                endpoint.port,
-                backlog=self._backlog,
-                reuse_address=True,
-            )
-        except (OSError, OverflowError) as exc:  # overflow: the port after 65535
-            await self.stop()
-            why = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
-            raise ConfigError(
-                f"{endpoint.key}.host, {endpoint.key}.port: cannot listen on {endpoint.host} port "
-                f"{endpoint.port}: {why}",
-                action="choose another port (0 takes a free one), or stop the program that listens there",
-            ) from exc
-
-    def _connect(self, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
-        return self._make(loop) if self.has_room() else _Full()
-
-    def _make(self, loop: asyncio.AbstractEventLoop) -> Connection:
-        server: Any = self._runner.server
+    def make_connection(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> Connection:
         return Connection(self, server, loop, self._hub)
 
-    def has_room(self) -> bool:
-        """Return whether the listener may accept another connection."""
-        taken = self.connections + len(self._handshakes)
-        return self._runner.server is not None and taken < self._endpoint.max_connections
-
-    def shake_hands(self, descriptor: int) -> None:
-        task = asyncio.create_task(self._shake_hands(socket.socket(fileno=descriptor)))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
-
-    async def _shake_hands(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        connection.setblocking(False)
-        try:
-            await loop.connect_accepted_socket(
-                lambda: self._make(loop),
-                connection,
-                ssl=self._ssl_context,
-                ssl_handshake_timeout=HANDSHAKE_SEC,
-            )
-        except (OSError, ssl.SSLError) as exc:
-            log(logging.DEBUG, "tls_handshake_failed", error=type(exc).__name__)
-
-    async def stop(self) -> None:
-        await super().stop()
-        for task in self._handshakes:
-            task.cancel()
-        await asyncio.gather(*self._handshakes, return_exceptions=True)
+    def refuse(self, headers: Headers, error: ApiError, request_id: str) -> Reply:
+        """Encode a refusal as an envelope (§10.6)."""
+        return refuse(headers, error, request_id)

@@ -38,7 +38,8 @@ from veen_core.status import CheckpointsResponse
 from veen_hub.http.connections import Connection
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, respond, wants_json
 from veen_hub.http.errors import DetailedError
-from veen_hub.http.keys import hub_of, request_id_of
+from veen_hub.http.keys import hub_of
+from veen_hub.http.request_ids import request_id_of
 from veen_hub.hub import Hub
 from veen_hub.pipeline.feed import MAX_DELIVERY_BYTES, encode_item
 from veen_hub.version import VERSION

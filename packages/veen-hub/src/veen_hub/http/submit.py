@@ -41,7 +41,8 @@ from veen_hub.http.content import (
     wants_json,
 )
 from veen_hub.http.errors import as_api_error, refuse
-from veen_hub.http.keys import REQUEST_ID, hub_of
+from veen_hub.http.keys import hub_of
+from veen_hub.http.request_ids import REQUEST_ID
 from veen_hub.hub import Hub
 from veen_hub.ops.config import Network
 from veen_hub.ops.logs import LOGGER, log

@@ -4,9 +4,9 @@
 - ``contradiction``: what a log signed that cannot both be true, as a file for a third party;
 - ``memory``: the newest cosigned checkpoint of each log, and the contradictions, on disk;
 - ``cosigner``: compare and persist as one durable step, one sync for many requests;
-- ``folder``: the witness's folder with its key, its settings and its memory;
-- ``config``: witness.yaml;
-- ``http``: the routes and the server;
+- ``folder``, ``key``, ``config``: the folder of a witness, its secret key, witness.yaml;
+- ``witness``: a running witness; ``routes`` and ``server``: its HTTP side;
+- ``description``, ``metrics``: what monitors see;
 - ``main``: the command ``veen-witness``.
 
 A witness knows nothing of VEEN: it can watch any log in C2SP's formats.

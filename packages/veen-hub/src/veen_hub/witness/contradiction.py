@@ -68,14 +68,13 @@ class LogContradiction(Wire):
 
 
 def find_contradiction(
-    known: SignedHead | None, new: SignedHead, proof: Iterable[bytes], now: UnixTime
+    known: SignedHead | None, new: SignedHead, proof: Iterable[bytes] | None, now: UnixTime
 ) -> LogContradiction | None:
     """Compare a signed checkpoint that was not cosigned with the newest cosigned one.
 
-    ``proof`` is a consistency proof between the two that did not verify; without one, only roots at equal
-    sizes are compared.
+    ``proof`` is a consistency proof between the two that did not verify. It is None if none was checked; then
+    only roots at equal sizes are compared.
     """
-    hashes = tuple(map(NodeHash, proof))
     new_text = new.encode().decode()
     if new.head.size == 0:
         if new.head.root == EMPTY_ROOT:
@@ -88,8 +87,9 @@ def find_contradiction(
         if new.head.root == known.head.root:
             return None
         return LogContradiction(claim=TWO_ROOTS, notes=notes, seen_at=now)
-    if not hashes or not 0 < known.head.size < new.head.size:
+    if proof is None or not 0 < known.head.size < new.head.size:
         return None
+    hashes = tuple(map(NodeHash, proof))
     if _shows_fork(known.head, new.head, hashes):
         return LogContradiction(claim=FORK, notes=notes, proof=hashes, seen_at=now)
     return LogContradiction(claim=UNPROVEN, notes=notes, seen_at=now)

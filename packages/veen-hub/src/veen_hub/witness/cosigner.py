@@ -1,22 +1,26 @@
-"""Compare and persist as one durable step, in one thread (C2SP tlog-witness).
+"""Compare and persist as one durable step (C2SP tlog-witness).
 
-The thread takes all requests that wait and handles them as one batch:
+All requests are handled in the event loop, one after the other:
 
-1. each request is compared with the newest cosigned checkpoint, of the memory or of the batch so far;
-2. the new checkpoint is cosigned;
-3. one synced transaction makes all new checkpoints durable, so that one sync serves many logs;
-4. only then the answers are handed out.
+1. a request is compared with the newest cosigned checkpoint of its log, durable or not;
+2. the new checkpoint is cosigned, and joins the open batch;
+3. while no other batch is being written, the open one is written in a thread: one synced transaction makes
+   the checkpoints of many logs durable;
+4. only then the answers of the batch are handed out, refusals too, because they may quote its sizes.
 
-Since one thread compares and persists, no request can roll back another (the race that the page describes).
-If the transaction fails, no answer of the batch is handed out, and the witness stops: what is on disk is not
-known until the memory is opened again.
+Comparing happens in one place, and batches are written in the order in which they were decided, so no
+request can roll back another (the race that the page describes). If a transaction fails, no answer of its
+batch and of later ones is handed out, and the witness stops: what is on disk is not known until the memory
+is opened again.
+
+Only the transaction has a thread of its own. A thread that also verifies and signs was slower by a third:
+each call into libsodium gives the interpreter lock to the other thread, and waits to get it back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import queue
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,14 +29,14 @@ from veen_core.protocols import Clock
 from veen_core.tlog.note import Note, cosign
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.ops.logs import LOGGER, log
-from veen_hub.witness.contradiction import find_contradiction
+from veen_hub.pipeline.threads import started_pool
+from veen_hub.witness.contradiction import LogContradiction, find_contradiction
 from veen_hub.witness.key import WitnessKey
-from veen_hub.witness.memory import Changes, CosignedHead, Memory
-from veen_hub.witness.rules import TEXT, Refusal, SignedRequest, check_against
-from veen_storage import StorageError
+from veen_hub.witness.memory import CosignedHead, Memory
+from veen_hub.witness.rules import TEXT, Known, Refusal, SignedRequest, check_against
 
-MAX_BATCH: Final = 256
-"""Requests in one transaction."""
+MAX_WAITING: Final = 4_096
+"""Requests that wait for the disk; a further one is answered with 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,96 +48,106 @@ class Answer:
     content_type: str = TEXT
 
 
+BUSY: Final = Answer(503, "the disk is too slow for the requests that wait; try again in a second\n")
 FAILED: Final = Answer(500, "the witness cannot write its memory and stops\n")
-Settle = Callable[[list[tuple["Pending", Answer]]], None]
-"""Called in the cosigner's thread with the answers of a batch, after they are durable."""
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
-    """A request that waits for its batch."""
+@dataclass(slots=True)
+class Batch:
+    """Requests that one transaction makes durable, and their answers."""
 
-    signed: SignedRequest
-    reply: Callable[[Answer], None] = field(repr=False)
+    heads: dict[str, CosignedHead] = field(default_factory=dict)
+    found: list[LogContradiction] = field(default_factory=list)
+    answers: list[tuple[asyncio.Future[Answer], Answer]] = field(default_factory=list)
 
 
 class Cosigner:
-    """The thread that compares, cosigns and persists."""
+    """Compares, cosigns and persists; all methods run in the event loop."""
 
     def __init__(
-        self, memory: Memory, key: WitnessKey, clock: Clock, settle: Settle, failed: Callable[[], None]
+        self,
+        memory: Memory,
+        key: WitnessKey,
+        clock: Clock,
+        wrote: Callable[[int], None],
+        failed: asyncio.Event,
     ) -> None:
-        """``settle`` and ``failed`` are called in the cosigner's thread."""
+        """``wrote`` is called with the number of requests of each batch, ``failed`` is set at a failure."""
         self._memory = memory
         self._key = key
         self._clock = clock
-        self._settle = settle
+        self._wrote = wrote
         self._failed = failed
-        self._is_broken = False
-        self._waiting: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="cosigner", daemon=True)
+        self._open = Batch()
+        self._written = Batch()
+        """The batch that is being written."""
+        self._writing: asyncio.Task[None] | None = None
+        self._pool = started_pool(1, "memory")
 
-    def start(self) -> None:
-        self._thread.start()
+    async def handle(self, signed: SignedRequest) -> Answer:
+        """Answer a request when the answer is durable."""
+        if self._failed.is_set():
+            return FAILED
+        if len(self._open.answers) >= MAX_WAITING:
+            return BUSY
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open.answers.append((answered, self._decide(signed)))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_batches())
+        return await answered
 
-    @property
-    def waiting(self) -> int:
-        return self._waiting.qsize()
+    async def stop(self) -> None:
+        """Write what waits, and end the thread."""
+        if self._writing is not None:
+            await self._writing
+        self._pool.shutdown()
 
-    def submit(self, pending: Pending) -> None:
-        self._waiting.put(pending)
+    async def _write_batches(self) -> None:
+        """Write batches until none is open; requests that arrive meanwhile form the next one."""
+        while self._open.answers:
+            batch, self._open = self._open, Batch()
+            self._written = batch
+            try:
+                if self._failed.is_set():
+                    raise RuntimeError("an earlier transaction failed")
+                if commit := self._memory.plan(batch.heads, batch.found):
+                    await asyncio.get_running_loop().run_in_executor(self._pool, self._memory.write, commit)
+                    self._memory.adopt(commit)  # durable from here on
+            except Exception:  # noqa: BLE001 - logged; even after a bug no request is left without an answer
+                LOGGER.exception("memory_failed")
+                self._failed.set()
+                batch.answers = [(answered, FAILED) for answered, _ in batch.answers]
+            self._written = Batch()
+            self._wrote(len(batch.answers))
+            for answered, answer in batch.answers:
+                if not answered.done():  # the client may have disconnected
+                    answered.set_result(answer)
+        self._writing = None
 
-    def stop(self) -> None:
-        """Handle what waits, then end; does not return before."""
-        self._waiting.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            batch = [first]
-            ending = False
-            while len(batch) < MAX_BATCH and not self._waiting.empty():
-                more = self._waiting.get()
-                if more is None:
-                    ending = True
-                    break
-                batch.append(more)
-            self._handle(batch)
-            if ending:
-                return
-
-    def _handle(self, batch: list[Pending]) -> None:
-        changes = Changes()
-        try:
-            if self._is_broken:
-                raise StorageError("an earlier write failed")
-            answers = [(pending, self._answer(pending.signed, changes)) for pending in batch]
-            self._memory.commit(changes)  # commit point: what is answered below is durable
-        except Exception:  # noqa: BLE001 - logged; even a bug must not leave requests without an answer
-            LOGGER.exception("memory_failed")
-            answers = [(pending, FAILED) for pending in batch]
-            self._is_broken = True
-            self._failed()
-        self._settle(answers)
-
-    def _answer(self, signed: SignedRequest, changes: Changes) -> Answer:
+    def _decide(self, signed: SignedRequest) -> Answer:
+        """Compare a request with the newest checkpoint of its log, and cosign."""
         origin = signed.head.origin
-        cosigned = changes.heads.get(origin) or self._memory.heads.get(origin)
-        known = cosigned.known if cosigned is not None else self._memory.known(origin)
+        newest = self._newest(origin)
         note = Note(signed.request.checkpoint.note.text, signed.signatures)
         now = self._clock.now()
         try:
-            check_against(known, signed)
+            check_against(newest.known if newest is not None else Known(), signed)
         except Refusal as refusal:
-            proof = signed.request.proof if refusal.status == 422 else ()
-            newest = cosigned.signed if cosigned is not None else None
-            found = find_contradiction(newest, SignedHead(signed.head, note), proof, now)
+            proof = signed.request.proof if refusal.status == 422 else None
+            known = newest.signed if newest is not None else None
+            found = find_contradiction(known, SignedHead(signed.head, note), proof, now)
             if found is not None:
-                changes.found.setdefault(origin, []).append(found)
+                self._open.found.append(found)
                 log(logging.WARNING, "log_contradiction", origin=origin, claim=found.claim, id=found.id)
             return Answer(refusal.status, refusal.body, refusal.content_type)
-        if cosigned is not None and now < cosigned.cosigned_at:
-            log(logging.WARNING, "clock_went_back", origin=origin, by_sec=cosigned.cosigned_at - now)
+        if newest is not None and now < newest.cosigned_at:
+            log(logging.WARNING, "clock_went_back", origin=origin, by_sec=newest.cosigned_at - now)
         line = cosign(self._key.signing, self._key.verifier.name, note.text, now)
-        changes.heads[origin] = CosignedHead(SignedHead(signed.head, note.with_signatures([line])), now)
+        self._open.heads[origin] = CosignedHead(SignedHead(signed.head, note.with_signatures([line])), now)
         return Answer(200, line.line)
+
+    def _newest(self, origin: str) -> CosignedHead | None:
+        for heads in (self._open.heads, self._written.heads, self._memory.heads):
+            if (found := heads.get(origin)) is not None:
+                return found
+        return None

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from veen_core.tlog.note import NoteKey
-from veen_hub.witness.contradiction import LogContradiction
-from veen_hub.witness.memory import Memory, origin_hash
+from veen_hub.witness.memory import KeptContradiction, Memory, origin_hash
 
 
 def describe(key: NoteKey, watched: Collection[str], memory: Memory) -> dict[str, Any]:
@@ -21,7 +20,7 @@ def describe(key: NoteKey, watched: Collection[str], memory: Memory) -> dict[str
 
 def _describe_log(origin: str, watched: bool, memory: Memory) -> dict[str, Any]:
     cosigned = memory.heads.get(origin)
-    found = list(memory.contradictions.get(origin, {}).values())
+    found = memory.contradictions.get(origin, {}).values()
     return {
         "origin": origin,
         "hash": origin_hash(origin).hex(),
@@ -33,11 +32,11 @@ def _describe_log(origin: str, watched: bool, memory: Memory) -> dict[str, Any]:
     }
 
 
-def _describe_contradiction(found: LogContradiction) -> dict[str, Any]:
+def _describe_contradiction(kept: KeptContradiction) -> dict[str, Any]:
     return {
-        "id": found.id,
-        "claim": found.claim,
-        "is_evidence": found.is_evidence,
-        "sizes": [signed.head.size for signed in found.heads],
-        "seen_at": found.seen_at,
+        "id": kept.found.id,
+        "claim": kept.found.claim,
+        "is_evidence": kept.found.is_evidence,
+        "sizes": [signed.head.size for signed in kept.heads],
+        "seen_at": kept.found.seen_at,
     }

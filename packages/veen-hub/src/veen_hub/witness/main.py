@@ -25,8 +25,8 @@ from veen_hub.version import VERSION
 from veen_hub.witness import config as configuration
 from veen_hub.witness.config import WitnessConfig
 from veen_hub.witness.folder import Folder
-from veen_hub.witness.http import WitnessServer
 from veen_hub.witness.key import new_seed
+from veen_hub.witness.server import WitnessServer
 from veen_hub.witness.witness import Witness
 
 

@@ -12,7 +12,7 @@ would cosign a second history of a log whose first it has cosigned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -52,19 +52,46 @@ class CosignedHead:
         return Known(self.signed.head.size, self.signed.head.root)
 
 
-@dataclass(slots=True)
-class Changes:
-    """What one commit writes."""
+@dataclass(frozen=True, slots=True)
+class KeptContradiction:
+    """A contradiction with its parsed checkpoints."""
 
-    heads: dict[str, CosignedHead] = field(default_factory=dict)
-    found: dict[str, list[LogContradiction]] = field(default_factory=dict)
+    found: LogContradiction
+    heads: tuple[SignedHead, ...]
+    encoded: bytes = field(repr=False)
+
+    @staticmethod
+    def of(found: LogContradiction) -> KeptContradiction:
+        return KeptContradiction(found, found.heads, found.encode())
+
+    @property
+    def origin(self) -> str:
+        return self.heads[0].head.origin
+
+    def is_answered_by(self, cosigned: CosignedHead) -> bool:
+        """Return whether the pair is unproven, and its larger checkpoint is the one that was cosigned."""
+        newest = self.heads[-1].head
+        return not self.found.is_evidence and Known(newest.size, newest.root) == cosigned.known
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one transaction changes."""
+
+    heads: Mapping[str, CosignedHead]
+    kept: Sequence[KeptContradiction]
+    answered: Sequence[KeptContradiction]
 
     def __bool__(self) -> bool:
-        return bool(self.heads or self.found)
+        return bool(self.heads or self.kept)
 
 
 class Memory:
-    """The open memory; ``commit`` and ``close`` are called by one thread, readers read the dictionaries."""
+    """The open memory.
+
+    A change takes three calls: ``plan`` and ``adopt`` in the thread that reads the dictionaries, ``write`` in
+    between in any thread, one at a time.
+    """
 
     def __init__(self, path: Path, key: NoteKey) -> None:
         if not (path / "data.mdb").is_file():
@@ -74,7 +101,7 @@ class Memory:
         except DamageError as exc:
             raise DamageError(exc.file, exc.offset, exc.what, NEW_WITNESS) from exc
         self.heads: dict[str, CosignedHead] = {}
-        self.contradictions: dict[str, dict[str, LogContradiction]] = {}
+        self.contradictions: dict[str, dict[str, KeptContradiction]] = {}
         """By origin and id."""
         self.dropped = 0
         """Contradictions of this run that were beyond the bounds."""
@@ -104,60 +131,63 @@ class Memory:
                 signed = parse_signed_head(value)
                 self.heads[signed.head.origin] = CosignedHead(signed, _time_of(signed, key))
             for _name, value in self._scan(_CONTRADICTION):
-                found = LogContradiction.decode(value)
-                self.contradictions.setdefault(found.heads[0].head.origin, {})[found.id] = found
-                self._bytes += len(value)
+                self._keep(KeptContradiction.of(LogContradiction.decode(value)))
         except DecodeError as exc:
             raise DamageError(f"{path}/data.mdb", None, str(exc), NEW_WITNESS) from exc
 
     def _scan(self, kind: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._store.scan(kind, bytes([kind[0] + 1]))
 
-    def known(self, origin: str) -> Known:
-        cosigned = self.heads.get(origin)
-        return cosigned.known if cosigned is not None else Known()
-
-    def commit(self, changes: Changes) -> None:
-        """Make the changes durable in one synced transaction; only then change the dictionaries."""
-        kept = [found for each in changes.found.values() for found in self._within_bounds(each)]
+    def plan(self, heads: Mapping[str, CosignedHead], found: Iterable[LogContradiction]) -> Commit:
+        """Decide what a transaction writes; contradictions beyond the bounds are counted and dropped."""
         answered = [
-            each for origin, head in changes.heads.items() for each in self._answered_by(origin, head)
+            each
+            for origin, head in heads.items()
+            for each in self.contradictions.get(origin, {}).values()
+            if each.is_answered_by(head)
         ]
-        puts = {_head_key(origin): head.signed.encode() for origin, head in changes.heads.items()}
-        puts |= {_contradiction_key(found): found.encode() for found in kept}
-        if not puts:
-            return
-        self._store.write(puts, [_contradiction_key(each) for each in answered])
-        # Durable from here on.
-        self.heads |= changes.heads
-        for found in kept:
-            self.contradictions.setdefault(_origin_of(found), {})[found.id] = found
-            self._bytes += len(found.encode())
-        for found in answered:
-            self.contradictions[_origin_of(found)].pop(found.id, None)
-            self._bytes -= len(found.encode())
+        return Commit(heads, list(self._within_bounds(found)), answered)
 
-    def _within_bounds(self, new: Iterable[LogContradiction]) -> Iterator[LogContradiction]:
-        """Yield those that are new and fit; the first ones of a log are kept, later ones are counted."""
-        accepted: dict[str, LogContradiction] = {}
-        for found in new:
-            known = self.contradictions.get(_origin_of(found), {}) | accepted
-            if found.id in known:
+    def write(self, commit: Commit) -> None:
+        """Make the changes durable in one synced transaction."""
+        puts = {_HEAD + origin_hash(origin): head.signed.encode() for origin, head in commit.heads.items()}
+        puts |= {_contradiction_key(each): each.encoded for each in commit.kept}
+        self._store.write(puts, [_contradiction_key(each) for each in commit.answered])
+
+    def adopt(self, commit: Commit) -> None:
+        """Change the dictionaries; what they hold is durable."""
+        self.heads.update(commit.heads)
+        for each in commit.kept:
+            self._keep(each)
+        for each in commit.answered:
+            if self.contradictions[each.origin].pop(each.found.id, None) is not None:
+                self._bytes -= len(each.encoded)
+
+    def _keep(self, new: KeptContradiction) -> None:
+        self.contradictions.setdefault(new.origin, {})[new.found.id] = new
+        self._bytes += len(new.encoded)
+
+    def _within_bounds(self, new: Iterable[LogContradiction]) -> Iterator[KeptContradiction]:
+        """Yield those that are new and fit: the first ones of a log are kept, later ones are not."""
+        accepted: dict[str, KeptContradiction] = {}
+        size = self._bytes
+        for each in map(KeptContradiction.of, new):
+            known = self.contradictions.get(each.origin, {}) | accepted
+            if each.found.id in known:
                 continue
-            room = MAX_BYTES if found.is_evidence else MAX_BYTES // 2
-            same = sum(each.is_evidence == found.is_evidence for each in known.values())
-            if same >= MAX_PER_LOG or self._bytes + len(found.encode()) > room:
+            is_evidence = each.found.is_evidence
+            room = MAX_BYTES if is_evidence else MAX_BYTES // 2
+            same = [
+                one
+                for one in known.values()
+                if (one.origin, one.found.is_evidence) == (each.origin, is_evidence)
+            ]
+            if len(same) >= MAX_PER_LOG or size + len(each.encoded) > room:
                 self.dropped += 1
                 continue
-            accepted[found.id] = found
-            yield found
-
-    def _answered_by(self, origin: str, head: CosignedHead) -> Iterator[LogContradiction]:
-        """Yield the unproven pairs whose larger checkpoint is now cosigned."""
-        for found in self.contradictions.get(origin, {}).values():
-            newest = found.heads[-1].head
-            if not found.is_evidence and Known(newest.size, newest.root) == head.known:
-                yield found
+            accepted[each.found.id] = each
+            size += len(each.encoded)
+            yield each
 
     def close(self) -> None:
         self._store.close()
@@ -173,13 +203,5 @@ def origin_hash(origin: str) -> bytes:
     return sha256(origin.encode()).digest()
 
 
-def _origin_of(found: LogContradiction) -> str:
-    return found.heads[0].head.origin
-
-
-def _head_key(origin: str) -> bytes:
-    return _HEAD + origin_hash(origin)
-
-
-def _contradiction_key(found: LogContradiction) -> bytes:
-    return _CONTRADICTION + origin_hash(_origin_of(found)) + bytes.fromhex(found.id)
+def _contradiction_key(kept: KeptContradiction) -> bytes:
+    return _CONTRADICTION + origin_hash(kept.origin) + bytes.fromhex(kept.found.id)

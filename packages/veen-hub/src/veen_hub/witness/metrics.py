@@ -28,7 +28,7 @@ class MemoryMetrics(Collector):
         size = GaugeMetricFamily(
             "veen_witness_tree_size", "Size of the newest cosigned checkpoint of a log", labels=["origin"]
         )
-        for origin, cosigned in list(self._memory.heads.items()):
+        for origin, cosigned in self._memory.heads.items():
             age.add_metric([origin], self._now() - cosigned.cosigned_at)
             size.add_metric([origin], cosigned.signed.head.size)
         found = GaugeMetricFamily(
@@ -36,8 +36,8 @@ class MemoryMetrics(Collector):
             "Contradictions that are kept, by log and claim",
             labels=["origin", "claim"],
         )
-        for origin, by_id in list(self._memory.contradictions.items()):
-            claims = [each.claim for each in list(by_id.values())]
+        for origin, by_id in self._memory.contradictions.items():
+            claims = [each.found.claim for each in by_id.values()]
             for claim in sorted(set(claims)):
                 found.add_metric([origin, claim], claims.count(claim))
         dropped = CounterMetricFamily(

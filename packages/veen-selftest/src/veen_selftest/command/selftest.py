@@ -166,7 +166,9 @@ OPTIONS: Final = (
     click.option(
         "--seconds", type=Seconds(), default=60.0, show_default=True, help="fuzz: longest time per check."
     ),
-    click.option("--rounds", type=Integer(1), default=10, show_default=True, help="crash: number of kills."),
+    click.option(
+        "--rounds", type=Integer(1), default=10, show_default=True, help="crash, trust: number of kills."
+    ),
     click.option(
         "--max-wait",
         type=Seconds(),

@@ -64,7 +64,7 @@ def _rotation(context: CheckContext) -> None:
     make(writer.hub, writer.label)
     own.stop()
     own.rotate(WINDOW_SECONDS)
-    writer.hub = _when_valid(own)
+    writer.hub = start_when_valid(own)
     shown = writer.hub.status()
     hub_identity.verify_successor(held.identity, shown.identity, shown.identity_sig)
     require_equal(shown.identity.hub_id, held.identity.hub_id, "hub_id after a rotation (B13)")
@@ -91,7 +91,7 @@ def _rotation(context: CheckContext) -> None:
     own.stop()
 
 
-def _when_valid(own: OwnHub) -> HttpHub:
+def start_when_valid(own: OwnHub) -> HttpHub:
     """Start the hub and wait until the new key is valid, which takes up to a second."""
     hub = own.start()
     deadline = time.monotonic() + 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,10 +19,13 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import LabelRequest, Status
 from veen_hub.client import Tls
 from veen_selftest.hubs.http_hub import CBOR, JSON, HttpHub
-from veen_selftest.hubs.own_hub import PROGRAM, START_STOP_SECONDS, OwnHub
+from veen_selftest.hubs.own_hub import PROGRAM, OwnHub
+from veen_selftest.hubs.own_witness import OwnWitness
+from veen_selftest.hubs.server_process import START_STOP_SECONDS
+from veen_selftest.hubs.witnessed_hub import WitnessedHub, start_witnessed
 from veen_selftest.peers.writer import key_of
 from veen_selftest.runner.check import Skip, Violation
-from veen_selftest.runner.hub_setup import HubSetup
+from veen_selftest.runner.hub_setup import HUB_LOG, HubSetup
 
 
 class Fleet(Protocol):
@@ -39,6 +42,15 @@ class Fleet(Protocol):
 
     def own_hub(self, setup: HubSetup) -> OwnHub:
         """Return a new hub for one check, not started yet."""
+
+    def own_witness(self, log_keys: Iterable[str]) -> OwnWitness:
+        """Return a new witness of the logs with these verifier keys, not started yet."""
+
+    def restore(self, own: OwnHub, setup: HubSetup) -> OwnHub:
+        """Return a copy of one of this fleet's hubs as it is now, with other settings, not started yet."""
+
+    def witnessed_hub(self) -> WitnessedHub:
+        """Return a running hub with a witness and a heads file, shared by all checks."""
 
     def describe(self) -> str: ...
 
@@ -58,9 +70,10 @@ class OwnFleet:
         self._admin = key_of(seed, "admin")
         self._folder = tempfile.TemporaryDirectory(prefix="veen-selftest-")
         self._count = itertools.count(1)
-        self._made: list[OwnHub] = []
+        self._made: list[OwnHub | OwnWitness] = []
         self._running: dict[HubSetup, HttpHub] = {}
         self._failed: dict[HubSetup, str] = {}
+        self._witnessed: WitnessedHub | None = None
 
     @property
     def folder(self) -> Path:
@@ -77,16 +90,35 @@ class OwnFleet:
                 raise
         return self._running[setup]
 
+    def _new_folder(self, name: str) -> Path:
+        return self.folder / f"{next(self._count):02}-{name}"
+
     def own_hub(self, setup: HubSetup) -> OwnHub:
-        root = self.folder / f"{next(self._count):02}-{setup.name}"
-        self._made.append(OwnHub(self._program, root, setup, self._admin, self._timeout))
-        return self._made[-1]
+        own = OwnHub(self._program, self._new_folder(setup.name), setup, self._admin, self._timeout)
+        self._made.append(own)
+        return own
+
+    def own_witness(self, log_keys: Iterable[str]) -> OwnWitness:
+        witness = OwnWitness(self._new_folder("witness"), log_keys, self._timeout)
+        self._made.append(witness)
+        return witness
+
+    def restore(self, own: OwnHub, setup: HubSetup) -> OwnHub:
+        root = self._new_folder(setup.name)
+        copy = OwnHub(self._program, root, setup, self._admin, self._timeout, snapshot_of=own)
+        self._made.append(copy)
+        return copy
+
+    def witnessed_hub(self) -> WitnessedHub:
+        if self._witnessed is None:
+            self._witnessed = start_witnessed(self.own_hub(HUB_LOG), self.own_witness)
+        return self._witnessed
 
     def describe(self) -> str:
         return "its own hubs (" + " ".join(Path(word).name for word in self._program) + ")"
 
     def close(self) -> None:
-        """Kill all hubs and remove the folder."""
+        """Kill all hubs and witnesses, and remove the folder."""
         for made in self._made:
             made.kill()
         self._folder.cleanup()
@@ -144,6 +176,17 @@ class RemoteFleet:
 
     def own_hub(self, setup: HubSetup) -> OwnHub:
         del setup
+        raise Skip(NEEDS_OWN_HUB)
+
+    def own_witness(self, log_keys: Iterable[str]) -> OwnWitness:
+        del log_keys
+        raise Skip(NEEDS_OWN_HUB)
+
+    def restore(self, own: OwnHub, setup: HubSetup) -> OwnHub:
+        del own, setup
+        raise Skip(NEEDS_OWN_HUB)
+
+    def witnessed_hub(self) -> WitnessedHub:
         raise Skip(NEEDS_OWN_HUB)
 
     def describe(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ ANNOUNCED: Final = {
     ),
 }
 """Rows that may refuse a check's valid messages: the words that announce them in the status, and a remedy."""
+SECOND_ADDRESS: Final = "127.0.0.2"
+"""Address of the second client of a hub at 127.0.0.1."""
 MAX_COOKIES: Final = 64
 """Proofs of work per request; each is one header."""
 
@@ -129,10 +132,20 @@ class HttpHub:
         """Whether the hub was configured by its operator, not by the selftest."""
         self.admin = admin
         self.tls = tls
+        self._source: tuple[str, int] | None = None
+        self._agent: dict[str, str] = {}
         self._parts = urlsplit(self.url)
         self.prefix = self._parts.path
         """Path prefix, if a proxy serves the hub below a folder."""
         self._stamp = 0
+
+    def second_client(self) -> HttpHub:
+        """Return the hub as another client: with a User-Agent and, on one machine, another address."""
+        other = HttpHub(self.url, self.admin, self.tls, foreign=self.foreign, probes_url=self.probes_url)
+        other._agent = {"User-Agent": "veen-selftest second client"}
+        if self.address[0] == "127.0.0.1" and _is_local(SECOND_ADDRESS):
+            other._source = (SECOND_ADDRESS, 0)
+        return other
 
     # --- requests
 
@@ -147,8 +160,10 @@ class HttpHub:
 
     def connection(self, timeout: float = TIMEOUT) -> http.client.HTTPConnection:
         if self.context is not None:
-            return http.client.HTTPSConnection(*self.address, timeout=timeout, context=self.context)
-        return http.client.HTTPConnection(*self.address, timeout=timeout)
+            return http.client.HTTPSConnection(
+                *self.address, timeout=timeout, context=self.context, source_address=self._source
+            )
+        return http.client.HTTPConnection(*self.address, timeout=timeout, source_address=self._source)
 
     def probes_connection(self) -> http.client.HTTPConnection:
         """Connect to the listener of /readyz and /metrics.
@@ -176,7 +191,7 @@ class HttpHub:
         probes = path in ("/readyz", "/metrics")
         with contextlib.closing(self.probes_connection() if probes else self.connection()) as connection:
             connection.putrequest(method, path if probes else self.prefix + path)
-            for name, values in {**announced, **(headers or {})}.items():
+            for name, values in {**self._agent, **announced, **(headers or {})}.items():
                 for value in [values] if isinstance(values, str) else values:
                     connection.putheader(name, value)
             connection.endheaders(body or None)
@@ -311,6 +326,14 @@ class HttpHub:
         named = hub_id or self.known.identity.hub_id
         signature = by.sign(admin_digest(named, "POST", path, body, UnixTime(at)))
         return {"Content-Type": CBOR, "VEEN-Admin-Ts": str(at), "VEEN-Admin-Sig": signature.hex()}
+
+
+def _is_local(address: str) -> bool:
+    """Return whether this machine has an address; not every system has all of 127.0.0.0/8."""
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind((address, 0))
+        return True
+    return False
 
 
 def outcome_of(item: bytes) -> Receipt | ErrorEnvelope:

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
-import signal
-import subprocess
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from veen_core.keys import SigningKey
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.runner.check import Violation
+from veen_selftest.hubs.server_process import START_STOP_SECONDS, ServerProcess
 from veen_selftest.runner.hub_setup import HubSetup
 
 PROGRAM: Final = (
@@ -30,8 +27,6 @@ PROGRAM: Final = (
 )  # -P: import nothing from the working directory
 LISTENING: Final = "veen-hub listening on "
 PROBES: Final = ", probes on "
-START_STOP_SECONDS: Final = 60
-"""Longest time that a hub may take to start, and to stop."""
 
 
 class OwnHub:
@@ -44,25 +39,33 @@ class OwnHub:
         setup: HubSetup,
         admin: SigningKey,
         timeout: float = START_STOP_SECONDS,
+        *,
+        snapshot_of: OwnHub | None = None,
     ) -> None:
-        self._program = tuple(program)
-        self._timeout = timeout
+        """``root``: a new folder. ``snapshot_of``: copy the data of this hub; else a new hub is made."""
+        self._process = ServerProcess("the hub", program, root / "hub.log", timeout)
         self._root = root
         self._admin = admin
         self._settings: dict[str, Any] = dict(setup.settings)
-        self._process: subprocess.Popen[str] | None = None
         root.mkdir(parents=True)
         self._configure()
-        self._run_once("--init", f"--admin={admin.public.hex()}", f"--profile={setup.profile}")
+        if snapshot_of is not None:
+            snapshot_of._copy_data(self.data)
+        else:
+            self._run_once("--init", f"--admin={admin.public.hex()}", f"--profile={setup.profile}")
+
+    def _copy_data(self, target: Path) -> None:
+        """Copy the data directory as a snapshot of its volume does: at one instant, also of a running hub."""
+        with self._process.paused():
+            shutil.copytree(self.data, target)
 
     @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
+    def data(self) -> Path:
+        return self._root / "data"
 
     @property
     def log(self) -> Path:
-        return self._root / "hub.log"
+        return self._process.log
 
     def change(self, settings: Mapping[str, Any]) -> None:
         """Change settings; they take effect at the next start."""
@@ -75,48 +78,16 @@ class OwnHub:
         )  # JSON is valid YAML
 
     def _flags(self) -> list[str]:
-        return [f"--data-dir={self._root / 'data'}", f"--config={self._root / 'hub.yaml'}"]
+        return [f"--data-dir={self.data}", f"--config={self._root / 'hub.yaml'}"]
 
     def _run_once(self, *flags: str) -> None:
-        try:
-            done = subprocess.run(  # noqa: S603 - the hub under test
-                [*self._program, *flags, *self._flags()],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=self._timeout,
-                env=_environment(),
-            )
-        except subprocess.TimeoutExpired:
-            raise Violation(f"{self._program[-1]} {flags[0]} has not ended after {self._timeout} s") from None
-        if done.returncode != 0:
-            raise Violation(f"{self._program[-1]} {flags[0]} failed: {done.stderr.strip()[-300:]}")
+        self._process.run_once(*flags, *self._flags())
 
     def start(self) -> HttpHub:
-        """Start the process, in its own session: Ctrl-C reaches only the selftest, which stops its hubs."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - as above
-                [*self._program, "--port=0", "--log-level=warning", *self._flags()],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env=_environment(),
-            )
-        line = self._first_line(self._process.stdout)
-        if not line.startswith(LISTENING):
-            self.kill()
-            raise Violation(f"the hub did not start: {line.strip()} {self._log_tail()}")
-        url, _, probes = line.removeprefix(LISTENING).strip().partition(PROBES)
+        """Start the process."""
+        line = self._process.start(LISTENING, "--port=0", "--log-level=warning", *self._flags())
+        url, _, probes = line.partition(PROBES)
         return HttpHub(url, self._admin, probes_url=probes or None)
-
-    def _first_line(self, said: IO[str] | None) -> str:
-        assert said is not None
-        ready, _, _ = select.select([said], [], [], self._timeout)
-        return said.readline() if ready else f"no output in {self._timeout} s"
-
-    def _log_tail(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace").strip()[-300:]
 
     def rotate(self, window_sec: int) -> None:
         """Rotate to the next key (§8.4); the hub must not be running."""
@@ -124,38 +95,15 @@ class OwnHub:
 
     def stop(self) -> int:
         """Stop with SIGTERM, as an operator would; returns the exit code."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-        return self._wait()
+        return self._process.stop()
 
     def kill(self) -> None:
         """Kill the process and its children with SIGKILL."""
-        if self._process is not None and self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._wait()
-
-    def _wait(self) -> int:
-        if self._process is None:
-            return 0
-        process, self._process = self._process, None
-        try:
-            code = process.wait(self._timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            code = process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-        return code
+        self._process.kill()
 
     def resident_mb(self) -> float:
         """Resident memory of the process and its children, in MB."""
-        return sum(_resident_kb(pid) for pid in _process_tree(self.pid)) / 1_024
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without VEEN_ variables: VEEN_KEYS_DIR would mix keys of several hubs."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}
+        return sum(_resident_kb(pid) for pid in _process_tree(self._process.pid)) / 1_024
 
 
 def _process_tree(pid: int) -> list[int]:

@@ -25,7 +25,7 @@ class RunOptions:
     fuzz_seconds: float = 60.0
     """Longest time per check of the suite ``fuzz``."""
     crash_rounds: int = 10
-    """Kills per check of the suite ``crash``."""
+    """Kills per check of the suites ``crash`` and ``trust``."""
     max_wait: float = 5.0
     """Longest time that a check may wait for an expiry or an epoch, in seconds."""
     quick: bool = True

@@ -46,6 +46,8 @@ def _no_work(status: Status) -> str | None:
 PLAIN: Final = HubSetup(name="plain")
 """Gated and without epochs, as ``veen hub init`` makes it; any running hub that asks for little work."""
 ROTATING: Final = HubSetup(name="rotating", profile="rotating", unfit=_no_epochs)
+HUB_LOG: Final = HubSetup(name="hub-log", settings={"hub_log": {"max_entries": 1}})
+"""Makes a hub checkpoint after every commit, so that checks need not wait for its cadence (P1)."""
 POLICY = CLOCK = "veen-selftest"
 """Names of the entry points of ``hubs.policy`` and ``hubs.clock``."""
 FAST_EPOCHS: Final = HubSetup(

@@ -24,6 +24,7 @@ SUITES: Final = {
     "props": "properties of the MMR and the codec, tested with random input from the seed",
     "fuzz": "random malformed requests: each gets an error envelope, and the next user is served",
     "crash": "kill -9: every acknowledged message is still there, once",
+    "trust": "the hub log, its witnesses and memories: one history for everybody, which only grows",
     "perf": "throughput, latency and memory, compared with the crypto floor of the same run",
 }
 """Each suite is the package ``veen_selftest.<name>`` with its ``CHECKS``."""

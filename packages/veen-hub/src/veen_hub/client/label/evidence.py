@@ -1,4 +1,4 @@
-"""Evidence against a hub that contradicts itself: two of its receipts for one stream_seq (spec-1 §14).
+"""Evidence against a hub that contradicts itself: receipts, and heads in its hub log (spec-1 §14, P1).
 
 The client writes the evidence into its state store before it raises ``Diverged``: it may have the only copy
 of the receipt that the hub signed first.
@@ -10,9 +10,12 @@ import contextlib
 
 from veen_core.equivocation import Equivocation, Statement, verify_evidence
 from veen_core.errors import DecodeError, DivergenceError, StateError, VeenError, VerificationError
+from veen_core.hub_fork import HubLogFork, LabelFork, LabelStatement, verify_label_fork
 from veen_core.hub_identity import HubIdentity, verify_receipt
+from veen_core.hub_log import HubProofResponse
 from veen_core.ids import Label
 from veen_core.receipt import Receipt
+from veen_core.tlog.tree_head import parse_signed_head
 from veen_hub.client.errors import Diverged
 from veen_hub.client.wire.connection import HubConnection
 
@@ -27,6 +30,22 @@ def find_equivocation(identity: HubIdentity, a: Receipt, b: Receipt) -> Equivoca
     except VerificationError:
         return None
     return evidence
+
+
+def find_label_fork(identity: HubIdentity, receipt: Receipt, shown: HubProofResponse) -> LabelFork | None:
+    """Return evidence that a receipt and a head in the hub log contradict each other, if they do."""
+    with contextlib.suppress(VeenError):
+        evidence = LabelFork(
+            identity=identity,
+            origin=parse_signed_head(shown.checkpoint).head.origin,
+            earlier=LabelStatement(receipt=receipt),
+            later=LabelStatement(
+                head=shown.head, index=shown.index, proof=shown.proof, checkpoint=shown.checkpoint
+            ),
+        )
+        verify_label_fork(evidence)
+        return evidence
+    return None
 
 
 async def with_evidence(connection: HubConnection, label: Label, found: DivergenceError) -> Diverged:
@@ -47,13 +66,22 @@ async def with_evidence(connection: HubConnection, label: Label, found: Divergen
 
 
 async def save_evidence(
-    connection: HubConnection, found: DivergenceError, evidence: Equivocation | None = None
+    connection: HubConnection,
+    found: DivergenceError,
+    equivocation: Equivocation | None = None,
+    *,
+    fork: HubLogFork | LabelFork | None = None,
+    suffix: str = "cbor",
 ) -> Diverged:
-    """Write the evidence into the state store; returns the error that names its folder."""
+    """Write the evidence into the state store; returns the error that names its folder.
+
+    ``suffix`` of the two statements' files is ``note`` if they are hub checkpoints.
+    """
     files = {
-        "held.cbor": found.held,
-        "shown.cbor": found.shown,
-        "equivocation.cbor": evidence.encode() if evidence is not None else b"",
+        f"held.{suffix}": found.held,
+        f"shown.{suffix}": found.shown,
+        "equivocation.cbor": equivocation.encode() if equivocation is not None else b"",
+        "fork.cbor": fork.encode() if fork is not None else b"",
     }
     files = {name: content for name, content in files.items() if content}
     folder, unsaved = None, None
@@ -65,7 +93,8 @@ async def save_evidence(
         found.message,
         held=found.held,
         shown=found.shown,
-        equivocation=evidence,
+        equivocation=equivocation,
+        fork=fork,
         folder=folder,
         unsaved=unsaved,
     )

@@ -8,6 +8,7 @@ prefix is extended. A contradiction raises ``Diverged`` with the evidence. State
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -16,13 +17,14 @@ from veen_core.checkpoint import Checkpoint, LabelOrigin
 from veen_core.client_state import ClientState, RatchetKey
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry
-from veen_core.errors import DivergenceError, SignatureError
+from veen_core.errors import DivergenceError, SignatureError, VeenError
+from veen_core.hub_log import HubProofResponse
 from veen_core.ids import NO_ENTRIES, ClientId, Label, LeafHash, StreamSeq
 from veen_core.pipelined_client import PipelinedClient
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import Diverged, Misbehaved, NotFound
-from veen_hub.client.label.evidence import save_evidence, with_evidence
+from veen_hub.client.label.evidence import find_label_fork, save_evidence, with_evidence
 from veen_hub.client.label.keyring import KeyRing
 from veen_hub.client.label.label_state import LabelState
 from veen_hub.client.state.records import LabelRecord, decode_record
@@ -322,6 +324,32 @@ class LabelLog:
         part = self.client.at(last.stream_seq, await self._consistency(last.stream_seq))
         self.client.accept_checkpoint(checkpoint, part.tree, last, now=self.connection.time.now(), seen=seen)
         await self.state.note_progress()
+
+    async def verify_label_head(self, shown: HubProofResponse) -> None:
+        """Verify that a label's head in the hub log is the tree of this log at ``upto_seq`` (RESOLUTIONS P1).
+
+        The caller has verified that the hub log contains the head.
+        """
+        await self.verifying(lambda: self._verify_label_head(shown))
+
+    async def _verify_label_head(self, shown: HubProofResponse) -> None:
+        upto_seq = shown.head.upto_seq
+        if upto_seq > self.client.size:
+            await self._extend(await self.fetch(upto_seq))
+        ours = self.client.at(upto_seq, await self._consistency(upto_seq))
+        if ours.root == shown.head.mmr_root:
+            return
+        receipt, fork = self.client.state.head, None
+        with contextlib.suppress(VeenError):  # if the hub does not answer, the furthest receipt must do
+            receipt = await self.connection.api.receipt(self.label, upto_seq)
+            fork = find_label_fork(self.connection.status.identity, receipt, shown)
+        found = DivergenceError(
+            f"the hub log has another root of label {self.label.hex()} at {upto_seq} than the label's own "
+            "log (RESOLUTIONS P1)",
+            held=receipt.encode() if receipt is not None else b"",
+            shown=shown.encode(),
+        )
+        raise await save_evidence(self.connection, found, fork=fork)
 
     async def head(self) -> Receipt | None:
         """Return the newest receipt, verified, and extend the prefix to it; None if the label is empty."""

@@ -21,12 +21,14 @@ from veen_hub.client.wire.threads import GilPauses
 class Message:
     """A verified entry of the log; reading its content raises ``OpenError`` if no key opened it."""
 
-    __slots__ = ("_attached", "_opened", "_why", "entry", "msg", "receipt")
+    __slots__ = ("_attached", "_opened", "_why", "confirmed", "entry", "msg", "receipt")
 
     def __init__(self, entry: Entry, opened: Opened | None, why: OpenError | None) -> None:
         self.entry = entry
         self.msg: Msg = entry.msg
         self.receipt: Receipt = entry.receipt
+        self.confirmed: bool | None = None
+        """Whether a quorum of witnesses covered the message when it was read (P2); None without a policy."""
         self._opened = opened
         self._why = why
         self._attached = _attached(opened) if opened is not None else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from veen_core.cap import CapToken
 from veen_core.errors import VeenError
-from veen_core.ids import AuthRef, LeafHash
+from veen_core.ids import AuthRef, Label, LeafHash
 from veen_core.receipt import Receipt
 from veen_core.rejection import EPOCH
 from veen_hub.client.errors import BoundsReached, CapRefused, Refused
@@ -62,11 +62,20 @@ class Sending:
     """
 
     def __init__(
-        self, stream: Stream, drafts: Callable[[], Lookahead[Draft]], cap: CapToken | AuthRef | None
+        self,
+        stream: Stream,
+        drafts: Callable[[], Lookahead[Draft]],
+        cap: CapToken | AuthRef | None,
+        *,
+        confirm_timeout: float | None = None,
     ) -> None:
+        """``confirm_timeout``: wait so long for a quorum of witnesses at the end; None does not wait (P2)."""
         self._stream = stream
         self._drafts = drafts
         self._cap = cap
+        self._confirm_timeout = confirm_timeout
+        self.newest: dict[Label, Receipt] = {}
+        """The newest receipt of each label that messages were sent to."""
         self._receipts = self._deliver()
         self._unanswered: frozenset[LeafHash] = frozenset()
         self.acknowledged = 0
@@ -103,6 +112,7 @@ class Sending:
     def _count(self, delivery: Delivery) -> None:
         self.acknowledged += len(delivery.receipts)
         self.last = delivery.receipts[-1] if delivery.receipts else self.last
+        self.newest |= {receipt.label: receipt for receipt in delivery.receipts}
         self._unanswered = frozenset(delivery.unanswered)
 
     async def _deliver(self) -> AsyncGenerator[Receipt, None]:
@@ -125,6 +135,8 @@ class Sending:
                     continuations += 1
                 else:
                     raise name_stream(self._stream, delivery.failure)
+        if self._confirm_timeout is not None:
+            await self._stream.hub.wait_confirmed(self.newest.values(), self._confirm_timeout)
 
     async def _deliver_batch(
         self, batch: list[Draft], ahead: list[Draft], ready: SealedBatch | None, delivery: BatchDelivery

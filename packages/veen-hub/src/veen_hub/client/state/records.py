@@ -1,4 +1,4 @@
-"""The records of a state store: a label's state and keys, a stream's open epochs, held tokens."""
+"""The records of a state store: a label's state and keys, open epochs, held tokens, a hub checkpoint."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from veen_core.client_state import ClientState
 from veen_core.errors import DecodeError, StateError
 from veen_core.ids import ClientId, ClientSeq, Epoch, UnixTime
 from veen_core.keys import SigningSeed
+from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_core.wire import Wire, int_map
 
 W = TypeVar("W", bound=Wire)
@@ -77,3 +78,16 @@ class HeldTokens(Wire):
 
     ver: Literal[1] = 1
     tokens: tuple[HeldToken, ...]
+
+
+@int_map("hub_checkpoint_record", section="RESOLUTIONS P2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubCheckpointRecord(Wire):
+    """The largest hub checkpoint that a client has accepted, as the signed note."""
+
+    ver: Literal[1] = 1
+    checkpoint: bytes
+
+    @property
+    def signed_head(self) -> SignedHead:
+        return parse_signed_head(self.checkpoint)

@@ -6,6 +6,7 @@ Signatures, roots and proofs are not verified here; ``label`` does that. Nothing
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from veen_core.api import (
@@ -24,11 +25,20 @@ from veen_core.api import (
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.entry import Entry
+from veen_core.errors import DecodeError
+from veen_core.hub_log import (
+    HubConsistencyRequest,
+    HubConsistencyResponse,
+    HubProofRequest,
+    HubProofResponse,
+)
 from veen_core.ids import NO_ENTRIES, AuthRef, Label, StreamSeq
 from veen_core.limits import Limits
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse, CapStatus, OkResponse, Status
+from veen_core.tlog.tiles import MAX_ENTRY_BYTES, TILE_WIDTH
+from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_core.wire import Wire
 from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused
 from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer
@@ -55,6 +65,9 @@ MAX_LIVE_BYTES: Final = 65_536
 """Bytes of a live stream that are split at once, about 1 ms of the event loop."""
 MAX_PAGE_BYTES: Final = 16 * 1_048_576
 """Largest page accepted; the hub ends a page with the entry that exceeds 8 MiB."""
+
+MAX_BUNDLE_BYTES: Final = TILE_WIDTH * (2 + MAX_ENTRY_BYTES)
+"""Largest entry bundle of a C2SP log; one of a hub log has about 25 KiB."""
 
 
 class Endpoints:
@@ -96,14 +109,13 @@ class Endpoints:
         question = StreamRequest(
             label=label, from_seq=start, to_seq=end, max_items=max_items, with_receipts=True
         )
+        ask = partial(self.transport.call, "POST", "/v1/stream", question.encode(), max_bytes=MAX_PAGE_BYTES)
         try:
-            body = await self.transport.call(
-                "POST", "/v1/stream", question.encode(), max_bytes=MAX_PAGE_BYTES
-            )
+            body = await ask()
         except NotFound:
-            if await self._exists(label):
-                raise  # retention pruned the entries
-            return [], False
+            if not await self._exists(label):
+                return [], False
+            body = await ask()  # the label has got its first entries meanwhile, or retention pruned them
         page = None
         if not (control := label == self.control_label):
             page = cut_page(body, label, start, max_items)
@@ -193,6 +205,35 @@ class Endpoints:
             raise Misbehaved("the hub answered with another checkpoint than the one asked for")
         return found.checkpoint
 
+    # --- the hub log (RESOLUTIONS P1)
+
+    async def hub_checkpoint(self) -> SignedHead | None:
+        """Return the published hub checkpoint; None if the hub has none. Caches must ask the hub."""
+        try:
+            note = await self.transport.call("GET", "/log/checkpoint", headers={"Cache-Control": "no-cache"})
+        except NotFound:
+            return None
+        return parse_hub_checkpoint(note)
+
+    async def log_file(self, path: str) -> bytes:
+        """Return a tile or an entry bundle of the hub log, by its path below ``/log/`` (C2SP tlog-tiles)."""
+        return await self.transport.call("GET", f"/log/{path}", max_bytes=MAX_BUNDLE_BYTES)
+
+    async def hub_proof(self, label: Label, stream_seq: StreamSeq | None) -> HubProofResponse:
+        """Return a label's newest head in the hub log, or the first that covers ``stream_seq``."""
+        question = HubProofRequest(label=label, stream_seq=stream_seq)
+        found = await self._ask("/v1/hublog/proof", question, HubProofResponse)
+        if found.head.label != label or (stream_seq is not None and found.head.upto_seq < stream_seq):
+            raise Misbehaved("the hub answered with the head of another label or before the entry asked for")
+        return found
+
+    async def hub_consistency(self, old_size: int, new_size: int) -> HubConsistencyResponse:
+        question = HubConsistencyRequest(old_size=old_size, new_size=new_size)
+        found = await self._ask("/v1/hublog/consistency", question, HubConsistencyResponse)
+        if (found.old_size, found.new_size) != (old_size, new_size):
+            raise Misbehaved("the hub answered with a consistency proof between other sizes of the hub log")
+        return found
+
     async def authorize(self, token: bytes) -> AuthorizeResponse:
         return decode_response(
             AuthorizeResponse, await self.transport.call("POST", "/tooling/authorize", token)
@@ -208,3 +249,11 @@ class Endpoints:
         return decode_response(
             OkResponse, await self.transport.call("POST", "/tooling/equivocation", evidence)
         ).ok
+
+
+def parse_hub_checkpoint(note: bytes) -> SignedHead:
+    """Parse a hub checkpoint that the hub shows; no signature is verified."""
+    try:
+        return parse_signed_head(note)
+    except DecodeError as exc:
+        raise Misbehaved(f"the hub's answer is not a hub checkpoint: {exc}") from None

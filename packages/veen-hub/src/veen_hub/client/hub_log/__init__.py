@@ -1,0 +1,20 @@
+"""The hub log as a client sees it: accepted checkpoints, confirmations, evidence, and its tiles (P1, P2)."""
+
+from veen_hub.client.hub_log.checkpoints import Accepted, HubCheckpoints, load_policy
+from veen_hub.client.hub_log.confirmations import CONFIRM_TIMEOUT, Confirmations
+from veen_hub.client.hub_log.gathering import gather_evidence
+from veen_hub.client.hub_log.label_heads import LabelHeads, head_table, read_label_heads
+from veen_hub.client.hub_log.tile_reader import TileReader
+
+__all__ = [
+    "CONFIRM_TIMEOUT",
+    "Accepted",
+    "Confirmations",
+    "HubCheckpoints",
+    "LabelHeads",
+    "TileReader",
+    "gather_evidence",
+    "head_table",
+    "load_policy",
+    "read_label_heads",
+]

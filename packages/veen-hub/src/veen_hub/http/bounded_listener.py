@@ -1,0 +1,178 @@
+"""Listeners with bounds: a socket, its connection limit, and TLS handshakes.
+
+A connection beyond ``max_connections`` gets one answer and is closed. A TLS handshake counts as a connection
+until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from aiohttp import web
+
+from veen_core.errors import ApiError, ConfigError
+from veen_core.rejection import HTTP_STATUS, Code
+from veen_hub.http.bounded_connection import BoundedConnection
+from veen_hub.http.content import Headers, Reply
+from veen_hub.http.request_ids import new_request_id
+from veen_hub.ops.logs import log
+
+HANDSHAKE_SEC: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Address and limits of one listener."""
+
+    key: str
+    """The section of the configuration file that sets host and port."""
+    host: str
+    port: int
+    max_connections: int
+    backlog: int
+
+
+def refuse_in_text(error: ApiError) -> Reply:
+    """Encode a refusal as one line of text."""
+    answer = Reply(HTTP_STATUS[error.code], f"{error.message}\n".encode(), "text/plain; charset=utf-8")
+    if error.retry_after is not None:
+        answer.headers["Retry-After"] = str(error.retry_after)
+    return answer
+
+
+class _Full(asyncio.Protocol):
+    """A connection beyond the limit: one answer, then closed."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
+        stream.write(self._answer)
+        stream.close()
+
+
+class _BeforeHandshake(asyncio.Protocol):
+    """A TCP connection before its TLS handshake, which asyncio alone would neither count nor report."""
+
+    def __init__(self, listener: BoundedListener) -> None:
+        self._listener = listener
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast(asyncio.Transport, transport)
+        stream.pause_reading()
+        if self._listener.has_room():
+            with contextlib.suppress(OSError):  # no file descriptor is left
+                self._listener.shake_hands(os.dup(stream.get_extra_info("socket").fileno()))
+        stream.abort()  # closes this descriptor; the duplicate keeps the connection open
+
+
+class BoundedListener(web.BaseSite):
+    """One listening socket."""
+
+    __slots__ = ("_endpoint", "_handshakes", "connections", "slow_client_sec")
+
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        endpoint: Endpoint,
+        context: ssl.SSLContext | None = None,
+        *,
+        slow_client_sec: int,
+    ) -> None:
+        super().__init__(runner, ssl_context=context, backlog=endpoint.backlog)
+        self._endpoint = endpoint
+        self.slow_client_sec = slow_client_sec
+        """How long a client may read too slowly before it is dropped."""
+        self.connections = 0
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    def make_connection(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> BoundedConnection:
+        """Make the handler of a new connection."""
+        return BoundedConnection(self, server, loop)
+
+    def refuse(self, headers: Headers, error: ApiError, request_id: str) -> Reply:  # noqa: ARG002 - for others
+        """Encode a refusal; here as one line of text."""
+        return refuse_in_text(error)
+
+    def refuse_and_close(self, error: ApiError, request_id: str) -> bytes:
+        """Encode the last answer of a connection whose request could not be read."""
+        answer = self.refuse({}, error, request_id)
+        answer.headers["Connection"] = "close"
+        return answer.to_bytes()
+
+    @property
+    def port(self) -> int:
+        return int(self._runner.addresses[0][1])
+
+    @property
+    def name(self) -> str:
+        scheme = "https" if self._ssl_context is not None else "http"
+        host, port = self._runner.addresses[0][:2]
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+    async def start(self) -> None:
+        await super().start()
+        endpoint, loop = self._endpoint, asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: self._connect(loop) if self._ssl_context is None else _BeforeHandshake(self),
+                endpoint.host,
+                endpoint.port,
+                backlog=self._backlog,
+                reuse_address=True,
+            )
+        except (OSError, OverflowError) as exc:  # overflow: the port after 65535
+            await self.stop()
+            why = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+            raise ConfigError(
+                f"{endpoint.key}.host, {endpoint.key}.port: cannot listen on {endpoint.host} port "
+                f"{endpoint.port}: {why}",
+                action="choose another port (0 takes a free one), or stop the program that listens there",
+            ) from exc
+
+    def _connect(self, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
+        if self.has_room():
+            return self._make(loop)
+        error = ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
+        return _Full(self.refuse_and_close(error, new_request_id()))
+
+    def _make(self, loop: asyncio.AbstractEventLoop) -> BoundedConnection:
+        server: Any = self._runner.server
+        return self.make_connection(server, loop)
+
+    def has_room(self) -> bool:
+        """Return whether the listener may accept another connection."""
+        taken = self.connections + len(self._handshakes)
+        return self._runner.server is not None and taken < self._endpoint.max_connections
+
+    def shake_hands(self, descriptor: int) -> None:
+        task = asyncio.create_task(self._shake_hands(socket.socket(fileno=descriptor)))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        connection.setblocking(False)
+        try:
+            await loop.connect_accepted_socket(
+                lambda: self._make(loop),
+                connection,
+                ssl=self._ssl_context,
+                ssl_handshake_timeout=HANDSHAKE_SEC,
+            )
+        except (OSError, ssl.SSLError) as exc:
+            log(logging.DEBUG, "tls_handshake_failed", error=type(exc).__name__)
+
+    async def stop(self) -> None:
+        await super().stop()
+        for task in self._handshakes:
+            task.cancel()
+        await asyncio.gather(*self._handshakes, return_exceptions=True)

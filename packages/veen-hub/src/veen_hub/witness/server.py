@@ -1,0 +1,53 @@
+"""The witness's server: one listener; stopping it stops the witness."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from veen_hub.http.bounded_listener import BoundedListener, Endpoint
+from veen_hub.http.tls import server_context
+from veen_hub.witness.routes import make_app
+from veen_hub.witness.witness import Witness
+
+SHUTDOWN_SEC: Final = 5
+"""How long a request in progress may take to end when the witness stops."""
+
+
+class WitnessServer:
+    """A witness with its listener: ``start`` listens, ``stop`` answers what waits and closes."""
+
+    def __init__(self, witness: Witness) -> None:
+        self.witness = witness
+        self._runner = web.AppRunner(make_app(witness), shutdown_timeout=SHUTDOWN_SEC)
+
+    async def start(self) -> str:
+        """Listen, and return the submission prefix; after a failure the witness is stopped."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> str:
+        listen, tls = self.witness.config.listen, self.witness.config.tls
+        context = server_context(tls) if tls is not None else None
+        await self._runner.setup()
+        endpoint = Endpoint(
+            key="listen",
+            host=listen.host,
+            port=listen.port,
+            max_connections=listen.max_connections,
+            backlog=listen.backlog,
+        )
+        listener = BoundedListener(self._runner, endpoint, context, slow_client_sec=listen.slow_client_sec)
+        await listener.start()
+        return f"{listener.name}{listen.prefix}"
+
+    async def stop(self) -> None:
+        """Stop accepting connections, answer the requests in progress, and close the memory."""
+        for site in list(self._runner.sites):
+            await site.stop()
+        await self._runner.cleanup()
+        await self.witness.stop()

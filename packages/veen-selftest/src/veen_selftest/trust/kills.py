@@ -1,0 +1,141 @@
+"""Kill -9 under load, with hub checkpoints and cosigning: one hub log, which only grows (P1, H2)."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from typing import Final
+
+from veen_selftest.crash.ledger import Lane, Ledger
+from veen_selftest.hubs.http_hub import HttpHub
+from veen_selftest.hubs.witnessed_hub import WitnessedHub, start_witnessed
+from veen_selftest.peers.hub_log_reader import HubLogView, try_checkpoint, verify_checkpoint
+from veen_selftest.peers.tree_verifier import TILE_WIDTH
+from veen_selftest.runner.check import Check, Violation, require
+from veen_selftest.runner.context import CheckContext
+from veen_selftest.runner.hub_setup import HUB_LOG
+from veen_selftest.trust.coverage import wait_for, wait_for_heads, wait_until_signing
+from veen_selftest.trust.views import CheckpointWatch
+from veen_selftest.trust.witnesses import wait_cosigned
+
+LANES: Final = (1, 1, 8)
+"""Messages per request of each writer; each writes to its own label."""
+WITNESS_KILLED_EVERY: Final = 3
+"""Rounds after which the witness is killed together with the hub."""
+
+
+class Reader:
+    """A client that reads hub checkpoints all the time, until the hub is killed."""
+
+    def __init__(self, watch: CheckpointWatch) -> None:
+        self._watch = watch
+        self.seen = 0
+        self.violations: list[str] = []
+
+    def run(self, hub: HttpHub) -> None:
+        """Read until the hub is killed."""
+        try:
+            while True:
+                if (checkpoint := try_checkpoint(hub)) is not None:
+                    self._watch.add(checkpoint)
+                    self.seen += 1
+        except (OSError, http.client.HTTPException, EOFError):
+            pass  # killed
+        except Violation as exc:
+            self.violations.append(str(exc))
+
+
+def _under_load(context: CheckContext) -> None:
+    """After kills under load the hub has signed no two roots at one size, and its log has not shrunk."""
+    witnessed = start_witnessed(context.own_hub(HUB_LOG), context.fleet.own_witness)
+    hub, watch = witnessed.hub, CheckpointWatch()
+    reader = Reader(watch)
+    wait_until_signing(context, hub)
+    ledgers = [
+        Ledger([Lane(context.writer(hub, f"lane {n}", on=f"label {n}"), together)])
+        for n, together in enumerate(LANES)
+    ]
+    for done in range(1, context.options.crash_rounds + 1):
+        _kill_under_load(
+            context, witnessed, hub, [*(lane for each in ledgers for lane in each.lanes), reader]
+        )
+        if done % WITNESS_KILLED_EVERY == 0:
+            witnessed.witness.kill()
+            witnessed.witness.start()
+        hub = witnessed.own.start()
+        _check_round(context, witnessed, hub, watch, ledgers)
+        require(not reader.violations, "; ".join(reader.violations))
+        context.progress(done, context.options.crash_rounds)
+    _check_end(context, witnessed, hub, watch, ledgers)
+    require(reader.seen > 0, "no hub checkpoint was read under load, so nothing was tested")
+    witnessed.own.kill()
+    witnessed.witness.kill()
+
+
+def _kill_under_load(
+    context: CheckContext, witnessed: WitnessedHub, hub: HttpHub, clients: list[Lane | Reader]
+) -> None:
+    threads = [threading.Thread(target=client.run, args=(hub,), daemon=True) for client in clients]
+    for thread in threads:
+        thread.start()
+    time.sleep(context.rng.uniform(0.05, 0.4))  # the moment of the kill is random
+    witnessed.own.kill()
+    for thread in threads:
+        thread.join()
+
+
+def _check_round(
+    context: CheckContext,
+    witnessed: WitnessedHub,
+    hub: HttpHub,
+    watch: CheckpointWatch,
+    ledgers: list[Ledger],
+) -> None:
+    """Compare what the hub, its witness and its clients have after a kill."""
+    if (cosigned := witnessed.witness.newest(witnessed.origin)) is not None:
+        watch.add(verify_checkpoint(hub, cosigned))  # the hub may have been killed before it served this one
+    wait_until_signing(context, hub)
+    for ledger in ledgers:
+        for lane in ledger.lanes:
+            lane.writer.hub = hub
+        ledger.check_newest(hub)
+    size = watch.newest.size if watch.newest is not None else 0
+    if size:
+        watch.check_all(_wait_for_size(context, hub, size))
+
+
+def _wait_for_size(context: CheckContext, hub: HttpHub, size: int) -> HubLogView:
+    """Wait until the hub serves a tree of the size that it has signed."""
+
+    def found() -> HubLogView | None:
+        checkpoint = try_checkpoint(hub)
+        return HubLogView(hub, checkpoint) if checkpoint is not None and checkpoint.size >= size else None
+
+    return wait_for(
+        context, f"the hub signed a hub log of {size} entries and serves a smaller one (P1)", found
+    )
+
+
+def _check_end(
+    context: CheckContext,
+    witnessed: WitnessedHub,
+    hub: HttpHub,
+    watch: CheckpointWatch,
+    ledgers: list[Ledger],
+) -> None:
+    """Check every receipt, every label's head, and every hub checkpoint that anybody has seen."""
+    receipts = []
+    for ledger in ledgers:
+        ledger.check_all(hub)
+        require(ledger.acknowledged > 0, "nothing was acknowledged, so nothing was tested")
+        lane = ledger.lanes[0]
+        receipts.append(list(hub.read_all(lane.writer.label))[-1].receipt)
+    view = wait_for_heads(context, hub, [receipt for receipt in receipts if receipt is not None])
+    watch.check_all(view)
+    for index in range(-(-view.size // TILE_WIDTH)):
+        view.entries(index)
+    wait_cosigned(context, witnessed, hub, view.size)
+
+
+CHECKS: Final = (Check("hub-log.kills", "P1, P3, H2", _under_load),)

@@ -1,0 +1,113 @@
+"""A hub that cannot forget: it signs nothing while it is behind a memory, and goes on serving (P3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from veen_core.status import LabelRequest
+from veen_selftest.hubs.http_hub import HttpHub, HttpResponse
+from veen_selftest.hubs.own_hub import OwnHub
+from veen_selftest.hubs.witnessed_hub import WitnessedHub
+from veen_selftest.peers.hub_log_reader import fetch_checkpoint
+from veen_selftest.peers.verifier import VerifiedLog
+from veen_selftest.peers.writer import Writer, ciphertext_layout
+from veen_selftest.runner.check import Check, require, require_equal
+from veen_selftest.runner.context import CheckContext
+from veen_selftest.runner.hub_setup import HubSetup
+from veen_selftest.trust.coverage import wait_for, wait_until_signing, write
+from veen_selftest.trust.witnesses import wait_cosigned
+
+
+def _with_memories(witnessed: WitnessedHub, *, witness: bool = False, heads_file: bool = False) -> HubSetup:
+    settings = witnessed.hub_log_settings(witness=witness, heads_file=heads_file)
+    return HubSetup(name="restored", settings={"hub_log": settings})
+
+
+def _require_red(context: CheckContext, writer: Writer, copy: HttpHub, written: int) -> str:
+    """Require that a hub signs nothing, says why, and serves reads; returns the reason."""
+    reason = wait_for(
+        context, "the hub signs, although it must not (P3)", lambda: copy.status().not_signing or None
+    )
+    before = fetch_checkpoint(copy)
+    attempts: dict[str, HttpResponse] = {
+        "a message": copy.submit(writer.message(written + 1)),
+        "a token": copy.post("/tooling/authorize", writer.token()),
+        "a checkpoint": copy.admin_post("/tooling/checkpoint", LabelRequest(label=writer.label).encode()),
+    }
+    for what, answer in attempts.items():
+        require_equal((answer.status, answer.error.code), (503, "E.UNAVAILABLE"), f"answer to {what} (P3)")
+    require_equal(copy.get("/readyz").status, 503, "status of /readyz (P3)")
+    log = VerifiedLog(copy, writer.label).read()
+    require_equal(log.tree.size, written, "entries that a hub that signs nothing serves (P3)")
+    after = fetch_checkpoint(copy)
+    require_equal(
+        (after.size, after.root), (before.size, before.root), "the hub checkpoint that is served (P3)"
+    )
+    return reason
+
+
+def _require_behind(reason: str, remembered: int, size: int) -> None:
+    """Require that a hub says by how much it is behind, and which command helps."""
+    for number in (remembered, size, remembered - size):
+        require(str(number) in reason, f"the hub does not say by how much it is behind: {reason!r} (P3)")
+    require("veen hub" in reason, f"the hub does not say which command helps: {reason!r} (P3)")
+
+
+@contextmanager
+def _running(own: OwnHub) -> Iterator[HttpHub]:
+    """Run a copy of a hub and kill it at the end, also after a violation."""
+    try:
+        yield own.start()
+    finally:
+        own.kill()
+
+
+def _witness(context: CheckContext) -> None:
+    """A hub that starts from an older copy is behind its witness: it signs nothing, says so, serves reads."""
+    witnessed = context.fleet.witnessed_hub()
+    writer = context.writer(witnessed.hub)
+    _receipt, old = write(context, writer, 2)
+    wait_cosigned(context, witnessed, witnessed.hub, old.size)
+    own = context.fleet.restore(witnessed.own, _with_memories(witnessed, witness=True))
+    _receipt, new = write(context, writer)
+    wait_cosigned(context, witnessed, witnessed.hub, new.size)
+    with _running(own) as copy:
+        _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
+
+
+def _heads_file(context: CheckContext) -> None:
+    """Of two processes with one identity the second loses the heads file; started again, it is behind."""
+    witnessed = context.fleet.witnessed_hub()
+    writer = context.writer(witnessed.hub)
+    _receipt, old = write(context, writer, 2)
+    setup = _with_memories(witnessed, heads_file=True)
+    second, restored = (context.fleet.restore(witnessed.own, setup) for _ in range(2))
+    with _running(second) as copy:
+        wait_until_signing(context, copy)
+        _receipt, new = write(context, writer)
+        copy.accept(writer.message(3, ciphertext=ciphertext_layout(b"another history")))
+        _require_red(context, writer, copy, 3)
+    with _running(restored) as copy:
+        _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
+
+
+def _silent(context: CheckContext) -> None:
+    """A hub whose only memory does not answer signs nothing until it does (P3)."""
+    witnessed = context.fleet.witnessed_hub()
+    writer = context.writer(witnessed.hub)
+    _receipt, view = write(context, writer, 2)
+    wait_cosigned(context, witnessed, witnessed.hub, view.size)
+    own = context.fleet.restore(witnessed.own, _with_memories(witnessed, witness=True))
+    with witnessed.witness.paused(), _running(own) as copy:
+        _require_red(context, writer, copy, 2)
+        witnessed.witness.resume()
+        wait_until_signing(context, copy)
+
+
+CHECKS: Final = (
+    Check("memory.witness", "P3", _witness),
+    Check("memory.heads-file", "P3", _heads_file),
+    Check("memory.silent", "P3", _silent),
+)
