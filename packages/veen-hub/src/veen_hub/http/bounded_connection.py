@@ -209,15 +209,18 @@ class BoundedConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer; translate refusals by aiohttp itself."""
+        """Send an answer; translate refusals by aiohttp itself, and count unsent bytes."""
         if isinstance(resp, web.HTTPException):
             error = self.translate(request, resp)
             resp = self._listener.refuse(request.headers, error, name_request(request)).to_response()
             resp.force_close()
+        size = (resp.content_length or 0) if isinstance(resp, web.Response) else 0
+        self._listener.add_unsent(size)
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
             self._note_body()  # aiohttp may have parsed a body after a declined upgrade
+            self._listener.add_unsent(-size)
 
     def handle_error(
         self,

@@ -77,7 +77,7 @@ class _BeforeHandshake(asyncio.Protocol):
 class BoundedListener(web.BaseSite):
     """One listening socket."""
 
-    __slots__ = ("_endpoint", "_handshakes", "connections", "slow_client_sec")
+    __slots__ = ("_endpoint", "_handshakes", "connections", "slow_client_sec", "unsent")
 
     def __init__(
         self,
@@ -92,11 +92,17 @@ class BoundedListener(web.BaseSite):
         self.slow_client_sec = slow_client_sec
         """How long a client may read too slowly before it is dropped."""
         self.connections = 0
+        self.unsent = 0
+        """Bytes of answers that clients have yet to read."""
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def make_connection(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> BoundedConnection:
         """Make the handler of a new connection."""
         return BoundedConnection(self, server, loop)
+
+    def add_unsent(self, size: int) -> None:
+        """Count bytes of an answer that is being sent, or that was sent."""
+        self.unsent += size
 
     def refuse(self, headers: Headers, error: ApiError, request_id: str) -> Reply:  # noqa: ARG002 - for others
         """Encode a refusal; here as one line of text."""

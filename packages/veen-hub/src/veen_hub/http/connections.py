@@ -134,14 +134,3 @@ class Connection(BoundedConnection):
         if self._submit is not None:
             self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
         super()._process_keepalive()
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer, and count its unsent bytes."""
-        size = (resp.content_length or 0) if isinstance(resp, web.Response) else 0
-        self._hub.unsent += size
-        try:
-            return await super().finish_response(request, resp, start_time)
-        finally:
-            self._hub.unsent -= size

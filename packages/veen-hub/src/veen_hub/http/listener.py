@@ -37,6 +37,10 @@ class Listener(BoundedListener):
     def make_connection(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> Connection:
         return Connection(self, server, loop, self._hub)
 
+    def add_unsent(self, size: int) -> None:
+        """Count for the whole hub: all its listeners share the bound."""
+        self._hub.unsent += size
+
     def refuse(self, headers: Headers, error: ApiError, request_id: str) -> Reply:
         """Encode a refusal as an envelope (§10.6)."""
         return refuse(headers, error, request_id)

@@ -13,6 +13,10 @@ All of them are below the configured prefix, which is both the submission and th
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Final
+
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -29,12 +33,17 @@ from veen_hub.witness.rules import TEXT
 from veen_hub.witness.witness import Witness
 
 WITNESS = web.AppKey("witness", Witness)
+UNSENT: web.AppKey[Callable[[], int]] = web.AppKey("unsent")
+"""Returns the bytes of answers that clients have yet to read."""
+MAX_UNSENT_BYTES: Final = 64 * 1_048_576
+"""Beyond this, the long answers about all logs are refused."""
 
 
-def make_app(witness: Witness) -> web.Application:
+def make_app(witness: Witness, unsent: Callable[[], int]) -> web.Application:
     # Bodies are bounded where they are read.
     app = web.Application(middlewares=[errors_in_text], client_max_size=2**62)
     app[WITNESS] = witness
+    app[UNSENT] = unsent
     prefix = witness.config.listen.prefix
     app.add_routes(
         [
@@ -98,6 +107,19 @@ async def contradiction(request: web.Request) -> web.Response:
     raise ApiError(Code.NOT_FOUND, "there is no contradiction with this id")
 
 
+def only_if_read(handler: Handler) -> Handler:
+    """Refuse a request with a long answer while clients leave too many of them unread."""
+
+    @functools.wraps(handler)
+    async def checked(request: web.Request) -> web.StreamResponse:
+        if request.app[UNSENT]() > MAX_UNSENT_BYTES:
+            raise ApiError(Code.UNAVAILABLE, "too many answers are still unread", retry_after=1)
+        return await handler(request)
+
+    return checked
+
+
+@only_if_read
 async def logs(request: web.Request) -> web.Response:
     witness = request.app[WITNESS]
     return web.json_response(describe(witness.key.verifier, witness.logs, witness.memory))
@@ -107,6 +129,7 @@ async def healthz(request: web.Request) -> web.Response:
     return web.json_response({"ok": True, "witness": request.app[WITNESS].key.verifier.text})
 
 
+@only_if_read
 async def metrics(request: web.Request) -> web.Response:
     return web.Response(
         body=request.app[WITNESS].metrics.expose(),

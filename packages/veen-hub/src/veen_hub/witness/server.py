@@ -20,7 +20,11 @@ class WitnessServer:
 
     def __init__(self, witness: Witness) -> None:
         self.witness = witness
-        self._runner = web.AppRunner(make_app(witness), shutdown_timeout=SHUTDOWN_SEC)
+        self._listener: BoundedListener | None = None
+        self._runner = web.AppRunner(make_app(witness, self._unsent), shutdown_timeout=SHUTDOWN_SEC)
+
+    def _unsent(self) -> int:
+        return self._listener.unsent if self._listener is not None else 0
 
     async def start(self) -> str:
         """Listen, and return the submission prefix; after a failure the witness is stopped."""
@@ -41,9 +45,11 @@ class WitnessServer:
             max_connections=listen.max_connections,
             backlog=listen.backlog,
         )
-        listener = BoundedListener(self._runner, endpoint, context, slow_client_sec=listen.slow_client_sec)
-        await listener.start()
-        return f"{listener.name}{listen.prefix}"
+        self._listener = BoundedListener(
+            self._runner, endpoint, context, slow_client_sec=listen.slow_client_sec
+        )
+        await self._listener.start()
+        return f"{self._listener.name}{listen.prefix}"
 
     async def stop(self) -> None:
         """Stop accepting connections, answer the requests in progress, and close the memory."""
