@@ -28,6 +28,7 @@ from veen_core.api import (
     SubmitRequest,
 )
 from veen_core.hashing import H
+from veen_core.hub_log import HubConsistencyRequest, HubProofRequest
 from veen_core.ids import StreamSeq
 from veen_core.msg import Msg
 from veen_core.rejection import HTTP_STATUS, Code
@@ -65,6 +66,8 @@ def good_requests(hub: RunningHub, alice: Writer) -> list[Request]:
         "/v1/proof": ProofRequest(label=label, stream_seq=one, tree_size=StreamSeq(2)),
         "/v1/consistency": ConsistencyRequest(label=label, from_seq=one, to_seq=StreamSeq(2)),
         "/v1/checkpoint": CheckpointRequest(label=label, upto_seq=StreamSeq(0)),
+        "/v1/hublog/proof": HubProofRequest(label=label, stream_seq=one),
+        "/v1/hublog/consistency": HubConsistencyRequest(old_size=1, new_size=1),
         "/tooling/authorize": alice.token(),
     }
     admin = [
@@ -83,7 +86,8 @@ def good_requests(hub: RunningHub, alice: Writer) -> list[Request]:
         Request("GET", f"/v1/attachment/{H(b'x').hex()}"),
         Request("POST", "/tooling/equivocation", b"\xa3\x01\x01\x02\xa0\x03\xa0", cbor),
         Request("GET", f"/tooling/cap/{'00' * 32}"),
-        *(Request("GET", path) for path in ("/v1/status", "/healthz")),
+        *(Request("GET", path) for path in ("/v1/status", "/healthz", "/log/checkpoint")),
+        *(Request("GET", f"/log/tile/{path}") for path in ("0/000.p/1", "entries/000.p/1")),
         *admin,
     ]
 

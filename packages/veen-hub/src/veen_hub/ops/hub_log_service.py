@@ -22,9 +22,7 @@ from typing import Final
 
 from veen_core import hub_log as hub_logs
 from veen_core.errors import ConfigError, VeenError
-from veen_core.hub_log import LabelHead
 from veen_core.ids import UnixTime
-from veen_core.tlog.tiles import ENTRIES, TILE_WIDTH, Tile, decode_bundle
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.ops.anchors import Anchor, RecallingAnchor
 from veen_hub.ops.config import HubConfig
@@ -79,6 +77,7 @@ class HubLogService:
         self._entries = 0
         """Entries since the newest hub checkpoint; owned by the sequencer's thread."""
         self._made_at = UnixTime(0)
+        """When the newest hub checkpoint was made, or the hub started."""
         self._shown: TreeHead | None = None
         self._logged: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -113,25 +112,17 @@ class HubLogService:
         """Ask the memories, and start the cadence."""
         self._loop = asyncio.get_running_loop()
         self.memories.log_start()
-        self._made_at = await self._access.read(self._newest_ts)
-        polls = list(self._polls)
+        self._made_at = self._hub_ts()
+        self._witnessing.start()
+        work = [*(poll.run() for poll in self._polls), self._run()]
         if self._heads_file is not None:
-            polls.append(Poll(self._heads_file, self.memories, min_pause_sec=None))
-        hub_log = self._store.hub_log
-        # With a heads file, a checkpoint that is newer than the published one may not be recorded yet.
-        first = hub_log.checkpoint if self._heads_file is None else hub_log.published
-        self._shown = first.head if first is not None else None
-        self._witnessing.start(first)
-        self._tasks = [asyncio.create_task(poll.run()) for poll in polls]
-        self._tasks.append(asyncio.create_task(self._run()))
+            work.append(self._ask_heads_file(self._heads_file))
+        self._tasks = [asyncio.create_task(one) for one in work]
 
-    def _newest_ts(self) -> UnixTime:
-        """Return ``hub_ts`` of the hub log's last entry; now if there is none."""
-        if not (size := self._store.hub_log.size):
-            return self._hub_ts()
-        index, before = divmod(size - 1, TILE_WIDTH)
-        entries = decode_bundle(self._store.hub_log.bundle(Tile(ENTRIES, index, before + 1)))
-        return LabelHead.decode(entries[-1]).hub_ts
+    async def _ask_heads_file(self, heads_file: HeadsFile) -> None:
+        """Ask until the file answers, then show at once what it has recorded."""
+        await Poll(heads_file, self.memories, min_pause_sec=None).run()
+        self._due.set()
 
     async def drain(self) -> None:
         """Make and show a last hub checkpoint, so that the hub log covers every label."""
@@ -208,12 +199,15 @@ class HubLogService:
         if self.memories.contradict or (newest is not None and newest.head == self._shown):
             return
         if newest is None or not await self._record(newest.head):
-            self._ask_without_checkpoint()
+            self._ask_with_older()
             return
-        self._shown = newest.head
-        self._witnessing.announce(newest)
+        self._announce(newest)
         for poll in self._polls:
             poll.wake()
+
+    def _announce(self, signed: SignedHead) -> None:
+        self._shown = signed.head
+        self._witnessing.announce(signed)
 
     async def _record(self, head: TreeHead) -> bool:
         """Write a head to the heads file, if there is one; return False while the file is silent."""
@@ -227,12 +221,17 @@ class HubLogService:
         self.memories.agrees(heads_file.name)
         return True
 
-    def _ask_without_checkpoint(self) -> None:
-        """Ask the witnesses what they remember, before there is a hub checkpoint to show them."""
-        if self._settings.witnesses and self._shown is None:
-            empty = self._store.sign_empty_hub_log(self.origin, self._hub_ts())
-            self._shown = empty.head
-            self._witnessing.announce(empty)
+    def _ask_with_older(self) -> None:
+        """Ask the witnesses what they remember, although there is no new hub checkpoint to show them.
+
+        While the heads file is silent, a checkpoint that is newer than the published one is not shown.
+        """
+        if self._shown is not None or not self._settings.witnesses:
+            return
+        heads_file, hub_log = self._heads_file, self._store.hub_log
+        if hub_log.size and heads_file is not None and not self.memories.is_silent(heads_file.name):
+            return  # the heads file is about to answer
+        self._announce(hub_log.published or self._store.sign_empty_hub_log(self.origin, self._hub_ts()))
 
     # --- metrics
 

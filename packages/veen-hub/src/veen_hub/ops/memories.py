@@ -114,6 +114,10 @@ class Memories:
             action="set hub_log.witnesses or hub_log.memories in hub.yaml",
         )
 
+    def is_silent(self, name: str) -> bool:
+        """Return whether a memory did not answer when it was asked last."""
+        return name in self._silent
+
     def agrees(self, name: str) -> None:
         """Record that a memory answered and remembers nothing that this hub does not have."""
         if (why := self._silent.pop(name, None)) is not None:

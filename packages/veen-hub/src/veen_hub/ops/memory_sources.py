@@ -140,8 +140,8 @@ class LedgerMemory:
         where = f"label {root.label.hex()}"
         if root.upto_seq > entries:
             raise ContradictedError(
-                f"the hub is behind: {self.name} holds {where} up to entry {root.upto_seq} and this hub has it "
-                f"up to {entries}, {root.upto_seq - entries} less"
+                f"the hub is behind: {self.name} holds {where} up to entry {root.upto_seq} and this hub has "
+                f"it up to {entries}, {root.upto_seq - entries} less"
             )
         if self._store.read.receipt(root.label, root.upto_seq).mmr_root != root.mmr_root:
             raise ContradictedError(

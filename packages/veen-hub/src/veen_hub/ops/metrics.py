@@ -134,7 +134,7 @@ class Metrics:
         )
         self.hub_checkpoints = counter("veen_hub_checkpoints_total", "Hub checkpoints made")
         self.hub_checkpoint_age = gauge(
-            "veen_hub_checkpoint_age_seconds", "Time since the newest hub checkpoint was made"
+            "veen_hub_checkpoint_age_seconds", "Time since the newest hub checkpoint, or since the start"
         )
         self.witness_rounds = counter("veen_witness_rounds_total", "Witness rounds that have ended")
         self.witness_round_ms = milliseconds(

@@ -81,13 +81,11 @@ class Witnessing:
         for member in self._members:
             metrics.witness_failures.labels(member.link.key.name)  # appears at 0
 
-    def start(self, first: SignedHead | None) -> None:
-        """Begin with a checkpoint that others may have seen already; None if there is none."""
+    def start(self) -> None:
+        """Wait for the first checkpoint; the published one tells what the witnesses know."""
         published = self._store.hub_log.published
         for member in self._members:
             self._restore(member, published)
-        if first is not None:
-            self.announce(first)
         self._running = asyncio.create_task(self._run())
 
     @staticmethod
