@@ -71,6 +71,7 @@ BEFORE = {
     "veen hub init --data-dir hub --admin admin": "veen keygen --out admin --no-passphrase",
     "veen hub export --data-dir hub --stream orders --out evidence": "rm -r evidence",
     "veen hub export --data-dir hub --stream orders --from 10 --upto 20 --out evidence": "rm -r evidence",
+    "veen proof --to-hub 1 --stream orders --witnesses policy.txt -o message.evidence": "rm message.evidence",
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
     "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",
 }
@@ -96,6 +97,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
         {"URL": "url", "PROBES": "probes_url"},
     ),
     ("veen hub keys --data-dir hub --out hub-identity.cbor", {}),
+    ("(echo log $(veen hub keys --note --data-dir hub); echo quorum none) > policy.txt", {}),
     # Identities of the realm.
     ("veen id principal --client bob --reader realm", {}),
     ("veen id device phone.pub --client bob --reader realm --json", {"DEVICE_ID": "device_id"}),
@@ -117,6 +119,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
     ("veen hub checkpoint --client admin", {}),
     ("veen checkpoint get --stream orders --out checkpoint.cbor", {}),
     ("veen hub export --data-dir hub --stream orders --out evidence", {}),
+    ("veen proof --to-hub 1 --stream orders --out message.evidence", {}),
     ("veen cap issue --issuer admin --subject alice -s logs --out logs.cap --json", {"AUTH_REF": "auth_ref"}),
     ("veen cap authorize logs.cap", {}),
     # Keys, jobs and wallets: two wallets on the ledger, one with a stream of its own.
