@@ -33,7 +33,7 @@ from veen_storage.commit.changes import Anchored, Changes, Checkpointed, HubExte
 from veen_storage.commit.journal import foreign_at
 from veen_storage.commit.ledger import note_moved
 from veen_storage.disk.files import Files, read_exactly
-from veen_storage.disk.layout import Layout
+from veen_storage.disk.layout import HUB_LOG_ENTRIES, Layout
 from veen_storage.errors import REPAIR, DamageError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
@@ -188,7 +188,7 @@ class Applier:
             self._renamed_in.add(path.parent)  # it may be new
         if length < append.offset:
             raise DamageError(
-                path.name, length, f"ends here, but the index includes its bytes up to {append.offset}"
+                self._name(path), length, f"ends here, but the index includes its bytes up to {append.offset}"
             )
         data = b"".join(append.parts)
         if length > append.offset:
@@ -199,7 +199,12 @@ class Applier:
     def _check_surplus(self, fd: int, path: Path, offset: int, data: bytes) -> None:
         """Raise unless the bytes beyond the index are the torn write of an interrupted round."""
         if (at := foreign_at(read_exactly(fd, len(data), offset), data, offset)) is not None:
-            raise DamageError(path.name, at, "contains bytes that are in neither index nor journal", REPAIR)
+            what = "contains bytes that are in neither index nor journal"
+            raise DamageError(self._name(path), at, what, REPAIR)
+
+    def _name(self, path: Path) -> str:
+        """Return the name of a file as errors show it."""
+        return HUB_LOG_ENTRIES if path == self._layout.hub_log_entries else path.name
 
 
 def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) -> None:

@@ -7,21 +7,17 @@ Everything else is the task of fsck.
 
 from __future__ import annotations
 
-from typing import Final
-
 from veen_core import hub_log
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_core.tlog.tree_head import SignedHead, parse_signed_head
+from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage.disk.files import Files
-from veen_storage.disk.layout import Layout
+from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES, HUB_LOG_PUBLISHED, Layout
 from veen_storage.errors import REPAIR, RESTORE, DamageError, MismatchError, read_file
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
-from veen_storage.read.hub_log import PUBLISHED_FILE, HubLogReader
-
-CHECKPOINT_FILE: Final = "hublog/checkpoint"
-ENTRIES_FILE: Final = "hublog/entries"
+from veen_storage.index.records import HubLogCursor
+from veen_storage.read.hub_log import HubLogReader
 
 
 def start_hub_log(files: Files, layout: Layout, index: Index) -> None:
@@ -55,33 +51,36 @@ def check_entries_file(layout: Layout, index: Index) -> None:
     length = path.stat().st_size if path.exists() else 0
     if length < expected:
         what = f"ends here, but the index includes its bytes up to {expected}"
-        raise DamageError(ENTRIES_FILE, length, what, RESTORE)
+        raise DamageError(HUB_LOG_ENTRIES, length, what, RESTORE)
 
 
 def check_checkpoints(layout: Layout, identity: HubIdentity, index: Index, reader: HubLogReader) -> None:
     """Raise unless the files of the hub log have the tree of the index, which includes the whole journal."""
     with index.reading() as view:
         cursor, note = tables.read_hub_log(view), tables.META.get(view, tables.HUB_CHECKPOINT)
-    if cursor.size == 0 and not layout.hub_log_checkpoint.exists():
+    if cursor.size or layout.hub_log_checkpoint.exists():
+        _check_newest(layout, identity, cursor, note)
+    if layout.hub_log_entries.exists() and layout.hub_log_entries.stat().st_size > cursor.entries_bytes:
+        what = "contains bytes that are in neither index nor journal"
+        raise DamageError(HUB_LOG_ENTRIES, cursor.entries_bytes, what, RESTORE)
+    if (published := reader.published) is None:
         return
-    content = read_file(layout.hub_log_checkpoint, name=CHECKPOINT_FILE)
+    if (size := published.head.size) > cursor.size:
+        what = f"has size {size}, but the hub log ends at {cursor.size}: its newest entries are lost"
+        raise DamageError(HUB_LOG_PUBLISHED, None, what, RESTORE)
+    if reader.root_at(size) != published.head.root:
+        what = f"has another root than the hub log at size {size}"
+        raise DamageError(HUB_LOG_PUBLISHED, None, what, RESTORE)
+
+
+def _check_newest(layout: Layout, identity: HubIdentity, cursor: HubLogCursor, note: bytes | None) -> None:
+    """Raise unless ``hublog/checkpoint`` is the hub checkpoint of the index, and this hub signed it."""
+    content = read_file(layout.hub_log_checkpoint, name=HUB_LOG_CHECKPOINT)
     try:
         signed = parse_signed_head(content)
         hub_log.verify_hub_checkpoint(identity, signed, origin=signed.head.origin)
     except VeenError as exc:
-        raise DamageError(CHECKPOINT_FILE, None, str(exc), RESTORE) from exc
+        raise DamageError(HUB_LOG_CHECKPOINT, None, str(exc), RESTORE) from exc
     if content != note or (signed.head.size, signed.head.root) != (cursor.size, cursor.tree.root):
         what = f"has size {signed.head.size}, which is not the hub checkpoint of the index at {cursor.size}"
-        raise DamageError(CHECKPOINT_FILE, None, what, REPAIR)
-    if (published := reader.published) is not None:
-        _check_published(published, signed, reader)
-
-
-def _check_published(published: SignedHead, newest: SignedHead, reader: HubLogReader) -> None:
-    """Raise if the published hub checkpoint is not one of this hub log, or is ahead of it."""
-    size = published.head.size
-    if size > newest.head.size:
-        what = f"has size {size}, but the hub log ends at {newest.head.size}: its newest entries are lost"
-        raise DamageError(PUBLISHED_FILE, None, what, RESTORE)
-    if reader.root_at(size) != published.head.root:
-        raise DamageError(PUBLISHED_FILE, None, f"has another root than the hub log at size {size}", RESTORE)
+        raise DamageError(HUB_LOG_CHECKPOINT, None, what, REPAIR)

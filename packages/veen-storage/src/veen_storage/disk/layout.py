@@ -22,9 +22,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from veen_core import chunk
 from veen_core.ids import Coid, HubId, KeyId, Label, StreamSeq
+
+HUB_LOG_ENTRIES: Final = "hublog/entries"
+HUB_LOG_CHECKPOINT: Final = "hublog/checkpoint"
+HUB_LOG_PUBLISHED: Final = "hublog/published"
+"""The files of the hub log, as errors name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +90,17 @@ class Layout:
     @property
     def hub_log_entries(self) -> Path:
         """All entries of the hub log, each with its length: its entry bundles, concatenated."""
-        return self.hub_log / "entries"
+        return self.root / HUB_LOG_ENTRIES
 
     @property
     def hub_log_checkpoint(self) -> Path:
         """The newest hub checkpoint."""
-        return self.hub_log / "checkpoint"
+        return self.root / HUB_LOG_CHECKPOINT
 
     @property
     def hub_log_published(self) -> Path:
         """The hub checkpoint that is served, with its cosignatures."""
-        return self.hub_log / "published"
+        return self.root / HUB_LOG_PUBLISHED
 
     @property
     def attachments(self) -> Path:

@@ -188,9 +188,8 @@ TABLES: Final = tuple(
         META,
     )
 )
-ADDED_LATER: Final = frozenset(
-    table.name for table in (ATTACHMENTS, HUB_NODES, HUB_BUNDLES, HUB_HEADS, HUB_MOVED)
-)
+HUB_LOG_TABLES: Final = tuple(table.name for table in (HUB_NODES, HUB_BUNDLES, HUB_HEADS, HUB_MOVED))
+ADDED_LATER: Final = frozenset({ATTACHMENTS.name, *HUB_LOG_TABLES})
 """Tables that an older directory lacks until a hub opens it for writing; until then they count as empty."""
 
 HUB_ID: Final = b"hub_id"

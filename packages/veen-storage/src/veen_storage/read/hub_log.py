@@ -18,14 +18,13 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.tlog import tree
 from veen_core.tlog.tiles import ENTRIES, Tile, encode_bundle
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
-from veen_storage.disk.layout import Layout
+from veen_storage.disk.layout import HUB_LOG_PUBLISHED, Layout
 from veen_storage.errors import REPAIR, AbsentError, DamageError, StorageError, reading
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.hub_log_view import HubLogView
 from veen_storage.read.tail import Tail
 
-PUBLISHED_FILE: Final = "hublog/published"
 PAGE_LABELS: Final = 1_024
 """Labels that are read in one index transaction."""
 
@@ -78,14 +77,14 @@ class HubLogReader:
 
     def _read_published(self) -> SignedHead | None:
         try:
-            with reading(PUBLISHED_FILE):
+            with reading(HUB_LOG_PUBLISHED):
                 content = self._layout.hub_log_published.read_bytes()
         except FileNotFoundError:
             return None
         try:
             return parse_signed_head(content)
         except DecodeError as exc:
-            raise DamageError(PUBLISHED_FILE, None, str(exc), REPAIR) from exc
+            raise DamageError(HUB_LOG_PUBLISHED, None, str(exc), REPAIR) from exc
 
     def check_publishable(self, signed: SignedHead) -> None:
         """Raise unless this is a hub checkpoint of this hub log, and no older than the published one."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from veen_core.errors import DecodeError
 from veen_core.hub_log import LabelHead
@@ -26,13 +26,12 @@ from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.commit.changes import HubEntry, HubExtended
 from veen_storage.commit.hub_log import LENGTH_BYTES
 from veen_storage.disk.files import read_exactly
-from veen_storage.disk.layout import Layout
+from veen_storage.disk.layout import HUB_LOG_ENTRIES, Layout
 from veen_storage.errors import FSCK, RESTORE, DamageError, reading
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import View
 from veen_storage.index.records import LabelNo
 
-ENTRIES_FILE: Final = "hublog/entries"
 MAX_HEAD_BYTES: Final = 128
 """More than an entry of the hub log has with its length: a ``LabelHead`` has at most 87 bytes."""
 _BY_LABEL: Final = attrgetter("label")
@@ -208,20 +207,20 @@ def _complete_nodes(start: int, entries: list[bytes]) -> Iterator[tuple[int, int
 
 
 def damaged(offset: int, what: str) -> DamageError:
-    return DamageError(ENTRIES_FILE, offset, what, FSCK)
+    return DamageError(HUB_LOG_ENTRIES, offset, what, FSCK)
 
 
 def read_part(path: Path, start: int, end: int) -> bytes:
     """Read bytes ``start`` to ``end - 1`` of ``hublog/entries``; raise if the file is shorter."""
     try:
-        with reading(ENTRIES_FILE, start):
+        with reading(HUB_LOG_ENTRIES, start):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 data = read_exactly(fd, end - start, start)
             finally:
                 os.close(fd)
     except FileNotFoundError:
-        raise DamageError(ENTRIES_FILE, None, "is missing", RESTORE) from None
+        raise DamageError(HUB_LOG_ENTRIES, None, "is missing", RESTORE) from None
     if len(data) < end - start:
         raise damaged(start + len(data), f"ends here, but the index includes its bytes up to {end}")
     return data
@@ -237,3 +236,10 @@ def split_entries(data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
             raise damaged(offset + at, "ends within an entry of the hub log")
         yield offset + at, entry
         at += LENGTH_BYTES + length
+
+
+def read_entry(file: BinaryIO) -> bytes | None:
+    """Return the next entry; None at the end of the file, or if the file ends within the entry."""
+    length = file.read(LENGTH_BYTES)
+    data = file.read(int.from_bytes(length, "big"))
+    return data if len(length) == LENGTH_BYTES and len(data) == int.from_bytes(length, "big") else None
