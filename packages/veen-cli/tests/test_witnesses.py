@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,38 +26,7 @@ from veen_storage import Layout
 from veen_storage.disk.hub_keys import read_keys
 
 from .conftest import Town
-from .running import SCRIPTS, Done, ending_hubs, veen
-
-LISTENING = "veen-witness listening on "
-
-
-@dataclass
-class Witness:
-    """A ``veen-witness`` process and its verifier key."""
-
-    folder: Path
-    vkey: str
-    url: str
-    process: subprocess.Popen[str]
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-
-def start_witness(folder: Path, name: str, log: str) -> Witness:
-    made = veen("witness", "init", name, "--dir", folder, "--log", log, "--json").json
-    process = subprocess.Popen(
-        [SCRIPTS / "veen-witness", "--dir", folder, "--listen=127.0.0.1:0", "--log-level=error"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith(LISTENING), line
-    return Witness(folder, made["verifier_key"], line.removeprefix(LISTENING).strip(), process)
+from .running import Done, Witness, ending_hubs, start_witness, veen
 
 
 @dataclass
@@ -73,6 +41,12 @@ class WatchedTown:
         return self.town.as_(who, *args, "--witnesses", self.policy)
 
 
+def make_witness(folder: Path, *logs: str) -> str:
+    """Create a witness and return its verifier key."""
+    made = veen("witness", "init", f"{folder.name}.example/w", "--dir", folder, *logs, "--json").json
+    return str(made["verifier_key"])
+
+
 @contextlib.contextmanager
 def watched_hub(root: Path) -> Iterator[WatchedTown]:
     root.mkdir(exist_ok=True)
@@ -82,14 +56,15 @@ def watched_hub(root: Path) -> Iterator[WatchedTown]:
     made = veen("hub", "init", *data, "--no-admin", "--json").json
     log = veen("hub", "keys", "--note", *data).ok().out.strip()
     with contextlib.ExitStack() as stack:
-        witnesses = [start_witness(root / f"w{n}", f"w{n}.example/w", log) for n in (1, 2)]
+        vkeys = [make_witness(root / f"w{n}", "--log", log) for n in (1, 2)]
+        witnesses = [start_witness(root / f"w{n}") for n in (1, 2)]
         for each in witnesses:
             stack.callback(each.stop)
-        listed = [{"key": each.vkey, "url": each.url} for each in witnesses]
+        listed = [{"key": key, "url": each.url} for key, each in zip(vkeys, witnesses, strict=True)]
         config = root / "hub.yaml"
         config.write_text(json.dumps({"hub_log": {"witnesses": listed, "max_entries": 1}}))
         policy = root / "policy.txt"
-        names = "".join(f"witness w{n} {each.vkey}\n" for n, each in enumerate(witnesses, 1))
+        names = "".join(f"witness w{n} {vkey}\n" for n, vkey in enumerate(vkeys, 1))
         policy.write_text(f"log {log}\n{names}group both all w1 w2\nquorum both\n")
         stack.enter_context(ending_hubs(root))
         flags = ("--port", "0", "--open", "--detach", "--log-level", "error", "--config", config, "--json")
@@ -251,7 +226,7 @@ def test_evidence_that_does_not_verify_is_refused(
     assert "is pinned" in other.err
     strangers = tmp_path / "strangers.txt"
     text = watched.policy.read_text()
-    own = start_key(tmp_path / "w3")
+    own = make_witness(tmp_path / "w3")
     strangers.write_text(text.replace("group both all w1 w2", f"witness w3 {own}\ngroup both all w1 w2 w3"))
     few = veen("verify", evidence, *trust, "--witnesses", strangers)
     assert few.code == Exit.PROTOCOL
@@ -263,11 +238,6 @@ def test_evidence_that_does_not_verify_is_refused(
         damaged[at] ^= 1
         changed.write_bytes(damaged)
         assert veen("verify", changed, *trust, "--witnesses", watched.policy).code == Exit.PROTOCOL, at
-
-
-def start_key(folder: Path) -> str:
-    made = veen("witness", "init", "w3.example/w", "--dir", folder, "--json").json
-    return str(made["verifier_key"])
 
 
 def test_inspect_names_evidence_hub_checkpoints_and_policies(
