@@ -45,6 +45,7 @@ SHARED_OPTIONS: Final = {"--json", "--quiet", "--help"}
 CONNECTION_OPTIONS: Final = {
     "--hub",
     "--trust",
+    "--witnesses",
     "--client",
     "--ca",
     "--cert",
