@@ -121,6 +121,8 @@ class Monitor:
             started = time.monotonic()
             try:
                 await self._unless(stopping, self.round(started + interval))
+            except BrokenPipeError:
+                raise  # nobody reads the findings any more
             except (OSError, VeenError) as exc:
                 trouble(str(exc))
             else:
