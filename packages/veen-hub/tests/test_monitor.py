@@ -5,26 +5,21 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from veen_core import hub_identity
-from veen_core.errors import DecodeError
-from veen_core.hub_fork import HubLogFork, LabelFork, verify_hub_log_fork, verify_label_fork
+from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_log import LabelHead, note_key
 from veen_core.ids import HubPk, MmrRoot, StreamSeq, UnixTime
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
 from veen_core.tlog.tree import leaf_hash, tree_at
 from veen_hub.monitor import memory
-from veen_hub.monitor.evidence_files import EvidenceFiles
-from veen_hub.monitor.findings import Change, Key, OpenFinding
-from veen_hub.monitor.hub_identification import FIRST, Trust
-from veen_hub.monitor.hub_monitor import HubMonitor, Settings
+from veen_hub.monitor.findings import Key
+from veen_hub.monitor.hub_identification import FIRST
 from veen_hub.monitor.monitor import Monitor, State
-from veen_hub.monitor.sightings import SeenFiles
 from veen_hub.witness.contradiction import TWO_ROOTS, LogContradiction
 
 from .forged_hub import (
@@ -37,60 +32,11 @@ from .forged_hub import (
     History,
     label,
 )
+from .monitoring import Watch, convicted, keys
 from .people import BORN, signing_key
 
 LATER = UnixTime(BORN + 100_000)
 ALICE, BOB = ForgedWitness("alice.example"), ForgedWitness("bob.example")
-
-
-@dataclass
-class Watch:
-    """A monitor whose rounds a test makes one by one."""
-
-    place: Path
-    policy: WitnessPolicy | None = None
-    pins: Sequence[str] = (HUB_ID.hex(),)
-    grace: float = 0.0
-    now: int = BORN + 1_000
-    seen: list[Path] = field(default_factory=list)
-    has_state: bool = True
-    changes: list[Change] = field(default_factory=list)
-
-    def settings(self) -> Settings:
-        return Settings(
-            trust=Trust(pins=frozenset(self.pins), policy=self.policy),
-            evidence=EvidenceFiles(self.place / "evidence"),
-            grace_sec=self.grace,
-            now=lambda: UnixTime(self.now),
-        )
-
-    def round(self, *urls: str, times: int = 1) -> list[OpenFinding]:
-        """Start a monitor on the kept state, make rounds, stop it, and return the open findings."""
-
-        async def run() -> list[OpenFinding]:
-            def report(_hub: HubMonitor, change: Change) -> None:
-                self.changes.append(change)
-
-            with State(self.place / "state" if self.has_state else None) as state:
-                monitor = Monitor(urls, state, self.settings(), seen=SeenFiles(self.seen), report=report)
-                try:
-                    for _ in range(times):
-                        await monitor.round()
-                    self.checked = [hub.memory.checked for hub in monitor.hubs]
-                    self.unclaimed = monitor.unclaimed
-                    return [each for hub in monitor.hubs for each in hub.findings]
-                finally:
-                    await monitor.close()
-
-        return asyncio.run(run())
-
-    def keep(self, name: str, content: bytes) -> Path:
-        """Write a file that a client kept."""
-        path = self.place / "seen" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
-        self.seen = [self.place / "seen"]
-        return path
 
 
 @pytest.fixture
@@ -108,26 +54,6 @@ def hub() -> Iterator[ForgedHub]:
     history.grow("a", 5).grow("b", 2)
     with ForgedHub(history) as served:
         yield served
-
-
-def keys(found: Sequence[OpenFinding]) -> list[Key]:
-    return [each.finding.key for each in found]
-
-
-def convicted(found: Sequence[OpenFinding], key: Key) -> HubLogFork | LabelFork:
-    """The evidence of the one finding, read from its file and verified as a third party does."""
-    assert keys(found) == [key], [each.finding.message for each in found]
-    file = found[0].file
-    assert file is not None
-    data = file.read_bytes()
-    try:
-        log_fork = HubLogFork.decode(data)
-    except DecodeError:
-        label_fork = LabelFork.decode(data)
-        verify_label_fork(label_fork, pinned=HUB_ID)
-        return label_fork
-    verify_hub_log_fork(log_fork, pinned=HUB_ID)
-    return log_fork
 
 
 def forked(history: History, at: int) -> History:
