@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import lmdb
 
-from veen_core import hub_identity
+from veen_core import cbor, hub_identity
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import PrunedEntry
@@ -29,16 +29,19 @@ from veen_core.consistency import verify_consistency
 from veen_core.entry import Entry, authorize_leaf
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
+from veen_core.hub_log import verify_hub_checkpoint
 from veen_core.ids import AuthRef, ClientId, Coid, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.msg import verify_msg
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
+from veen_core.tlog.tiles import ENTRIES, Tile, decode_bundle
+from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage.commit.writer import Batch
 from veen_storage.errors import REPAIR, DamageError
 from veen_storage.fsck import fsck, index_check
 from veen_storage.store import Store
 
-from .sample import BORN, add
+from .sample import BORN, ORIGIN, add
 
 T = TypeVar("T")
 FOREVER = UnixTime(2**64 - 1)
@@ -59,6 +62,9 @@ class Promises:
     anchors: dict[Place, bytes] = field(default_factory=dict)
     pruned: dict[Place, int] = field(default_factory=dict)
     attachments: dict[Coid, bytes] = field(default_factory=dict)
+    hub_checkpoints: dict[int, bytes] = field(default_factory=dict)
+    """Hub checkpoints that were handed out, by size."""
+    published: dict[int, bytes] = field(default_factory=dict)
     attempted: list[list[Receipt]] = field(default_factory=list)
     """The receipts of every batch passed to ``commit``, whether or not it returned."""
     created: bool = False
@@ -198,6 +204,7 @@ def examine(store: Store, promises: Promises, seen: dict[Label, Seen] | None = N
         _examine_answers(store, held)
         _examine_checkpoints(store, held)
     _examine_cursors(store, seen)
+    _examine_hub_log(store, promises, seen)
     return seen
 
 
@@ -327,6 +334,62 @@ def bucket_of(held: Seen, auth_ref: AuthRef, tokens: dict[AuthRef, tuple[CapToke
     return left
 
 
+# --- the hub log (P1), with a tree of its own (RFC 6962 §2.1)
+
+
+@dataclass
+class PlainTree:
+    """The tree of RFC 6962 as a stack of complete subtrees."""
+
+    stack: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def grow(self, entry: bytes) -> bytes:
+        self.stack.append((1, sha256(b"\x00" + entry).digest()))
+        while len(self.stack) > 1 and self.stack[-1][0] == self.stack[-2][0]:
+            (size, right), (_size, left) = self.stack.pop(), self.stack.pop()
+            self.stack.append((2 * size, sha256(b"\x01" + left + right).digest()))
+        root = self.stack[-1][1]
+        for _size, left in reversed(self.stack[:-1]):
+            root = sha256(b"\x01" + left + root).digest()
+        return root
+
+
+def hub_entries(store: Store) -> list[bytes]:
+    """Return all entries of the hub log, read in bundles."""
+    found: list[bytes] = []
+    while len(found) < (size := store.hub_log.size):
+        width = min(256, size - len(found))
+        found += decode_bundle(store.hub_log.bundle(Tile(ENTRIES, len(found) // 256, width)))
+    return found
+
+
+def _examine_hub_log(store: Store, promises: Promises, seen: dict[Label, Seen]) -> None:
+    """Assert that the hub log has the labels' receipts, and never another root at a size it was shown."""
+    tree, roots, newest = PlainTree(), [sha256().digest()], dict[Label, int]()
+    entries = hub_entries(store)
+    for number, entry in enumerate(entries):
+        _version, name, upto, root, hub_ts = cbor.decode_items(entry)
+        label = Label(name)
+        receipt = seen[label].receipts[upto - 1]
+        assert (receipt.mmr_root, receipt.hub_ts) == (root, hub_ts), f"entry {number} of the hub log"
+        assert newest.get(label, 0) < upto, f"entry {number} of the hub log goes back"
+        newest[label] = upto
+        roots.append(tree.grow(entry))
+    signed = store.hub_log.checkpoint
+    assert (signed is None) == (not entries)
+    if signed is not None:
+        assert (signed.head.size, signed.head.root) == (len(entries), roots[-1])
+        verify_hub_checkpoint(store.identity, signed)
+    for size, note in (*promises.hub_checkpoints.items(), *promises.published.items()):
+        assert size < len(roots), f"the hub checkpoint at {size} is lost"
+        assert parse_signed_head(note).head.root == roots[size], f"two roots at size {size}"
+    published = store.hub_log.published
+    last = max(promises.published, default=0)
+    assert last <= (published.head.size if published is not None else 0) <= len(entries)
+    moved = [label for label, held in seen.items() if newest.get(label, 0) != len(held.receipts)]
+    assert store.hub_log.moved == len(moved), "labels that moved"
+
+
 # --- a directory after something happened to it
 
 
@@ -375,7 +438,10 @@ def check_directory(root: Path, promises: Promises, *, as_it_is: bool = True) ->
         for label in seen:
             place = (label, len(seen[label].receipts) + 1)
             promises.tell("receipts", place, add(batch, label, "zoe").entry.receipt.encode())
+        signed = batch.hub_checkpoint(ORIGIN)
         store.commit(batch)
+        if signed is not None:
+            promises.tell("hub_checkpoints", signed.head.size, signed.encode())
         store.apply()
         examine(store, promises, seen)
     check_files(root)

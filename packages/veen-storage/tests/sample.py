@@ -19,11 +19,13 @@ from veen_core import stream
 from veen_core.cap import CapToken, Rate, mint
 from veen_core.ciphertext import Binding
 from veen_core.hashing import H
+from veen_core.hub_log import origin_of
 from veen_core.ids import AuthRef, ClientId, ClientSeq, HubPk, Label, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import Limits
 from veen_core.msg import Msg, sign_msg
 from veen_core.receipt import Receipt
+from veen_core.tlog.tree_head import SignedHead
 from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit.changes import Prune
 from veen_storage.commit.writer import Batch, PendingEntry
@@ -61,6 +63,8 @@ def signing_key(name: str) -> SigningKey:
 
 HUB_KEY = signing_key("hub/0")
 HUB_ID = stream.hub_id(HubPk(HUB_KEY.public))
+
+ORIGIN = origin_of(HUB_ID)
 
 
 def label(name: str) -> Label:
@@ -131,6 +135,14 @@ def checkpoint(store: Store, of: Label, now: UnixTime = BORN) -> None:
     batch = store.batch(now)
     batch.checkpoint(of)
     store.commit(batch)
+
+
+def hub_checkpoint(store: Store, now: UnixTime = BORN, origin: str = ORIGIN) -> SignedHead | None:
+    """Extend the hub log by all labels that moved, committed."""
+    batch = store.batch(now)
+    signed = batch.hub_checkpoint(origin)
+    store.commit(batch)
+    return signed
 
 
 def token(

@@ -1,7 +1,8 @@
 """A short life of a data directory in which everything happens once: for faults and power cuts.
 
 Created, opened, batches to three labels, a token authorized and used, checkpoints, an anchor, rolls, a
-journal of several segments, an attachment, a pruned chunk, closed with work left, opened again.
+journal of several segments, an attachment, a pruned chunk, hub checkpoints, one of them published, closed
+with work left, opened again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from veen_storage.errors import PoisonedError
 from veen_storage.store import Store, create
 
 from .oracle import Promises
-from .sample import BORN, CONTROL, HUB_KEY, INVOICES, ORDERS, add, at, label, token
+from .sample import BORN, CONTROL, HUB_KEY, INVOICES, ORDERS, ORIGIN, add, at, label, token
 
 FEW = Limits(max_msg_bytes=1_024, max_body_bytes=600, max_chunk_bytes=4_096, max_checkpoint_interval=4)
 """A chunk ends after four entries."""
@@ -97,6 +98,7 @@ class Run:
     def first_day(self) -> None:
         self.send(1, (ORDERS, 3), (INVOICES, 1))
         self.authorize(2)
+        self.hub_checkpoint(2)
         self.apply()
         self.send(2, (NEWS, 1))
         self.apply()  # of nothing but a new chunk
@@ -106,20 +108,26 @@ class Run:
         self.send(6, (ORDERS, 3), (INVOICES, 2), body=bytes(520))
         self.apply()
         self.attach(ATTACHMENT)
+        self.hub_checkpoint(7)
         self.prune(7, ORDERS, 1, 4)
+        self.publish()
         self.apply()
+        self.hub_checkpoint(7, (NEWS, 1))
+        self.apply()  # of nothing but an entry and a hub checkpoint
         self.checkpoint(7, INVOICES)
         self.apply()  # of nothing but a checkpoint
         self.anchor(7, INVOICES)
         self.apply()  # of nothing but an anchor
         self.send(8, (ORDERS, 1))
         self.send(8, (INVOICES, 3), (ORDERS, 1), auth_ref=TOKEN.auth_ref)
+        self.hub_checkpoint(8)
 
     def second_day(self) -> None:
         self.send(9, (INVOICES, 2), (CONTROL, 1))
         self.apply()
         self.attach(ATTACHMENT)
-        self.send(10, (ORDERS, 1))
+        self.hub_checkpoint(10, (ORDERS, 1))
+        self.publish()
 
     # --- steps
 
@@ -146,6 +154,24 @@ class Run:
         assert made is not None
         self.promises.commit(self.opened, batch)
         self.promises.tell("checkpoints", (label, made.upto_seq), made.encode())
+
+    def hub_checkpoint(self, now: int, *what: tuple[Label, int]) -> None:
+        self.step = "commit"
+        batch = self.opened.batch(at(now))
+        for to, n in what:
+            for _ in range(n):
+                add(batch, to)
+        signed = batch.hub_checkpoint(ORIGIN)
+        assert signed is not None
+        self.promises.commit(self.opened, batch)
+        self.promises.tell("hub_checkpoints", signed.head.size, signed.encode())
+
+    def publish(self) -> None:
+        self.step = "publish"
+        signed = self.opened.hub_log.checkpoint
+        assert signed is not None
+        self.opened.publish(signed)
+        self.promises.tell("published", signed.head.size, signed.encode())
 
     def anchor(self, now: int, label: Label) -> None:
         self.step = "commit"

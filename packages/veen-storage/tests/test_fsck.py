@@ -46,6 +46,7 @@ from .sample import (
     checkpoint,
     ciphertext,
     compose,
+    hub_checkpoint,
     label,
     send,
     signing_key,
@@ -58,7 +59,7 @@ SIXTEEN = "\u0660" * 18 + "\u0661\u0666"
 
 
 def fill(store: Store) -> None:
-    """Write labels with several chunks, checkpoints, an anchor, a pruned chunk and an attachment."""
+    """Write labels with several chunks, checkpoints, an anchor, a pruned chunk, an attachment, a hub log."""
     given = token(rate=Rate(per_sec=1, burst=1_000))
     authorize(store, given)
     authorize(store, token(who="bob"), at(1))
@@ -67,6 +68,7 @@ def fill(store: Store) -> None:
         send(store, INVOICES, 3, who="bob", now=at(second))
         if second == 2:
             checkpoint(store, INVOICES, at(second))
+            hub_checkpoint(store, at(second))
     store.apply()
     batch = store.batch(at(60))
     batch.anchor(ORDERS, StreamSeq(16), b"where it was anchored")
@@ -131,7 +133,8 @@ def test_a_healthy_directory_is_clean(kind: str, level: str, request: pytest.Fix
     seen = report.counters
     assert (seen.labels, seen.entries, seen.checkpoints, seen.attachments) == (3, 50, 6, 1)
     if level == "full":
-        assert seen.signatures == 2 * 48 - 8 + 2  # a pruned entry and a token's have only the hub's
+        # a pruned entry and a token's have only the hub's; the hub checkpoint has one
+        assert seen.signatures == 2 * 48 - 8 + 2 + 1
         assert report.notes == []
 
 

@@ -35,7 +35,8 @@ from .sample import (
 from .test_fsck import NEW, abandon, chunk_path, make, offset_of
 
 Rows = dict[str, dict[bytes, bytes]]
-NUMBER_AT = {"labels": None, "caps": None, "attachments": None, "meta": None}
+NUMBER_AT: dict[str, int | None] = {"labels": None, "caps": None, "attachments": None, "meta": None}
+NUMBER_AT |= {"hub_nodes": None, "hub_bundles": None, "hub_moved": None}
 NUMBER_AT |= {"all_times": 8, "buckets": 32, "epochs": 8}
 """Offset of the label's number in the keys of each table; 0 in all others."""
 

@@ -20,6 +20,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import Label, Signature, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import Profile
+from veen_core.tlog.tree_head import SignedHead
 from veen_storage.chunks import retention
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
@@ -28,7 +29,7 @@ from veen_storage.commit.journal import Journal
 from veen_storage.commit.ledger import Ledger
 from veen_storage.commit.recovery import Recovery
 from veen_storage.commit.writer import Batch, PreviousLabel, Signer
-from veen_storage.disk import hub_keys, open_checks
+from veen_storage.disk import hub_keys, hub_log_start, open_checks
 from veen_storage.disk.creation import create
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.files import Files
@@ -40,6 +41,7 @@ from veen_storage.errors import FSCK, REPAIR, DamageError, MismatchError, Poison
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
+from veen_storage.read.hub_log import HubLogReader
 from veen_storage.read.reader import Reader
 from veen_storage.read.tail import Tail
 
@@ -131,7 +133,7 @@ class Store:
             finishing = tables.META.get(view, tables.UNFINISHED)
         if stored != self.registry.hub_id:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty", action=REPAIR)
-        if index_format != tables.INDEX_FORMAT:
+        if index_format not in (tables.INDEX_FORMAT, tables.FORMAT_WITHOUT_HUB_LOG):
             raise MismatchError("index/data.mdb has the format of another veen version", action=REPAIR)
         open_checks.check_journal(self.layout, self._applied)
         zstd_level = self.registry.zstd_level
@@ -140,6 +142,9 @@ class Store:
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH, after_crash=True)
         origin = OriginCheck(self.layout, self.identity, self._index)
         open_checks.check_newest_entries(origin, self._index)
+        if index_format == tables.FORMAT_WITHOUT_HUB_LOG:
+            hub_log_start.start_hub_log(self._files, self.layout, self._index)
+        hub_log_start.check_entries_file(self.layout, self._index)
         self._ledger = Ledger(self._index, self.registry, origin.check_newest)
         self._tail = Tail()
         self._applied_entries = 0
@@ -150,7 +155,12 @@ class Store:
         )
         recovery = Recovery(self.layout, self._files, self.identity, self._ledger, self._notice)
         last = recovery.run(self._applied, self._apply_round)
+        self.hub_log = HubLogReader(
+            self.layout, self._index, self._tail, moved=lambda: len(self._ledger.moved)
+        )
+        hub_log_start.check_checkpoints(self.layout, self.identity, self._index, self.hub_log)
         self._journal = Journal(self.layout.journal, self._files, last + 1)
+        self._publishing = threading.Lock()
 
     def _notice(self, what: str) -> None:
         if what not in self.notices:
@@ -191,6 +201,17 @@ class Store:
             if self.poisoned is None:
                 self._journal.poison(f"memory did not follow the journal: {exc!r}")
             raise
+
+    def publish(self, signed: SignedHead) -> None:
+        """Make a hub checkpoint, with its cosignatures, the one that is served; durable when this returns.
+
+        Raise unless it is a durable hub checkpoint of this hub log, and no older than the published one. Call
+        from any thread.
+        """
+        with self._publishing:
+            self.hub_log.check_publishable(signed)
+            self._files.replace(self.layout.hub_log_published, signed.encode())
+            self.hub_log.set_published(signed)
 
     def _wait_for_room(self) -> None:
         if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):

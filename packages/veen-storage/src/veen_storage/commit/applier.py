@@ -2,7 +2,8 @@
 
 Order of one round, over any number of batches:
 
-1. write and sync chunk bytes, summaries, peak snapshots, checkpoints, anchors and checkpoint index lines;
+1. write and sync chunk bytes, summaries, peak snapshots, checkpoints, anchors, checkpoint index lines and
+   entries of the hub log; after these, replace the hub checkpoint;
 2. sync the names in the folders;
 3. record all of it in one synced index transaction, with the number of the last batch: the round is applied;
 4. give sealed chunks their final names and remove pruned payloads (a chunk that step 1 found damaged is not
@@ -24,17 +25,19 @@ from typing import Final
 
 from veen_core import cbor, chunk
 from veen_core.ids import Label, StreamSeq
+from veen_core.tlog.tiles import TILE_WIDTH
 from veen_storage.chunks import compression, retention
 from veen_storage.chunks.chunk_files import is_whole
 from veen_storage.chunks.retention import Pruner
-from veen_storage.commit.changes import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
+from veen_storage.commit.changes import Anchored, Changes, Checkpointed, HubExtended, Placed, Pruned, Sealed
 from veen_storage.commit.journal import foreign_at
+from veen_storage.commit.ledger import note_moved
 from veen_storage.disk.files import Files, read_exactly
-from veen_storage.disk.layout import Layout
+from veen_storage.disk.layout import HUB_LOG_ENTRIES, Layout
 from veen_storage.errors import REPAIR, DamageError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
-from veen_storage.index.records import LABEL_SEQ, NODE, ChunkRecord, Segment
+from veen_storage.index.records import LABEL_SEQ, NODE, ChunkRecord, HubPlace, Segment
 
 MAX_OPEN_FILES: Final = 256
 """Chunk files that are open at once during a round."""
@@ -66,9 +69,9 @@ class Applier:
         self._index = index
         self._zstd_level = zstd_level
         self._pruner = pruner
-        # Folders with names that changed since their last sync. At first both: a process that crashed
+        # Folders with names that changed since their last sync. At first all: a process that crashed
         # may have left names that are not durable yet.
-        self._renamed_in = {layout.log, layout.root}
+        self._renamed_in = {layout.log, layout.hub_log, layout.root}
 
     def apply(self, changes: list[Changes]) -> None:
         """Apply one round: steps 1 to 4."""
@@ -132,7 +135,10 @@ class Applier:
         for change in changes if refused else ():
             change.steps = [step for step in change.steps if id(step) not in refused]
         appends.update({self._layout.chunk(label, start, None): a for (label, start), a in growing.items()})
+        extensions = [step for change in changes for step in change.hub_extensions]
+        self._append_hub_log(extensions, appends)
         self._append_all(appends)
+        self._replace_hub_checkpoint(extensions)  # after the entries: one on disk has all of them
         for folder in sorted(self._renamed_in):
             self._files.sync_directory(folder)
         self._renamed_in.clear()
@@ -149,6 +155,14 @@ class Applier:
         self._replace(self._layout.checkpoint(label, upto), step.checkpoint.encode())
         _add(appends, self._layout.checkpoint_index(label), step.index_at, step.line.encode())
         _add(appends, self._layout.checkpoint_binding, step.binding_at, step.binding.encode())
+
+    def _append_hub_log(self, extensions: list[HubExtended], appends: dict[Path, _Appends]) -> None:
+        for extension in extensions:
+            _add(appends, self._layout.hub_log_entries, extension.entries[0].offset, extension.bundle)
+
+    def _replace_hub_checkpoint(self, extensions: list[HubExtended]) -> None:
+        if extensions:
+            self._replace(self._layout.hub_log_checkpoint, extensions[-1].signed.encode())
 
     def _replace(self, path: Path, content: bytes) -> None:
         self._files.replace(path, content, sync_directory=False)
@@ -174,7 +188,7 @@ class Applier:
             self._renamed_in.add(path.parent)  # it may be new
         if length < append.offset:
             raise DamageError(
-                path.name, length, f"ends here, but the index includes its bytes up to {append.offset}"
+                self._name(path), length, f"ends here, but the index includes its bytes up to {append.offset}"
             )
         data = b"".join(append.parts)
         if length > append.offset:
@@ -185,7 +199,12 @@ class Applier:
     def _check_surplus(self, fd: int, path: Path, offset: int, data: bytes) -> None:
         """Raise unless the bytes beyond the index are the torn write of an interrupted round."""
         if (at := foreign_at(read_exactly(fd, len(data), offset), data, offset)) is not None:
-            raise DamageError(path.name, at, "contains bytes that are in neither index nor journal", REPAIR)
+            what = "contains bytes that are in neither index nor journal"
+            raise DamageError(self._name(path), at, what, REPAIR)
+
+    def _name(self, path: Path) -> str:
+        """Return the name of a file as errors show it."""
+        return HUB_LOG_ENTRIES if path == self._layout.hub_log_entries else path.name
 
 
 def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) -> None:
@@ -200,6 +219,7 @@ def write_index(txn: Transaction, changes: Iterable[Changes], finishing: bytes) 
     entries: list[tuple[bytes, bytes]] = []
     nodes: list[tuple[bytes, bytes]] = []
     last_ts: dict[int, int] = {}
+    changes = list(changes)
     for change in changes:
         for step in change.steps:
             match step:
@@ -222,7 +242,10 @@ def write_index(txn: Transaction, changes: Iterable[Changes], finishing: bytes) 
                     tables.ANCHORS.put(txn, (step.number, step.anchor.upto_seq), step.anchor.anchor_ref)
                 case Pruned():
                     retention.index_pruned(txn, step)
+                case HubExtended():
+                    _index_hub_extension(txn, step)
         _index_cursors(txn, change)
+    _index_moved(txn, changes)
     txn.put_many(tables.ENTRIES.name, entries)
     txn.put_many(tables.NODES.name, nodes)
     tables.META.put(txn, tables.UNFINISHED, finishing)
@@ -250,6 +273,27 @@ def _index_checkpoint(txn: Transaction, step: Checkpointed) -> None:
     tables.EPOCHS.put(txn, (step.checkpoint.epoch, step.number, upto), b"")
 
 
+def _index_hub_extension(txn: Transaction, step: HubExtended) -> None:
+    entries = step.entries
+    heads = [((entry.number, entry.upto_seq), HubPlace(entry.index, entry.offset)) for entry in entries]
+    nodes = [((node.height, node.index), node.hash) for entry in entries for node in entry.nodes[1:]]
+    tables.HUB_HEADS.put_many(txn, heads)
+    tables.HUB_NODES.put_many(txn, nodes)
+    for entry in entries:
+        if entry.index % TILE_WIDTH == 0:
+            tables.HUB_BUNDLES.put(txn, entry.index // TILE_WIDTH, entry.offset)
+    tables.META.put(txn, tables.HUB_CHECKPOINT, step.signed.encode())
+    txn.clear(tables.HUB_MOVED.name)
+
+
+def _index_moved(txn: Transaction, changes: list[Changes]) -> None:
+    """Write which labels moved since the last hub checkpoint; every extension has emptied the table."""
+    moved: set[Label] = set()
+    for change in changes:
+        note_moved(moved, change.steps)
+    tables.HUB_MOVED.put_many(txn, [(label, b"") for label in moved])
+
+
 def _index_cursors(txn: Transaction, change: Changes) -> None:
     for label, number in change.new_labels.items():
         tables.LABELS.put(txn, label, number)
@@ -267,6 +311,8 @@ def _index_cursors(txn: Transaction, change: Changes) -> None:
     tables.write_number(txn, tables.APPLIED, change.batch)
     tables.write_number(txn, tables.HUB_TS, change.hub_ts)
     tables.write_number(txn, tables.BINDING_BYTES, change.binding_bytes)
+    if change.hub_log is not None:
+        tables.META.put(txn, tables.HUB_LOG, change.hub_log.pack())
 
 
 # --- step 4, as the transaction of step 3 records it

@@ -1,6 +1,6 @@
 """The changes of one batch: the ledger decides them, the applier writes them, the tail shows them to readers.
 
-``Anchor`` and ``Prune`` are also journal records.
+``Anchor``, ``Prune`` and ``HubExtension`` are journal records.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from veen_core.hub_identity import CheckpointBinding
 from veen_core.ids import AuthRef, ClientId, Epoch, Label, NodeHash, StreamSeq, UnixTime
 from veen_core.mmr import Node
 from veen_core.rate import Bucket
+from veen_core.tlog.tree_head import SignedHead
 from veen_core.wire import Wire, int_map
-from veen_storage.index.records import CapRecord, ClientCursor, LabelCursor, LabelNo, Location
+from veen_storage.index.records import CapRecord, ClientCursor, HubLogCursor, LabelCursor, LabelNo, Location
 
 BEGINNING: Final = UnixTime(0)
 
@@ -41,6 +42,17 @@ class Prune(Wire):
     start_seq: StreamSeq
     end_seq: StreamSeq
     pruned_at: UnixTime
+
+
+@int_map("hub extension", section="RESOLUTIONS P1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubExtension(Wire):
+    """An extension of the hub log: a journal record. Replaying it needs no earlier entry of the hub log."""
+
+    entries: bytes
+    """The new entries, each with its length in two bytes, as in an entry bundle."""
+    checkpoint: bytes
+    """The hub checkpoint: the signed note over the tree that ends with these entries."""
 
 
 @dataclass(slots=True)
@@ -97,7 +109,39 @@ class Pruned:
     decision: Prune
 
 
-Step = Placed | Sealed | Checkpointed | Anchored | Pruned
+@dataclass(frozen=True, slots=True)
+class HubEntry:
+    """One entry of the hub log: a label's head, its place, and the nodes it added to the tree."""
+
+    number: LabelNo
+    label: Label
+    upto_seq: StreamSeq
+    index: int
+    offset: int
+    """Offset of its length in ``hublog/entries``."""
+    data: bytes
+    """The encoded ``LabelHead``."""
+    nodes: list[Node]
+    """The leaf first, then the inner nodes that the leaf completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubExtended:
+    """An extension of the hub log by the heads that moved, in order of labels, and its hub checkpoint."""
+
+    entries: tuple[HubEntry, ...]
+    """At least one."""
+    bundle: bytes
+    """The bytes to append to ``hublog/entries``, at the offset of the first entry."""
+    signed: SignedHead
+
+    @property
+    def size(self) -> int:
+        """Bytes of entries and hub checkpoint, about."""
+        return len(self.bundle) + len(self.signed.note.text)
+
+
+Step = Placed | Sealed | Checkpointed | Anchored | Pruned | HubExtended
 
 
 @dataclass(slots=True)
@@ -115,6 +159,8 @@ class Changes:
     """Labels that hold capability tokens, which retention must keep (RESOLUTIONS H5)."""
     hub_ts: UnixTime = BEGINNING
     binding_bytes: int = 0
+    hub_log: HubLogCursor | None = None
+    """The hub log after the batch; None if the batch does not extend it."""
 
     @property
     def entries(self) -> int:
@@ -123,5 +169,12 @@ class Changes:
 
     @property
     def size(self) -> int:
-        """Size of the framed entries, in bytes."""
-        return sum(len(step.frame) for step in self.steps if isinstance(step, Placed))
+        """Size of the framed entries and of hub log extensions, in bytes."""
+        extensions = sum(step.size for step in self.hub_extensions)
+        return extensions + sum(len(step.frame) for step in self.steps if isinstance(step, Placed))
+
+    @property
+    def hub_extensions(self) -> list[HubExtended]:
+        if self.hub_log is None:
+            return []
+        return [step for step in self.steps if isinstance(step, HubExtended)]

@@ -52,6 +52,8 @@ ANCHOR: Final = 3
 """Item kind: an ``Anchor`` record (ANCHOR0.2)."""
 PRUNE: Final = 4
 """Item kind: a ``Prune`` decision of retention."""
+HUB_CHECKPOINT: Final = 5
+"""Item kind: a ``HubExtension``: new entries of the hub log and its hub checkpoint (RESOLUTIONS P1)."""
 
 
 class Item(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 from veen_core import stream
@@ -23,12 +23,23 @@ from veen_core.hub_identity import CheckpointBinding
 from veen_core.ids import AuthRef, ClientId, ClientSeq, EntryHash, Label, StreamSeq, UnixTime
 from veen_core.mmr import Node
 from veen_core.rate import Bucket
-from veen_storage.commit.changes import Anchor, Anchored, Changes, Checkpointed, Placed, Prune, Pruned, Sealed
+from veen_storage.commit.changes import (
+    Anchor,
+    Anchored,
+    Changes,
+    Checkpointed,
+    HubExtended,
+    Placed,
+    Prune,
+    Pruned,
+    Sealed,
+    Step,
+)
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
-from veen_storage.index.records import CapRecord, ClientCursor, LabelCursor, LabelNo, Location
+from veen_storage.index.records import CapRecord, ClientCursor, HubLogCursor, LabelCursor, LabelNo, Location
 from veen_storage.index.tables import BUCKETS, CAPS, CHECKPOINTS, CHUNKS, CLIENTS, LABELS, Table, read_cursor
 
 MAX_CACHED_CURSORS: Final = 4_096
@@ -101,6 +112,9 @@ class Ledger:
             self._next_label = tables.read_number(view, tables.NEXT_LABEL)
             self.hub_ts = UnixTime(tables.read_number(view, tables.HUB_TS))
             self.binding_bytes = tables.read_number(view, tables.BINDING_BYTES)
+            self.hub_log = tables.read_hub_log(view)
+            self.moved = {label for label, _empty in tables.HUB_MOVED.scan(view)}
+            """Labels with entries since the last hub checkpoint."""
 
     def label(self, label: Label) -> LabelCursor | None:
         """Return the label's cursor, or None if the label has no entries."""
@@ -113,6 +127,14 @@ class Ledger:
         self._check_label(cursor)
         self._labels.put(label, cursor, 0)
         return cursor
+
+    def cursors(self, labels: Iterable[Label]) -> dict[Label, LabelCursor]:
+        """Return the cursors of many labels for reading; they are not cached, nor their files checked."""
+        found = {label: self._labels.get(label) for label in labels}
+        with self._index.reading() as view:  # after the cache: an evicted cursor is in the index
+            for label, cached in found.items():
+                found[label] = cached or read_cursor(view, label)
+        return {label: cursor for label, cursor in found.items() if cursor is not None}
 
     def client(self, number: LabelNo, client: ClientId) -> ClientCursor | None:
         return self._cached(self._clients, CLIENTS, (number, client))
@@ -149,6 +171,9 @@ class Ledger:
             self._caps.put(auth_ref, record, changes.batch)
         for bucket, tokens in changes.buckets.items():
             self._buckets.put(bucket, tokens, changes.batch)
+        if changes.hub_log is not None:
+            self.hub_log = changes.hub_log
+        note_moved(self.moved, changes.steps)
         for step in changes.steps:
             if isinstance(step, Checkpointed):
                 self._checkpoints.put((step.number, step.checkpoint.upto_seq), True, changes.batch)
@@ -174,6 +199,15 @@ class Ledger:
         """Evict cursors that the index includes up to batch ``applied``, beyond the cache's size."""
         for cache in (self._labels, self._clients, self._caps, self._buckets, self._checkpoints):
             cache.shrink(applied)
+
+
+def note_moved(moved: set[Label], steps: Iterable[Step]) -> None:
+    """Follow which labels have entries since the last hub checkpoint: each extension has all of them (P1)."""
+    for step in steps:
+        if isinstance(step, Placed):
+            moved.add(step.entry.label)
+        elif isinstance(step, HubExtended):
+            moved.clear()
 
 
 class Draft:
@@ -320,6 +354,21 @@ class Draft:
         shared = self.cap(claims)
         if shared is None or record.issued_at < shared.issued_at:
             self.changes.caps[claims] = CapRecord(record.issued_at, StreamSeq(0), b"")
+
+    @property
+    def hub_log(self) -> HubLogCursor:
+        return self.changes.hub_log or self.ledger.hub_log
+
+    def moved(self) -> list[LabelCursor]:
+        """Return the labels with entries since the last hub checkpoint, in order of labels."""
+        moved = set(self.ledger.moved)
+        note_moved(moved, self.changes.steps)
+        known = self.ledger.cursors(moved - self.changes.heads.keys())
+        return [self.changes.heads.get(label) or known[label] for label in sorted(moved)]
+
+    def note_hub_extension(self, step: HubExtended, after: HubLogCursor) -> None:
+        self.changes.steps.append(step)
+        self.changes.hub_log = after
 
     def note_anchor(self, anchor: Anchor) -> None:
         self.changes.steps.append(Anchored(self.own(anchor.label).number, anchor))

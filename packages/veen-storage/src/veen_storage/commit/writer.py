@@ -3,6 +3,7 @@
     batch = store.batch(now)          one sequencer thread, one batch at a time
     batch.label(…), batch.view        what admission may read; includes this batch's own messages
     batch.add(…)                      decides sequence number and location; the receipt must not leave yet
+    batch.hub_checkpoint(origin)      extends the hub log; the hub checkpoint must not leave yet
     store.commit(batch)               journal written and synced; now the receipts may leave
 
 The next entry needs the MMR root before it, not the receipt before it. So the receipts of a batch are signed
@@ -30,8 +31,10 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, Label, LeafHash, Signature, StreamSeq, UnixTime
 from veen_core.mmr import Node
 from veen_core.receipt import Receipt
-from veen_storage.commit import journal
-from veen_storage.commit.changes import Anchor, Changes, Placed, Prune
+from veen_core.tlog.note import Note
+from veen_core.tlog.tree_head import SignedHead
+from veen_storage.commit import hub_log, journal
+from veen_storage.commit.changes import Anchor, Changes, HubExtension, Placed, Prune
 from veen_storage.commit.journal import Item
 from veen_storage.commit.ledger import Draft, Ledger
 from veen_storage.errors import AbsentError, DamageError, StorageError
@@ -51,6 +54,7 @@ class Signer(Protocol):
     def expect_receipts(self, digests: list[bytes], now: UnixTime) -> None: ...
     def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]: ...
     def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint: ...
+    def sign_note(self, text: str, name: str, now: UnixTime) -> Note: ...
 
 
 class PreviousLabel(Protocol):
@@ -160,6 +164,19 @@ class Batch:
         if cursor.checkpointed == cursor.log.size:
             return None
         return self._checkpoint(self._draft.own(label))
+
+    def hub_checkpoint(self, origin: str) -> SignedHead | None:
+        """Extend the hub log by every label that moved since the last hub checkpoint, and sign its tree (P1).
+
+        Return None if no label moved. The hub checkpoint must not leave before ``commit`` has returned.
+        """
+        self.sign()
+        step = hub_log.extend(self._draft, origin, self._signer, self.hub_ts)
+        if step is None:
+            return None
+        extension = HubExtension(entries=step.bundle, checkpoint=step.signed.encode())
+        self.items.append(Item(journal.HUB_CHECKPOINT, extension.encode()))
+        return step.signed
 
     def anchor(self, label: Label, upto_seq: StreamSeq, anchor_ref: bytes) -> None:
         """Record the anchor of a checkpoint; raise unless the label has that checkpoint.
@@ -288,6 +305,8 @@ def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
             file_anchor(draft, Anchor.decode(item.data))
         case journal.PRUNE:
             file_prune(draft, Prune.decode(item.data))
+        case journal.HUB_CHECKPOINT:
+            hub_log.replay(draft, identity, HubExtension.decode(item.data))
         case unknown:
             raise StorageError(f"journal item of unknown kind {unknown}: written by a newer veen")
 

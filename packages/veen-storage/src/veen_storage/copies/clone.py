@@ -4,7 +4,8 @@ The order makes a clone either complete or not a data directory at all:
 
 1. take a cut: where every label ends (``consistent_prefix``);
 2. copy the growing chunks up to the cut, because only they still change;
-3. copy sealed chunks, summaries, peaks, checkpoints, anchors and the lines of their indices;
+3. copy sealed chunks, summaries, peaks, checkpoints, anchors and the lines of their indices; and the hub log
+   up to the hub checkpoint of the cut;
 4. copy attachments, each checked against its coid;
 5. copy identity and registry and, only if asked for, the keys; sync everything;
 6. build the index from the copied files: nothing of LMDB is copied;
@@ -32,6 +33,7 @@ from veen_storage.chunks.chunk_files import ChunkFile, open_chunk
 from veen_storage.chunks.compression import finalize_chunk
 from veen_storage.copies.consistent_prefix import (
     Cut,
+    HubLogCut,
     LabelCut,
     SealedPart,
     anchored,
@@ -117,7 +119,7 @@ def copy_prefix(
     for _attempt in range(MAX_CUTS):
         cut = take_cut(store.index)
         if upto is not None:
-            cut = shorten(cut, store.index, store.read, upto)
+            cut = shorten(cut, store.index, store.read, store.hub_log, upto)
         try:
             copier.copy_log(cut, whole=upto is None)
         except _PrunedMeanwhileError:
@@ -167,15 +169,27 @@ class _Copier:
                 self._copy_label(held)
                 self._progress(Progress(len(cut.labels), done, self._bytes))
             self._write(self._target.checkpoint_binding, [self._bindings(cut, whole=whole)])
+            if cut.hub_log is not None:
+                self._copy_hub_log(cut.hub_log)
             self._sync()
         finally:
             self._close()
         self._files.sync_directory(self._target.log)
+        self._files.sync_directory(self._target.hub_log)
 
     def forget_log(self) -> None:
         """Remove the copied log, to start again with another cut."""
-        for path in self._target.log.iterdir():
+        for path in (*self._target.log.iterdir(), *self._target.hub_log.iterdir()):
             self._files.remove(path)
+
+    def _copy_hub_log(self, cut: HubLogCut) -> None:
+        """Copy the hub log; the published hub checkpoint only if the copy has all its entries."""
+        entries = read_parts(self._source.hub_log_entries, end=cut.entries_bytes)
+        self._write(self._target.hub_log_entries, entries)
+        self._write(self._target.hub_log_checkpoint, [cut.checkpoint])
+        published = self._store.hub_log.published
+        if published is not None and published.head.size <= cut.size:
+            self._write(self._target.hub_log_published, [published.encode()])
 
     def _copy_label(self, cut: LabelCut) -> None:
         for part in sealed_parts(self._store.index, cut):
@@ -323,16 +337,16 @@ class _Copier:
             os.close(self._unsynced.pop())
 
 
-def read_parts(path: Path) -> Iterator[bytes]:
-    """Yield a file's content in parts of ``COPY_BYTES``."""
+def read_parts(path: Path, end: int | None = None) -> Iterator[bytes]:
+    """Yield a file's content, or its first ``end`` bytes, in parts of ``COPY_BYTES``."""
     with path.open("rb") as file:
-        while part := _read(file, path.name):
+        while part := _read(file, path.name, COPY_BYTES if end is None else end - file.tell()):
             yield part
 
 
-def _read(file: BinaryIO, name: str) -> bytes:
+def _read(file: BinaryIO, name: str, left: int) -> bytes:
     with reading(name):
-        return file.read(COPY_BYTES)
+        return file.read(min(left, COPY_BYTES))
 
 
 def copy_closed(source: Path, target: Path, files: Files) -> None:
@@ -341,7 +355,7 @@ def copy_closed(source: Path, target: Path, files: Files) -> None:
     files.make_directories(target)
     for directory in there.directories():
         files.make_directory(directory)
-    copied = [path for folder in (here.log, here.attachments) for path in folder.rglob("*")]
+    copied = [path for folder in (here.log, here.hub_log, here.attachments) for path in folder.rglob("*")]
     copied += [path for path in source.iterdir() if path not in (here.version, here.lock)]
     for path in sorted(path for path in copied if path.is_file()):
         copy = target / path.relative_to(source)

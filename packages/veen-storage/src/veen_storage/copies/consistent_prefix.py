@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from veen_core.ids import Label, MmrRoot, StreamSeq
 from veen_storage.errors import AbsentError, PrunedError
+from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, View
 from veen_storage.index.records import LABEL_SEQ, U32, U64, ChunkRecord, LabelCursor, LabelNo
+from veen_storage.read.hub_log import HubLogReader
 from veen_storage.read.reader import Reader
 
 
@@ -36,12 +38,25 @@ class LabelCut:
 
 
 @dataclass(frozen=True, slots=True)
+class HubLogCut:
+    """The hub log up to one hub checkpoint; every label of the cut reaches its head in it."""
+
+    size: int
+    entries_bytes: int
+    """Length of the file of entries up to there."""
+    checkpoint: bytes
+    """The hub checkpoint at that size."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Every label of a hub at one moment."""
 
     labels: tuple[LabelCut, ...]
     binding_bytes: int
     """Length of the checkpoint binding file at that moment."""
+    hub_log: HubLogCut | None = None
+    """The hub log at that moment; None if it is empty, or if labels end before their heads in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +73,9 @@ def take_cut(index: Index) -> Cut:
     with index.reading() as view:
         stored = view.get("meta", b"binding_bytes")
         labels = tuple(_of_label(view, number) for _label, number in view.scan("labels", b""))
-    return Cut(labels, U64.unpack(stored)[0] if stored is not None else 0)
+        hub_log, checkpoint = tables.read_hub_log(view), tables.META.get(view, tables.HUB_CHECKPOINT)
+    cut = HubLogCut(hub_log.size, hub_log.entries_bytes, checkpoint) if checkpoint is not None else None
+    return Cut(labels, U64.unpack(stored)[0] if stored is not None else 0, cut)
 
 
 def _of_label(view: View, number: bytes) -> LabelCut:
@@ -74,8 +91,14 @@ def _of_label(view: View, number: bytes) -> LabelCut:
     )
 
 
-def shorten(cut: Cut, index: Index, read: Reader, upto: Mapping[Label, StreamSeq]) -> Cut:
-    """Return the cut with the named labels ending earlier; a label that ends at 0 is left out."""
+def shorten(
+    cut: Cut, index: Index, read: Reader, hub_log: HubLogReader, upto: Mapping[Label, StreamSeq]
+) -> Cut:
+    """Return the cut with the named labels ending earlier; a label that ends at 0 is left out.
+
+    If a label then ends before its newest head in the hub log, the cut has no hub log: the hub checkpoint
+    commits to entries that are not in the cut.
+    """
     known = {held.label for held in cut.labels}
     for label in upto:
         if label not in known:
@@ -85,7 +108,18 @@ def shorten(cut: Cut, index: Index, read: Reader, upto: Mapping[Label, StreamSeq
         for held in cut.labels
         if upto.get(held.label) != 0
     )
-    return dataclasses.replace(cut, labels=tuple(shortened))
+    kept = cut.hub_log
+    if kept is not None and any(_newest_head(hub_log, label, kept.size) > end for label, end in upto.items()):
+        kept = None
+    return dataclasses.replace(cut, labels=tuple(shortened), hub_log=kept)
+
+
+def _newest_head(hub_log: HubLogReader, label: Label, size: int) -> int:
+    """Return ``upto_seq`` of the label's newest head in the first ``size`` entries; 0 if there is none."""
+    try:
+        return hub_log.head_of(label, None, size)[0].upto_seq
+    except AbsentError:
+        return 0
 
 
 def _shorten(cut: LabelCut, index: Index, read: Reader, upto: StreamSeq) -> LabelCut:

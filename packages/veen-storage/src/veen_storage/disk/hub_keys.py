@@ -17,6 +17,8 @@ from veen_core.errors import DecodeError, VeenError
 from veen_core.hub_identity import HubIdentity, HubKey
 from veen_core.ids import HubId, HubPk, KeyId, Signature, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.tlog import note
+from veen_core.tlog.note import Note
 from veen_core.wire import Wire, int_map
 from veen_storage.disk.files import SECRET, Files
 from veen_storage.disk.layout import Layout
@@ -91,6 +93,15 @@ class HubKeys:
         signer = self._secret(self.identity.signing_key_at(now))
         witnesses = [self._secret(key) for key in active] if len(active) > 1 else []
         return sign_checkpoint(signer, unsigned, witnesses)
+
+    def sign_note(self, text: str, name: str, now: UnixTime) -> Note:
+        """Sign a note as the log ``name`` (RESOLUTIONS P1); during a rotation window all active keys sign.
+
+        The signature of the key that signs receipts comes first.
+        """
+        signer = self.identity.signing_key_at(now)
+        keys = [signer, *(key for key in self.identity.active_at(now) if key != signer)]
+        return Note(text, tuple(note.sign_note(self._secret(key), name, text) for key in keys))
 
     def _secret(self, key: HubKey) -> SigningKey:
         try:

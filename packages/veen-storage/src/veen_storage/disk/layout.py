@@ -9,6 +9,7 @@ keys/                 the hub's secret keys, mode 0600, unless the operator keep
 lock                  a note of the process that has the directory open (directory_lock)
 journal/              acknowledged batches that may not be applied yet
 log/                  chunks, summaries, peaks, checkpoints, checkpoint indices (core §4.8.3)
+hublog/               the hub log (RESOLUTIONS P1): entries, checkpoint, published (ADR 0014)
 attachments/          ciphertexts by content id (RESOLUTIONS H17)
 fork.cbor             in a fork: the parent hub and the fork point, with fork-cuts.cborseq (copies.fork)
 ancestry/             in a fork: the parent's data directory up to the fork, by the parent's hub_id
@@ -21,9 +22,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from veen_core import chunk
 from veen_core.ids import Coid, HubId, KeyId, Label, StreamSeq
+
+HUB_LOG_ENTRIES: Final = "hublog/entries"
+HUB_LOG_CHECKPOINT: Final = "hublog/checkpoint"
+HUB_LOG_PUBLISHED: Final = "hublog/published"
+"""The files of the hub log, as errors name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,25 @@ class Layout:
     @property
     def log(self) -> Path:
         return self.root / "log"
+
+    @property
+    def hub_log(self) -> Path:
+        return self.root / "hublog"
+
+    @property
+    def hub_log_entries(self) -> Path:
+        """All entries of the hub log, each with its length: its entry bundles, concatenated."""
+        return self.root / HUB_LOG_ENTRIES
+
+    @property
+    def hub_log_checkpoint(self) -> Path:
+        """The newest hub checkpoint."""
+        return self.root / HUB_LOG_CHECKPOINT
+
+    @property
+    def hub_log_published(self) -> Path:
+        """The hub checkpoint that is served, with its cosignatures."""
+        return self.root / HUB_LOG_PUBLISHED
 
     @property
     def attachments(self) -> Path:
@@ -133,4 +159,4 @@ class Layout:
         return self.attachments / name[:2] / name[2:4] / name
 
     def directories(self) -> tuple[Path, ...]:
-        return (self.journal, self.log, self.attachments, self.index)
+        return (self.journal, self.log, self.hub_log, self.attachments, self.index)

@@ -7,6 +7,7 @@ directory       registry, identity, keys, fork record
 log_files       the files in ``log/`` by label; ``journal_items``: the items of the journal
 entries         each entry by itself, in any process; ``plan`` and ``workers`` share the work
 label_fold      the entries of a label in order, by the rules of ``entry_order``; ``checkpoint_files``
+hub_log_fold    the hub log and its heads, against the labels; ``hub_log_notes``: its signed notes
 pending         what the journal holds beyond the index
 derived_files   summaries, peaks, checkpoint indices, bindings; ``derived_index``: the index that follows
 log_check       all of the log

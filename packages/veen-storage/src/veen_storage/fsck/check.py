@@ -47,7 +47,18 @@ from veen_storage.fsck.log_files import LogFiles, list_log
 from veen_storage.fsck.report import Fault, Level, Progress, Report, counted
 from veen_storage.fsck.workers import Workers, available_cores
 from veen_storage.index.lmdb_index import Index
-from veen_storage.index.tables import ANCHORS, BINDING_BYTES, META, UNFINISHED
+from veen_storage.index.tables import (
+    ANCHORS,
+    BINDING_BYTES,
+    FORMAT,
+    FORMAT_WITHOUT_HUB_LOG,
+    HUB_CHECKPOINT,
+    HUB_LOG,
+    HUB_LOG_TABLES,
+    HUB_MOVED,
+    META,
+    UNFINISHED,
+)
 
 QUICK_ENTRIES: Final = 256
 """The quick level verifies the signatures of this many last entries of each label."""
@@ -136,7 +147,8 @@ class _Fsck:
             applied = applied_by_files(layout, log, items, zstd=registry.zstd_level is not None)
         numbers, sizes = (survey.numbers, survey.sizes) if survey is not None else ({}, {})
         derived = DerivedIndex(index, registry, numbers, applied)
-        context = FoldContext(layout, workers.trust, report, log, items, derived, sizes)
+        index_format = survey.meta.get(FORMAT) if survey is not None else None
+        context = FoldContext(layout, workers.trust, report, log, items, derived, index_format, sizes)
         unfinished = self._unfinished(survey, log)
         recent = QUICK_ENTRIES if self._level is Level.QUICK else None
         check_log(context, workers, recent=recent, surplus_remedy=REPAIR, progress=self._progress)
@@ -223,10 +235,7 @@ class _Fsck:
                     "the log is restored"
                 )
             else:
-                rows = _unknown_rows(context, survey)
-                late = frozenset(context.derived.tokens.late)
-                for fault in index_check.run_isolated(index_check.compare, actual, derived, rows, late):
-                    self._index_fault(_describe(fault))
+                self._compare_tables(context, survey, derived)
             attachments = index_check.run_isolated(index_check.compare_attachments, actual, derived)
         except DamageError as exc:
             add_fault(self._report, exc, INDEX_FILE, REPAIR)
@@ -248,6 +257,19 @@ class _Fsck:
                 "it was used before it was authorized"
             )
 
+    def _compare_tables(self, context: FoldContext, survey: Survey, derived: Path) -> None:
+        rows, late = _unknown_rows(context, survey), frozenset(context.derived.tokens.late)
+        left_out = frozenset(HUB_LOG_TABLES if context.hub_log_damaged else ())
+        if left_out:
+            self._report.notes.append(
+                "the index's rows of the hub log were not compared, because the hub log is damaged"
+            )
+        faults = index_check.run_isolated(
+            index_check.compare, self._layout.index, derived, rows, late, left_out
+        )
+        for fault in faults:
+            self._index_fault(_describe(fault))
+
     def _index_fault(self, what: str, label: Label | None = None) -> None:
         self._report.faults.append(Fault(file=INDEX_FILE, what=what, label=label, remedy=REPAIR))
 
@@ -259,8 +281,22 @@ def _unknown_rows(context: FoldContext, survey: Survey) -> frozenset[tuple[str, 
         for label, seq in context.unknown_anchors
         if label in survey.numbers
     }
-    meta = {UNFINISHED} if context.bindings.complete else {UNFINISHED, BINDING_BYTES}
-    return frozenset(anchors | {(META.name, name) for name in meta})
+    meta = {UNFINISHED}
+    if not context.bindings.complete:
+        meta.add(BINDING_BYTES)
+    if not context.hub_checkpoint_known or context.hub_log_damaged:
+        meta.add(HUB_CHECKPOINT)
+    if context.hub_log_damaged:
+        meta.add(HUB_LOG)
+    moved: set[tuple[str, bytes]] = set()
+    if context.index_format == FORMAT_WITHOUT_HUB_LOG and not _has_files(context.layout.hub_log):
+        meta.add(FORMAT)  # the next start writes these rows
+        moved = {(HUB_MOVED.name, bytes(label)) for label in context.sizes}
+    return frozenset(anchors | moved | {(META.name, name) for name in meta})
+
+
+def _has_files(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _describe(fault: TableFault) -> str:

@@ -12,7 +12,7 @@ from veen_storage.disk.layout import Layout
 from veen_storage.fsck.derived_files import Bindings
 from veen_storage.fsck.derived_index import DerivedIndex
 from veen_storage.fsck.entries import Trust
-from veen_storage.fsck.journal_items import JournalItem, JournalItems
+from veen_storage.fsck.journal_items import HubItem, JournalItem, JournalItems
 from veen_storage.fsck.log_files import LogFiles
 from veen_storage.fsck.report import Fault, Report
 
@@ -28,6 +28,8 @@ class FoldContext:
     """Names are removed as the check accounts for them; what is left belongs to nothing."""
     journal: JournalItems
     derived: DerivedIndex
+    index_format: bytes | None = None
+    """Format of the existing index; None if it cannot be read."""
     known_sizes: Mapping[Label, int] = field(default_factory=dict)
     """Number of entries of each label according to the existing index, if it can be read."""
     bindings: Bindings = field(default_factory=Bindings)
@@ -45,11 +47,16 @@ class FoldContext:
     sizes: dict[Label, int] = field(default_factory=dict)
     """Number of entries of each label, without those that only the journal holds."""
 
+    hub_log_damaged: bool = False
+    """Whether the hub log could not be read as far as the index has applied it."""
+    hub_checkpoint_known: bool = True
+    """False if an interrupted round has replaced the hub checkpoint that the index has applied."""
+
     @property
     def zstd(self) -> bool:
         return self.trust.registry.zstd_level is not None
 
-    def is_pending(self, item: JournalItem) -> bool:
+    def is_pending(self, item: JournalItem | HubItem) -> bool:
         """Return whether the index has yet to apply this journal item."""
         return item.batch > self.derived.applied
 

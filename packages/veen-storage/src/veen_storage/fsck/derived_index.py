@@ -94,6 +94,8 @@ class DerivedIndex:
     draft: DerivedDraft = field(init=False)
     _waiting: list[Changes] = field(default_factory=list)
     _next: int = 0
+    _new: dict[Label, LabelNo] = field(default_factory=dict)
+    """Numbers of labels that the existing index does not have."""
 
     def __post_init__(self) -> None:
         self._next = max(self.numbers.values(), default=-1) + 1
@@ -102,12 +104,17 @@ class DerivedIndex:
 
     def begin(self, label: Label, draft: Draft) -> LabelCursor:
         """Return the cursor of a label that holds nothing yet, under its number, as part of a draft."""
-        number = self.numbers.get(label)
-        if number is None:
-            number, self._next = LabelNo(self._next), self._next + 1
+        number = self.number(label)
         draft.changes.new_labels[label] = number
         cursor = draft.changes.heads[label] = LabelCursor.fresh(label, number)
         return cursor
+
+    def number(self, label: Label) -> LabelNo:
+        """Return the number of a label; a label without one gets the next free number."""
+        if (number := self.numbers.get(label, self._new.get(label))) is None:
+            number = self._new[label] = LabelNo(self._next)
+            self._next += 1
+        return number
 
     def settle(self, *, at_least: int = MIN_STEPS) -> None:
         """Adopt the draft once it has ``at_least`` steps, and write the waiting changes to the index."""

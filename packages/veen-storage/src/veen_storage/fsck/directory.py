@@ -31,6 +31,7 @@ KNOWN_NAMES: Final = frozenset(
         "lock",
         "journal",
         "log",
+        "hublog",
         "attachments",
         "index",
         "fork.cbor",
@@ -164,7 +165,7 @@ def _ancestor_identity(layout: Layout, record: Fork, report: Report) -> HubIdent
 def check_names(layout: Layout, report: Report) -> None:
     """Check that the folders exist; note files that do not belong to a data directory."""
     for folder in layout.directories():
-        if not folder.is_dir() and folder != layout.index:
+        if not folder.is_dir() and folder not in (layout.index, layout.hub_log):  # checked with the log
             report.faults.append(Fault(file=folder.name, what="the folder is missing"))
     for name in sorted(os.listdir(layout.root)):
         if name not in KNOWN_NAMES:

@@ -13,9 +13,11 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.entry import decode_frame
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
+from veen_core.tlog.tiles import decode_bundle
+from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.commit import journal
-from veen_storage.commit.changes import Anchor, Prune
-from veen_storage.commit.journal import JournalBatch
+from veen_storage.commit.changes import Anchor, HubExtension, Prune
+from veen_storage.commit.journal import Item, JournalBatch
 from veen_storage.commit.journal_floor import FLOOR, read_floor
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError
@@ -37,12 +39,26 @@ class JournalItem(NamedTuple):
     """stream_seq of an entry, upto_seq of a checkpoint or anchor, start_seq of a prune."""
 
 
+class HubItem(NamedTuple):
+    """An extension of the hub log, with its place in the journal."""
+
+    batch: int
+    file: str
+    offset: int
+    """Offset of the batch in its segment."""
+    extension: HubExtension
+    signed: SignedHead
+    size_before: int
+    """Number of entries of the hub log before the extension."""
+
+
 @dataclass(slots=True)
 class JournalItems:
     """Every item of the journal, in the order in which opening applies them."""
 
-    items: list[JournalItem] = field(default_factory=list)
+    items: list[JournalItem | HubItem] = field(default_factory=list)
     labels: dict[Label, list[JournalItem]] = field(default_factory=dict)
+    hub_log: list[HubItem] = field(default_factory=list)
     first: int | None = None
     last: int | None = None
     """Numbers of the first and the last batch."""
@@ -87,15 +103,26 @@ def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalIte
             _check_number(path, offset, batch, found, report, applied=applied)
             for item in batch.items:
                 try:
-                    label, seq = _address(item.kind, item.data)
+                    _add_item(found, item, (batch.number, path.name, offset))
                 except VeenError as exc:
                     found.damaged = True
                     report.faults.append(Fault(file=path.name, offset=offset, what=str(exc)))
-                    continue
-                read = JournalItem(batch.number, path.name, offset, item.kind, item.data, label, seq)
-                found.items.append(read)
-                found.labels.setdefault(label, []).append(read)
     return found
+
+
+def _add_item(found: JournalItems, item: Item, place: tuple[int, str, int]) -> None:
+    if item.kind == journal.HUB_CHECKPOINT:
+        extension = HubExtension.decode(item.data)
+        signed = parse_signed_head(extension.checkpoint)
+        before = signed.head.size - len(decode_bundle(extension.entries))
+        extended = HubItem(*place, extension, signed, before)
+        found.items.append(extended)
+        found.hub_log.append(extended)
+        return
+    label, seq = _address(item.kind, item.data)
+    read = JournalItem(*place, item.kind, item.data, label, seq)
+    found.items.append(read)
+    found.labels.setdefault(label, []).append(read)
 
 
 def _report_unknown_names(layout: Layout, report: Report) -> None:
@@ -164,7 +191,7 @@ def _address(kind: int, data: bytes) -> tuple[Label, StreamSeq]:
 
 
 def applied_by_files(layout: Layout, log: LogFiles, items: JournalItems, *, zstd: bool) -> int:
-    """Return the last batch whose effects are all in ``log/``.
+    """Return the last batch whose effects are all in ``log/`` and ``hublog/``.
 
     This is the batch that the lost index had applied, or a later one: files are written before the index
     commits. Prunes do not count: one that found its chunk damaged is never carried out.
@@ -180,6 +207,7 @@ def applied_by_files(layout: Layout, log: LogFiles, items: JournalItems, *, zstd
         missing += [item.batch for item in checkpoints if item.seq not in files.checkpoints]
         missing += _unapplied_anchors(layout, items.of(label, journal.ANCHOR))
         applied = min([applied, *(batch - 1 for batch in missing)])
+    applied = min([applied, *(batch - 1 for batch in _unapplied_extensions(layout, items))])
     return max(applied, _certainly_applied(log, items))
 
 
@@ -210,6 +238,15 @@ def _last_entry(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) 
             break
         last = chunk.end if chunk.end is not None else last + count_frames(chunk)
     return last
+
+
+def _unapplied_extensions(layout: Layout, items: JournalItems) -> list[int]:
+    """Return the batches of hub checkpoints that came after the one in the file."""
+    try:
+        written = parse_signed_head(layout.hub_log_checkpoint.read_bytes()).head.size
+    except (OSError, VeenError):
+        written = 0
+    return [item.batch for item in items.hub_log if item.signed.head.size > written]
 
 
 def _unapplied_anchors(layout: Layout, items: list[JournalItem]) -> list[int]:

@@ -28,6 +28,7 @@ from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_files import LabelArtifacts, describe
 from veen_storage.fsck.entries import EntryFacts
 from veen_storage.fsck.entry_order import note_content, place_entry
+from veen_storage.fsck.hub_log_fold import LabelHeads
 from veen_storage.fsck.log_files import ChunkRef
 from veen_storage.fsck.plan import ChunkEnds
 from veen_storage.fsck.report import MOVE_AWAY
@@ -37,8 +38,9 @@ from veen_storage.index.records import LabelCursor
 class LabelFold:
     """Folds one label: ``begin_chunk``, ``add`` and ``end_chunk`` for each chunk, then ``end``."""
 
-    def __init__(self, context: FoldContext, label: Label) -> None:
+    def __init__(self, context: FoldContext, label: Label, heads: LabelHeads) -> None:
         self._context = context
+        self._heads = heads
         self._label = label
         self._files = context.log.of(label)
         self._artifacts = LabelArtifacts(context.report, context.rewrites, label)
@@ -169,6 +171,8 @@ class LabelFold:
             self._fault(fact, f"is where entry {self._next} should be")
             self._break_off(self._next)
         self._next = StreamSeq(fact.seq + 1)
+        if fact.seq == self._heads.next_seq:
+            self._heads.check(fact)
         if not fact.valid:
             self._break_off(fact.seq)
         if self._cursor is None:

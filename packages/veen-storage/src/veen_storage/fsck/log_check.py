@@ -12,6 +12,7 @@ from veen_storage.commit.applier import encode_finishing
 from veen_storage.commit.changes import Changes
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.entries import Span
+from veen_storage.fsck.hub_log_fold import HubLogFold
 from veen_storage.fsck.label_fold import LabelFold
 from veen_storage.fsck.log_files import chunks_of
 from veen_storage.fsck.pending import pending_entries, replay_pending
@@ -36,10 +37,12 @@ def check_log(
         context.log.labels.keys() | context.journal.labels.keys(),
         key=lambda label: (not _holds_tokens(context, label), label),
     )
+    hub_log = HubLogFold(context)
+    hub_log.read()
     fold: LabelFold | None = None
     for event, result in workers.verify(_plan(planner, context, labels)):
         if isinstance(event, LabelBegins):
-            fold = LabelFold(context, event.label)
+            fold = LabelFold(context, event.label, hub_log.heads_of(event.label))
             continue
         assert fold is not None
         if result is not None:
@@ -55,8 +58,10 @@ def check_log(
                 fold.end_chunk(event)
             case LabelEnds():
                 fold.end()
+    hub_log.finish()
     finishing = encode_finishing([Changes(steps=context.unfinished)])
     context.derived.finish(context.trust.registry.hub_id, finishing)
+    hub_log.derive()
     replay_pending(context, workers, verify_sigs=recent != 0)
     _report_progress(progress, context, len(labels))
     _report_lost_entries(context)

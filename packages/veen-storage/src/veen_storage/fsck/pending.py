@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
-from veen_storage.commit import journal
+from veen_storage.commit import hub_log, journal
 from veen_storage.commit.changes import Anchor, Checkpointed, Prune, Sealed, Step
 from veen_storage.commit.ledger import Draft
 from veen_storage.commit.writer import file_anchor, file_checkpoint, file_prune
@@ -22,7 +22,7 @@ from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_files import check_tail, describe
 from veen_storage.fsck.entries import EntryFacts, Span
 from veen_storage.fsck.entry_order import note_content, place_entry
-from veen_storage.fsck.journal_items import JournalItem
+from veen_storage.fsck.journal_items import HubItem, JournalItem
 from veen_storage.fsck.log_files import MAX_SEQ
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.records import LabelCursor
@@ -44,15 +44,20 @@ def replay_pending(context: FoldContext, workers: Workers, *, verify_sigs: bool)
             replay.fact = result.facts[0] if result.facts else None
         elif isinstance(event, JournalItem):
             replay.item(event)
+        elif isinstance(event, HubItem):
+            replay.hub_extension(event)
     replay.finish()
 
 
-def _events(context: FoldContext, *, verify_sigs: bool) -> Iterator[JournalItem | Span]:
+def _events(context: FoldContext, *, verify_sigs: bool) -> Iterator[JournalItem | HubItem | Span]:
     """Yield each pending item; before an entry, also the span with which a worker verifies it."""
     for item in context.journal.items:
-        if not context.is_pending(item) or (
-            item.kind == journal.ENTRY and item.seq <= context.sizes.get(item.label, 0)
-        ):
+        if not context.is_pending(item):
+            continue
+        if isinstance(item, HubItem):
+            yield item
+            continue
+        if item.kind == journal.ENTRY and item.seq <= context.sizes.get(item.label, 0):
             continue  # not pending: a chunk contains it already
         if item.kind == journal.ENTRY:
             yield Span(
@@ -90,6 +95,18 @@ class _Replay:
         except VeenError as exc:
             self._fault(item, describe(exc))
             self._context.damaged.add(item.label)
+
+    def hub_extension(self, item: HubItem) -> None:
+        """Replay an extension of the hub log; with a damaged label, nothing tells which labels moved."""
+        context = self._context
+        if context.damaged or context.hub_log_damaged:
+            return
+        try:
+            hub_log.replay(self._draft, context.trust.identity, item.extension)
+        except VeenError as exc:
+            context.fault(item.file, describe(exc), offset=item.offset)
+            context.hub_log_damaged = True
+        context.report.counters.signatures += 1
 
     def _cursor(self, label: Label) -> LabelCursor:
         if self._draft.label(label) is not None:

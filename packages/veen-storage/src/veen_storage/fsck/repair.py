@@ -48,6 +48,7 @@ from veen_storage.fsck.report import Counters, Fault, Level, Progress, Report, c
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
+from veen_storage.index.tables import FORMAT
 
 ReportProgress = Callable[[Progress], None]
 
@@ -171,7 +172,8 @@ class _Repair:
             derived = DerivedIndex(index, self._registry, {}, applied)
             sizes = survey.sizes if survey is not None else {}
             trust = Trust(identity, self._registry)
-            context = FoldContext(layout, trust, report, log, items, derived, sizes)
+            index_format = survey.meta.get(FORMAT) if survey is not None else None
+            context = FoldContext(layout, trust, report, log, items, derived, index_format, sizes)
             with Workers(context.trust, 1) as workers:
                 check_log(context, workers, recent=1, surplus_remedy=RESTORE, progress=self._progress)
             record_attachments(index, attachment_sizes(layout))
@@ -216,6 +218,7 @@ class _Repair:
     def _swap(self) -> None:
         layout, files = self._layout, self._files
         files.sync_directory(self._new)
+        files.make_directory(layout.hub_log)  # a directory of an older veen has none
         shutil.rmtree(self._old, ignore_errors=True)
         if layout.index.exists():
             files.rename(layout.index, self._old)

@@ -53,6 +53,7 @@ class Counters:
     entries: int = 0
     signatures: int = 0
     checkpoints: int = 0
+    hub_log_entries: int = 0
     attachments: int = 0
     bytes: int = 0
     """Bytes of chunks (uncompressed), of the journal and of attachments."""
@@ -97,6 +98,11 @@ class Report:
             f"{counted(seen.entries, 'entry', 'entries')} in {counted(seen.labels, 'label')}",
             counted(seen.signatures, "signature"),
             counted(seen.checkpoints, "checkpoint"),
+            *(
+                [counted(seen.hub_log_entries, "hub log entry", "hub log entries")]
+                if seen.hub_log_entries
+                else []
+            ),
             counted(seen.attachments, "attachment"),
             counted(seen.bytes, "byte"),
         )

@@ -11,6 +11,7 @@ from veen_core.cap import CapToken, ClaimsRef
 from veen_core.ids import ClientSeq, Epoch, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.rate import Bucket
+from veen_core.tlog.tree import Tree
 
 LabelNo = NewType("LabelNo", int)
 """A label's number in this index, in order of appearance; it has no meaning outside the index."""
@@ -24,6 +25,7 @@ TIME_LABEL: Final = struct.Struct(">QI")
 MANIFEST_KEY: Final = struct.Struct(">IQQQ")
 EPOCH_LABEL_SEQ: Final = struct.Struct(">QIQ")
 CAP_LABEL: Final = struct.Struct(">32sI")
+HUB_NODE: Final = struct.Struct(">BQ")
 
 _LOCATION: Final = struct.Struct(">QII")
 _CLIENT: Final = struct.Struct(">QQ")
@@ -32,6 +34,8 @@ _TOMBSTONE: Final = struct.Struct(">QQ")
 _CHUNK: Final = struct.Struct(">QQ?")
 _SEGMENT: Final = struct.Struct(">QQQ?32s32s")
 _HEAD: Final = struct.Struct(">32sQQQQQQBB")
+_HUB_PLACE: Final = struct.Struct(">QQ")
+_HUB_LOG: Final = struct.Struct(">QQ")
 
 
 class Location(NamedTuple):
@@ -246,3 +250,42 @@ class LabelCursor:
             StreamSeq(checkpointed),
             index_bytes,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HubPlace:
+    """The place of an entry in the hub log: its index, and its offset in ``hublog/entries``."""
+
+    index: int
+    offset: int
+
+    def pack(self) -> bytes:
+        return _HUB_PLACE.pack(self.index, self.offset)
+
+    @staticmethod
+    def unpack(data: bytes) -> HubPlace:
+        return HubPlace(*_HUB_PLACE.unpack(data))
+
+
+@dataclass(frozen=True, slots=True)
+class HubLogCursor:
+    """The state of the hub log that extending it needs (RESOLUTIONS P1)."""
+
+    tree: Tree
+    """The tree over all entries; copy it before you append to it."""
+    entries_bytes: int
+    """Length of ``hublog/entries``."""
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return self.tree.size
+
+    def pack(self) -> bytes:
+        return _HUB_LOG.pack(self.tree.size, self.entries_bytes) + b"".join(self.tree.subtrees)
+
+    @staticmethod
+    def unpack(data: bytes) -> HubLogCursor:
+        size, entries_bytes = _HUB_LOG.unpack_from(data)
+        rest = data[_HUB_LOG.size :]
+        return HubLogCursor(Tree(size, (rest[at : at + 32] for at in range(0, len(rest), 32))), entries_bytes)

@@ -1,4 +1,4 @@
-"""The seventeen tables of the index: the name, key codec and row codec of each (spec-1 §3.4.1).
+"""The twenty-one tables of the index: the name, key codec and row codec of each (spec-1 §3.4.1).
 
 Labels are numbered in the order in which they appear, so that a key spends 4 bytes on a label instead of 32.
 Integers in keys are big-endian, so that LMDB's byte order is their numeric order.
@@ -21,10 +21,12 @@ from veen_core.cap import ClaimsRef
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import AuthRef, ClientId, Coid, Epoch, HubId, Label, StreamSeq, UnixTime
 from veen_core.rate import Bucket
+from veen_core.tlog.tree import Tree
 from veen_storage.errors import DamageError
 from veen_storage.index.records import (
     CAP_LABEL,
     EPOCH_LABEL_SEQ,
+    HUB_NODE,
     LABEL_CLIENT,
     LABEL_SEQ,
     MANIFEST_KEY,
@@ -35,6 +37,8 @@ from veen_storage.index.records import (
     CapRecord,
     ChunkRecord,
     ClientCursor,
+    HubLogCursor,
+    HubPlace,
     LabelCursor,
     LabelNo,
     Location,
@@ -163,6 +167,16 @@ EPOCHS: Final[Table[tuple[Epoch, LabelNo, StreamSeq], bytes]] = Table(
 """Checkpoints ordered by epoch; the rows are empty."""
 ANCHORS: Final[Table[tuple[LabelNo, StreamSeq], bytes]] = Table("anchors", NUMBER_SEQ, _bytes(bytes))
 ATTACHMENTS: Final[Table[Coid, int]] = Table("attachments", _bytes(Coid), _integer(U64, int))
+HUB_NODES: Final[Table[tuple[int, int], bytes]] = Table("hub_nodes", _fields(HUB_NODE), _bytes(bytes))
+"""Inner nodes of the hub log's tree by height (from 1) and index; leaves are read from ``hublog/entries``."""
+HUB_BUNDLES: Final[Table[int, int]] = Table("hub_bundles", _integer(U64, int), _integer(U64, int))
+"""The offset in ``hublog/entries`` of each entry bundle: of every 256th entry."""
+HUB_HEADS: Final[Table[tuple[LabelNo, StreamSeq], HubPlace]] = Table(
+    "hub_heads", NUMBER_SEQ, Codec(HubPlace.pack, HubPlace.unpack)
+)
+"""The heads in the hub log, by label and ``upto_seq``."""
+HUB_MOVED: Final[Table[Label, bytes]] = Table("hub_moved", _bytes(Label), _bytes(bytes))
+"""Labels with entries since the last hub checkpoint; the rows are empty."""
 META: Final[Table[bytes, bytes]] = Table("meta", _bytes(bytes), _bytes(bytes))
 """Values about the whole directory, by the names below."""
 
@@ -170,22 +184,30 @@ TABLES: Final = tuple(
     table.name
     for table in (
         *(LABELS, HEADS, CLIENTS, ENTRIES, NODES, CHUNKS, MANIFEST, TOMBSTONES, TIMES, ALL_TIMES, CAPS),
-        *(BUCKETS, CHECKPOINTS, EPOCHS, ANCHORS, ATTACHMENTS, META),
+        *(BUCKETS, CHECKPOINTS, EPOCHS, ANCHORS, ATTACHMENTS, HUB_NODES, HUB_BUNDLES, HUB_HEADS, HUB_MOVED),
+        META,
     )
 )
-ADDED_LATER: Final = frozenset({ATTACHMENTS.name})
+HUB_LOG_TABLES: Final = tuple(table.name for table in (HUB_NODES, HUB_BUNDLES, HUB_HEADS, HUB_MOVED))
+ADDED_LATER: Final = frozenset({ATTACHMENTS.name, *HUB_LOG_TABLES})
 """Tables that an older directory lacks until a hub opens it for writing; until then they count as empty."""
 
 HUB_ID: Final = b"hub_id"
 FORMAT: Final = b"format"
-INDEX_FORMAT: Final = b"2"
-"""Value of ``FORMAT``. 2: buckets and issued_at are keyed by a token's claims."""
+INDEX_FORMAT: Final = b"3"
+"""Value of ``FORMAT``. 2: buckets and issued_at are keyed by a token's claims. 3: the hub log."""
+FORMAT_WITHOUT_HUB_LOG: Final = b"2"
+"""An index of this format gets its hub log when a directory is opened (``disk.hub_log_start``)."""
 APPLIED: Final = b"applied"
 """Number of the last journal batch that this index includes."""
 HUB_TS: Final = b"hub_ts"
 NEXT_LABEL: Final = b"next_label"
 BINDING_BYTES: Final = b"binding_bytes"
 """Length of checkpoint-binding.cbor."""
+HUB_LOG: Final = b"hub_log"
+"""Packed ``HubLogCursor``: read it with ``read_hub_log``."""
+HUB_CHECKPOINT: Final = b"hub_checkpoint"
+"""The newest hub checkpoint, as in ``hublog/checkpoint``."""
 UNFINISHED: Final = b"finishing"
 """Renames and removals that follow the last transaction (``commit.applier``, step 4)."""
 
@@ -210,6 +232,12 @@ def read_cursor(view: View, label: Label) -> LabelCursor | None:
     """Return the cursor of a label, or None if the label has no entries."""
     number = LABELS.get(view, label)
     return LabelCursor.unpack(number, HEADS.require(view, number)) if number is not None else None
+
+
+def read_hub_log(view: View) -> HubLogCursor:
+    """Return the state of the hub log; an index without one has an empty hub log."""
+    row = META.get(view, HUB_LOG)
+    return HubLogCursor.unpack(row) if row is not None else HubLogCursor(Tree(), 0)
 
 
 def label_at(view: View, number: LabelNo) -> Label:

@@ -78,3 +78,8 @@ class Transaction(View):
 
     def delete(self, table: str, key: bytes) -> None:
         self._txn.delete(key, db=self._tables[table])
+
+    def clear(self, table: str) -> None:
+        """Delete every row of a table."""
+        if (db := self._tables[table]) is not None:
+            self._txn.drop(db, delete=False)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import NO_ENTRIES, Label, StreamSeq
 from veen_core.receipt import Receipt
-from veen_storage.commit.changes import Anchor, Anchored, Changes, Checkpointed, Placed
+from veen_storage.commit.changes import Anchor, Anchored, Changes, Checkpointed, HubExtended, Placed
 from veen_storage.index.records import LabelNo
 
 
@@ -38,6 +38,8 @@ class Tail:
         self._labels: dict[Label, _LabelTail] = {}
         self._bytes = 0
         self._room = threading.Condition(self._lock)
+        self.hub_log: tuple[HubExtended, ...] = ()
+        """Extensions of the hub log in order. Never changed, only replaced, so that reading needs no lock."""
 
     def add(self, changes: Changes) -> None:
         with self._lock:
@@ -53,6 +55,9 @@ class Tail:
                     case Anchored():
                         label = self._of(step.anchor.label, step.number)
                         label.anchors.append(step.anchor)
+                    case HubExtended():
+                        self.hub_log = (*self.hub_log, step)
+                        self._bytes += step.size
 
     def _of(self, label: Label, number: LabelNo) -> _LabelTail:
         if (tail := self._labels.get(label)) is None:  # not setdefault: making one costs 2 µs an entry
@@ -71,6 +76,9 @@ class Tail:
                         self._labels[step.checkpoint.label_curr].checkpoints.popleft()
                     case Anchored():
                         self._labels[step.anchor.label].anchors.popleft()
+                    case HubExtended():
+                        self.hub_log = self.hub_log[1:]
+                        self._bytes -= step.size
             for name in changes.heads:
                 if (tail := self._labels.get(name)) is not None and tail.empty:
                     del self._labels[name]

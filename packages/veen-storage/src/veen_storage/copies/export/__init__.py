@@ -1,13 +1,28 @@
-"""Exports: a range of one label as a folder that verifies without the hub (spec-1 §15, OP0.5, COMP0.1).
+"""Exports: folders that verify without the hub (spec-1 §15, OP0.5, COMP0.1).
+
+An export holds a range of one label, or a whole hub: every label and the hub log (``hub_export``).
 
 ``veen_core.export`` declares what such a folder holds. ``write`` makes one, in the form of a portable set or
 of chunk files (``sinks``). ``check`` verifies one: ``set_check`` and ``chunk_check`` read the two forms, and
-``range_verifier`` verifies the entries and checkpoints they hold with core's ``LogVerifier``.
+``range_verifier`` verifies the entries and checkpoints they hold with core's ``LogVerifier``. ``hub_head``
+ties an export to a hub checkpoint. ``hub_check`` verifies an export of a whole hub.
 """
 
 from veen_core.export import Manifest
 from veen_storage.copies.export.check import verify_export
+from veen_storage.copies.export.hub_check import VerifiedHubExport, verify_hub_export
+from veen_storage.copies.export.hub_export import HubManifest, export_hub
 from veen_storage.copies.export.range_verifier import VerifiedExport
 from veen_storage.copies.export.write import export, export_window
 
-__all__ = ["Manifest", "VerifiedExport", "export", "export_window", "verify_export"]
+__all__ = [
+    "HubManifest",
+    "Manifest",
+    "VerifiedExport",
+    "VerifiedHubExport",
+    "export",
+    "export_hub",
+    "export_window",
+    "verify_export",
+    "verify_hub_export",
+]

@@ -2,12 +2,14 @@
 
 In this order: the manifest; size and hash of every file, and that none is missing or unknown; the identity,
 up to the pinned hub_id, with its key map; the hub's signature of the manifest, if there is one; entries and
-checkpoints (``range_verifier``), the tree after the last entry, and the later checkpoint. Damage raises
-``DamageError`` with file, offset and clause; another hub's export raises ``MismatchError``.
+checkpoints (``range_verifier``), the tree after the last entry, and the later checkpoint; the head in the hub
+log, if there is one (``hub_head``). Damage raises ``DamageError`` with file, offset and clause; another hub's
+export raises ``MismatchError``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
@@ -18,10 +20,13 @@ from veen_core import hub_identity
 from veen_core.errors import VeenError, VerificationError
 from veen_core.export import IDENTITY, MANIFEST, SIGNATURE, ExportedFile, Manifest, manifest_digest
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, Signature
+from veen_core.hub_log import LabelHead
+from veen_core.ids import HubId, Signature, StreamSeq
 from veen_core.keys import verify
 from veen_core.mmr import Mmr
+from veen_core.tlog.tree_head import SignedHead
 from veen_storage.copies.export.chunk_check import check_chunks
+from veen_storage.copies.export.hub_head import HUB_HEAD, HubHead, verify_hub_head
 from veen_storage.copies.export.range_verifier import RangeVerifier, VerifiedExport
 from veen_storage.copies.export.sequence import damaged, read_small
 from veen_storage.copies.export.set_check import check_set
@@ -32,23 +37,29 @@ from veen_storage.errors import MismatchError, StorageError
 MAX_MANIFEST_BYTES: Final = 64 * 1_048_576
 
 
-def verify_export(path: Path, pinned: HubId) -> VerifiedExport:
-    """Raise unless the folder is a complete, verifiable export of the pinned hub."""
+def verify_export(
+    path: Path, pinned: HubId, heads: Mapping[StreamSeq, LabelHead] | None = None
+) -> VerifiedExport:
+    """Raise unless the folder is a complete, verifiable export of the pinned hub.
+
+    ``heads`` are heads of the label in the hub log, if they are known (``hub_check``).
+    """
     manifest = _read_manifest(path)
     if manifest.hub_id != pinned:
         raise MismatchError(
             f"the export comes from hub {manifest.hub_id.hex()}, but the pinned hub is {pinned.hex()}"
         )
     _check_files(path, manifest)
-    identity, registry = _read_identity(path, pinned)
+    identity, registry = read_exported_identity(path, pinned)
     signed = _check_signature(path, identity)
-    verifier = RangeVerifier(manifest, identity, registry)
+    verifier = RangeVerifier(manifest, identity, registry, heads)
     with verifier.verifying():
         if manifest.form == "set":
             check_set(path, verifier)
         else:
             check_chunks(path, verifier)
-    return replace(verifier.conclude(), signed=signed)
+    verified = replace(verifier.conclude(), signed=signed)
+    return replace(verified, hub_checkpoint=_check_hub_head(path, verified))
 
 
 # --- manifest, files, identity
@@ -100,7 +111,8 @@ def _check_file(path: Path, file: ExportedFile) -> None:
         raise damaged(file.name, "does not match its hash in the manifest")
 
 
-def _read_identity(path: Path, pinned: HubId) -> tuple[HubIdentity, Registry]:
+def read_exported_identity(path: Path, pinned: HubId) -> tuple[HubIdentity, Registry]:
+    """Read identity and registry of an export, and verify them up to the pinned hub_id."""
     record, signature, key_map, registry_name = IDENTITY
     try:
         identity = HubIdentity.decode((path / record).read_bytes())
@@ -121,6 +133,18 @@ def _read_identity(path: Path, pinned: HubId) -> tuple[HubIdentity, Registry]:
     if registry.hub_id != pinned:
         raise damaged(registry_name, f"belongs to hub {registry.hub_id.hex()}")
     return identity, registry
+
+
+def _check_hub_head(path: Path, verified: VerifiedExport) -> SignedHead | None:
+    """Return the hub checkpoint that commits to the range; None if the export has none."""
+    manifest = verified.manifest
+    if all(file.name != HUB_HEAD for file in manifest.files):
+        return None
+    try:
+        found = HubHead.decode(read_small(path / HUB_HEAD))
+        return verify_hub_head(found, verified.identity, manifest.label, manifest.to_seq, verified.mmr_root)
+    except VeenError as exc:
+        raise damaged(HUB_HEAD, str(exc)) from exc
 
 
 def _check_signature(path: Path, identity: HubIdentity) -> bool:

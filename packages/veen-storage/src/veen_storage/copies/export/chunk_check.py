@@ -28,6 +28,7 @@ from veen_core.ids import EntryHash, StreamSeq
 from veen_core.mmr import Mmr
 from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.chunks.pruned_chunk import encode_offsets
+from veen_storage.copies.export.hub_head import HUB_HEAD
 from veen_storage.copies.export.range_verifier import CheckpointQueue, IndexedItem, RangeVerifier
 from veen_storage.copies.export.sequence import MAX_SMALL_ITEM, damaged, read_sequence, read_small
 
@@ -38,7 +39,7 @@ _BYTE_STRING: Final = 2
 def check_chunks(path: Path, verifier: RangeVerifier) -> None:
     """Verify every chunk of an export; raise if a file is left that belongs to none."""
     manifest = verifier.manifest
-    names = {file.name for file in manifest.files} - set(IDENTITY)
+    names = {file.name for file in manifest.files} - {*IDENTITY, HUB_HEAD}
     chunks = [
         parsed for name in names if (parsed := parse_chunk_name(name)) and parsed.kind in ("log", "pruned")
     ]

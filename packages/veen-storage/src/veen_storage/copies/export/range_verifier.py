@@ -7,7 +7,7 @@ the export.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -19,11 +19,13 @@ from veen_core.entry import Entry
 from veen_core.errors import CheckpointError, InvariantError, VeenError
 from veen_core.export import MANIFEST, Manifest, PrunedRange
 from veen_core.hub_identity import HubIdentity
+from veen_core.hub_log import LabelHead
 from veen_core.ids import MmrRoot, StreamSeq
 from veen_core.log_rules import POSITION, LogTerms
 from veen_core.log_verifier import HubSignatures, LogVerifier
 from veen_core.mmr import Mmr
 from veen_core.signatures import Claim, invalid_signatures
+from veen_core.tlog.tree_head import SignedHead
 from veen_storage.copies.export.sequence import damaged, note_pruned
 from veen_storage.disk.registry import Registry
 
@@ -48,13 +50,23 @@ class VerifiedExport:
     """Whether client_seq of every writer and every token was followed; False beyond ``MAX_WRITERS``."""
     signed: bool = False
     """Whether the hub signed the manifest, and so the registry, the checkpoints and ``later`` too."""
+    hub_checkpoint: SignedHead | None = None
+    """A hub checkpoint that commits to the whole range; None if none did when the export was made."""
 
 
 class RangeVerifier:
     """Verifies the entries and checkpoints of an export in order."""
 
-    def __init__(self, manifest: Manifest, identity: HubIdentity, registry: Registry) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        identity: HubIdentity,
+        registry: Registry,
+        heads: Mapping[StreamSeq, LabelHead] | None = None,
+    ) -> None:
+        """``heads`` are heads of the label in the hub log, which entries of the range must agree with."""
         self.manifest = manifest
+        self._heads = heads or {}
         self.registry = registry
         self._terms = LogTerms(
             label=manifest.label, identity=identity, profile=registry.profile, limits=registry.limits
@@ -123,6 +135,9 @@ class RangeVerifier:
                 step = self._log.accept(entry, self._signatures)
             if seq == self.manifest.from_seq and step.hub_ts != self.manifest.from_ts:
                 raise InvariantError("from_ts", f"hub_ts {step.hub_ts} is not the manifest's from_ts")
+            head = self._heads.get(seq)
+            if head is not None and (head.mmr_root, head.hub_ts) != (step.mmr_root, step.hub_ts):
+                raise InvariantError("P1", "root or hub_ts is not that of the label's head in the hub log")
         except VeenError as exc:
             raise damaged(where, f"{name}: {exc}", offset) from exc
         finally:

@@ -22,6 +22,7 @@ from veen_core.export import (
 )
 from veen_core.ids import StreamSeq
 from veen_core.receipt import Receipt
+from veen_storage.copies.export.hub_head import HUB_HEAD
 from veen_storage.copies.export.range_verifier import CheckpointQueue, IndexedItem, RangeVerifier
 from veen_storage.copies.export.sequence import MAX_SMALL_ITEM, damaged, read_sequence
 
@@ -34,7 +35,7 @@ def check_set(path: Path, verifier: RangeVerifier) -> None:
     expected = {
         name(stem) for stem in (RECEIPTS, PAYLOADS, CHECKPOINTS) for name in (sequence_name, sidecar_name)
     }
-    listed = {file.name for file in verifier.manifest.files}
+    listed = {file.name for file in verifier.manifest.files} - {HUB_HEAD}
     for name in sorted(listed ^ {*expected, *IDENTITY}):
         raise damaged(name, "is not a file of a portable set" if name in listed else "is not in the manifest")
     max_payload = verifier.registry.limits.max_msg_bytes + MAX_SMALL_ITEM

@@ -26,6 +26,7 @@ from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
 from veen_storage.copies.export.folder import Folder
+from veen_storage.copies.export.hub_head import HUB_HEAD, find_hub_head
 from veen_storage.copies.export.sequence import note_pruned
 from veen_storage.copies.export.sinks import ChunkSink, SetSink, Sink
 from veen_storage.disk.files import Files
@@ -66,6 +67,8 @@ def export(
         sink: Sink = SetSink(folder) if form == "set" else ChunkSink(folder, label, store)
         after, first, last, pruned = _write_entries(read, label, to_seq, before, sink=sink, progress=progress)
         sink.finish(after, _checkpoints(read, label, from_seq, to_seq))
+        if (hub_head := find_hub_head(store, label, to_seq)) is not None:
+            folder.write(HUB_HEAD, hub_head.encode())
         identity = store.artifacts().files(
             store.layout
         )  # read after the entries, so that it has every key that signed one of them

@@ -1,0 +1,96 @@
+"""Write an export of a whole hub: every label, and the hub log that says which labels there are (P1).
+
+    hub-export.cbor       hub_id, number of labels, size of the hub log; written last
+    hub-identity.cbor …   the hub's identity and registry
+    hublog/               entries, checkpoint and published, as in the data directory
+    labels/<label>/       an export of each label from its first entry on
+
+The hub checkpoint commits to every label that existed when it was signed, so a label that was left out shows
+(``hub_check``). Labels and entries after it are exported too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from veen_core.export import IDENTITY, ExportForm
+from veen_core.ids import HubId, StreamSeq
+from veen_core.wire import Wire, int_map
+from veen_storage.copies.clone import read_parts
+from veen_storage.copies.consistent_prefix import HubLogCut, take_cut
+from veen_storage.copies.export.folder import Folder
+from veen_storage.copies.export.write import export
+from veen_storage.disk.files import Files
+from veen_storage.disk.layout import Layout
+from veen_storage.errors import StorageError
+from veen_storage.read.observer import Source
+
+HUB_EXPORT: Final = "hub-export.cbor"
+LABELS: Final = "labels"
+ReportProgress = Callable[[int, int], None]
+"""Called with the number of labels written so far, and the number of all."""
+
+
+@int_map("hub export", section="ADR 0014")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubManifest(Wire):
+    """The manifest of an export of a whole hub; a folder without it is not one."""
+
+    ver: Literal[1] = 1
+    hub_id: HubId
+    labels: int
+    size: int
+    """Size of the hub log."""
+
+
+def export_hub(
+    store: Source,
+    target: Path,
+    *,
+    form: ExportForm = "set",
+    progress: ReportProgress = lambda _done, _all: None,
+    files: Files | None = None,
+) -> HubManifest:
+    """Write every label and the hub log, as of one moment, into a new folder; return once it is durable."""
+    files = files or Files()
+    if target.exists() and any(target.iterdir()):
+        raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
+    cut = take_cut(store.index)
+    files.make_directories(target / LABELS)
+    for done, held in enumerate(cut.labels, start=1):
+        folder = target / LABELS / held.label.hex()
+        export(store, held.label, StreamSeq(1), held.stream_seq, folder, form=form, files=files)
+        progress(done, len(cut.labels))
+    if cut.hub_log is not None:
+        _write_hub_log(store, cut.hub_log, Layout(target), files)
+    with Folder(target, files) as top:
+        identity = store.artifacts().files(store.layout)
+        for name in IDENTITY:
+            top.write(name, identity.get(name) or (store.layout.root / name).read_bytes())
+    manifest = HubManifest(
+        hub_id=store.identity.hub_id,
+        labels=len(cut.labels),
+        size=cut.hub_log.size if cut.hub_log is not None else 0,
+    )
+    files.sync_directory(target / LABELS)
+    files.sync_directory(target)
+    files.replace(target / HUB_EXPORT, manifest.encode())
+    return manifest
+
+
+def _write_hub_log(store: Source, cut: HubLogCut, target: Layout, files: Files) -> None:
+    """Write the hub log up to a cut; the published hub checkpoint only if all its entries are there."""
+    files.make_directory(target.hub_log)
+    with Folder(target.hub_log, files) as folder:
+        entries = folder.begin(target.hub_log_entries.name)
+        for part in read_parts(store.layout.hub_log_entries, end=cut.entries_bytes):
+            entries.write(part)
+        folder.end(entries, target.hub_log_entries.name)
+        folder.write(target.hub_log_checkpoint.name, cut.checkpoint)
+        published = store.hub_log.published
+        if published is not None and published.head.size <= cut.size:
+            folder.write(target.hub_log_published.name, published.encode())
+    files.sync_directory(target.hub_log)
