@@ -2,10 +2,11 @@
 
 An export holds a range of one label, or a whole hub: every label and the hub log (``hub_export``).
 
-``veen_core.export`` and ``veen_core.hub_export`` declare what such a folder holds. ``write`` makes one, in the
-form of a portable set or of chunk files (``sinks``). ``check`` verifies one: ``set_check`` and ``chunk_check``
-read the two forms, and ``range_verifier`` verifies the entries and checkpoints they hold with core's
-``LogVerifier``. ``hub_head`` ties an export to a hub checkpoint. ``hub_check`` verifies an export of a whole hub.
+``veen_core.export`` and ``veen_core.hub_export`` declare what such a folder holds. ``write`` makes one, in
+the form of a portable set or of chunk files (``sinks``). ``check`` verifies one: ``set_check`` and
+``chunk_check`` read the two forms, and ``range_verifier`` verifies the entries and checkpoints they hold with
+core's ``LogVerifier``. ``hub_head`` ties an export to a hub checkpoint. ``hub_check`` verifies an export of a
+whole hub.
 """
 
 from veen_core.export import Manifest

@@ -1,8 +1,8 @@
 """Write an export of a whole hub: every label, and the hub log that says which labels there are (P1).
 
-``veen_core.hub_export`` declares what the folder holds. The hub checkpoint commits to every label that existed
-when it was signed, so a label that was left out shows (``hub_check``). Labels and entries after it are exported
-too.
+``veen_core.hub_export`` declares what the folder holds. The hub checkpoint commits to every label that
+existed when it was signed, so a label that was left out shows (``hub_check``). Labels and entries after it
+are exported too.
 """
 
 from __future__ import annotations
