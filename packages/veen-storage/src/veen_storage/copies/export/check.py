@@ -19,6 +19,7 @@ from typing import Final
 from veen_core import hub_identity
 from veen_core.errors import VeenError, VerificationError
 from veen_core.export import IDENTITY, MANIFEST, SIGNATURE, ExportedFile, Manifest, manifest_digest
+from veen_core.hub_export import HUB_HEAD, HubHead, verify_hub_head
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import LabelHead
 from veen_core.ids import HubId, Signature, StreamSeq
@@ -26,7 +27,6 @@ from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.tlog.tree_head import SignedHead
 from veen_storage.copies.export.chunk_check import check_chunks
-from veen_storage.copies.export.hub_head import HUB_HEAD, HubHead, verify_hub_head
 from veen_storage.copies.export.range_verifier import RangeVerifier, VerifiedExport
 from veen_storage.copies.export.sequence import damaged, read_small
 from veen_storage.copies.export.set_check import check_set

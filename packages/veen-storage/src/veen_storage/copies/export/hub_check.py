@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veen_core.errors import DecodeError, VeenError
+from veen_core.hub_export import HUB_EXPORT, LABELS, HubManifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import HeadTable, LabelHead, verify_hub_checkpoint
 from veen_core.ids import HubId, Label, StreamSeq
@@ -19,7 +20,6 @@ from veen_core.tlog.tree import Tree, leaf_hash
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.commit.hub_log import LENGTH_BYTES
 from veen_storage.copies.export.check import read_exported_identity, verify_export
-from veen_storage.copies.export.hub_export import HUB_EXPORT, LABELS, HubManifest
 from veen_storage.copies.export.sequence import damaged, read_small
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES, HUB_LOG_PUBLISHED, Layout
 from veen_storage.errors import MismatchError, StorageError
