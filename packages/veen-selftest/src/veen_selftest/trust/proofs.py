@@ -65,7 +65,7 @@ def _proof(context: CheckContext) -> None:
     ends = [head.upto_seq for head in view.heads(start) if head.label == writer.label]
     for seq in range(1, last.upto_seq + 1):
         answer, _checkpoint = ask_proof(hub, writer.label, seq)
-        covering = next(end for end in ends if end >= seq)
+        covering = next((end for end in ends if end >= seq), None)
         require_equal(answer.head.upto_seq, covering, f"upto_seq of the first head that covers {seq} (P1)")
     _require_refusals(
         hub,
