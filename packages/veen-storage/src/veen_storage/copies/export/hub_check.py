@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veen_core.errors import DecodeError, VeenError
+from veen_core.export import IDENTITY
 from veen_core.hub_export import HUB_EXPORT, LABELS, HubManifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import HeadTable, LabelHead, verify_hub_checkpoint
@@ -92,6 +93,9 @@ class _HubLog:
 def verify_hub_export(path: Path, pinned: HubId) -> VerifiedHubExport:
     """Raise unless the folder is a complete, verifiable export of all labels of the pinned hub."""
     manifest = _read_manifest(path, pinned)
+    for name in (*IDENTITY, LABELS):
+        if not (path / name).exists():
+            raise damaged(name, "is missing")
     identity, _registry = read_exported_identity(path, pinned)
     log, checkpoint = _read_hub_log(Layout(path), identity, manifest)
     sizes: dict[Label, StreamSeq] = {}
