@@ -34,6 +34,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "Evidence",
         ("receipt", "proof", "checkpoint", "consistency", "verify", "inspect"),
     ),
+    "witnesses": ("Witnesses", ("witness",)),
     "overlays": ("Overlays", ("fold", "kv", "crdt", "queue", "wallet", "snapshot")),
     "realm": ("Realm administration", ("authority", "revoke", "label-class", "schema")),
     "selftest": ("Selftest", ("selftest",)),
