@@ -38,6 +38,8 @@ ENDLESS = {
     "veen stream --stream orders --follow --out jsonl": "follows the stream",
     "veen tail --stream orders --last 3 --follow": "follows the stream",
     "veen kv watch --stream config": "follows the stream",
+    "veen monitor https://hub.example --trust HUB_ID --state monitor": "monitors until it is stopped",
+    "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor": "likewise",
 }
 """Examples that only Ctrl-C ends: their arguments are parsed, but they are not run."""
 
