@@ -84,7 +84,7 @@ class Job:
 @command(
     "veen monitor https://hub.example --trust HUB_ID --state monitor",
     "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor",
-    "veen monitor https://hub.example --state monitor --seen alice --once --json",
+    "veen monitor https://hub.example --trust HUB_ID --seen alice --once --json",
 )
 @click.argument("urls", nargs=-1, metavar="URL…")
 @click.option(
