@@ -16,7 +16,7 @@ from veen_selftest.peers.writer import Writer, ciphertext_layout
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HubSetup
-from veen_selftest.trust.coverage import wait_for, wait_until_signing, write
+from veen_selftest.trust.coverage import MAX_ANSWER_SEC, REMEDY, wait_for, wait_until_signing, write
 from veen_selftest.trust.witnesses import wait_cosigned
 
 
@@ -52,7 +52,7 @@ def _require_behind(reason: str, remembered: int, size: int) -> None:
     """Require that a hub says by how much it is behind, and which command helps."""
     for number in (remembered, size, remembered - size):
         require(str(number) in reason, f"the hub does not say by how much it is behind: {reason!r} (P3)")
-    require("veen hub" in reason, f"the hub does not say which command helps: {reason!r} (P3)")
+    require(REMEDY in reason, f"the hub does not say which command helps: {reason!r} (P3)")
 
 
 @contextmanager
@@ -65,16 +65,25 @@ def _running(own: OwnHub) -> Iterator[HttpHub]:
 
 
 def _witness(context: CheckContext) -> None:
-    """A hub that starts from an older copy is behind its witness: it signs nothing, says so, serves reads."""
+    """A hub from an older copy signs nothing: not while its witness is silent, and not once it answers."""
     witnessed = context.fleet.witnessed_hub()
     writer = context.writer(witnessed.hub)
     _receipt, old = write(context, writer, 2)
-    wait_cosigned(context, witnessed, witnessed.hub, old.size)
     own = context.fleet.restore(witnessed.own, _with_memories(witnessed, witness=True))
     _receipt, new = write(context, writer)
     wait_cosigned(context, witnessed, witnessed.hub, new.size)
-    with _running(own) as copy:
+    with witnessed.witness.paused(), _running(own) as copy:
+        silence = _require_red(context, writer, copy, 2)
+        require(REMEDY not in silence, f"the hub knows more than its witness has said: {silence!r} (P3)")
+        witnessed.witness.resume()
+        wait_for(
+            context, "the hub does not say that it is behind (P3)", lambda: _remedy(copy), MAX_ANSWER_SEC
+        )
         _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
+
+
+def _remedy(copy: HttpHub) -> bool | None:
+    return True if REMEDY in (copy.status().not_signing or "") else None
 
 
 def _heads_file(context: CheckContext) -> None:
@@ -93,21 +102,7 @@ def _heads_file(context: CheckContext) -> None:
         _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
 
 
-def _silent(context: CheckContext) -> None:
-    """A hub whose only memory does not answer signs nothing until it does (P3)."""
-    witnessed = context.fleet.witnessed_hub()
-    writer = context.writer(witnessed.hub)
-    _receipt, view = write(context, writer, 2)
-    wait_cosigned(context, witnessed, witnessed.hub, view.size)
-    own = context.fleet.restore(witnessed.own, _with_memories(witnessed, witness=True))
-    with witnessed.witness.paused(), _running(own) as copy:
-        _require_red(context, writer, copy, 2)
-        witnessed.witness.resume()
-        wait_until_signing(context, copy)
-
-
 CHECKS: Final = (
     Check("memory.witness", "P3", _witness),
     Check("memory.heads-file", "P3", _heads_file),
-    Check("memory.silent", "P3", _silent),
 )

@@ -23,7 +23,7 @@ from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.peers.hub_log_reader import HubLogView, verify_checkpoint
 from veen_selftest.peers.note_verifier import HubCheckpoint
 from veen_selftest.peers.tree_verifier import leaf_hash, require_consistent, root_of_inclusion
-from veen_selftest.runner.check import Check, require_equal
+from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 from veen_selftest.trust.coverage import head_of, write
@@ -85,6 +85,7 @@ def _proof(context: CheckContext) -> None:
 def _require_refusals(hub: HttpHub, path: str, cases: tuple[tuple[str, Wire | bytes, str], ...]) -> None:
     for what, body, code in cases:
         answer = hub.post(path, body)
+        require(answer.status != 200, f"{path} with {what} was answered, and must be refused by {code}")
         status = 404 if code == "E.NOT_FOUND" else 400
         require_equal((answer.status, answer.error.code), (status, code), f"{path} with {what}")
 
