@@ -164,8 +164,8 @@ class CheckpointChecks:
             key=Key.ROLLBACK,
             subject=f"{each.seer} {each.name}",
             message=f"the hub shows {shown}, and {each.seer} {each.name} has a hub checkpoint of "
-            f"{_entries(each.signed)} with the hub's signature; this convicts nobody until the hub signs another "
-            f"log of that size",
+            f"{_entries(each.signed)} with the hub's signature; this convicts nobody until the hub signs "
+            f"another log of that size",
         )
 
     def _among(self, own: Sequence[SeenCheckpoint]) -> list[Finding]:
