@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from veen_core.export import IDENTITY, MANIFEST, SIGNATURE, ExportedFile, ExportForm, FileHash, Manifest
-from veen_core.hub_export import HUB_EXPORT, HUB_HEAD, HubHead
+from veen_core.hub_export import HUB_EXPORT, HUB_HEAD, HubHead, HubManifest
 from veen_core.hub_log import LabelHead
 from veen_core.ids import MmrRoot, NodeHash, StreamSeq
 from veen_core.tlog.note import Note, sign_note
@@ -295,6 +295,20 @@ def test_every_head_must_be_that_of_the_exported_label(out: Path) -> None:
     lie(out, lambda heads: [dataclasses.replace(heads[0], mmr_root=MmrRoot(bytes(32))), *heads[1:]])
     with pytest.raises(DamageError, match="is not that of the label's head in the hub log"):
         verify_hub_export(out, HUB_ID)
+
+
+def test_a_label_that_the_hub_left_out_of_its_hub_log_is_named(out: Path) -> None:
+    """Its entry is older than the newest head, so the hub had it when it signed."""
+    lie(out, lambda heads: [head for head in heads if head.label != INVOICES])
+    change_size(out, 3)
+    message = f"the hub log does not cover entry 1 of label {INVOICES.hex()}"
+    with pytest.raises(DamageError, match=message):
+        verify_hub_export(out, HUB_ID)
+
+
+def change_size(out: Path, size: int) -> None:
+    manifest = HubManifest.decode((out / HUB_EXPORT).read_bytes())
+    (out / HUB_EXPORT).write_bytes(dataclasses.replace(manifest, size=size).encode())
 
 
 def test_a_hub_log_that_contradicts_itself_is_refused(out: Path) -> None:
