@@ -24,9 +24,10 @@ PAGES = [
     "docs/tutorials/first-messages.md",
     "docs/tutorials/overlays.md",
     "docs/runbook.md",
+    "docs/guides/run-a-witness.md",
     *(
         f"docs/reference/cli/{name}.md"
-        for name in ("index", "start", "identities", "hub", "tokens", "messages", "evidence")
+        for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")
     ),
 ]
 
