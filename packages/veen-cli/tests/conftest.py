@@ -37,7 +37,17 @@ class Town:
 @pytest.fixture(autouse=True)
 def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the developer's own contexts and variables from every test."""
-    for name in ("HUB", "TRUST", "CLIENT", "DATA_DIR", "STREAM", "CONTEXT", "PASSPHRASE", "PASSPHRASE_FILE"):
+    for name in (
+        "HUB",
+        "TRUST",
+        "CLIENT",
+        "DATA_DIR",
+        "STREAM",
+        "CONTEXT",
+        "WITNESSES",
+        "PASSPHRASE",
+        "PASSPHRASE_FILE",
+    ):
         monkeypatch.delenv(f"VEEN_{name}", raising=False)
     monkeypatch.setenv("VEEN_CONFIG_DIR", str(tmp_path / ".config"))
 

@@ -6,7 +6,10 @@ lines left out. Numbers, times, hashes and ports differ from run to run and coun
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -23,8 +26,11 @@ NOT_RUN = {
     ".tools/veen/bin/python docs/generate.py": "it changes the checkout",
 }
 """Beginnings of commands that are shown and not run, each with the reason."""
+PORTS = ("8080", "8090", "8091")
+"""Ports on the pages, each replaced by a free one."""
 MARK = "=====command====="
 VARIABLE = (
+    (re.compile(r"\+[0-9a-f]{8}\+[A-Za-z0-9+/=]{44}"), "+KEY"),
     (re.compile(r"(?:[0-9a-f]{8} ){3}[0-9a-f]{8}  .{16}"), "DUMP"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "TIME"),
     (re.compile(r"/\S+"), "PATH"),
@@ -76,28 +82,40 @@ def free_port() -> int:
             return port
 
 
+def _waiting(command: str) -> str:
+    """Let a program that a page starts in the background begin to listen before the next command."""
+    started = re.search(r">(\S+) 2>&1 &$", command)
+    if started is None:
+        return command
+    return f"{command}\nuntil grep -q 'listening on' {started[1]}; do sleep 0.1; done"
+
+
 def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
     """Run the steps of a page; return each with its stdout and stderr."""
-    found, port = steps(page), str(free_port())
-    here = (("8080", port), ("bin/veen", "veen"), (".tools/veen/bin/python", sys.executable))
+    found = steps(page)
+    ports = {shown: str(free_port()) for shown in PORTS}
+    here = (*ports.items(), ("bin/veen", "veen"), (".tools/veen/bin/python", sys.executable))
     commands = [reduce(lambda text, pair: text.replace(*pair), here, step.command) for step in found]
-    lines = [f"echo {MARK}\n{command}" for command in commands]
+    lines = [f"echo {MARK}\n{_waiting(command)}" for command in commands]
+    shell = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        cwd=folder,
+        env=environment(folder / ".config"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
-            cwd=folder,
-            env=environment(folder / ".config"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=MAX_SECONDS,
-        )
+        output, _ = shell.communicate(timeout=MAX_SECONDS)
     finally:
+        with contextlib.suppress(ProcessLookupError):  # what the page has left in the background
+            os.killpg(shell.pid, signal.SIGTERM)
+        shell.wait(MAX_SECONDS)
         end_hubs(folder)
-    assert done.returncode == 0, done.stdout[-3000:]
-    printed = [part.splitlines()[1:] for part in done.stdout.split(MARK)[1:]]
+    assert shell.returncode == 0, output[-3000:]
+    printed = [part.splitlines()[1:] for part in output.split(MARK)[1:]]
     return list(zip(found, printed, strict=True))
 
 

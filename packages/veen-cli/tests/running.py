@@ -114,3 +114,30 @@ def ending_hubs(below: Path) -> Iterator[None]:
         yield
     finally:
         end_hubs(below)
+
+
+@dataclass
+class Witness:
+    """A ``veen-witness`` process."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def start_witness(folder: Path) -> Witness:
+    """Run the witness of a folder on a free port."""
+    process = subprocess.Popen(
+        [SCRIPTS / "veen-witness", "--dir", folder, "--listen=127.0.0.1:0", "--log-level=error"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line, before = process.stdout.readline(), "veen-witness listening on "
+    assert line.startswith(before), line
+    return Witness(line.removeprefix(before).strip(), process)

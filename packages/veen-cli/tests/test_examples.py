@@ -26,7 +26,7 @@ from veen_cli.frame.command_class import Command
 from veen_hub.client.blocking import connect
 from veen_overlays.identifiers import TransferId
 
-from .running import SCRIPTS, Done, ending_hubs, veen
+from .running import SCRIPTS, Done, ending_hubs, start_witness, veen
 from .test_identity_records import id_token, key_set
 from .test_tree import LEAVES
 
@@ -38,6 +38,12 @@ ENDLESS = {
     "veen stream --stream orders --follow --out jsonl": "follows the stream",
     "veen tail --stream orders --last 3 --follow": "follows the stream",
     "veen kv watch --stream config": "follows the stream",
+    "veen witness serve --dir witness": "runs in the foreground",
+    "veen witness serve --dir witness --listen 0.0.0.0:8090 --tls-cert chain.pem --tls-key key.pem": (
+        "runs in the foreground"
+    ),
+    "veen monitor https://hub.example --trust HUB_ID --state monitor": "monitors until it is stopped",
+    "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor": "likewise",
 }
 """Examples that only Ctrl-C ends: their arguments are parsed, but they are not run."""
 
@@ -46,6 +52,8 @@ IN_AN_EMPTY_FOLDER = (
     "VEEN_PASSPHRASE=… veen keygen --out alice --quiet",
     "veen hub init --data-dir hub --admin admin",
     "veen hub init --data-dir hub --no-admin --profile bulk",
+    "veen witness init witness.example.org/w1 --dir witness --log VKEY",
+    "veen witness init witness.example.org/w1 --dir witness --log OLD_VKEY --log NEW_VKEY",
 )
 """Examples that create something that the test world already contains."""
 
@@ -71,6 +79,7 @@ BEFORE = {
     "veen hub init --data-dir hub --admin admin": "veen keygen --out admin --no-passphrase",
     "veen hub export --data-dir hub --stream orders --out evidence": "rm -r evidence",
     "veen hub export --data-dir hub --stream orders --from 10 --upto 20 --out evidence": "rm -r evidence",
+    "veen proof --to-hub 1 --stream orders --witnesses policy.txt -o message.evidence": "rm message.evidence",
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
     "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",
 }
@@ -79,6 +88,7 @@ BEFORE = {
 INSTEAD = {
     "http://127.0.0.1:8080": "URL",
     "https://hub.example": "URL",
+    "https://witness.example.org:8090": "WITNESS",
     "--port 8080": "--port 0",
     "tail -f ": "cat ",
 }
@@ -96,6 +106,11 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
         {"URL": "url", "PROBES": "probes_url"},
     ),
     ("veen hub keys --data-dir hub --out hub-identity.cbor", {}),
+    ("veen hub keys --note --data-dir hub --json", {"VKEY": "verifier_keys", "OLD_VKEY": "verifier_keys"}),
+    ("veen hub init --data-dir other --no-admin", {}),
+    ("veen hub keys --note --data-dir other --json", {"NEW_VKEY": "verifier_keys"}),
+    ("veen witness init witness.example.org/w1 --dir witness --log VKEY", {}),
+    ("(echo log $(veen hub keys --note --data-dir hub); echo quorum none) > policy.txt", {}),
     # Identities of the realm.
     ("veen id principal --client bob --reader realm", {}),
     ("veen id device phone.pub --client bob --reader realm --json", {"DEVICE_ID": "device_id"}),
@@ -117,6 +132,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
     ("veen hub checkpoint --client admin", {}),
     ("veen checkpoint get --stream orders --out checkpoint.cbor", {}),
     ("veen hub export --data-dir hub --stream orders --out evidence", {}),
+    ("veen proof --to-hub 1 --stream orders --out message.evidence", {}),
     ("veen cap issue --issuer admin --subject alice -s logs --out logs.cap --json", {"AUTH_REF": "auth_ref"}),
     ("veen cap authorize logs.cap", {}),
     # Keys, jobs and wallets: two wallets on the ledger, one with a stream of its own.
@@ -189,7 +205,8 @@ class World:
         done = self.run(line)
         assert done.code == 0, (line, done)
         for name, key in names.items():
-            self.names[name] = done.json[key]
+            value = done.json[key]
+            self.names[name] = value if isinstance(value, str) else value[0]
 
 
 @pytest.fixture
@@ -199,7 +216,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("PATH", f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("VEEN_CLIENT", str(tmp_path / "alice"))
     monkeypatch.setenv("VEEN_PASSPHRASE", "for whom is asked")
-    for name in ("contract.txt", "report.pdf", "figures.png", "app.log"):
+    for name in ("contract.txt", "report.pdf", "figures.png", "app.log", "chain.pem", "key.pem"):
         Path(name).write_text("a line\n")
     Path("t.jwt").write_text(id_token())
     Path("keys.json").write_text(key_set())
@@ -217,7 +234,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             (message,) = hub.stream("orders").read(1, 1)
         for name in ("message.cbor", "m.cbor"):
             Path(name).write_bytes(message.entry.msg_bytes)
-        yield made
+        witness = start_witness(tmp_path / "witness")
+        made.names["WITNESS"] = witness.url
+        try:
+            yield made
+        finally:
+            witness.stop()
 
 
 def test_every_example_runs(world: World) -> None:

@@ -13,6 +13,7 @@ from veen_core.hub_log import (
     HeadTable,
     LabelHead,
     check_order,
+    check_uncovered,
     hashes,
     note_key,
     origin_of,
@@ -158,6 +159,15 @@ def test_the_heads_of_one_extension_are_in_order_of_their_labels() -> None:
     for wrong in ([head(1, label=OTHER), head(1)], [head(1), head(2)]):
         with pytest.raises(InvariantError, match="not in order of labels"):
             check_order(wrong)
+
+
+def test_an_entry_that_is_older_than_the_newest_head_must_be_covered() -> None:
+    for newer in (BORN, BORN + 1):
+        check_uncovered(LABEL, StreamSeq(7), UnixTime(newer), UnixTime(BORN))
+    with pytest.raises(
+        InvariantError, match=f"P1: the hub log does not cover entry 7 of label {LABEL.hex()}"
+    ):
+        check_uncovered(LABEL, StreamSeq(7), UnixTime(BORN - 1), UnixTime(BORN))
 
 
 def test_the_hashes_of_a_proof_have_the_type_of_the_api(log: HubLog) -> None:

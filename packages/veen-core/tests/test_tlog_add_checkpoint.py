@@ -27,7 +27,7 @@ HASH = base64.b64encode(bytes(32)).decode()
 hashes = st.lists(st.binary(min_size=32, max_size=32), max_size=63).map(tuple)
 
 
-@steady(80)
+@steady(40)
 @given(st.integers(0, MAX_SIZE), hashes)
 def test_a_request_is_parsed_as_it_was_encoded(old_size: int, proof: tuple[bytes, ...]) -> None:
     request = AddCheckpoint(old_size, proof, CHECKPOINT)

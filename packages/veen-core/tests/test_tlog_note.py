@@ -66,7 +66,7 @@ key_names = names.filter(lambda name: "+" not in name and not any(map(str.isspac
 # --- round trips
 
 
-@steady(150)
+@steady(80)
 @given(texts, st.lists(st.tuples(key_names, st.binary(min_size=5, max_size=80)), min_size=1, max_size=5))
 def test_a_note_is_parsed_as_it_was_encoded(text: str, lines: list[tuple[str, bytes]]) -> None:
     signatures = tuple(NoteSignature(name, value[:4], value[4:]) for name, value in lines)
@@ -362,7 +362,7 @@ def test_a_text_that_no_note_can_have_is_not_signed(text: str) -> None:
 # --- tree heads
 
 
-@steady(100)
+@steady(60)
 @given(
     st.text(st.characters(min_codepoint=0x20, exclude_categories=["Cs"]), min_size=1, max_size=40),
     st.integers(0, MAX_SIZE),

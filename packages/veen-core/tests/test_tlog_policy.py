@@ -267,7 +267,7 @@ def test_a_policy_that_is_too_long_is_refused() -> None:
         parse_policy(b"#" * (MAX_POLICY_BYTES + 1))
 
 
-@steady(300)
+@steady(100)
 @given(
     st.lists(
         st.sampled_from(

@@ -39,11 +39,11 @@ def log() -> Log:
 
 
 def test_every_node_of_a_tree_comes_from_its_tiles() -> None:
-    log = Log(1_500)
-    lookup = tiles.node_lookup(1_500, log.tile)
+    log = Log(700)
+    lookup = tiles.node_lookup(700, log.tile)
     for (height, index), expected in log.nodes.items():
         assert lookup(height, index) == expected
-    assert log.fetched <= set(tiles.tiles_of(1_500))
+    assert log.fetched <= set(tiles.tiles_of(700))
 
 
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 65_535, 65_536, 65_537, SIZE])
@@ -96,13 +96,13 @@ tile_addresses = st.builds(
 )
 
 
-@steady(300)
+@steady(150)
 @given(tile_addresses)
 def test_every_address_has_one_path_that_leads_back_to_it(tile: Tile) -> None:
     assert tiles.parse_path(tile.path) == tile
 
 
-@steady(400)
+@steady(250)
 @given(st.text(alphabet="0123456789x/.pentris", max_size=24))
 def test_any_text_that_is_accepted_as_a_path_is_the_path_of_its_tile(text: str) -> None:
     try:

@@ -126,7 +126,7 @@ def test_kill_9_under_load_never_makes_the_witness_forget(tmp_path: Path) -> Non
         witness = WitnessProcess(tmp_path / "witness")
         try:
             for recorder in recorders:
-                _check_memory(witness, recorder)
+                _check_state(witness, recorder)
             with ThreadPoolExecutor(2 * LOGS) as pool:
                 running = [
                     pool.submit(recorder.run, witness.port, history)
@@ -143,7 +143,7 @@ def test_kill_9_under_load_never_makes_the_witness_forget(tmp_path: Path) -> Non
     witness = WitnessProcess(tmp_path / "witness")
     try:
         for recorder in recorders:
-            _check_memory(witness, recorder)
+            _check_state(witness, recorder)
             assert (
                 len(
                     {
@@ -159,7 +159,7 @@ def test_kill_9_under_load_never_makes_the_witness_forget(tmp_path: Path) -> Non
         assert witness.stop() == 0
 
 
-def _check_memory(witness: WitnessProcess, recorder: Recorder) -> None:
+def _check_state(witness: WitnessProcess, recorder: Recorder) -> None:
     """What was answered is still known, with the root that was answered."""
     log = recorder.histories[0]
     answer = witness.get(f"/{log.hash}/checkpoint")

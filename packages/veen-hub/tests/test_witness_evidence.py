@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from veen_core.errors import EvidenceError, SignatureError
 from veen_core.ids import NodeHash, UnixTime
 from veen_core.tlog.note import NoteKey, parse_key
 from veen_core.tlog.tree_head import parse_signed_head
-from veen_hub.witness import memory as witness_memory
+from veen_hub.witness import state as witness_state
 from veen_hub.witness.contradiction import LogContradiction, find_contradiction, verify_contradiction
 from veen_hub.witness.key import WitnessKey
-from veen_hub.witness.memory import CosignedHead, Memory
+from veen_hub.witness.state import Changes, CosignedHead, KeptContradiction, WitnessState
 from veen_storage import DamageError
 
 from .independent_log import IndependentLog
@@ -130,6 +131,17 @@ def test_an_unproven_pair_is_removed_when_the_checkpoint_is_cosigned(liar: Liar)
     assert [found.heads[-1].head.size for found in liar.kept] == [11]
 
 
+def test_a_question_and_its_answer_at_the_same_time_leave_no_question(liar: Liar) -> None:
+    """Wrong and right proofs arrive together, so that both can be in one transaction, or in two."""
+    liar.witness.cosigned(liar.log, 0, 5)
+    with ThreadPoolExecutor(8) as pool:
+        for size in range(6, 40):
+            wrong, right = liar.log.request(size - 1, size, proof=[]), liar.log.request(size - 1, size)
+            assert 200 in [each.status for each in pool.map(liar.witness.post, [wrong, right, wrong])]
+            asked = [found.heads[-1].head.size for found in liar.kept]
+            assert size not in asked, "a proof was shown before the question, or after it"
+
+
 def test_evidence_survives_kill_9(tmp_path: Path) -> None:
     make_witness(tmp_path / "witness", [LOG])
     witness = WitnessProcess(tmp_path / "witness")
@@ -161,19 +173,20 @@ def test_what_is_kept_is_bounded_and_evidence_is_not_displaced(liar: Liar) -> No
 
 def test_all_evidence_together_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = WitnessKey.of(NAME, SEED).verifier
-    Memory.create(tmp_path / "memory", key)
-    memory = Memory(tmp_path / "memory", key)
+    WitnessState.create(tmp_path / "state", key)
+    state = WitnessState(tmp_path / "state", key)
     found = [two_roots(IndependentLog.of(f"log.example/{n}", 9)) for n in range(5)]
-    monkeypatch.setattr(witness_memory, "MAX_BYTES", 3 * len(found[0].encode()))
-    for each in found:
-        commit = memory.plan({}, [each])
-        memory.write(commit)
-        memory.adopt(commit)
-    assert (len(memory.contradictions), memory.dropped) == (3, 2)
-    memory.close()
-    reopened = Memory(tmp_path / "memory", key)
-    assert reopened.contradictions == memory.contradictions
-    assert not reopened.plan({}, found[3:]).kept
+    monkeypatch.setattr(witness_state, "MAX_BYTES", 3 * len(found[0].encode()))
+    for each in map(KeptContradiction.of, found):
+        if state.has_room(each, []):
+            changes = Changes(kept=[each])
+            state.write(changes)
+            state.adopt(changes)
+    assert (len(state.contradictions), state.dropped) == (3, 2)
+    state.close()
+    reopened = WitnessState(tmp_path / "state", key)
+    assert reopened.contradictions == state.contradictions
+    assert not reopened.has_room(KeptContradiction.of(found[3]), [])
     reopened.close()
 
 
@@ -245,7 +258,7 @@ def test_a_smaller_checkpoint_is_no_contradiction(liar: Liar) -> None:
 
 
 def test_only_signatures_that_the_witness_verified_are_kept(liar: Liar) -> None:
-    """Otherwise a sender could fill the memory with signature lines of its own."""
+    """Otherwise a sender could fill the state with signature lines of its own."""
     liar.witness.cosigned(liar.log, 0, 5)
     note = liar.other.checkpoint(5) + STRANGER.signature(liar.other.text(5))
     assert liar.witness.post(liar.log.request(5, 5, note)).status == 409
@@ -254,12 +267,12 @@ def test_only_signatures_that_the_witness_verified_are_kept(liar: Liar) -> None:
 
 
 def test_a_head_without_the_witness_s_cosignature_is_damage(tmp_path: Path) -> None:
-    """A memory whose head lacks the witness's own cosignature is damaged."""
+    """A state whose head lacks the witness's own cosignature is damaged."""
     key = WitnessKey.of(NAME, SEED).verifier
-    Memory.create(tmp_path / "memory", key)
-    memory = Memory(tmp_path / "memory", key)
+    WitnessState.create(tmp_path / "state", key)
+    state = WitnessState(tmp_path / "state", key)
     head = CosignedHead(parse_signed_head(LOG.checkpoint(5).encode()), UnixTime(7))
-    memory.write(memory.plan({LOG.origin: head}, []))
-    memory.close()
+    state.write(Changes(heads={LOG.origin: head}))
+    state.close()
     with pytest.raises(DamageError, match="no cosignature of this witness"):
-        Memory(tmp_path / "memory", key)
+        WitnessState(tmp_path / "state", key)

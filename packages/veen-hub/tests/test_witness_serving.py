@@ -27,7 +27,7 @@ from veen_hub.witness.config import load
 from veen_hub.witness.folder import Folder
 from veen_hub.witness.key import WitnessKey
 from veen_hub.witness.main import parse_address
-from veen_hub.witness.memory import Memory
+from veen_hub.witness.state import WitnessState
 from veen_storage import DamageError, MismatchError
 
 from .certificates import Certificates
@@ -118,30 +118,30 @@ def test_a_damaged_key_is_refused(tmp_path: Path, content: str) -> None:
         Folder(tmp_path / "w").load_key()
 
 
-def test_a_witness_without_its_memory_does_not_start(tmp_path: Path) -> None:
+def test_a_witness_without_its_state_does_not_start(tmp_path: Path) -> None:
     make_witness(tmp_path / "w", [LOG])
-    for file in (tmp_path / "w" / "memory").iterdir():
+    for file in (tmp_path / "w" / "state").iterdir():
         file.unlink()
     refused = run(f"--dir={tmp_path / 'w'}")
     assert refused.returncode == 1
     assert "could cosign a second history" in refused.stderr
-    assert not list((tmp_path / "w" / "memory").iterdir()), "no empty memory takes its place"
+    assert not list((tmp_path / "w" / "state").iterdir()), "no empty state takes its place"
 
 
-def test_a_memory_is_not_used_with_another_key(tmp_path: Path) -> None:
+def test_a_state_is_not_used_with_another_key(tmp_path: Path) -> None:
     make_witness(tmp_path / "w", [LOG])
     other = WitnessKey.of(NAME, SigningSeed(bytes(32))).verifier
     with pytest.raises(MismatchError, match="put back the key"):
-        Memory(tmp_path / "w" / "memory", other)
+        WitnessState(tmp_path / "w" / "state", other)
 
 
 @pytest.mark.parametrize("damage", ["zeros", "cut"])
-def test_a_damaged_memory_is_not_replaced_by_an_empty_one(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_state_is_not_replaced_by_an_empty_one(tmp_path: Path, damage: str) -> None:
     make_witness(tmp_path / "w", [LOG])
-    file = tmp_path / "w" / "memory" / "data.mdb"
+    file = tmp_path / "w" / "state" / "data.mdb"
     file.write_bytes(bytes(file.stat().st_size) if damage == "zeros" else file.read_bytes()[:4_096])
     with pytest.raises(DamageError, match="could cosign a second history"):
-        Memory(tmp_path / "w" / "memory", WitnessKey.of(NAME, SEED).verifier)
+        WitnessState(tmp_path / "w" / "state", WitnessKey.of(NAME, SEED).verifier)
 
 
 def test_a_second_process_is_refused(witness: WitnessProcess) -> None:
@@ -158,7 +158,7 @@ def test_a_second_process_is_refused(witness: WitnessProcess) -> None:
     [
         ("log: []", "log: unknown setting; known are logs"),
         ("logs: [{keys: []}]", "give its verifier keys"),
-        ("logs: [{keys: [nonsense]}]", "is not a verifier key"),
+        ("logs: [{keys: [nonsense]}]", "logs[0].keys[0]: verifier key"),
         ("logs: [{origin: x}]", "logs[0].keys: missing"),
         (f"logs: [{{keys: ['{LOG.vkey}']}}, {{keys: ['{LOG.vkey}']}}]", "is listed twice"),
         (f"logs: [{{keys: ['{LOG.vkey}', '{QUIET.vkey}']}}]", "set origin"),
@@ -396,13 +396,13 @@ def test_a_signal_under_load_ends_the_witness_with_0_and_every_answer_is_durable
     assert again.stop() == 0
 
 
-def test_a_witness_that_cannot_write_its_memory_cosigns_nothing_and_ends_with_1(tmp_path: Path) -> None:
+def test_a_witness_that_cannot_write_its_state_cosigns_nothing_and_ends_with_1(tmp_path: Path) -> None:
     make_witness(tmp_path / "w", [LOG])
     witness = WitnessProcess(tmp_path / "w")
     witness.cosigned(LOG, 0, 3)
     resource.prlimit(witness.process.pid, resource.RLIMIT_FSIZE, (0, 0))
     answer = witness.post(LOG.request(3, 5))
-    assert (answer.status, answer.body) == (500, b"the witness cannot write its memory and stops\n")
+    assert (answer.status, answer.body) == (500, b"the witness cannot write its state and stops\n")
     assert witness.signal(signal.SIGCONT) == 1  # it ends by itself
     again = WitnessProcess(tmp_path / "w")
     assert again.size_of(LOG) == 3

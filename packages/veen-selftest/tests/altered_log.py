@@ -104,15 +104,3 @@ class RollBack:
             self.began_at = len(entries)
         old, new = entries[: self.began_at], entries[self.began_at :]
         return [*old, *new] if len(new) < self.LOST else [*old, *new[self.LOST :]]
-
-
-class Reverse:
-    """The entries since the fault began are in the opposite order."""
-
-    def __init__(self) -> None:
-        self.began_at: int | None = None
-
-    def __call__(self, entries: Entries) -> Entries:
-        if self.began_at is None:
-            self.began_at = len(entries)
-        return [*entries[: self.began_at], *reversed(entries[self.began_at :])]

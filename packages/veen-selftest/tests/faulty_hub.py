@@ -44,11 +44,13 @@ from veen_hub.http.submit import SubmitCall
 from veen_hub.ops.hub_log_service import HubLogService
 from veen_hub.ops.metrics import Metrics
 from veen_hub.ops.witness_link import ANSWER_SEC, WitnessLink
+from veen_hub.ops.witnessing import Witnessing
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_selftest.hubs.http_hub import SECOND_ADDRESS
 from veen_storage import AbsentError
 from veen_storage.chunks.chunk_origin_check import OriginCheck
+from veen_storage.commit.ledger import Draft
 from veen_storage.commit.writer import Batch
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys
@@ -57,9 +59,9 @@ from veen_storage.read.reader import Reader
 from veen_storage.store import Store
 
 if __package__:
-    from .altered_log import Alteration, AlteredLog, Reverse, RollBack, drop_labels, fork, read_entries
+    from .altered_log import Alteration, AlteredLog, RollBack, drop_labels, fork, read_entries
 else:  # started as a program
-    from altered_log import Alteration, AlteredLog, Reverse, RollBack, drop_labels, fork, read_entries
+    from altered_log import Alteration, AlteredLog, RollBack, drop_labels, fork, read_entries
 
 SKIPPED = "skip "
 BACKUP = "starts from a backup"
@@ -510,9 +512,10 @@ def _drop_label() -> None:
     shows_another_log("drops a label from the hub log", lambda: drop_labels)
 
 
-@fault("reverses the hub log")
+@fault("extends the hub log in reverse")
 def _reverse_log() -> None:
-    shows_another_log("reverses the hub log", Reverse)
+    """The order is stored, so that this hub could not be started again."""
+    while_active("extends the hub log in reverse", Draft, "moved", lambda right, self: right(self)[::-1])
 
 
 @fault("writes roots in hex")
@@ -604,6 +607,11 @@ def _no_cosignature() -> None:
         return dataclasses.replace(signed, note=dataclasses.replace(signed.note, signatures=own))
 
     while_active("serves no cosignature", hub_log, "published", bare)
+
+
+@fault("renews no cosignature")
+def _not_renewed() -> None:
+    while_active("renews no cosignature", Witnessing, "_pause_sec", lambda _right, _self: None)
 
 
 @fault("waits for its witnesses")

@@ -8,6 +8,7 @@ to be dead. What writers tell goes to stdout as frames (kind, length, bytes), ea
     P  pid of a writer            T  receipts of a batch that is about to be committed
     R  a receipt, handed out      C  a checkpoint, handed out
     D  a pruned chunk             A  an attachment, durable
+    H  a hub checkpoint           U  a published hub checkpoint
     E  a writer's own failure     X  the writer is dead; nothing of it follows
 """
 
@@ -22,7 +23,7 @@ import time
 import traceback
 from pathlib import Path
 
-from sample import BORN, CONTROL, add, label, signing_key, token
+from sample import BORN, CONTROL, ORIGIN, add, label, signing_key, token
 
 from veen_core import cbor
 from veen_core.cap import Rate
@@ -77,9 +78,15 @@ class Writer:
         if self._draw.random() < 0.1:
             self._authorize(batch)
         checkpoint = batch.checkpoint(batch.receipts[0].label) if self._draw.random() < 0.2 else None
+        signed = batch.hub_checkpoint(ORIGIN) if self._draw.random() < 0.3 else None
         self._commit(batch)
         if checkpoint is not None:
             tell(b"C", checkpoint.encode())
+        if signed is not None:
+            tell(b"H", signed.encode())
+            if self._draw.random() < 0.3:
+                self._store.publish(signed)
+                tell(b"U", signed.encode())
 
     def _authorize(self, batch: Batch) -> None:
         given = token(

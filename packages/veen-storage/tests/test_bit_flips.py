@@ -52,7 +52,19 @@ from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import TABLES, Index, Transaction, View
 from veen_storage.store import Store, create
 
-from .sample import BORN, HUB_KEY, ORDERS, Rate, Unsynced, at, authorize, send, signing_key, token
+from .sample import (
+    BORN,
+    HUB_KEY,
+    ORDERS,
+    Rate,
+    Unsynced,
+    at,
+    authorize,
+    hub_checkpoint,
+    send,
+    signing_key,
+    token,
+)
 from .test_fsck import abandon
 from .test_repair import rows
 from .thorough import THOROUGH, share
@@ -67,6 +79,10 @@ def make(root: Path, *, zstd: int | None = None, entries: int = 3, prune: bool =
         given = token(rate=Rate(per_sec=1, burst=50))
         authorize(store, given)
         send(store, ORDERS, entries, now=at(1), auth_ref=given.auth_ref)
+        signed = hub_checkpoint(store, at(1))
+        assert signed is not None
+        store.publish(signed)
+        authorize(store, token(who="bob"), at(1))
         store.apply()
         batch = store.batch(at(2))
         batch.anchor(ORDERS, StreamSeq(2), b"anchor ref")
@@ -119,6 +135,9 @@ class NoView(View):
 
     def get(self, table: str, key: bytes) -> bytes | None:  # noqa: ARG002
         return None
+
+    def scan(self, table: str, start: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:  # noqa: ARG002
+        return iter(())
 
 
 class NoIndex(Index):
@@ -239,10 +258,16 @@ def test_every_bit_of_a_key_matters(root: Path) -> None:
         "log/checkpoint-[0-9a-f]*-0*",
         "log/checkpoint-index-*",
         "checkpoint-binding.cbor",
+        "hublog/entries",
+        "hublog/checkpoint",
+        "hublog/published",
     ],
-    ids=["summary", "peaks", "checkpoint", "checkpoint index", "binding"],
+    ids=[
+        *("summary", "peaks", "checkpoint", "checkpoint index", "binding"),
+        *("hub log", "hub checkpoint", "published hub checkpoint"),
+    ],
 )
-def test_every_bit_of_a_derived_file_matters(root: Path, pattern: str) -> None:
+def test_every_bit_of_a_file_next_to_the_entries_matters(root: Path, pattern: str) -> None:
     path = next(root.glob(pattern))
     assert unnoticed(root, path, all_bits(path), recent=0) == []  # no entry's signature can help here
 
@@ -364,13 +389,18 @@ def needles(root: Path) -> Iterator[tuple[str, bytes]]:
     index = Index(root / "index", readonly=True)
     with index.reading() as view:
         yield "labels", next(view.scan("labels", b""))[0]
-        for table in ("heads", "nodes", "manifest", "checkpoints", "caps", "anchors"):
+        for table in ("heads", "nodes", "manifest", "checkpoints", "caps", "anchors", "hub_nodes"):
             yield table, next(view.scan(table, b""))[1][-40:]
-        for table in ("clients", "entries", "chunks", "times", "buckets", "tombstones", "attachments"):
+        for table in (
+            *("clients", "entries", "chunks", "times", "buckets", "tombstones", "attachments"),
+            "hub_heads",
+        ):
             key, value = next(view.scan(table, b""))
             yield table, key + value
-        for table in ("all_times", "epochs"):
+        for table in ("all_times", "epochs", "hub_moved"):
             yield table, next(view.scan(table, b""))[0]
+        key, value = next(view.scan("hub_bundles", b""))
+        yield "hub_bundles", b"\x08\0\0\0\0\0\x08\0" + key + value  # with LMDB's header: both are zero
         yield "meta", view.get("meta", b"hub_id") or b""
     index.close()
 

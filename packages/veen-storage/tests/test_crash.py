@@ -30,6 +30,7 @@ from veen_core.hashing import H
 from veen_core.ids import Coid, Label
 from veen_core.limits import Limits
 from veen_core.receipt import Receipt
+from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage.store import Store, create
 
 from .oracle import Promises, Seen, check_files, describe_halves, examine, half_visible, walk
@@ -135,6 +136,11 @@ def remember(promises: Promises, told: list[tuple[bytes, list]]) -> None:
             case b"D":
                 label, start, end = content
                 promises.pruned[Label(label), start] = end
+            case b"H" | b"U":
+                signed = parse_signed_head(content[0])
+                kept = promises.hub_checkpoints if kind == b"H" else promises.published
+                before = kept.setdefault(signed.head.size, content[0])
+                assert before == content[0], f"two hub checkpoints at size {signed.head.size}"
             case b"A":
                 promises.attachments[Coid(H(content[0]))] = content[0]
 
@@ -185,3 +191,5 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
     assert promises.pruned
     assert promises.attachments
     assert promises.checkpoints
+    assert promises.hub_checkpoints
+    assert promises.published

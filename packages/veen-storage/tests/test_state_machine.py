@@ -37,6 +37,9 @@ from veen_core.consistency import verify_consistency
 from veen_core.ids import AuthRef, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
+from veen_core.tlog import tree as rfc6962
+from veen_core.tlog.tiles import ENTRIES, Tile, decode_bundle
+from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit import journal, ledger
 from veen_storage.commit.applier import Applier
@@ -48,7 +51,7 @@ from veen_storage.index.lmdb_index import Index
 from veen_storage.store import Store, create
 
 from .oracle import Promises, check_files, drop, examine
-from .sample import BORN, CONTROL, HUB_KEY, add, at, label, signing_key, token
+from .sample import BORN, CONTROL, HUB_KEY, ORIGIN, add, at, label, signing_key, token
 from .scripted_run import FEW, memory_folder, short_segments
 
 ASKED = os.environ.get("VEEN_STATE_EXAMPLES")
@@ -198,6 +201,49 @@ class StoreMachine(RuleBasedStateMachine):
             latest = self.store.read.latest_checkpoint(of)
             assert latest is not None
             assert latest.upto_seq == len(held.receipts)
+
+    @rule(
+        messages=st.lists(st.tuples(some_label, st.sampled_from(PEOPLE)), max_size=3),
+        ticks=clock,
+        publish=st.booleans(),
+    )
+    def hub_checkpoint(self, messages: list[tuple[Label, str]], ticks: int, publish: bool) -> None:
+        """Extend the hub log by every label that moved, with entries before and after in the same batch."""
+        batch = self.begin(ticks)
+        for to, who in messages[1:]:
+            add(batch, to, who)
+        made = batch.hub_checkpoint(ORIGIN)
+        after = {to for to, _who in messages[:1]}
+        for to, who in messages[:1]:
+            add(batch, to, who)
+        size, moved = self.store.hub_log.size, self.store.hub_log.moved
+        self.commit(batch)
+        assert self.store.hub_log.moved == len(after)
+        if made is None:
+            assert (moved, messages[1:], self.store.hub_log.size) == (0, [], size)
+            return
+        assert made.head.size > size, "a hub log never shrinks"
+        assert self.promises.hub_checkpoints.get(made.head.size) is None, "signed twice at one size"
+        self.promises.tell("hub_checkpoints", made.head.size, made.encode())
+        if publish:
+            self.store.publish(made)
+            self.promises.tell("published", made.head.size, made.encode())
+
+    @rule(a=positions, b=positions)
+    def prove_in_the_hub_log(self, a: int, b: int) -> None:
+        """All sizes that were signed are consistent with each other, and each entry is below them."""
+        shown = {size: parse_signed_head(note).head for size, note in self.promises.hub_checkpoints.items()}
+        if not shown:
+            return
+        sizes = sorted(shown)
+        old, new = sorted((sizes[a % len(sizes)], sizes[b % len(sizes)]))
+        log = self.store.hub_log
+        proof = log.prove_consistency(old, new)
+        rfc6962.verify_consistency(old, new, proof, shown[old].root, shown[new].root)
+        index = (a * b) % new
+        bundle = decode_bundle(log.bundle(Tile(ENTRIES, index // 256, index % 256 + 1)))
+        proof = log.prove_inclusion(index, new)
+        rfc6962.verify_inclusion(rfc6962.leaf_hash(bundle[-1]), index, new, proof, shown[new].root)
 
     @rule(of=some_label, reference=st.binary(min_size=1, max_size=40))
     def anchor(self, of: Label, reference: bytes) -> None:

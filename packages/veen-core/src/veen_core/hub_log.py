@@ -101,6 +101,21 @@ def check_order(heads: Iterable[LabelHead]) -> None:
         last = head.label
 
 
+def check_uncovered(label: Label, stream_seq: StreamSeq, hub_ts: UnixTime, newest: UnixTime) -> None:
+    """Raise ``InvariantError`` if the hub log must cover this entry, the first after the label's newest head.
+
+    ``newest`` is the newest hub_ts in the hub log. A hub checkpoint covers every entry before it (P1), and
+    hub_ts never decreases, whatever the label (H3). So an entry that is older than the newest head was there
+    when the hub signed: the hub left the entry, or the whole label, out of its hub log.
+    """
+    if hub_ts < newest:
+        raise InvariantError(
+            "P1",
+            f"the hub log does not cover entry {stream_seq} of label {label.hex()}, although its hub_ts "
+            f"{hub_ts} is older than the newest head, {newest}",
+        )
+
+
 # --- the API
 
 

@@ -31,6 +31,7 @@ MODULES = (
     "api",
     "tooling",
     "hub_log",
+    "hub_exports",
     "forks",
 )
 PACKAGE = "veen_core_vector_generator"

@@ -25,6 +25,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "start": ("Getting started", ("quickstart", "context", "explain", "completion", "version")),
     "identities": ("Identities", ("keygen", "id", "verify-state")),
     "hub": ("Hubs", ("hub",)),
+    "witness": ("Witnesses", ("witness",)),
     "tokens": ("Tokens and proof of work", ("cap", "pow")),
     "messages": (
         "Messages",
@@ -45,6 +46,7 @@ SHARED_OPTIONS: Final = {"--json", "--quiet", "--help"}
 CONNECTION_OPTIONS: Final = {
     "--hub",
     "--trust",
+    "--witnesses",
     "--client",
     "--ca",
     "--cert",

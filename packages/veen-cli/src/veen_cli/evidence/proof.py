@@ -121,7 +121,7 @@ def get(
     if to_hub:
         if against is not None or file is None:
             raise click.UsageError(
-                "--to-hub writes a file, and chooses the tree itself: give --out FILE only."
+                "--to-hub writes a file and chooses the tree: give --out FILE, not --against."
             )
         return _hub_evidence(target, stream, seq, epoch=epoch, file=file, force=force)
     if against is not None and against < seq:

@@ -27,6 +27,9 @@ COMMANDS: Final = {
     ),
     "hub": LazyCommand("veen_cli.hub:hub", "Create, run, check and copy a hub."),
     "witness": LazyCommand("veen_cli.witness:witness", "Cosign the checkpoints of logs, and remember them."),
+    "monitor": LazyCommand(
+        "veen_cli.monitor.command:monitor", "Follow the logs of hubs, and prove what contradicts them."
+    ),
     "cap": LazyCommand(
         "veen_cli.commands.cap:cap", "Tokens: who may write to which stream, for how long and how fast."
     ),

@@ -22,7 +22,7 @@ from veen_hub.witness.config import load
 from veen_hub.witness.contradiction import LogContradiction
 from veen_hub.witness.description import describe
 from veen_hub.witness.folder import Folder
-from veen_hub.witness.memory import Memory
+from veen_hub.witness.state import WitnessState
 
 TIMEOUT_SECONDS: Final = 10.0
 MAX_ANSWER_BYTES: Final = 64 * 1_048_576
@@ -43,15 +43,15 @@ class Source(ABC):
 class FolderSource(Source):
     """The folder of a witness, which may be running."""
 
-    def __init__(self, memory: Memory, description: dict[str, Any]) -> None:
-        self._memory = memory
+    def __init__(self, state: WitnessState, description: dict[str, Any]) -> None:
+        self._state = state
         self._description = description
 
     def describe(self) -> dict[str, Any]:
         return self._description
 
     def contradiction(self, id_: str) -> LogContradiction:
-        return next(kept[id_].found for kept in self._memory.contradictions.values() if id_ in kept)
+        return next(kept[id_].found for kept in self._state.contradictions.values() if id_ in kept)
 
 
 class UrlSource(Source):
@@ -112,11 +112,11 @@ def open_source(folder: Path | None, url: str | None, ca: Path | None) -> Iterat
     paths = Folder(folder)
     key = paths.load_key().verifier
     watched = load(paths.config_file, {}).log_keys
-    memory = Memory(paths.memory, key)
+    state = WitnessState(paths.state, key)
     try:
-        yield FolderSource(memory, describe(key, watched, memory))
+        yield FolderSource(state, describe(key, watched, state))
     finally:
-        memory.close()
+        state.close()
 
 
 def source_options(work: Callable[..., Any]) -> Callable[..., Any]:

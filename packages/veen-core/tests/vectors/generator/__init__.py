@@ -16,5 +16,6 @@
 ``api``      the envelopes of §10.4 and §10.6, in CBOR and JSON
 ``tooling``  status and the envelopes of tooling and attachments, in CBOR and JSON
 ``hub_log``  label head, the envelopes of the hub log, hub evidence
+``hub_exports``  the head of an exported label, the manifest of an export of a whole hub
 ``forks``    evidence of a fork, in the hub log and of a label
 """

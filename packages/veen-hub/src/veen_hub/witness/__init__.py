@@ -2,7 +2,7 @@
 
 - ``rules``: the checks of the page, in its order, without IO;
 - ``contradiction``: what a log signed that cannot both be true, as a file for a third party;
-- ``memory``: the newest cosigned checkpoint of each log, and the contradictions, on disk;
+- ``state``: the newest cosigned checkpoint of each log, and the contradictions, on disk;
 - ``cosigner``: compare and persist as one durable step, one sync for many requests;
 - ``folder``, ``key``, ``config``: the folder of a witness, its secret key, witness.yaml;
 - ``witness``: a running witness; ``routes`` and ``server``: its HTTP side;

@@ -6,21 +6,21 @@ from collections.abc import Collection
 from typing import Any
 
 from veen_core.tlog.note import NoteKey
-from veen_hub.witness.memory import KeptContradiction, Memory, origin_hash
+from veen_hub.witness.state import KeptContradiction, WitnessState, origin_hash
 
 
-def describe(key: NoteKey, watched: Collection[str], memory: Memory) -> dict[str, Any]:
+def describe(key: NoteKey, watched: Collection[str], state: WitnessState) -> dict[str, Any]:
     """Return each log with its newest cosigned checkpoint and its contradictions."""
-    origins = {*watched, *memory.heads, *memory.contradictions}
+    origins = {*watched, *state.heads, *state.contradictions}
     return {
         "witness": key.text,
-        "logs": [_describe_log(origin, origin in watched, memory) for origin in sorted(origins)],
+        "logs": [_describe_log(origin, origin in watched, state) for origin in sorted(origins)],
     }
 
 
-def _describe_log(origin: str, watched: bool, memory: Memory) -> dict[str, Any]:
-    cosigned = memory.heads.get(origin)
-    found = memory.contradictions.get(origin, {}).values()
+def _describe_log(origin: str, watched: bool, state: WitnessState) -> dict[str, Any]:
+    cosigned = state.heads.get(origin)
+    found = state.contradictions.get(origin, {}).values()
     return {
         "origin": origin,
         "hash": origin_hash(origin).hex(),

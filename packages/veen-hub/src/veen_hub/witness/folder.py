@@ -1,11 +1,11 @@
-"""The folder of a witness: its key, its settings and its memory.
+"""The folder of a witness: its key, its settings and its state.
 
 witness.key     the secret key on one line, mode 0600: ``PRIVATE+KEY+<name>+<key id>+<base64>``
 witness.yaml    the logs that the witness cosigns, and where it listens
-memory/         the newest cosigned checkpoint of each log, and contradictions (``memory``)
+state/          the newest cosigned checkpoint of each log, and contradictions (``state``)
 lock            a note of the process that has the folder open
 
-Nothing may be copied back from a backup but the key and the settings together with the *newest* memory.
+Never restore ``state/`` from an older copy: the witness would forget what it has cosigned since.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final
 
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.keys import SigningSeed
-from veen_core.tlog.note import check_name
-from veen_hub.witness.config import parse_log_key
+from veen_core.tlog.note import NoteKey, check_name, parse_key
+from veen_hub.witness.config import check_log_key
 from veen_hub.witness.key import WitnessKey, parse_secret_line
-from veen_hub.witness.memory import Memory
+from veen_hub.witness.state import WitnessState
 from veen_storage import SECRET, Files
 
 _TEMPLATE: Final = """\
@@ -44,7 +44,7 @@ class Folder:
         self.root = root
         self.key_file = root / "witness.key"
         self.config_file = root / "witness.yaml"
-        self.memory = root / "memory"
+        self.state = root / "state"
 
     def create(self, name: str, seed: SigningSeed, log_vkeys: Sequence[str]) -> WitnessKey:
         """Make a new witness; refuse a folder that is not empty."""
@@ -55,8 +55,7 @@ class Folder:
                 str(exc),
                 action="use a URL without scheme, such as witness.example.org/w1, without spaces and +",
             ) from None
-        for vkey in log_vkeys:
-            parse_log_key(vkey)
+        settings = _settings(list(map(_parse_log_key, log_vkeys)))
         if self.key_file.exists():
             raise ConfigError(
                 f"{self.root} is the folder of a witness; its key is not overwritten",
@@ -66,9 +65,9 @@ class Folder:
             raise ConfigError(f"{self.root} is not empty", action="choose another folder, or empty it")
         key, files = WitnessKey.of(name, seed), Files()
         files.make_directories(self.root, 0o700)
-        Memory.create(self.memory, key.verifier)
-        files.sync_directory(self.memory)
-        files.replace(self.config_file, _settings(log_vkeys).encode())
+        WitnessState.create(self.state, key.verifier)
+        files.sync_directory(self.state)
+        files.replace(self.config_file, settings.encode())
         files.replace(self.key_file, key.secret_line.encode(), SECRET)  # the last step makes it a witness
         return key
 
@@ -90,13 +89,25 @@ class Folder:
         return parse_secret_line(line, self.key_file)
 
 
-def _settings(log_vkeys: Sequence[str]) -> str:
-    if not log_vkeys:
+def _parse_log_key(text: str) -> NoteKey:
+    try:
+        key = parse_key(text)
+    except DecodeError as exc:
+        raise ConfigError(
+            f"{text[:80]!r} is not a verifier key: {exc}",
+            action="copy the whole line that the log's operator publishes",
+        ) from None
+    check_log_key(key)
+    return key
+
+
+def _settings(log_keys: Sequence[NoteKey]) -> str:
+    if not log_keys:
         return _TEMPLATE.format(logs="logs: []")
-    origins: dict[str, list[str]] = {}
-    for vkey in log_vkeys:
-        origins.setdefault(parse_log_key(vkey).name, []).append(vkey)
+    by_name: dict[str, list[NoteKey]] = {}
+    for key in log_keys:
+        by_name.setdefault(key.name, []).append(key)
     lines = ["logs:"]
-    for vkeys in origins.values():
-        lines += ["  - keys:", *(f'      - "{vkey}"' for vkey in vkeys)]
+    for keys in by_name.values():
+        lines += ["  - keys:", *(f'      - "{key.text}"' for key in keys)]
     return _TEMPLATE.format(logs="\n".join(lines))

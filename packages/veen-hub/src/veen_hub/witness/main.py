@@ -74,7 +74,7 @@ def configure(given: argparse.Namespace) -> WitnessConfig:
 
 
 async def serve(folder: Folder, config: WitnessConfig) -> None:
-    """Serve until a signal, or until the memory cannot be written."""
+    """Serve until a signal, or until the state cannot be written."""
     witness = Witness(folder, config)
     server = WitnessServer(witness)
     stopping = asyncio.Event()
@@ -103,7 +103,7 @@ async def serve(folder: Folder, config: WitnessConfig) -> None:
     log(logging.INFO, "stopped")
     if witness.failed.is_set():
         raise VeenError(
-            "the witness could not write its memory", action="see the log, fix the disk, start it again"
+            "the witness could not write its state", action="see the log, fix the disk, start it again"
         )
 
 

@@ -9,14 +9,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from veen_hub.ops.metrics import DroppedLogLines
-from veen_hub.witness.memory import Memory
+from veen_hub.witness.state import WitnessState
 
 
-class MemoryMetrics(Collector):
-    """What the memory says at the moment of the scrape."""
+class StateMetrics(Collector):
+    """What the state says at the moment of the scrape."""
 
-    def __init__(self, memory: Memory, now: Callable[[], int]) -> None:
-        self._memory = memory
+    def __init__(self, state: WitnessState, now: Callable[[], int]) -> None:
+        self._state = state
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
@@ -28,7 +28,7 @@ class MemoryMetrics(Collector):
         size = GaugeMetricFamily(
             "veen_witness_tree_size", "Size of the newest cosigned checkpoint of a log", labels=["origin"]
         )
-        for origin, cosigned in self._memory.heads.items():
+        for origin, cosigned in self._state.heads.items():
             age.add_metric([origin], self._now() - cosigned.cosigned_at)
             size.add_metric([origin], cosigned.signed.head.size)
         found = GaugeMetricFamily(
@@ -36,12 +36,12 @@ class MemoryMetrics(Collector):
             "Contradictions that are kept, by log and claim",
             labels=["origin", "claim"],
         )
-        for origin, by_id in self._memory.contradictions.items():
+        for origin, by_id in self._state.contradictions.items():
             claims = [each.found.claim for each in by_id.values()]
             for claim in sorted(set(claims)):
                 found.add_metric([origin, claim], claims.count(claim))
         dropped = CounterMetricFamily(
-            "veen_witness_contradictions_dropped", "Contradictions beyond the bounds", self._memory.dropped
+            "veen_witness_contradictions_dropped", "Contradictions beyond the bounds", self._state.dropped
         )
         yield from (age, size, found, dropped)
 
@@ -49,7 +49,7 @@ class MemoryMetrics(Collector):
 class WitnessMetrics:
     """The metrics of one witness, in a registry of their own."""
 
-    def __init__(self, memory: Memory, now: Callable[[], int]) -> None:
+    def __init__(self, state: WitnessState, now: Callable[[], int]) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "veen_witness_requests_total",
@@ -63,7 +63,7 @@ class WitnessMetrics:
             buckets=(1, 4, 16, 64, 256),
             registry=registry,
         )
-        registry.register(MemoryMetrics(memory, now))
+        registry.register(StateMetrics(state, now))
         registry.register(DroppedLogLines())
 
     def expose(self) -> bytes:

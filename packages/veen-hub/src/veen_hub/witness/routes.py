@@ -85,23 +85,24 @@ async def add_checkpoint(request: web.Request) -> web.Response:
     witness = request.app[WITNESS]
     body = await read_body(request, MAX_REQUEST_BYTES, witness.config.listen.request_timeout_sec)
     answer = await witness.add_checkpoint(body)
-    return web.Response(
-        status=answer.status, body=answer.body.encode(), headers={"Content-Type": answer.content_type}
-    )
+    headers = {"Content-Type": answer.content_type}
+    if answer.status == 503:
+        headers["Retry-After"] = "1"
+    return web.Response(status=answer.status, body=answer.body.encode(), headers=headers)
 
 
 async def checkpoint(request: web.Request) -> web.Response:
     witness = request.app[WITNESS]
     origin = witness.by_hash.get(request.match_info["hash"])
-    cosigned = witness.memory.heads.get(origin) if origin is not None else None
+    cosigned = witness.state.heads.get(origin) if origin is not None else None
     if cosigned is None:
         raise ApiError(Code.NOT_FOUND, "this witness has cosigned no checkpoint of that log")
     return web.Response(body=cosigned.signed.encode(), headers={"Content-Type": TEXT})
 
 
 async def contradiction(request: web.Request) -> web.Response:
-    memory = request.app[WITNESS].memory
-    for found in memory.contradictions.values():
+    state = request.app[WITNESS].state
+    for found in state.contradictions.values():
         if (one := found.get(request.match_info["id"])) is not None:
             return web.Response(body=one.encoded, headers={"Content-Type": "application/cbor"})
     raise ApiError(Code.NOT_FOUND, "there is no contradiction with this id")
@@ -122,7 +123,7 @@ def only_if_read(handler: Handler) -> Handler:
 @only_if_read
 async def logs(request: web.Request) -> web.Response:
     witness = request.app[WITNESS]
-    return web.json_response(describe(witness.key.verifier, witness.logs, witness.memory))
+    return web.json_response(describe(witness.key.verifier, witness.logs, witness.state))
 
 
 async def healthz(request: web.Request) -> web.Response:

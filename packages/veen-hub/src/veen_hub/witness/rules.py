@@ -12,7 +12,8 @@
 =====  =======================================================================================
 
 The page says nothing about the body of the second 409. It is a text here and not a size: a log that reads
-the size would send the same request again.
+the size would send the same request again. A later draft of the page has 422 instead, and so has
+sigsum-witness; a log must treat both as a refusal for good.
 
 For equal sizes RFC 6962's proof is empty, and nothing remains to be verified but the roots. A log that the
 witness has never cosigned has size 0 and the root of the empty tree.
@@ -48,7 +49,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is a normal answer of the pr
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request that passed every check that needs no memory."""
+    """A request that passed every check that needs no state."""
 
     request: AddCheckpoint
     signatures: tuple[NoteSignature, ...]
@@ -68,7 +69,7 @@ class Known:
 
 
 def check_request(body: bytes, logs: LogKeys) -> SignedRequest:
-    """Check what needs no memory: form, origin, signatures, and the order of the sizes."""
+    """Check what needs no state: form, origin, signatures, and the order of the sizes."""
     try:
         request = parse_add_checkpoint(body)
     except DecodeError as exc:

@@ -1,4 +1,4 @@
-"""A running witness: its folder, its memory and its cosigner."""
+"""A running witness: its folder, its state and its cosigner."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from veen_hub.ops.clock import WallClock
 from veen_hub.witness.config import WitnessConfig
 from veen_hub.witness.cosigner import BUSY, Answer, Cosigner
 from veen_hub.witness.folder import Folder
-from veen_hub.witness.memory import Memory, origin_hash
 from veen_hub.witness.metrics import WitnessMetrics
 from veen_hub.witness.rules import Refusal, check_request
+from veen_hub.witness.state import WitnessState, origin_hash
 from veen_storage import Layout
 from veen_storage.disk.directory_lock import DirectoryLock
 
@@ -26,23 +26,23 @@ class Witness:
         self.logs = config.log_keys
         self._lock = DirectoryLock(Layout(folder.root))
         try:
-            self.memory = Memory(folder.memory, self.key.verifier)
+            self.state = WitnessState(folder.state, self.key.verifier)
         except BaseException:
             self._lock.release()
             raise
-        self.metrics = WitnessMetrics(self.memory, self.clock.now)
+        self.metrics = WitnessMetrics(self.state, self.clock.now)
         self.by_hash = {
-            origin_hash(origin).hex(): origin for origin in self.logs.keys() | self.memory.heads.keys()
+            origin_hash(origin).hex(): origin for origin in self.logs.keys() | self.state.heads.keys()
         }
         """Origins by the SHA-256 of their name in hex, as the monitoring paths have them."""
         self.failed = asyncio.Event()
-        """Set when the memory could not be written: the witness must stop."""
-        self._cosigner = Cosigner(self.memory, self.key, self.clock, self.metrics.batch.observe, self.failed)
+        """Set when the state could not be written: the witness must stop."""
+        self._cosigner = Cosigner(self.state, self.key, self.clock, self.metrics.batch.observe, self.failed)
 
     async def stop(self) -> None:
-        """Make durable what waits, and close the memory."""
+        """Make durable what waits, and close the state."""
         await self._cosigner.stop()
-        self.memory.close()
+        self.state.close()
         self._lock.release()
 
     async def add_checkpoint(self, body: bytes) -> Answer:

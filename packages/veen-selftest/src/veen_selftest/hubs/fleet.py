@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,7 +22,7 @@ from veen_selftest.hubs.http_hub import CBOR, JSON, HttpHub
 from veen_selftest.hubs.own_hub import PROGRAM, OwnHub
 from veen_selftest.hubs.own_witness import OwnWitness
 from veen_selftest.hubs.server_process import START_STOP_SECONDS
-from veen_selftest.hubs.witnessed_hub import WitnessedHub, start_witnessed
+from veen_selftest.hubs.witnessed_hub import WitnessedHub
 from veen_selftest.peers.writer import key_of
 from veen_selftest.runner.check import Skip, Violation
 from veen_selftest.runner.hub_setup import HUB_LOG, HubSetup
@@ -43,14 +43,14 @@ class Fleet(Protocol):
     def own_hub(self, setup: HubSetup) -> OwnHub:
         """Return a new hub for one check, not started yet."""
 
-    def own_witness(self, log_keys: Iterable[str]) -> OwnWitness:
-        """Return a new witness of the logs with these verifier keys, not started yet."""
-
     def restore(self, own: OwnHub, setup: HubSetup) -> OwnHub:
         """Return a copy of one of this fleet's hubs as it is now, with other settings, not started yet."""
 
     def witnessed_hub(self) -> WitnessedHub:
         """Return a running hub with a witness and a heads file, shared by all checks."""
+
+    def forget_witnessed_hub(self) -> None:
+        """Let the next check have a new witnessed hub: this one may be damaged."""
 
     def describe(self) -> str: ...
 
@@ -98,11 +98,6 @@ class OwnFleet:
         self._made.append(own)
         return own
 
-    def own_witness(self, log_keys: Iterable[str]) -> OwnWitness:
-        witness = OwnWitness(self._new_folder("witness"), log_keys, self._timeout)
-        self._made.append(witness)
-        return witness
-
     def restore(self, own: OwnHub, setup: HubSetup) -> OwnHub:
         root = self._new_folder(setup.name)
         copy = OwnHub(self._program, root, setup, self._admin, self._timeout, snapshot_of=own)
@@ -111,8 +106,16 @@ class OwnFleet:
 
     def witnessed_hub(self) -> WitnessedHub:
         if self._witnessed is None:
-            self._witnessed = start_witnessed(self.own_hub(HUB_LOG), self.own_witness)
+            witness = OwnWitness(self._new_folder("witness"), self._timeout)
+            self._made.append(witness)
+            self._witnessed = WitnessedHub(self.own_hub(HUB_LOG), witness)
         return self._witnessed
+
+    def forget_witnessed_hub(self) -> None:
+        if self._witnessed is not None:
+            self._witnessed.own.kill()
+            self._witnessed.witness.kill()
+            self._witnessed = None
 
     def describe(self) -> str:
         return "its own hubs (" + " ".join(Path(word).name for word in self._program) + ")"
@@ -178,16 +181,15 @@ class RemoteFleet:
         del setup
         raise Skip(NEEDS_OWN_HUB)
 
-    def own_witness(self, log_keys: Iterable[str]) -> OwnWitness:
-        del log_keys
-        raise Skip(NEEDS_OWN_HUB)
-
     def restore(self, own: OwnHub, setup: HubSetup) -> OwnHub:
         del own, setup
         raise Skip(NEEDS_OWN_HUB)
 
     def witnessed_hub(self) -> WitnessedHub:
         raise Skip(NEEDS_OWN_HUB)
+
+    def forget_witnessed_hub(self) -> None:
+        """Do nothing: there is none."""
 
     def describe(self) -> str:
         return self._hub.url

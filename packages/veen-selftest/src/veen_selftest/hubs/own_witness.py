@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import json
+import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from hashlib import sha256
 from pathlib import Path
@@ -23,25 +25,30 @@ TIMEOUT: Final = 10.0
 
 
 class OwnWitness:
-    """A witness of the logs whose verifier keys it is given; ``url`` is its submission prefix."""
+    """A witness; hubs are configured with its ``key`` and ``url``, which it has before it starts."""
 
-    def __init__(self, root: Path, log_keys: Iterable[str], timeout: float = START_STOP_SECONDS) -> None:
+    def __init__(self, root: Path, timeout: float = START_STOP_SECONDS) -> None:
         root.mkdir(parents=True)
         self._process = ServerProcess("the witness", WITNESS_PROGRAM, root / "witness.log", timeout)
-        self._folder = f"--dir={root / 'witness'}"
-        made = self._process.run_once(
-            f"--init={NAME}", self._folder, *(f"--log={log_key}" for log_key in log_keys)
-        )
-        self.key = made.strip()
+        self._folder = root / "witness"
+        self.key = self._process.run_once(f"--init={NAME}", f"--dir={self._folder}").strip()
         """The verifier key."""
         self.name, self.public = parse_verifier_key(self.key, WITNESS_KEY)
-        self.url = ""
+        self._port = _free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        """The submission prefix."""
+
+    def watch(self, log_keys: Sequence[str]) -> None:
+        """Let the witness cosign the log with these verifier keys, from its next start on."""
+        settings = {"logs": [{"keys": list(log_keys)}]}
+        (self._folder / "witness.yaml").write_text(
+            json.dumps(settings), encoding="utf-8"
+        )  # JSON is valid YAML
 
     def start(self) -> None:
-        """Start the process; later starts take the same port, which the hubs know."""
-        port = urlsplit(self.url).port or 0
-        self.url = self._process.start(
-            LISTENING, f"--listen=127.0.0.1:{port}", "--log-level=warning", self._folder
+        """Start the process."""
+        self._process.start(
+            LISTENING, f"--listen=127.0.0.1:{self._port}", "--log-level=warning", f"--dir={self._folder}"
         )
 
     def paused(self) -> AbstractContextManager[None]:
@@ -57,14 +64,21 @@ class OwnWitness:
 
     def newest(self, origin: str) -> bytes | None:
         """Return the newest checkpoint of a log that this witness cosigned; None if there is none."""
+        path = f"/{sha256(origin.encode()).hexdigest()}/checkpoint"
         address = urlsplit(self.url)
-        path = f"{address.path}/{sha256(origin.encode()).hexdigest()}/checkpoint"
-        with closing(
-            http.client.HTTPConnection(address.hostname or "", address.port, timeout=TIMEOUT)
-        ) as link:
-            link.request("GET", path)
-            answer = link.getresponse()
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=TIMEOUT)
+        with closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
             body = answer.read()
         if answer.status not in (200, 404):
             raise Violation(f"the witness answers {path} with status {answer.status}")
         return body if answer.status == 200 else None
+
+
+def _free_port() -> int:
+    """Return a port that is free now; the witness takes it when it starts."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

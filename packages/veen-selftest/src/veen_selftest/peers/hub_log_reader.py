@@ -86,6 +86,14 @@ class HubLogView:
             self.root_at(self.size), self.checkpoint.root, f"root of the tiles at size {self.size} (P1)"
         )
 
+    def require_start(self, size: int, root: bytes) -> None:
+        """Require that a tree of this size and root is the start of this one."""
+        require(
+            self.root_at(size) == root,
+            f"the hub log of {self.size} entries does not continue the hub checkpoint at size {size}: "
+            "two histories (P1)",
+        )
+
     def root_at(self, size: int) -> bytes:
         """Return the root of the first ``size`` entries, from the tiles of this tree."""
         require(size <= self.size, f"the hub log has {self.size} entries, not {size}")

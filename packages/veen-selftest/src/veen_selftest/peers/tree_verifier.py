@@ -62,7 +62,8 @@ def require_consistent(old: int, new: int, path: Sequence[bytes], old_root: byte
         require_equal(old_root, EMPTY_ROOT, "the root of an empty tree (RFC 6962 §2.1)")
         return
     found = _subproof(old, new, path, old_root if old < new else new_root, whole=True)
-    require_equal(found, (old_root, new_root), f"the roots that the proof from {old} to {new} leads to")
+    for root, expected, size in zip(found, (old_root, new_root), (old, new), strict=True):
+        require_equal(root, expected, f"root at {size} by the proof from {old} to {new} (RFC 6962 §2.1.2)")
 
 
 def _subproof(m: int, n: int, path: Sequence[bytes], known: bytes, *, whole: bool) -> tuple[bytes, bytes]:

@@ -57,27 +57,26 @@ def _require_signed_by(checkpoint: HubCheckpoint, keys: Iterable[HubKey]) -> Non
 
 
 def _restart(context: CheckContext) -> None:
-    """A stopped hub's log covers every label; after a key rotation it continues, signed by both keys."""
-    own = context.own_hub(HUB_LOG)
+    """After a key rotation the hub log continues, signed by both keys; a stopped hub's covers every label."""
+    witnessed = context.fleet.witnessed_hub()
+    _receipt, before = write(context, context.writer(witnessed.hub))
+    own = context.fleet.restore(witnessed.own, HUB_LOG)
+    own.rotate(WINDOW_SECONDS)
     heads_file = own.log.with_name("heads")
+    heads_file.touch()
     own.change({"hub_log": {"interval_sec": 3_600, "memories": {"heads_file": str(heads_file)}}})
-    hub = own.start()
+    hub = start_when_valid(own)
     wait_until_signing(context, hub)
     writers = [context.writer(hub, on=f"label {n}") for n in range(3)]
     receipts = [hub.accept_many(writer.many(2))[-1] for writer in writers]
     require_equal(own.stop(), 0, "exit code of a hub that was asked to stop")
     size, root = _recorded(heads_file)
-    own.rotate(WINDOW_SECONDS)
-    own.change(HUB_LOG.settings)
-    hub = start_when_valid(own)
-    before = wait_for_heads(context, hub, receipts)
-    _require_covered(before, size, root, receipts)
-    writers[0].hub = hub
-    _receipt, after = write(context, writers[0])
-    require_equal(after.root_at(size), root, "root of the hub log before the rotation (P1)")
-    require_equal(len(hub.known.identity.hub_keys), 2, "keys after a rotation")
-    _require_signed_by(after.checkpoint, hub.known.identity.hub_keys)
-    own.kill()
+    with own.running() as hub:
+        after = wait_for_heads(context, hub, receipts)
+        after.require_start(before.size, before.checkpoint.root)
+        _require_covered(after, size, root, receipts)
+        require_equal(len(hub.known.identity.hub_keys), 2, "keys after a rotation")
+        _require_signed_by(after.checkpoint, hub.known.identity.hub_keys)
 
 
 def _recorded(heads_file: Path) -> tuple[int, bytes]:

@@ -23,6 +23,8 @@ GRACE_SEC: Final = 3.0
 """Time that a busy machine may take in addition."""
 MAX_ANSWER_SEC: Final = 30.0
 """Longest time until a hub has asked its memories, one of which may have been silent for a while."""
+REMEDY: Final = "veen hub"
+"""Start of the commands that a hub names if only its operator can let it sign again (P3)."""
 POLL_SEC: Final = 0.02
 
 
@@ -48,16 +50,13 @@ def wait_for(
 
 def wait_until_signing(context: CheckContext, hub: HttpHub) -> None:
     """Wait until the hub signs: its memories must have answered (P3)."""
-    why: list[str] = []
 
     def found() -> bool | None:
-        why[:] = filter(None, [hub.status().not_signing])
-        return None if why else True
+        why = hub.status().not_signing
+        require(why is None or REMEDY not in why, f"the hub waits for its operator: {why}")
+        return True if why is None else None
 
-    try:
-        wait_for(context, "the hub does not sign (P3)", found, MAX_ANSWER_SEC)
-    except Violation as exc:
-        raise Violation(f"{exc}: {'; '.join(why)}") from None
+    wait_for(context, "the hub does not sign (P3)", found, MAX_ANSWER_SEC)
 
 
 class HeadCollector:
@@ -98,7 +97,9 @@ def wait_for_heads(
 
     def covering() -> HubLogView | None:
         checkpoint = try_checkpoint(hub)
-        if checkpoint is None or checkpoint.size <= collected.size:
+        size = checkpoint.size if checkpoint is not None else 0
+        require(size >= collected.size, f"the hub log shrank from {collected.size} to {size} entries (P1)")
+        if checkpoint is None or size == collected.size:
             return None
         view = HubLogView(hub, checkpoint)
         view.check_root()

@@ -23,6 +23,8 @@ class CheckpointWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._roots: dict[int, bytes] = {}
+        self._unchecked: set[int] = set()
+        """Sizes that were not compared with a tree yet."""
         self.newest: HubCheckpoint | None = None
 
     def add(self, checkpoint: HubCheckpoint) -> None:
@@ -31,6 +33,7 @@ class CheckpointWatch:
             known = self._roots.setdefault(checkpoint.size, checkpoint.root)
             if known != checkpoint.root:
                 raise Violation(f"the hub signed two roots at size {checkpoint.size}: two histories (P1)")
+            self._unchecked.add(checkpoint.size)
             if self.newest is None or checkpoint.size > self.newest.size:
                 self.newest = checkpoint
 
@@ -42,29 +45,18 @@ class CheckpointWatch:
         self.add(now)
         view = HubLogView(hub, now)
         if before is not None:
-            require_prefix(view, before)
+            view.require_start(before.size, before.root)
         return view
 
     def check_all(self, view: HubLogView) -> None:
-        """Require that every hub checkpoint seen so far is the start of this tree."""
-        for size, root in self._roots.items():
-            require(
-                size <= view.size, f"the hub log had {size} entries and has {view.size} now: rolled back (P1)"
-            )
-            _require_root(view, size, root)
+        """Require that every hub checkpoint seen so far is the start of this tree.
 
-
-def require_prefix(view: HubLogView, earlier: HubCheckpoint) -> None:
-    """Require that an earlier or smaller hub checkpoint is the start of this tree."""
-    _require_root(view, earlier.size, earlier.root)
-
-
-def _require_root(view: HubLogView, size: int, root: bytes) -> None:
-    require(
-        view.root_at(size) == root,
-        f"the hub log of {view.size} entries does not continue the hub checkpoint at size {size}: "
-        "two histories (P1)",
-    )
+        Those compared before are the start of the largest of them, which is compared again.
+        """
+        for size in sorted(self._unchecked):
+            require(size <= view.size, f"the hub log shrank from {size} to {view.size} entries (P1)")
+            view.require_start(size, self._roots[size])
+        self._unchecked = {max(self._unchecked, default=0)} & self._roots.keys()
 
 
 def _append_only(context: CheckContext) -> None:
@@ -73,9 +65,9 @@ def _append_only(context: CheckContext) -> None:
     writer = context.writer(hub)
     watch = CheckpointWatch()
     for turn in range(TURNS):
-        hub.accept(writer.next())
-        watch.see(hub)
         write(context, writer)
+        watch.see(hub)
+        hub.accept(writer.next())
         watch.see(hub)
         context.progress(turn + 1, TURNS)
     view = watch.see(hub)
@@ -93,10 +85,10 @@ def _one_view(context: CheckContext) -> None:
         theirs = HubLogView(other, fetch_checkpoint(other))
         theirs.check_root()
         larger, smaller = (theirs, mine) if theirs.size >= mine.size else (mine, theirs)
-        require_prefix(larger, smaller.checkpoint)
+        larger.require_start(smaller.size, smaller.checkpoint.root)
         for client in (hub, other):
             _answer, checkpoint = ask_proof(client, writer.label)
-            require_prefix(HubLogView(client, checkpoint), mine.checkpoint)
+            HubLogView(client, checkpoint).require_start(mine.size, mine.checkpoint.root)
 
 
 CHECKS: Final = (

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Final
 
+from veen_core.cap import CapToken, mint
+from veen_core.ids import ClientId, StreamId
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
+from veen_hub.client import Identity, connect
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
-from veen_selftest.peers.hub_log_reader import HubLogView, fetch_checkpoint
+from veen_selftest.peers.hub_log_reader import (
+    CHECKPOINT_PATH,
+    HubLogView,
+    fetch_checkpoint,
+    verify_checkpoint,
+)
 from veen_selftest.peers.note_verifier import HubCheckpoint, cosigned_at
-from veen_selftest.runner.check import Check, require
+from veen_selftest.peers.writer import LONG_TTL
+from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
-from veen_selftest.trust.coverage import wait_for, write
+from veen_selftest.trust.coverage import max_seconds, wait_for, write
 from veen_selftest.trust.proofs import judge_offline, make_evidence
-from veen_selftest.trust.views import require_prefix
+from veen_selftest.trust.views import CheckpointWatch
 
 MAX_AGE_SEC: Final = 10
 """Oldest cosignature of a hub whose witness answers."""
@@ -68,9 +78,11 @@ def _one_view(context: CheckContext) -> None:
     other = witnessed.hub.second_client()
     _receipt, view = write(context, context.writer(witnessed.hub))
     theirs = wait_cosigned(context, witnessed, other, view.size)
-    require_prefix(HubLogView(other, theirs), view.checkpoint)
-    shown = witnessed.witness.newest(witnessed.origin)
-    require(shown is not None, "the witness has cosigned no hub checkpoint (P2)")
+    HubLogView(other, theirs).require_start(view.size, view.checkpoint.root)
+    watch = CheckpointWatch()
+    for shown in (witnessed.witness.newest(witnessed.origin) or b"", other.get(CHECKPOINT_PATH).body):
+        watch.add(verify_checkpoint(other, shown))
+    watch.check_all(watch.see(other))
 
 
 def _off_path(context: CheckContext) -> None:
@@ -92,8 +104,33 @@ def _off_path(context: CheckContext) -> None:
     wait_cosigned(context, witnessed, hub, view.size)
 
 
+def _confirm(context: CheckContext) -> None:
+    """The Python client with a witness policy confirms, reads and proves a message (P2)."""
+    asyncio.run(_send_confirmed(context, context.fleet.witnessed_hub()))
+
+
+async def _send_confirmed(context: CheckContext, witnessed: WitnessedHub) -> None:
+    hub = witnessed.hub
+    admin, hub_id = hub.admin, hub.known.identity.hub_id
+    assert admin is not None
+
+    async def source(client_id: ClientId, stream_id: StreamId) -> CapToken:
+        return mint(admin, client_id, [stream_id], LONG_TTL)
+
+    me, policy = Identity.generate(context.rng.randbytes), policy_of(witnessed)
+    async with connect(hub.url, me, trust=hub_id, tokens=source, witnesses=policy) as client:
+        stream = client.stream(context.stream_name("confirmed"))
+        receipt = await stream.send("covered", confirm=True, confirm_timeout=max_seconds(context))
+        read = [message async for message in stream.read()]
+        require_equal([message.confirmed for message in read], [True], "messages that are confirmed (P2)")
+        evidence = await client.evidence(receipt.label, receipt.stream_seq)
+    verdict = judge_offline(hub, evidence, policy)
+    require_equal(verdict.receipt, receipt, "the receipt that the client's evidence proves")
+
+
 CHECKS: Final = (
     Check("witness.cosigned", "P2, C2SP", _cosigned),
     Check("witness.one-view", "P2", _one_view),
     Check("witness.off-path", "P2", _off_path),
+    Check("witness.confirm", "P2", _confirm),
 )

@@ -20,6 +20,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import CheckpointIndexEntry, ChunkSummary, peaks_name, rolls
 from veen_core.entry import Entry
 from veen_core.hub_identity import CheckpointBinding
+from veen_core.hub_log import LabelHead
 from veen_core.ids import AuthRef, ClientId, ClientSeq, EntryHash, Label, StreamSeq, UnixTime
 from veen_core.mmr import Node
 from veen_core.rate import Bucket
@@ -33,14 +34,32 @@ from veen_storage.commit.changes import (
     Prune,
     Pruned,
     Sealed,
-    Step,
+    note_moved,
 )
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
-from veen_storage.index.records import CapRecord, ClientCursor, HubLogCursor, LabelCursor, LabelNo, Location
-from veen_storage.index.tables import BUCKETS, CAPS, CHECKPOINTS, CHUNKS, CLIENTS, LABELS, Table, read_cursor
+from veen_storage.index.records import (
+    CapRecord,
+    ClientCursor,
+    HubLogCursor,
+    LabelCursor,
+    LabelNo,
+    Location,
+    packed_head,
+)
+from veen_storage.index.tables import (
+    BUCKETS,
+    CAPS,
+    CHECKPOINTS,
+    CHUNKS,
+    CLIENTS,
+    HEADS,
+    LABELS,
+    Table,
+    read_cursor,
+)
 
 MAX_CACHED_CURSORS: Final = 4_096
 """Cursors of each kind that stay cached after they are applied."""
@@ -128,13 +147,15 @@ class Ledger:
         self._labels.put(label, cursor, 0)
         return cursor
 
-    def cursors(self, labels: Iterable[Label]) -> dict[Label, LabelCursor]:
-        """Return the cursors of many labels for reading; they are not cached, nor their files checked."""
-        found = {label: self._labels.get(label) for label in labels}
-        with self._index.reading() as view:  # after the cache: an evicted cursor is in the index
-            for label, cached in found.items():
-                found[label] = cached or read_cursor(view, label)
-        return {label: cursor for label, cursor in found.items() if cursor is not None}
+    def heads(self, labels: Iterable[Label]) -> dict[Label, tuple[LabelNo, LabelHead]]:
+        """Return numbers and heads of many labels; nothing is cached, and no file is checked."""
+        cached = {label: self._labels.get(label) for label in labels}
+        found = {label: (held.number, held.head) for label, held in cached.items() if held is not None}
+        with self._index.reading() as view:  # after the cache: a cursor that was evicted is in the index
+            for label in cached.keys() - found.keys():
+                number = LABELS.require(view, label)
+                found[label] = (number, packed_head(HEADS.require(view, number)))
+        return found
 
     def client(self, number: LabelNo, client: ClientId) -> ClientCursor | None:
         return self._cached(self._clients, CLIENTS, (number, client))
@@ -199,15 +220,6 @@ class Ledger:
         """Evict cursors that the index includes up to batch ``applied``, beyond the cache's size."""
         for cache in (self._labels, self._clients, self._caps, self._buckets, self._checkpoints):
             cache.shrink(applied)
-
-
-def note_moved(moved: set[Label], steps: Iterable[Step]) -> None:
-    """Follow which labels have entries since the last hub checkpoint: each extension has all of them (P1)."""
-    for step in steps:
-        if isinstance(step, Placed):
-            moved.add(step.entry.label)
-        elif isinstance(step, HubExtended):
-            moved.clear()
 
 
 class Draft:
@@ -359,12 +371,13 @@ class Draft:
     def hub_log(self) -> HubLogCursor:
         return self.changes.hub_log or self.ledger.hub_log
 
-    def moved(self) -> list[LabelCursor]:
+    def moved(self) -> list[tuple[LabelNo, LabelHead]]:
         """Return the labels with entries since the last hub checkpoint, in order of labels."""
-        moved = set(self.ledger.moved)
+        moved, own = set(self.ledger.moved), self.changes.heads
         note_moved(moved, self.changes.steps)
-        known = self.ledger.cursors(moved - self.changes.heads.keys())
-        return [self.changes.heads.get(label) or known[label] for label in sorted(moved)]
+        found = self.ledger.heads(moved - own.keys())
+        found |= {label: (own[label].number, own[label].head) for label in moved & own.keys()}
+        return [found[label] for label in sorted(moved)]
 
     def note_hub_extension(self, step: HubExtended, after: HubLogCursor) -> None:
         self.changes.steps.append(step)

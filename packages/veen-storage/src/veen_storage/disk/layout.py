@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from veen_core import chunk
+from veen_core import chunk, hub_export
 from veen_core.ids import Coid, HubId, KeyId, Label, StreamSeq
 
-HUB_LOG_ENTRIES: Final = "hublog/entries"
-HUB_LOG_CHECKPOINT: Final = "hublog/checkpoint"
-HUB_LOG_PUBLISHED: Final = "hublog/published"
+HUB_LOG_ENTRIES: Final = hub_export.HUB_LOG_ENTRIES
+HUB_LOG_CHECKPOINT: Final = hub_export.HUB_LOG_CHECKPOINT
+HUB_LOG_PUBLISHED: Final = hub_export.HUB_LOG_PUBLISHED
 """The files of the hub log, as errors name them."""
 
 

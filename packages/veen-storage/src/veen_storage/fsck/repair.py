@@ -5,7 +5,8 @@ The order leaves a directory as it was, or repaired:
 1. the log is checked as fsck does, with the signatures of the last entry of each chunk only: its root
    commits to all entries before it. Damage to anything that cannot be derived ends the repair here;
 2. the new index is built in ``index.tmp/`` and synced;
-3. damaged summaries, peaks, checkpoint indices, binding, key map and identity signature are replaced;
+3. damaged summaries, peaks, checkpoint indices, binding, key map and identity signature are replaced; an
+   unreadable published hub checkpoint is replaced by the newest one;
 4. ``index/`` is renamed to ``index.old/`` and ``index.tmp/`` to ``index/``: **the commit point**; the old
    index is removed. (After a crash between the two renames the directory has no index and does not open;
    the error says to repair it.)
@@ -31,7 +32,7 @@ from veen_storage.commit.journal_floor import FLOOR, Floor, read_floor, write_fl
 from veen_storage.disk import hub_keys
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.files import Files
-from veen_storage.disk.layout import Layout
+from veen_storage.disk.layout import HUB_LOG_PUBLISHED, Layout
 from veen_storage.disk.registry import Registry, read_registry
 from veen_storage.errors import RESTORE, DamageError, read_file
 from veen_storage.fsck import index_check
@@ -126,12 +127,14 @@ class _Repair:
             shutil.rmtree(self._new, ignore_errors=True)
             raise
         rewrites |= context.rewrites
+        published = self._layout.hub_log_published
         for path, content in rewrites.items():
             self._files.replace(path, content)
         self._swap()
         self._rewrite_floor(context.derived.applied)
         notes = [note for note in self._report.notes if "may be removed" not in note]
-        return RepairReport(sorted(path.name for path in rewrites), notes, self._report.counters)
+        rewritten = [HUB_LOG_PUBLISHED if path == published else path.name for path in rewrites]
+        return RepairReport(sorted(rewritten), notes, self._report.counters)
 
     # --- step 1
 

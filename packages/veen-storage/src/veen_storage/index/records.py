@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 from veen_core.cap import CapToken, ClaimsRef
+from veen_core.hub_log import LabelHead
 from veen_core.ids import ClientSeq, Epoch, Label, MmrRoot, StreamSeq, UnixTime
-from veen_core.mmr import Mmr
+from veen_core.mmr import Mmr, root_of
 from veen_core.rate import Bucket
 from veen_core.tlog.tree import Tree
 
@@ -203,6 +204,13 @@ class LabelCursor:
     def fresh(label: Label, number: LabelNo) -> LabelCursor:
         return LabelCursor(label, number, Mmr(), Mmr(), StreamSeq(1), 0, UnixTime(0), StreamSeq(0), 0)
 
+    @property
+    def head(self) -> LabelHead:
+        """The label's head as the hub log has it, with root and time of the newest RECEIPT (P1)."""
+        return LabelHead(
+            label=self.label, upto_seq=self.log.stream_seq, mmr_root=self.log.root, hub_ts=self.hub_ts
+        )
+
     def copy(self) -> LabelCursor:
         return LabelCursor(
             self.label,
@@ -250,6 +258,15 @@ class LabelCursor:
             StreamSeq(checkpointed),
             index_bytes,
         )
+
+
+def packed_head(data: bytes) -> LabelHead:
+    """Return the head of a label from its packed cursor, without making the cursor."""
+    label, size, _start, _bytes, hub_ts, _checkpointed, _index_bytes, n_log, _ = _HEAD.unpack_from(data)
+    peaks = [data[at : at + 32] for at in range(_HEAD.size, _HEAD.size + 32 * n_log, 32)]
+    return LabelHead(
+        label=Label(label), upto_seq=StreamSeq(size), mmr_root=root_of(peaks), hub_ts=UnixTime(hub_ts)
+    )
 
 
 @dataclass(frozen=True, slots=True)

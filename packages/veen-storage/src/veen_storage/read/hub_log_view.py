@@ -21,7 +21,7 @@ from veen_core.errors import DecodeError
 from veen_core.hub_log import LabelHead
 from veen_core.ids import Label, StreamSeq
 from veen_core.tlog.tiles import TILE_WIDTH
-from veen_core.tlog.tree import Tree, leaf_hash
+from veen_core.tlog.tree import leaf_hash, node_hash
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.commit.changes import HubEntry, HubExtended
 from veen_storage.commit.hub_log import LENGTH_BYTES
@@ -32,8 +32,8 @@ from veen_storage.index import tables
 from veen_storage.index.lmdb_index import View
 from veen_storage.index.records import LabelNo
 
-MAX_HEAD_BYTES: Final = 128
-"""More than an entry of the hub log has with its length: a ``LabelHead`` has at most 87 bytes."""
+MAX_HEAD_BYTES: Final = 90
+"""The most bytes that an entry of the hub log has with its length: a ``LabelHead`` has at most 88."""
 _BY_LABEL: Final = attrgetter("label")
 
 parse_checkpoint = lru_cache(maxsize=64)(parse_signed_head)
@@ -114,20 +114,15 @@ class HubLogView:
 
     def _stored(self, start: int, end: int) -> list[bytes]:
         """Read entries from the file, and check their hashes as far as the index has their inner nodes."""
-        number = start // TILE_WIDTH
+        number, skipped = divmod(start, TILE_WIDTH)
         offset = tables.HUB_BUNDLES.require(self._view, number)
-        following = tables.HUB_BUNDLES.get(self._view, number + 1)
-        data = read_part(self._path, offset, following if following is not None else self._applied_bytes)
-        found: list[bytes] = []
-        first = offset
-        for index, (at, entry) in enumerate(split_entries(data, offset), start=number * TILE_WIDTH):
-            if index == start:
-                first = at
-            if start <= index < end:
-                found.append(entry)
-        if len(found) != end - start:
-            raise damaged(offset, f"does not have entries {start} to {end - 1} here")
-        self._check_hashes(start, found, first)
+        most = (end - number * TILE_WIDTH) * MAX_HEAD_BYTES
+        data = read_part(self._path, offset, min(offset + most, self._applied_bytes))
+        places = list(_places(data, skipped, end - start))
+        if len(places) != end - start:
+            raise damaged(offset, f"does not have entries {start} to {end - 1} in this bundle")
+        found = [data[first:last] for first, last in places]
+        self._check_hashes(start, found, offset + places[0][0] - LENGTH_BYTES)
         return found
 
     def _check_hashes(self, start: int, entries: list[bytes], offset: int) -> None:
@@ -196,11 +191,11 @@ def _complete_nodes(start: int, entries: list[bytes]) -> Iterator[tuple[int, int
     at, rest = start, [leaf_hash(data) for data in entries]
     while rest:
         height = min(len(rest).bit_length() - 1, (at & -at).bit_length() - 1 if at else 64)
-        tree, count = Tree(), 1 << height
-        for leaf in rest[:count]:
-            tree.append(leaf)
-        yield at, height, tree.root
-        at, rest = at + count, rest[count:]
+        level, rest = rest[: 1 << height], rest[1 << height :]
+        while len(level) > 1:
+            level = [node_hash(level[pair], level[pair + 1]) for pair in range(0, len(level), 2)]
+        yield at, height, level[0]
+        at += 1 << height
 
 
 # --- the file
@@ -226,16 +221,16 @@ def read_part(path: Path, start: int, end: int) -> bytes:
     return data
 
 
-def split_entries(data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and content of each entry in a part of the file that begins at ``offset``."""
+def _places(data: bytes, skipped: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of ``count`` entries in a part of the file, fewer if the part ends before."""
     at = 0
-    while at < len(data):
-        length = int.from_bytes(data[at : at + LENGTH_BYTES], "big")
-        entry = data[at + LENGTH_BYTES : at + LENGTH_BYTES + length]
-        if at + LENGTH_BYTES > len(data) or len(entry) != length:
-            raise damaged(offset + at, "ends within an entry of the hub log")
-        yield offset + at, entry
-        at += LENGTH_BYTES + length
+    for number in range(skipped + count):
+        start = at + LENGTH_BYTES
+        at = start + int.from_bytes(data[at:start], "big")
+        if at > len(data):
+            return
+        if number >= skipped:
+            yield start, at
 
 
 def read_entry(file: BinaryIO) -> bytes | None:

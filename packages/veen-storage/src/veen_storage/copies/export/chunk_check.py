@@ -24,11 +24,11 @@ from veen_core.chunk import (
 from veen_core.entry import unframe
 from veen_core.errors import DecodeError, VeenError
 from veen_core.export import IDENTITY
+from veen_core.hub_export import HUB_HEAD
 from veen_core.ids import EntryHash, StreamSeq
 from veen_core.mmr import Mmr
 from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.chunks.pruned_chunk import encode_offsets
-from veen_storage.copies.export.hub_head import HUB_HEAD
 from veen_storage.copies.export.range_verifier import CheckpointQueue, IndexedItem, RangeVerifier
 from veen_storage.copies.export.sequence import MAX_SMALL_ITEM, damaged, read_sequence, read_small
 

@@ -1,24 +1,18 @@
 """Write an export of a whole hub: every label, and the hub log that says which labels there are (P1).
 
-    hub-export.cbor       hub_id, number of labels, size of the hub log; written last
-    hub-identity.cbor …   the hub's identity and registry
-    hublog/               entries, checkpoint and published, as in the data directory
-    labels/<label>/       an export of each label from its first entry on
-
-The hub checkpoint commits to every label that existed when it was signed, so a label that was left out shows
-(``hub_check``). Labels and entries after it are exported too.
+``veen_core.hub_export`` declares what the folder holds. The hub checkpoint commits to every label that
+existed when it was signed, so a label that was left out shows (``hub_check``). Labels and entries after it
+are exported too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
 
 from veen_core.export import IDENTITY, ExportForm
-from veen_core.ids import HubId, StreamSeq
-from veen_core.wire import Wire, int_map
+from veen_core.hub_export import HUB_EXPORT, LABELS, HubManifest
+from veen_core.ids import StreamSeq
 from veen_storage.copies.clone import read_parts
 from veen_storage.copies.consistent_prefix import HubLogCut, take_cut
 from veen_storage.copies.export.folder import Folder
@@ -28,22 +22,8 @@ from veen_storage.disk.layout import Layout
 from veen_storage.errors import StorageError
 from veen_storage.read.observer import Source
 
-HUB_EXPORT: Final = "hub-export.cbor"
-LABELS: Final = "labels"
 ReportProgress = Callable[[int, int], None]
 """Called with the number of labels written so far, and the number of all."""
-
-
-@int_map("hub export", section="ADR 0014")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubManifest(Wire):
-    """The manifest of an export of a whole hub; a folder without it is not one."""
-
-    ver: Literal[1] = 1
-    hub_id: HubId
-    labels: int
-    size: int
-    """Size of the hub log."""
 
 
 def export_hub(

@@ -20,9 +20,9 @@ from veen_core.export import (
     sequence_name,
     sidecar_name,
 )
+from veen_core.hub_export import HUB_HEAD
 from veen_core.ids import StreamSeq
 from veen_core.receipt import Receipt
-from veen_storage.copies.export.hub_head import HUB_HEAD
 from veen_storage.copies.export.range_verifier import CheckpointQueue, IndexedItem, RangeVerifier
 from veen_storage.copies.export.sequence import MAX_SMALL_ITEM, damaged, read_sequence
 

@@ -22,11 +22,12 @@ from veen_core.export import (
     PrunedRange,
     manifest_digest,
 )
+from veen_core.hub_export import HUB_HEAD
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
 from veen_storage.copies.export.folder import Folder
-from veen_storage.copies.export.hub_head import HUB_HEAD, find_hub_head
+from veen_storage.copies.export.hub_head import find_hub_head
 from veen_storage.copies.export.sequence import note_pruned
 from veen_storage.copies.export.sinks import ChunkSink, SetSink, Sink
 from veen_storage.disk.files import Files

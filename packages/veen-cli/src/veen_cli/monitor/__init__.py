@@ -1,0 +1,1 @@
+"""``veen monitor``: follow the logs of hubs, and prove what contradicts them."""
