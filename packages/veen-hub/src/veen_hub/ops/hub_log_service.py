@@ -38,7 +38,7 @@ from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import Batch, Store
 
 LEDGER_PAUSE_SEC: Final = 60.0
-"""Shortest pause between two comparisons with the anchor ledger, which is read as a whole."""
+"""Shortest pause between two comparisons with the anchor ledger, which grows by the minute."""
 
 
 class HubLogService:
@@ -97,9 +97,15 @@ class HubLogService:
         except OSError as exc:  # includes a file that is not a certificate
             raise ConfigError(f"hub_log.memories.ca: {settings.ca}: {exc.strerror or exc}") from None
         made: dict[UrlMemory | LedgerMemory, float] = {}
-        for url in settings.urls:
+        for number, url in enumerate(settings.urls, start=1):
             memory = UrlMemory(
-                url, context, store=store, access=access, identity=store.identity, origin=self.origin
+                f"copy {number} of the hub log",
+                url,
+                context,
+                store=store,
+                access=access,
+                identity=store.identity,
+                origin=self.origin,
             )
             made[memory] = self._settings.interval_sec
         if settings.anchors and isinstance(anchor, RecallingAnchor):

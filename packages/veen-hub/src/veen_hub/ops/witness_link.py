@@ -22,7 +22,7 @@ import aiohttp
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.tlog import add_checkpoint
 from veen_core.tlog.add_checkpoint import SIZE_CONTENT_TYPE, AddCheckpoint
-from veen_core.tlog.note import NoteSignature, parse_signatures
+from veen_core.tlog.note import MAX_NOTE_BYTES, NoteSignature, parse_signatures
 from veen_core.tlog.tree import verify_consistency
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_size
 from veen_hub.ops.config_hub_log import WitnessSettings
@@ -33,7 +33,8 @@ from veen_storage.read.hub_log import HubLogReader
 
 ANSWER_SEC: Final = 3.0
 """Longest time that a witness may take to cosign, a second request after a 409 included."""
-MAX_ANSWER_BYTES: Final = 16_384
+MAX_ANSWER_BYTES: Final = MAX_NOTE_BYTES
+"""Largest answer that is read: a witness may sign with several keys and algorithms."""
 KEEPALIVE_SEC: Final = 300
 ADD_THE_LOG: Final = "add this hub's key to the witness; `veen hub keys --note` prints it"
 
