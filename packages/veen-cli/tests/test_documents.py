@@ -25,9 +25,10 @@ PAGES = [
     "docs/tutorials/overlays.md",
     "docs/runbook.md",
     "docs/guides/prove-a-message.md",
+    "docs/guides/run-a-witness.md",
     *(
         f"docs/reference/cli/{name}.md"
-        for name in ("index", "start", "identities", "hub", "tokens", "messages", "evidence", "witnesses")
+        for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")
     ),
 ]
 

@@ -27,10 +27,10 @@ from veen_selftest.command.selftest import selftest
 from veen_selftest.hubs.fleet import OwnFleet, RemoteFleet
 from veen_selftest.runner.check import Check, Skip, Violation
 from veen_selftest.runner.context import RunOptions
-from veen_selftest.runner.hub_setup import PLAIN, ROTATING, HubSetup
+from veen_selftest.runner.hub_setup import HUB_LOG, PLAIN, ROTATING, HubSetup
 from veen_selftest.runner.suite import Outcome, RunReport, chosen, run
 
-from .conftest import run_check
+from .conftest import ALL, run_check
 
 
 @pytest.fixture
@@ -74,6 +74,18 @@ def test_with_the_admin_key_only_checks_that_need_their_own_hub_are_skipped(
     }
     assert "run it without --hub" in skipped["identity.restart"]
     assert "rotating" in skipped["scenario.C"]
+
+
+def test_the_hub_log_of_a_running_hub_is_tested_without_starting_anything(
+    healthy: OwnFleet, admin: SigningKey
+) -> None:
+    fleet = RemoteFleet(healthy.hub(HUB_LOG).url, "trust", admin)
+    report = run(list(chosen(["trust"])), fleet, 1, RunOptions(), lambda _event: None)
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
+    skipped = {r.check.name for r in report.results if r.outcome is Outcome.SKIPPED}
+    need_own_hubs = {name for name in ALL if name.startswith(("witness.", "memory."))}
+    assert skipped == need_own_hubs | {"hub-log.restart", "hub-log.kills"}
+    assert report.ok
 
 
 def test_probes_at_an_unknown_address_are_skipped(url: str, admin: SigningKey) -> None:

@@ -25,6 +25,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "start": ("Getting started", ("quickstart", "context", "explain", "completion", "version")),
     "identities": ("Identities", ("keygen", "id", "verify-state")),
     "hub": ("Hubs", ("hub",)),
+    "witness": ("Witnesses", ("witness",)),
     "tokens": ("Tokens and proof of work", ("cap", "pow")),
     "messages": (
         "Messages",
@@ -34,7 +35,6 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "Evidence",
         ("receipt", "proof", "checkpoint", "consistency", "verify", "inspect"),
     ),
-    "witnesses": ("Witnesses", ("witness",)),
     "overlays": ("Overlays", ("fold", "kv", "crdt", "queue", "wallet", "snapshot")),
     "realm": ("Realm administration", ("authority", "revoke", "label-class", "schema")),
     "selftest": ("Selftest", ("selftest",)),

@@ -10,7 +10,7 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,6 +88,14 @@ class OwnHub:
         line = self._process.start(LISTENING, "--port=0", "--log-level=warning", *self._flags())
         url, _, probes = line.partition(PROBES)
         return HttpHub(url, self._admin, probes_url=probes or None)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[HttpHub]:
+        """Start the process, and kill it at the end, also after a violation."""
+        try:
+            yield self.start()
+        finally:
+            self.kill()
 
     def rotate(self, window_sec: int) -> None:
         """Rotate to the next key (§8.4); the hub must not be running."""

@@ -71,13 +71,12 @@ def _restart(context: CheckContext) -> None:
     receipts = [hub.accept_many(writer.many(2))[-1] for writer in writers]
     require_equal(own.stop(), 0, "exit code of a hub that was asked to stop")
     size, root = _recorded(heads_file)
-    hub = own.start()
-    after = wait_for_heads(context, hub, receipts)
-    after.require_start(before.size, before.checkpoint.root)
-    _require_covered(after, size, root, receipts)
-    require_equal(len(hub.known.identity.hub_keys), 2, "keys after a rotation")
-    _require_signed_by(after.checkpoint, hub.known.identity.hub_keys)
-    own.kill()
+    with own.running() as hub:
+        after = wait_for_heads(context, hub, receipts)
+        after.require_start(before.size, before.checkpoint.root)
+        _require_covered(after, size, root, receipts)
+        require_equal(len(hub.known.identity.hub_keys), 2, "keys after a rotation")
+        _require_signed_by(after.checkpoint, hub.known.identity.hub_keys)
 
 
 def _recorded(heads_file: Path) -> tuple[int, bytes]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from veen_core.status import LabelRequest
 from veen_selftest.hubs.http_hub import HttpHub, HttpResponse
-from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
 from veen_selftest.peers.hub_log_reader import fetch_checkpoint
 from veen_selftest.peers.verifier import VerifiedLog
@@ -55,15 +52,6 @@ def _require_behind(reason: str, remembered: int, size: int) -> None:
     require(REMEDY in reason, f"the hub does not say which command helps: {reason!r} (P3)")
 
 
-@contextmanager
-def _running(own: OwnHub) -> Iterator[HttpHub]:
-    """Run a copy of a hub and kill it at the end, also after a violation."""
-    try:
-        yield own.start()
-    finally:
-        own.kill()
-
-
 def _witness(context: CheckContext) -> None:
     """A hub from an older copy signs nothing: not while its witness is silent, and not once it answers."""
     witnessed = context.fleet.witnessed_hub()
@@ -72,7 +60,7 @@ def _witness(context: CheckContext) -> None:
     own = context.fleet.restore(witnessed.own, _with_memories(witnessed, witness=True))
     _receipt, new = write(context, writer)
     wait_cosigned(context, witnessed, witnessed.hub, new.size)
-    with witnessed.witness.paused(), _running(own) as copy:
+    with witnessed.witness.paused(), own.running() as copy:
         silence = _require_red(context, writer, copy, 2)
         require(REMEDY not in silence, f"the hub knows more than its witness has said: {silence!r} (P3)")
         witnessed.witness.resume()
@@ -93,12 +81,12 @@ def _heads_file(context: CheckContext) -> None:
     _receipt, old = write(context, writer, 2)
     setup = _with_memories(witnessed, heads_file=True)
     second, restored = (context.fleet.restore(witnessed.own, setup) for _ in range(2))
-    with _running(second) as copy:
+    with second.running() as copy:
         wait_until_signing(context, copy)
         _receipt, new = write(context, writer)
         copy.accept(writer.message(3, ciphertext=ciphertext_layout(b"another history")))
         _require_red(context, writer, copy, 3)
-    with _running(restored) as copy:
+    with restored.running() as copy:
         _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
 
 

@@ -26,7 +26,7 @@ from veen_selftest.peers.tree_verifier import leaf_hash, require_consistent, roo
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
-from veen_selftest.trust.coverage import head_of, write
+from veen_selftest.trust.coverage import head_of, size_of, write
 
 PROOF_PATH: Final = "/v1/hublog/proof"
 CONSISTENCY_PATH: Final = "/v1/hublog/consistency"
@@ -55,16 +55,17 @@ def _proof(context: CheckContext) -> None:
     """A label's newest head, and the first that covers a message, are proved against the hub checkpoint."""
     hub = context.hub(HUB_LOG)
     writer = context.writer(hub)
+    start = size_of(hub)
     receipts = [write(context, writer, count)[0] for count in TURNS]
     newest, checkpoint = ask_proof(hub, writer.label)
     found = (bytes(newest.head.label), newest.head.upto_seq, bytes(newest.head.mmr_root), newest.head.hub_ts)
     last = head_of(receipts[-1])
     require_equal(found, (last.label, last.upto_seq, last.mmr_root, last.hub_ts), "newest head of the label")
     view = HubLogView(hub, checkpoint)
-    ends = [head.upto_seq for head in view.heads() if head.label == writer.label]
+    ends = [head.upto_seq for head in view.heads(start) if head.label == writer.label]
     for seq in range(1, last.upto_seq + 1):
         answer, _checkpoint = ask_proof(hub, writer.label, seq)
-        covering = next(end for end in ends if end >= seq)
+        covering = next((end for end in ends if end >= seq), None)
         require_equal(answer.head.upto_seq, covering, f"upto_seq of the first head that covers {seq} (P1)")
     _require_refusals(
         hub,

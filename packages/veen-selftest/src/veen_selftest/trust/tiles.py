@@ -41,16 +41,17 @@ def _recompute(context: CheckContext) -> None:
     hub = context.hub(HUB_LOG)
     view = _grown(context, hub)
     count = -(-view.size // TILE_WIDTH)
-    chosen = set(range(count)) if count <= MAX_BUNDLES else _sample(context, count)
-    for done, index in enumerate(sorted(chosen), 1):
-        view.entries(index)
-        context.progress(done, len(chosen))
-    if len(chosen) == count:
+    if count <= MAX_BUNDLES:
         HeadCollector().read(view)
+        return
+    for done, index in enumerate(_sample(context, count), 1):
+        view.entries(index)
+        context.progress(done, MAX_BUNDLES)
 
 
 def _sample(context: CheckContext, count: int) -> set[int]:
-    return {*context.rng.sample(range(count), MAX_BUNDLES), count - 2, count - 1}
+    newest = {count - 2, count - 1}
+    return newest | set(context.rng.sample(range(count - 2), MAX_BUNDLES - len(newest)))
 
 
 def _grown(context: CheckContext, hub: HttpHub) -> HubLogView:

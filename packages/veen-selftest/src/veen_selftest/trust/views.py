@@ -23,6 +23,8 @@ class CheckpointWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._roots: dict[int, bytes] = {}
+        self._unchecked: set[int] = set()
+        """Sizes that were not compared with a tree yet."""
         self.newest: HubCheckpoint | None = None
 
     def add(self, checkpoint: HubCheckpoint) -> None:
@@ -31,6 +33,7 @@ class CheckpointWatch:
             known = self._roots.setdefault(checkpoint.size, checkpoint.root)
             if known != checkpoint.root:
                 raise Violation(f"the hub signed two roots at size {checkpoint.size}: two histories (P1)")
+            self._unchecked.add(checkpoint.size)
             if self.newest is None or checkpoint.size > self.newest.size:
                 self.newest = checkpoint
 
@@ -46,10 +49,14 @@ class CheckpointWatch:
         return view
 
     def check_all(self, view: HubLogView) -> None:
-        """Require that every hub checkpoint seen so far is the start of this tree."""
-        for size, root in self._roots.items():
+        """Require that every hub checkpoint seen so far is the start of this tree.
+
+        Those compared before are the start of the largest of them, which is compared again.
+        """
+        for size in sorted(self._unchecked):
             require(size <= view.size, f"the hub log shrank from {size} to {view.size} entries (P1)")
-            view.require_start(size, root)
+            view.require_start(size, self._roots[size])
+        self._unchecked = {max(self._unchecked, default=0)} & self._roots.keys()
 
 
 def _append_only(context: CheckContext) -> None:
