@@ -25,6 +25,7 @@ PAGES = [
     "docs/tutorials/overlays.md",
     "docs/runbook.md",
     "docs/guides/prove-a-message.md",
+    "docs/guides/monitor-a-hub.md",
     *(
         f"docs/reference/cli/{name}.md"
         for name in ("index", "start", "identities", "hub", "tokens", "messages", "evidence", "witnesses")

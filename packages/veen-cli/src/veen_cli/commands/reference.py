@@ -34,7 +34,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "Evidence",
         ("receipt", "proof", "checkpoint", "consistency", "verify", "inspect"),
     ),
-    "witnesses": ("Witnesses", ("witness",)),
+    "witnesses": ("Witnesses and monitors", ("witness", "monitor")),
     "overlays": ("Overlays", ("fold", "kv", "crdt", "queue", "wallet", "snapshot")),
     "realm": ("Realm administration", ("authority", "revoke", "label-class", "schema")),
     "selftest": ("Selftest", ("selftest",)),
