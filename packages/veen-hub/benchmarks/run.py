@@ -230,7 +230,7 @@ def running(root: Path, writers: int, config: Path | None = None) -> Iterator[Ru
             "--port",
             "0",
             "--log-level",
-            "warning",
+            "error",
             *([f"--config={config}"] if config is not None else []),
         ],
         stdout=subprocess.PIPE,
