@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 
 from .running import MAX_SECONDS, end_hubs, environment
@@ -69,17 +68,21 @@ def same(text: str) -> str:
     return text.strip()
 
 
-def free_port() -> int:
-    """Return a free port whose next port is free too: the hub's probes listen there."""
-    while True:
+def free_ports() -> dict[str, str]:
+    """Return a free port for each of ``PORTS``; the port after it, for a hub's probes, is free too."""
+    found: list[int] = []
+    while len(found) < len(PORTS):
         with socket.socket() as api, socket.socket() as probes:
             api.bind(("127.0.0.1", 0))
             port = int(api.getsockname()[1])
+            if any(abs(port - other) < 2 for other in found):
+                continue
             try:
                 probes.bind(("127.0.0.1", port + 1))
             except (OSError, OverflowError):
                 continue
-            return port
+            found.append(port)
+    return dict(zip(PORTS, map(str, found), strict=True))
 
 
 def _waiting(command: str) -> str:
@@ -93,9 +96,9 @@ def _waiting(command: str) -> str:
 def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
     """Run the steps of a page; return each with its stdout and stderr."""
     found = steps(page)
-    ports = {shown: str(free_port()) for shown in PORTS}
-    here = (*ports.items(), ("bin/veen", "veen"), (".tools/veen/bin/python", sys.executable))
-    commands = [reduce(lambda text, pair: text.replace(*pair), here, step.command) for step in found]
+    here = {**free_ports(), "bin/veen": "veen", ".tools/veen/bin/python": sys.executable}
+    shown = re.compile("|".join(map(re.escape, here)))
+    commands = [shown.sub(lambda match: here[match[0]], step.command) for step in found]
     lines = [f"echo {MARK}\n{_waiting(command)}" for command in commands]
     shell = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
