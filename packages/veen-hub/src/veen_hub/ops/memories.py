@@ -142,7 +142,7 @@ class Memories:
             log(logging.CRITICAL, "signing_stopped", memory=name, error=error.message, action=error.action)
 
     @property
-    def contradict(self) -> bool:
+    def contradiction_found(self) -> bool:
         """Whether a memory has contradicted this hub, so that it signs nothing any more."""
         return self._gate.is_final
 

@@ -136,7 +136,7 @@ class Witnessing:
     async def _round(self) -> None:
         self._changed.clear()
         signed = self._current
-        if signed is None or self._memories.contradict:
+        if signed is None or self._memories.contradiction_found:
             return
         started = time.perf_counter()
         asked = [member for member in self._members if member.in_rounds]
@@ -178,7 +178,7 @@ class Witnessing:
     async def _retry(self, member: _Member) -> None:
         """Ask a witness that failed until it answers, each time about the newest checkpoint."""
         pause = FIRST_PAUSE_SEC
-        while not member.in_rounds and not self._memories.contradict:
+        while not member.in_rounds and not self._memories.contradiction_found:
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads requests
             pause = min(2 * pause, MAX_PAUSE_SEC)
             if (signed := self._current) is not None and await self._ask(member, signed):
