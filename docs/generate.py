@@ -13,12 +13,14 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from veen_core import api, hub_log, status
 from veen_core.codec import ArrayCodec
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
 from veen_hub.ops import config, config_hub_log
+from veen_hub.witness import config as witness_config
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.reference import reference
 
@@ -59,13 +61,22 @@ def rejections() -> str:
 
 def settings() -> str:
     """Return the settings of hub.yaml, from their declarations and the docstrings below them."""
-    declared = {
+    return "\n".join(section(declarations(config, config_hub_log), "HubConfig", "", {}))
+
+
+def witness_settings() -> str:
+    """Return the settings of witness.yaml."""
+    return "\n".join(section(declarations(witness_config), "WitnessConfig", "", {}))
+
+
+def declarations(*modules: ModuleType) -> dict[str, ast.ClassDef]:
+    """Return the classes of the settings by name."""
+    return {
         node.name: node
-        for module in (config, config_hub_log)
+        for module in modules
         for node in ast.parse(inspect.getsource(module)).body
         if isinstance(node, ast.ClassDef) and node.decorator_list
     }
-    return "\n".join(section(declared, "HubConfig", "", {}))
 
 
 def section(
@@ -110,7 +121,7 @@ def default_of(line: ast.AnnAssign) -> str:
     if "default_factory" in text or text in {"()", "None"}:
         return "none"
     value = re.sub(r"^Path\((.*)\)$", r"\1", text).strip("'")
-    return f"`{value.lower() if value in {'True', 'False'} else value}`"
+    return f"`{value.lower() if value in {'True', 'False'} else value}`" if value else "empty"
 
 
 def docstring_after(body: list[ast.stmt], at: int) -> str:
@@ -127,6 +138,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": errors,
     "rejections": rejections,
     "settings": settings,
+    "witness_settings": witness_settings,
 }
 
 

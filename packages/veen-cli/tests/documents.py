@@ -6,12 +6,14 @@ lines left out. Numbers, times, hashes and ports differ from run to run and coun
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 
 from .running import MAX_SECONDS, end_hubs, environment
@@ -23,8 +25,11 @@ NOT_RUN = {
     ".tools/veen/bin/python docs/generate.py": "it changes the checkout",
 }
 """Beginnings of commands that are shown and not run, each with the reason."""
+PORTS = ("8080", "8090", "8091")
+"""Ports on the pages, each replaced by a free one."""
 MARK = "=====command====="
 VARIABLE = (
+    (re.compile(r"\+[0-9a-f]{8}\+[A-Za-z0-9+/=]{44}"), "+KEY"),
     (re.compile(r"(?:[0-9a-f]{8} ){3}[0-9a-f]{8}  .{16}"), "DUMP"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "TIME"),
     (re.compile(r"/\S+"), "PATH"),
@@ -63,41 +68,57 @@ def same(text: str) -> str:
     return text.strip()
 
 
-def free_port() -> int:
-    """Return a free port whose next port is free too: the hub's probes listen there."""
-    while True:
+def free_ports() -> dict[str, str]:
+    """Return a free port for each of ``PORTS``; the port after it, for a hub's probes, is free too."""
+    found: list[int] = []
+    while len(found) < len(PORTS):
         with socket.socket() as api, socket.socket() as probes:
             api.bind(("127.0.0.1", 0))
             port = int(api.getsockname()[1])
+            if any(abs(port - other) < 2 for other in found):
+                continue
             try:
                 probes.bind(("127.0.0.1", port + 1))
             except (OSError, OverflowError):
                 continue
-            return port
+            found.append(port)
+    return dict(zip(PORTS, map(str, found), strict=True))
+
+
+def _waiting(command: str) -> str:
+    """Let a program that a page starts in the background begin to listen before the next command."""
+    started = re.search(r">(\S+) 2>&1 &$", command)
+    if started is None:
+        return command
+    return f"{command}\nuntil grep -q 'listening on' {started[1]}; do sleep 0.1; done"
 
 
 def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
     """Run the steps of a page; return each with its stdout and stderr."""
-    found, port = steps(page), str(free_port())
-    here = (("8080", port), ("bin/veen", "veen"), (".tools/veen/bin/python", sys.executable))
-    commands = [reduce(lambda text, pair: text.replace(*pair), here, step.command) for step in found]
-    lines = [f"echo {MARK}\n{command}" for command in commands]
+    found = steps(page)
+    here = {**free_ports(), "bin/veen": "veen", ".tools/veen/bin/python": sys.executable}
+    shown = re.compile("|".join(map(re.escape, here)))
+    commands = [shown.sub(lambda match: here[match[0]], step.command) for step in found]
+    lines = [f"echo {MARK}\n{_waiting(command)}" for command in commands]
+    shell = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        cwd=folder,
+        env=environment(folder / ".config"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
-            cwd=folder,
-            env=environment(folder / ".config"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=MAX_SECONDS,
-        )
+        output, _ = shell.communicate(timeout=MAX_SECONDS)
     finally:
+        with contextlib.suppress(ProcessLookupError):  # what the page has left in the background
+            os.killpg(shell.pid, signal.SIGTERM)
+        shell.wait(MAX_SECONDS)
         end_hubs(folder)
-    assert done.returncode == 0, done.stdout[-3000:]
-    printed = [part.splitlines()[1:] for part in done.stdout.split(MARK)[1:]]
+    assert shell.returncode == 0, output[-3000:]
+    printed = [part.splitlines()[1:] for part in output.split(MARK)[1:]]
     return list(zip(found, printed, strict=True))
 
 

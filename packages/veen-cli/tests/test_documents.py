@@ -24,9 +24,12 @@ PAGES = [
     "docs/tutorials/first-messages.md",
     "docs/tutorials/overlays.md",
     "docs/runbook.md",
+    "docs/guides/prove-a-message.md",
+    "docs/guides/run-a-witness.md",
+    "docs/guides/monitor-a-hub.md",
     *(
         f"docs/reference/cli/{name}.md"
-        for name in ("index", "start", "identities", "hub", "tokens", "messages", "evidence")
+        for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")
     ),
 ]
 
@@ -109,10 +112,13 @@ def test_the_guide_of_the_python_client_prints_what_it_shows(
 ) -> None:
     text = (ROOT / "docs/python-client.md").read_text()
     steps = re.findall(r"```py\n(.*?)```\n\n```\n(.*?)```", text, re.DOTALL)
-    assert len(steps) == 3
+    assert len(steps) == 4
     shutil.copytree(town / "alice", tmp_path / "alice")
     monkeypatch.chdir(tmp_path)
-    for name, value in {"HUB": town.url, "TRUST": town.hub_id, "PASSPHRASE": "unused"}.items():
+    key = veen("hub", "keys", "--note", "--data-dir", town / "hub").ok().out
+    Path("policy.txt").write_text(f"log {key}quorum none\n")
+    values = {"HUB": town.url, "TRUST": town.hub_id, "PASSPHRASE": "unused", "WITNESSES": "policy.txt"}
+    for name, value in values.items():
         monkeypatch.setenv(f"VEEN_{name}", value)
     names: dict[str, object] = {}
     for code, shown in steps:

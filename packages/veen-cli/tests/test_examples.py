@@ -42,6 +42,8 @@ ENDLESS = {
     "veen witness serve --dir witness --listen 0.0.0.0:8090 --tls-cert chain.pem --tls-key key.pem": (
         "runs in the foreground"
     ),
+    "veen monitor https://hub.example --trust HUB_ID --state monitor": "monitors until it is stopped",
+    "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor": "likewise",
 }
 """Examples that only Ctrl-C ends: their arguments are parsed, but they are not run."""
 

@@ -261,6 +261,23 @@ def test_two_trees_that_differ_in_one_old_leaf_are_inconsistent(log: Log) -> Non
             tree.verify_consistency(old, 13, proof, log.root(old), other.root(13))
 
 
+def test_the_roots_of_a_proof_are_those_that_it_leads_to(log: Log) -> None:
+    for new in range(2, 14):
+        for old in range(1, new):
+            proof = tree.prove_consistency(log.lookup, old, new)
+            assert tree.roots_of_proof(old, new, proof, log.root(old)) == (log.root(old), log.root(new))
+
+
+@pytest.mark.parametrize(("old", "new"), [(0, 3), (3, 3), (4, 3), (-1, 3), (0, 0)])
+def test_a_proof_has_no_roots_unless_both_trees_have_leaves_and_one_is_larger(
+    log: Log, old: int, new: int
+) -> None:
+    with pytest.raises(ProofError, match=f"want 0 < old < new, found {old} and {new}"):
+        tree.roots_of_proof(old, new, [log.root(1)], log.root(1))
+    with pytest.raises(ProofError, match="a hash does not have 32 bytes"):
+        tree.roots_of_proof(1, 2, [b""], log.root(1))
+
+
 # --- resuming
 
 

@@ -14,6 +14,7 @@ from veen_core import hub_identity
 from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_log import LabelHead, note_key
 from veen_core.ids import HubPk, MmrRoot, StreamSeq, UnixTime
+from veen_core.tlog.add_checkpoint import AddCheckpoint
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
 from veen_core.tlog.tree import leaf_hash, tree_at
 from veen_hub.monitor import memory
@@ -22,6 +23,7 @@ from veen_hub.monitor.hub_identification import FIRST
 from veen_hub.monitor.monitor import Monitor, State
 from veen_hub.witness.contradiction import TWO_ROOTS, LogContradiction
 
+from .client_witnesses import WitnessProcess
 from .forged_hub import (
     HUB_ID,
     IDENTITY,
@@ -34,6 +36,7 @@ from .forged_hub import (
 )
 from .monitoring import Watch, convicted, keys
 from .people import BORN, signing_key
+from .serving import request
 
 LATER = UnixTime(BORN + 100_000)
 ALICE, BOB = ForgedWitness("alice.example"), ForgedWitness("bob.example")
@@ -560,6 +563,24 @@ def test_a_contradiction_that_a_witness_kept_convicts_the_hub(
     found = watch.round(hub.url)
     assert Key.COSIGNATURES_DISAGREE in keys(found)
     assert all(each.file is not None for each in found)
+
+
+def test_a_second_log_that_a_hub_showed_to_a_real_witness_convicts_it(
+    hub: ForgedHub, watch: Watch, place: Path
+) -> None:
+    """The witness refuses to cosign the second one and keeps it; the monitor saw the first only."""
+    honest, other = hub.history.checkpoint(7), forked(hub.history, 4).checkpoint(7)
+    vkey = note_key(IDENTITY.hub_keys[0], honest.head.origin).text
+    witness = WitnessProcess(place / "witness", "real.example/w", [vkey])
+    try:
+        for old, shown, status in ((0, honest, 200), (7, other, 409)):
+            body = AddCheckpoint(old, (), shown).encode()
+            port = int(witness.url.rpartition(":")[2])
+            assert request(port, "POST", "/add-checkpoint", body).status == status
+        watch.policy = parse_policy(f"witness real {witness.vkey} {witness.url}\nquorum none\n".encode())
+        convicted(watch.round(hub.url), Key.COSIGNATURES_DISAGREE)
+    finally:
+        witness.stop()
 
 
 def test_cosignatures_too_few_and_too_old_are_told_apart(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from veen_core.tlog.tree_head import parse_signed_head
 from veen_hub.witness import state as witness_state
 from veen_hub.witness.contradiction import LogContradiction, find_contradiction, verify_contradiction
 from veen_hub.witness.key import WitnessKey
-from veen_hub.witness.state import CosignedHead, WitnessState
+from veen_hub.witness.state import Changes, CosignedHead, KeptContradiction, WitnessState
 from veen_storage import DamageError
 
 from .independent_log import IndependentLog
@@ -130,6 +131,17 @@ def test_an_unproven_pair_is_removed_when_the_checkpoint_is_cosigned(liar: Liar)
     assert [found.heads[-1].head.size for found in liar.kept] == [11]
 
 
+def test_a_question_and_its_answer_at_the_same_time_leave_no_question(liar: Liar) -> None:
+    """Wrong and right proofs arrive together, so that both can be in one transaction, or in two."""
+    liar.witness.cosigned(liar.log, 0, 5)
+    with ThreadPoolExecutor(8) as pool:
+        for size in range(6, 40):
+            wrong, right = liar.log.request(size - 1, size, proof=[]), liar.log.request(size - 1, size)
+            assert 200 in [each.status for each in pool.map(liar.witness.post, [wrong, right, wrong])]
+            asked = [found.heads[-1].head.size for found in liar.kept]
+            assert size not in asked, "a proof was shown before the question, or after it"
+
+
 def test_evidence_survives_kill_9(tmp_path: Path) -> None:
     make_witness(tmp_path / "witness", [LOG])
     witness = WitnessProcess(tmp_path / "witness")
@@ -165,15 +177,16 @@ def test_all_evidence_together_is_bounded_in_bytes(tmp_path: Path, monkeypatch: 
     state = WitnessState(tmp_path / "state", key)
     found = [two_roots(IndependentLog.of(f"log.example/{n}", 9)) for n in range(5)]
     monkeypatch.setattr(witness_state, "MAX_BYTES", 3 * len(found[0].encode()))
-    for each in found:
-        commit = state.plan({}, [each])
-        state.write(commit)
-        state.adopt(commit)
+    for each in map(KeptContradiction.of, found):
+        if state.has_room(each, []):
+            changes = Changes(kept=[each])
+            state.write(changes)
+            state.adopt(changes)
     assert (len(state.contradictions), state.dropped) == (3, 2)
     state.close()
     reopened = WitnessState(tmp_path / "state", key)
     assert reopened.contradictions == state.contradictions
-    assert not reopened.plan({}, found[3:]).kept
+    assert not reopened.has_room(KeptContradiction.of(found[3]), [])
     reopened.close()
 
 
@@ -259,7 +272,7 @@ def test_a_head_without_the_witness_s_cosignature_is_damage(tmp_path: Path) -> N
     WitnessState.create(tmp_path / "state", key)
     state = WitnessState(tmp_path / "state", key)
     head = CosignedHead(parse_signed_head(LOG.checkpoint(5).encode()), UnixTime(7))
-    state.write(state.plan({LOG.origin: head}, []))
+    state.write(Changes(heads={LOG.origin: head}))
     state.close()
     with pytest.raises(DamageError, match="no cosignature of this witness"):
         WitnessState(tmp_path / "state", key)

@@ -42,7 +42,8 @@ import logs
 from veen_spark import start
 from veen_spark.read.parquet import write_parquet
 from veen_spark.verify import verify
-from veen_spark.verify.pipeline import In, Out, run_pipeline
+from veen_spark.verify.pipeline import run_pipeline
+from veen_spark.verify.tasks import In, Out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,6 +22,7 @@ from veen_core.ciphertext import Binding
 from veen_core.entry import Entry
 from veen_core.export import ExportForm, Manifest
 from veen_core.hashing import H
+from veen_core.hub_log import origin_of
 from veen_core.ids import (
     ClientId,
     ClientSeq,
@@ -39,10 +40,12 @@ from veen_core.msg import Msg, seal_msg, sign_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
 from veen_core.receipt import Receipt, sign_receipt
+from veen_core.tlog.tree_head import SignedHead
 from veen_overlays.schema.record import Record
 from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit.writer import Batch
 from veen_storage.copies.clone import clone
+from veen_storage.copies.export import export_hub
 from veen_storage.copies.export import write as exports
 from veen_storage.disk.files import Files
 from veen_storage.disk.rotation import rotate
@@ -215,6 +218,22 @@ class Hub:
         self.store.commit(batch)
         self.store.apply()
         return len(decisions)
+
+    def hub_checkpoint(self, *, publish: bool = False) -> SignedHead:
+        """The hub log extended by every label that moved (RESOLUTIONS P1)."""
+        batch = self.store.batch(self.now)
+        signed = batch.hub_checkpoint(origin_of(self.identity.hub_id))
+        assert signed is not None
+        self.store.commit(batch)
+        self.store.apply()
+        if publish:
+            self.store.publish(signed)
+        return signed
+
+    def export_hub(self, target: Path, *, form: ExportForm = "set") -> Path:
+        """Every label, and the hub log."""
+        export_hub(self.store, target, form=form, files=Unsynced())
+        return target
 
     def export(
         self,

@@ -31,6 +31,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import ClientId, ClientSeq, CtHash, Label, LeafHash, Signature, StreamSeq, UnixTime
 from veen_core.keys import verify
 from veen_core.msg import Msg, sign_msg
+from veen_core.tlog.note import Note, sign_note
 from veen_storage.fsck import fsck
 from veen_storage.store import Store, create
 
@@ -57,6 +58,9 @@ class NoSignature:
 
     def sign_checkpoint(self, unsigned: Checkpoint, _now: UnixTime) -> Checkpoint:
         return sign_checkpoint(HUB, unsigned)
+
+    def sign_note(self, text: str, name: str, _now: UnixTime) -> Note:
+        return Note(text, (sign_note(HUB, name, text),))
 
 
 @dataclass(frozen=True)

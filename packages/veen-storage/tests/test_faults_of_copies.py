@@ -16,9 +16,10 @@ import pytest
 
 from veen_core.errors import VeenError
 from veen_core.export import MANIFEST, ExportForm
+from veen_core.hub_export import HUB_EXPORT
 from veen_core.ids import StreamSeq
 from veen_storage.copies.clone import clone
-from veen_storage.copies.export import export, verify_export
+from veen_storage.copies.export import export, export_hub, verify_export, verify_hub_export
 from veen_storage.copies.fork import fork
 from veen_storage.disk.files import Files
 from veen_storage.fsck.repair import repair
@@ -112,6 +113,24 @@ def test_an_interrupted_export_is_complete_or_not_an_export(run: Run, when: When
 
         assert failing(when, write, check) > 20
     verify_export(target, hub)
+
+
+@BOTH
+def test_an_interrupted_export_of_a_hub_is_complete_or_not_an_export(run: Run, when: When) -> None:
+    target = run.root.with_name("export")
+    with Store(run.root, background=False) as store:
+        hub = store.identity.hub_id
+
+        def check() -> None:
+            if (target / HUB_EXPORT).exists():
+                verify_hub_export(target, hub)
+            else:
+                with pytest.raises(VeenError):
+                    verify_hub_export(target, hub)
+            shutil.rmtree(target, ignore_errors=True)
+
+        assert failing(when, lambda files: export_hub(store, target, files=files), check) > 100
+    verify_hub_export(target, hub)
 
 
 @BOTH

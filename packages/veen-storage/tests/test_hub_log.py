@@ -14,7 +14,7 @@ from veen_core.hashing import H
 from veen_core.hub_log import HeadTable, LabelHead, check_order, note_key, verify_hub_checkpoint
 from veen_core.ids import Label, LeafHash, StreamSeq
 from veen_core.tlog import tree
-from veen_core.tlog.note import verified_signatures
+from veen_core.tlog.note import Note, sign_note, verified_signatures
 from veen_core.tlog.tiles import (
     ENTRIES,
     Tile,
@@ -396,7 +396,8 @@ def test_only_a_hub_checkpoint_of_this_hub_log_that_is_no_older_is_published(sto
     add(batch, ORDERS)
     early = batch.hub_checkpoint(ORIGIN)
     assert early is not None
-    other = SignedHead(TreeHead(ORIGIN, second.head.size, bytes(32)), second.note)
+    head = TreeHead(ORIGIN, second.head.size, bytes(32))
+    other = SignedHead(head, Note(head.text, (sign_note(HUB_KEY, ORIGIN, head.text),)))
     for signed in (early, other):
         with pytest.raises(StorageError, match="is not one of this hub log"):
             store.publish(signed)

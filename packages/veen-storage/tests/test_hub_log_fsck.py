@@ -154,6 +154,21 @@ def test_a_label_that_the_log_does_not_have_names_the_label(root: Path) -> None:
     assert fault.label == hidden
 
 
+def test_a_label_that_the_hub_left_out_of_its_hub_log_is_named(root: Path) -> None:
+    """Its entries are older than the newest head, so the hub had them when it signed."""
+    rewrite(root, lambda heads: [head for head in heads if head.label != INVOICES])
+    fault = fault_of(root, "hublog/entries")
+    assert "does not cover entry 1 of label" in fault.what
+    assert (fault.label, fault.seq) == (INVOICES, 1)
+
+
+def test_a_label_that_the_hub_did_not_extend_in_time_is_named(root: Path) -> None:
+    rewrite(root, lambda heads: [head for head in heads if head.label != ORDERS or head.upto_seq < 21])
+    fault = fault_of(root, "hublog/entries")
+    assert "does not cover entry 19 of label" in fault.what
+    assert (fault.label, fault.seq) == (ORDERS, 19)
+
+
 # --- lost labels
 
 

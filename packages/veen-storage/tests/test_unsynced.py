@@ -149,12 +149,16 @@ FORGETFUL: dict[str, Forgets] = {
     "no chunk": lambda name, path: name == "sync" and path.suffix == ".open",
     "no checkpoint": lambda name, path: name == "sync" and "checkpoint-" in path.name,
     "no pruned chunk": lambda name, path: name == "sync" and ".pruned" in path.name,
+    "no entry of the hub log": lambda name, path: name == "sync" and path.name == "entries",
+    "no hub checkpoint": lambda name, path: name == "sync" and path.name == "checkpoint.tmp",
+    "nothing that is published": lambda name, path: name == "sync" and path.name == "published.tmp",
     "no attachment": lambda name, path: name == "sync" and "attachments" in path.parts,
     "no folder": lambda name, _path: name == "sync_directory",
     "not the folder of the directory": lambda name, path: name == "sync_directory" and path.name == "base",
     "not the directory itself": lambda name, path: name == "sync_directory" and path.name == "hub",
     "not the keys": lambda name, path: name == "sync_directory" and path.name == "keys",
     "not the journal's folder": lambda name, path: name == "sync_directory" and path.name == "journal",
+    "not the hub log's folder": lambda name, path: name == "sync_directory" and path.name == "hublog",
     "not the log's folder": lambda name, path: name == "sync_directory" and path.name == "log",
     "not the attachments' folders": lambda name, path: (
         name == "sync_directory" and "attachments" in path.parts

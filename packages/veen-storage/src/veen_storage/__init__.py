@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from veen_storage.index.records import CapRecord, ClientCursor
     from veen_storage.index.view_store import ViewStore
     from veen_storage.read.attachments import ContentError, LostError, TooLargeError
+    from veen_storage.read.hub_log import HubLogReader
     from veen_storage.read.observer import Source, open_source
     from veen_storage.read.reader import Head, LabelProgress
     from veen_storage.store import Store
@@ -60,6 +61,7 @@ __all__ = [
     "Draft",
     "Files",
     "Head",
+    "HubLogReader",
     "LabelProgress",
     "Layout",
     "LockedError",
@@ -101,6 +103,7 @@ _MODULES = {
     "index.records": ("CapRecord", "ClientCursor"),
     "index.view_store": ("ViewStore",),
     "read.attachments": ("ContentError", "LostError", "TooLargeError"),
+    "read.hub_log": ("HubLogReader",),
     "read.observer": ("Source", "open_source"),
     "read.reader": ("Head", "LabelProgress"),
     "store": ("Store",),

@@ -84,7 +84,7 @@ class Job:
 @command(
     "veen monitor https://hub.example --trust HUB_ID --state monitor",
     "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor",
-    "veen monitor https://hub.example --state monitor --seen alice --once --json",
+    "veen monitor https://hub.example --trust HUB_ID --seen alice --once --json",
 )
 @click.argument("urls", nargs=-1, metavar="URL…")
 @click.option(
@@ -113,7 +113,9 @@ class Job:
 @click.option("--once", is_flag=True, help="Make one round and exit with its result.")
 @click.option("--metrics", "metrics_at", type=Address(), help="Serve Prometheus metrics at this address.")
 @click.option(
-    "--evidence", type=click.Path(file_okay=False), help="Folder for evidence; default: inside --state."
+    "--evidence",
+    type=click.Path(file_okay=False),
+    help="Folder for evidence; default: inside --state, else veen-evidence.",
 )
 @click.option(
     "--grace",

@@ -222,6 +222,9 @@ def roots_of_proof(old: int, new: int, proof: Sequence[bytes], old_root: bytes) 
 
     If ``old`` is a power of two, the proof does not contain the old root, and ``old_root`` is returned.
     """
+    if not 0 < old < new:
+        raise ProofError(f"{_CONSISTENCY}: want 0 < old < new, found {old} and {new}")
+    _check_hashes(_CONSISTENCY, old_root, *proof)
     if not proof:
         raise ProofError(f"{_CONSISTENCY}: is empty")
     path = [old_root, *proof] if old & (old - 1) == 0 else list(proof)

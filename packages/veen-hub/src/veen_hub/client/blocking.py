@@ -353,7 +353,7 @@ class BlockingHub:
         """Return evidence of a message that travels alone, verified; see ``veen_core.hub_evidence`` (P1)."""
         return self._loop.run(self._hub.evidence(label, stream_seq, timeout=timeout))
 
-    def label_heads(self, *, progress: Callable[[int], None] = lambda _read: None) -> LabelHeads:
+    def label_heads(self, *, progress: Callable[[int], None] | None = None) -> LabelHeads:
         """Return the newest head of every label, complete under one hub checkpoint (P1).
 
         The whole hub log is read; ``progress`` is called in another thread with the number of entries read.

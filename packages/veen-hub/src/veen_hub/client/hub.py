@@ -164,7 +164,7 @@ class Hub:
         log = await self.log(label)
         return await gather_evidence(log, StreamSeq(stream_seq), self.confirmations, timeout)
 
-    async def label_heads(self, *, progress: Callable[[int], None] = lambda _read: None) -> LabelHeads:
+    async def label_heads(self, *, progress: Callable[[int], None] | None = None) -> LabelHeads:
         """Return the newest head of every label, complete under one hub checkpoint.
 
         With a witness policy it is the newest one that a quorum has cosigned. The whole hub log is read;

@@ -66,7 +66,7 @@ class CheckpointChecks:
                 Finding(
                     key=Key.ROLLBACK,
                     message=f"the hub says that it has no hub checkpoint; it has shown one of "
-                    f"{held.head.size} entries before, which this monitor keeps",
+                    f"{_entries(held)} before, which this monitor keeps",
                 )
             ]
         try:
@@ -87,16 +87,16 @@ class CheckpointChecks:
             return self._lost(held, signed)
         return Finding(
             key=Key.STALE,
-            message=f"the hub shows an old hub checkpoint of {signed.head.size} entries; it still serves its "
-            f"log of {held.head.size} entries, so a cache may be the cause, and this convicts nobody",
+            message=f"the hub shows an old hub checkpoint of {_entries(signed)}; it still serves its "
+            f"log of {_entries(held)}, so a cache may be the cause, and this convicts nobody",
         )
 
     @staticmethod
     def _lost(held: SignedHead, signed: SignedHead) -> Finding:
         return Finding(
             key=Key.ROLLBACK,
-            message=f"the hub shows a hub log of {signed.head.size} entries and does not serve the one of "
-            f"{held.head.size} entries that it signed; this convicts nobody until the hub signs another log "
+            message=f"the hub shows a hub log of {_entries(signed)} and does not serve the one of "
+            f"{_entries(held)} that it signed; this convicts nobody until the hub signs another log "
             f"of that size",
         )
 
@@ -112,7 +112,8 @@ class CheckpointChecks:
             finding = await self._other(each, ahead) if is_named else self._other_log(each)
             found += [finding] if finding is not None else []
         self._ahead = {head: since for head, since in self._ahead.items() if head in ahead}
-        return [*found, *self._among(own)]
+        is_proven = any(finding.evidence is not None for finding in found)
+        return found if is_proven else [*found, *self._among(own)]
 
     def _is_own(self, signed: SignedHead) -> bool:
         """Return whether this hub signed a checkpoint, of its log or of one with another name."""
@@ -158,13 +159,13 @@ class CheckpointChecks:
         since = self._ahead.setdefault(head, self._clock())
         if self._clock() - since < self._grace_sec:
             return None
-        shown = f"a hub log of {held.head.size} entries" if held is not None else "no hub checkpoint"
+        shown = f"a hub log of {_entries(held)}" if held is not None else "no hub checkpoint"
         return Finding(
             key=Key.ROLLBACK,
             subject=f"{each.seer} {each.name}",
-            message=f"the hub shows {shown}, and {each.seer} {each.name} has a hub checkpoint of {head.size} "
-            f"entries with the hub's signature; this convicts nobody until the hub signs another log of that "
-            f"size",
+            message=f"the hub shows {shown}, and {each.seer} {each.name} has a hub checkpoint of "
+            f"{_entries(each.signed)} with the hub's signature; this convicts nobody until the hub signs "
+            f"another log of that size",
         )
 
     def _among(self, own: Sequence[SeenCheckpoint]) -> list[Finding]:
@@ -177,7 +178,12 @@ class CheckpointChecks:
                 fork = find_fork(identity, other.signed, each.signed, None)
                 assert fork is not None
                 subject = f"{each.seer} {each.name}"
-                shown = f"{other.seer} {other.name} has one, and {subject} the other"
+                first_name = f"{other.seer} {other.name}"
+                shown = (
+                    f"{subject} has both"
+                    if first_name == subject
+                    else f"{first_name} has one, and {subject} has the other"
+                )
                 return [_fork(Key.FORK, subject, shown, fork)]
         return []
 
@@ -204,13 +210,17 @@ class CheckpointChecks:
 
 def _fork(key: Key, subject: str, shown: str, fork: HubLogFork) -> Finding:
     """Make the finding of a fork; ``shown`` says where the two checkpoints were seen."""
-    earlier, later = (parse_signed_head(note).head.size for note in (fork.earlier, fork.later))
+    earlier, later = (parse_signed_head(note) for note in (fork.earlier, fork.later))
     what = (
-        f"two different hub logs of {later} entries"
-        if earlier == later
-        else f"a hub log of {earlier} entries that is not the start of its hub log of {later} entries"
+        f"two different hub logs of {_entries(later)}"
+        if earlier.head.size == later.head.size
+        else f"a hub log of {_entries(earlier)} that is not the start of its hub log of {_entries(later)}"
     )
     return Finding(key=key, subject=subject, message=f"the hub signed {what}; {shown}", evidence=fork)
+
+
+def _entries(signed: SignedHead) -> str:
+    return f"{signed.head.size} {'entry' if signed.head.size == 1 else 'entries'}"
 
 
 def _withheld(exc: Withheld, subject: str = "") -> Finding:

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from veen_core.errors import ConfigError
 from veen_core.tlog.note import ED25519, NoteKey
 from veen_hub.ops import config_file
-from veen_hub.ops.config import INT_MAX, Tls
+from veen_hub.ops.config import INT_MAX
 from veen_hub.ops.config_schema import build
 from veen_hub.witness.rules import LogKeys
 
@@ -76,12 +76,22 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WitnessTls:
+    """TLS: 1.2 or later, AEAD suites only. Clients need no certificate, because checkpoints are signed."""
+
+    cert: Path
+    """PEM file with the witness's certificate chain."""
+    key: Path
+    """PEM file with the certificate's private key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessConfig:
     """All settings of a witness; its name and key are in its folder."""
 
     logs: tuple[LogSettings, ...] = ()
     listen: Listen = Listen()
-    tls: Tls | None = None
+    tls: WitnessTls | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log events to write."""
 
@@ -119,8 +129,9 @@ def load(path: Path, overrides: Mapping[str, Mapping[str, Any]]) -> WitnessConfi
     """Load the file; ``overrides`` are settings by section, which win over the file's."""
     settings = config_file.read(path)
     for section, values in overrides.items():
-        if values:
-            settings[section] = {**(settings.get(section) or {}), **values}
+        given = settings.get(section) or {}
+        if values and isinstance(given, Mapping):  # else the schema refuses the section
+            settings[section] = {**given, **values}
     try:
         made = build(WitnessConfig, settings, "")
     except ConfigError as exc:

@@ -30,10 +30,10 @@ from veen_core.tlog.note import Note, cosign
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.threads import started_pool
-from veen_hub.witness.contradiction import LogContradiction, find_contradiction
+from veen_hub.witness.contradiction import find_contradiction
 from veen_hub.witness.key import WitnessKey
 from veen_hub.witness.rules import TEXT, Known, Refusal, SignedRequest, check_against
-from veen_hub.witness.state import CosignedHead, WitnessState
+from veen_hub.witness.state import Changes, CosignedHead, KeptContradiction, WitnessState
 
 MAX_WAITING: Final = 4_096
 """Requests that wait for the disk; a further one is answered with 503."""
@@ -56,8 +56,7 @@ FAILED: Final = Answer(500, "the witness cannot write its state and stops\n")
 class Batch:
     """Requests that one transaction makes durable, and their answers."""
 
-    heads: dict[str, CosignedHead] = field(default_factory=dict)
-    found: list[LogContradiction] = field(default_factory=list)
+    changes: Changes = field(default_factory=Changes)
     answers: list[tuple[asyncio.Future[Answer], Answer]] = field(default_factory=list)
 
 
@@ -110,9 +109,9 @@ class Cosigner:
             try:
                 if self._failed.is_set():
                     raise RuntimeError("an earlier transaction failed")
-                if commit := self._state.plan(batch.heads, batch.found):
-                    await asyncio.get_running_loop().run_in_executor(self._pool, self._state.write, commit)
-                    self._state.adopt(commit)  # durable from here on
+                if changes := batch.changes:
+                    await asyncio.get_running_loop().run_in_executor(self._pool, self._state.write, changes)
+                    self._state.adopt(changes)  # durable from here on
             except Exception:  # noqa: BLE001 - logged; even after a bug no request is left without an answer
                 LOGGER.exception("state_write_failed")
                 self._failed.set()
@@ -126,28 +125,50 @@ class Cosigner:
 
     def _decide(self, signed: SignedRequest) -> Answer:
         """Compare a request with the newest checkpoint of its log, and cosign."""
-        origin = signed.head.origin
-        newest = self._newest(origin)
-        note = Note(signed.request.checkpoint.note.text, signed.signatures)
+        newest = self._newest(signed.head.origin)
+        checkpoint = SignedHead(signed.head, Note(signed.request.checkpoint.note.text, signed.signatures))
         now = self._clock.now()
         try:
             check_against(newest.known if newest is not None else Known(), signed)
         except Refusal as refusal:
             proof = signed.request.proof if refusal.status == 422 else None
             known = newest.signed if newest is not None else None
-            found = find_contradiction(known, SignedHead(signed.head, note), proof, now)
-            if found is not None:
-                self._open.found.append(found)
-                log(logging.WARNING, "log_contradiction", origin=origin, claim=found.claim, id=found.id)
+            if (found := find_contradiction(known, checkpoint, proof, now)) is not None:
+                self._keep(KeptContradiction.of(found))
             return Answer(refusal.status, refusal.body, refusal.content_type)
         if newest is not None and now < newest.cosigned_at:
-            log(logging.WARNING, "clock_went_back", origin=origin, by_sec=newest.cosigned_at - now)
-        line = cosign(self._key.signing, self._key.verifier.name, note.text, now)
-        self._open.heads[origin] = CosignedHead(SignedHead(signed.head, note.with_signatures([line])), now)
+            log(
+                logging.WARNING,
+                "clock_went_back",
+                origin=signed.head.origin,
+                by_sec=newest.cosigned_at - now,
+            )
+        line = cosign(self._key.signing, self._key.verifier.name, checkpoint.note.text, now)
+        self._adopt(CosignedHead(SignedHead(signed.head, checkpoint.note.with_signatures([line])), now))
         return Answer(200, line.line)
 
     def _newest(self, origin: str) -> CosignedHead | None:
-        for heads in (self._open.heads, self._written.heads, self._state.heads):
+        for heads in (self._open.changes.heads, self._written.changes.heads, self._state.heads):
             if (found := heads.get(origin)) is not None:
                 return found
         return None
+
+    def _keep(self, new: KeptContradiction) -> None:
+        changes = self._open.changes
+        if self._state.has_room(new, [*self._written.changes.kept, *changes.kept]):
+            changes.kept.append(new)
+            log(
+                logging.WARNING,
+                "log_contradiction",
+                origin=new.origin,
+                claim=new.found.claim,
+                id=new.found.id,
+            )
+
+    def _adopt(self, cosigned: CosignedHead) -> None:
+        """Add a cosigned checkpoint to the open batch, and remove the questions that it answers."""
+        changes, origin = self._open.changes, cosigned.signed.head.origin
+        changes.heads[origin] = cosigned
+        changes.kept = [each for each in changes.kept if not each.is_answered_by(cosigned)]
+        stored = [*self._state.contradictions.get(origin, {}).values(), *self._written.changes.kept]
+        changes.answered += [each for each in stored if each.is_answered_by(cosigned)]

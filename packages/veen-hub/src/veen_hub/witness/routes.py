@@ -85,9 +85,10 @@ async def add_checkpoint(request: web.Request) -> web.Response:
     witness = request.app[WITNESS]
     body = await read_body(request, MAX_REQUEST_BYTES, witness.config.listen.request_timeout_sec)
     answer = await witness.add_checkpoint(body)
-    return web.Response(
-        status=answer.status, body=answer.body.encode(), headers={"Content-Type": answer.content_type}
-    )
+    headers = {"Content-Type": answer.content_type}
+    if answer.status == 503:
+        headers["Retry-After"] = "1"
+    return web.Response(status=answer.status, body=answer.body.encode(), headers=headers)
 
 
 async def checkpoint(request: web.Request) -> web.Response:

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from veen_hub.http.bounded_listener import BoundedListener, Endpoint
 from veen_hub.http.tls import server_context
+from veen_hub.ops.config import Tls
 from veen_hub.witness.routes import make_app
 from veen_hub.witness.witness import Witness
 
@@ -36,7 +37,7 @@ class WitnessServer:
 
     async def _start(self) -> str:
         listen, tls = self.witness.config.listen, self.witness.config.tls
-        context = server_context(tls) if tls is not None else None
+        context = server_context(Tls(cert=tls.cert, key=tls.key)) if tls is not None else None
         await self._runner.setup()
         endpoint = Endpoint(
             key="listen",

@@ -12,7 +12,7 @@ would cosign a second history of a log whose first it has cosigned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -70,17 +70,20 @@ class KeptContradiction:
 
     def is_answered_by(self, cosigned: CosignedHead) -> bool:
         """Return whether the pair is unproven, and its larger checkpoint is the one that was cosigned."""
-        newest = self.heads[-1].head
-        return not self.found.is_evidence and Known(newest.size, newest.root) == cosigned.known
+        newest, head = self.heads[-1].head, cosigned.signed.head
+        same = (newest.origin, newest.size, newest.root) == (head.origin, head.size, head.root)
+        return same and not self.found.is_evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+@dataclass(slots=True)
+class Changes:
     """What one transaction changes."""
 
-    heads: Mapping[str, CosignedHead]
-    kept: Sequence[KeptContradiction]
-    answered: Sequence[KeptContradiction]
+    heads: dict[str, CosignedHead] = field(default_factory=dict)
+    """New checkpoints by origin."""
+    kept: list[KeptContradiction] = field(default_factory=list)
+    answered: list[KeptContradiction] = field(default_factory=list)
+    """Unproven pairs to remove."""
 
     def __bool__(self) -> bool:
         return bool(self.heads or self.kept)
@@ -89,8 +92,8 @@ class Commit:
 class WitnessState:
     """The open state.
 
-    A change takes three calls: ``plan`` and ``adopt`` in the thread that reads the dictionaries, ``write`` in
-    between in any thread, one at a time.
+    A change takes two calls: ``write``, in any thread, one at a time, and then ``adopt``, in the thread that
+    reads the dictionaries.
     """
 
     def __init__(self, path: Path, key: NoteKey) -> None:
@@ -138,28 +141,18 @@ class WitnessState:
     def _scan(self, kind: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._store.scan(kind, bytes([kind[0] + 1]))
 
-    def plan(self, heads: Mapping[str, CosignedHead], found: Iterable[LogContradiction]) -> Commit:
-        """Decide what a transaction writes; contradictions beyond the bounds are counted and dropped."""
-        answered = [
-            each
-            for origin, head in heads.items()
-            for each in self.contradictions.get(origin, {}).values()
-            if each.is_answered_by(head)
-        ]
-        return Commit(heads, list(self._within_bounds(found)), answered)
-
-    def write(self, commit: Commit) -> None:
+    def write(self, changes: Changes) -> None:
         """Make the changes durable in one synced transaction."""
-        puts = {_HEAD + origin_hash(origin): head.signed.encode() for origin, head in commit.heads.items()}
-        puts |= {_contradiction_key(each): each.encoded for each in commit.kept}
-        self._store.write(puts, [_contradiction_key(each) for each in commit.answered])
+        puts = {_HEAD + origin_hash(origin): head.signed.encode() for origin, head in changes.heads.items()}
+        puts |= {_contradiction_key(each): each.encoded for each in changes.kept}
+        self._store.write(puts, [_contradiction_key(each) for each in changes.answered])
 
-    def adopt(self, commit: Commit) -> None:
+    def adopt(self, changes: Changes) -> None:
         """Change the dictionaries; what they hold is durable."""
-        self.heads.update(commit.heads)
-        for each in commit.kept:
+        self.heads.update(changes.heads)
+        for each in changes.kept:
             self._keep(each)
-        for each in commit.answered:
+        for each in changes.answered:
             if self.contradictions[each.origin].pop(each.found.id, None) is not None:
                 self._bytes -= len(each.encoded)
 
@@ -167,27 +160,22 @@ class WitnessState:
         self.contradictions.setdefault(new.origin, {})[new.found.id] = new
         self._bytes += len(new.encoded)
 
-    def _within_bounds(self, new: Iterable[LogContradiction]) -> Iterator[KeptContradiction]:
-        """Yield those that are new and fit: the first ones of a log are kept, later ones are not."""
-        accepted: dict[str, KeptContradiction] = {}
-        size = self._bytes
-        for each in map(KeptContradiction.of, new):
-            known = self.contradictions.get(each.origin, {}) | accepted
-            if each.found.id in known:
-                continue
-            is_evidence = each.found.is_evidence
-            room = MAX_BYTES if is_evidence else MAX_BYTES // 2
-            same = [
-                one
-                for one in known.values()
-                if (one.origin, one.found.is_evidence) == (each.origin, is_evidence)
-            ]
-            if len(same) >= MAX_PER_LOG or size + len(each.encoded) > room:
-                self.dropped += 1
-                continue
-            accepted[each.found.id] = each
-            size += len(each.encoded)
-            yield each
+    def has_room(self, new: KeptContradiction, waiting: Sequence[KeptContradiction]) -> bool:
+        """Return whether a contradiction is to be kept; ``waiting`` are those that are not written yet.
+
+        The first ones of a log are kept. Later ones are counted in ``dropped``, unless they are known.
+        """
+        others = [*self.contradictions.get(new.origin, {}).values(), *waiting]
+        same_log = [each for each in others if each.origin == new.origin]
+        if any(each.found.id == new.found.id for each in same_log):
+            return False
+        is_evidence = new.found.is_evidence
+        alike = sum(each.found.is_evidence == is_evidence for each in same_log)
+        size = self._bytes + sum(len(each.encoded) for each in (*waiting, new))
+        if alike < MAX_PER_LOG and size <= (MAX_BYTES if is_evidence else MAX_BYTES // 2):
+            return True
+        self.dropped += 1
+        return False
 
     def close(self) -> None:
         self._store.close()

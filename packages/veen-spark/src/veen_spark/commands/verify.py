@@ -125,6 +125,7 @@ def _summary_lines(report: VerificationReport, seconds: float) -> Iterator[str]:
         yield f"hub {hub['hub_id']}: {pinned}"
     for origin in report.unsigned:
         yield f"NOT SIGNED: {origin} has no manifest.sig; nothing proves that the export is complete"
+    yield from _hub_log_lines(report)
     if not report.complete:
         yield (
             f"NOT CHECKED: {plural(report.partly_followed, 'label')} with more than 4,096 writers or 65,536 "
@@ -132,6 +133,17 @@ def _summary_lines(report: VerificationReport, seconds: float) -> Iterator[str]:
         )
     counted = f"{plural(found['entries'], 'entry', 'entries')} of {plural(found['labels'], 'label')}"
     yield f"{_verdict(report)}: {counted}, {found['pruned']} of them pruned, in {seconds} s"
+
+
+def _hub_log_lines(report: VerificationReport) -> Iterator[str]:
+    for hub_log in report.hub_logs:
+        later = f"; {plural(hub_log.uncovered, 'label')} with later entries" if hub_log.uncovered else ""
+        heads, labels = plural(hub_log.size, "head"), plural(hub_log.covered, "label")
+        yield f"hub log {hub_log.origin}: {heads}, agrees with {labels}{later}"
+    if report.without_hub_log:
+        first, *others = report.without_hub_log
+        more = f" and {plural(len(others), 'other folder')}" if others else ""
+        yield f"NO HUB LOG: nothing to check in {first}{more}; a missing label would not show"
 
 
 def _verdict(report: VerificationReport) -> str:

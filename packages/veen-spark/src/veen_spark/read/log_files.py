@@ -1,9 +1,10 @@
 """Discovery of logs: the segments under a path.
 
-A path is an export (``manifest.cbor``, set form or chunk form), a hub's data directory or a clone of one
-(``VERSION`` and ``log/``), a folder of chunk files, a single chunk file, or a folder or glob of any of these.
-The journal of a running hub holds entries that its chunk files do not have yet: read a clone instead. A glob
-such as ``log/chunk-*`` may match summaries too; they are ignored.
+A path is an export (``manifest.cbor``, set form or chunk form), an export of a whole hub (``hub-export.cbor``
+and ``labels/``), a hub's data directory or a clone of one (``VERSION`` and ``log/``), a folder of chunk
+files, a single chunk file, or a folder or glob of any of these. The journal of a running hub holds entries
+that its chunk files do not have yet: read a clone instead. A glob such as ``log/chunk-*`` may match summaries
+too; they are ignored.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from veen_core.chunk import ChunkName, parse_chunk_name
 from veen_core.errors import VeenError
 from veen_core.export import MANIFEST, PAYLOADS, RECEIPTS, SIGNATURE, Manifest, sequence_name
+from veen_core.hub_export import HUB_EXPORT, HUB_LOG
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_spark.errors import DamagedLog, SparkSetupError
@@ -25,6 +27,8 @@ from veen_spark.read.segment import Segment
 IDENTITY: Final = "hub-identity.cbor"
 VERSION: Final = "VERSION"
 """A file that only a data directory has."""
+LOG: Final = "log"
+"""The folder of a data directory that has the chunk files."""
 _CHUNK_KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
 """Chunk files that hold entries, by precedence: a hub killed between writing one form of a chunk and removing
 the other leaves both."""
@@ -46,6 +50,13 @@ class FoundLogs(NamedTuple):
     """Folders that were searched completely, so that a file missing there is a fault."""
     damaged: dict[str, DamagedLog]
     """Folders that cannot be read completely, with the reason; ``segments`` may lack their entries."""
+    hub_exports: set[str]
+    """Exports of whole hubs: folders with ``hub-export.cbor`` or a hub log."""
+
+
+def home_of(folder: Path) -> Path:
+    """Return the folder that has the identity of the hub whose logs are in ``folder``."""
+    return folder.parent if folder.name == LOG else folder
 
 
 def matching(path: str) -> list[str]:
@@ -72,7 +83,7 @@ def find_logs(paths: Iterable[str]) -> FoundLogs:
     files: list[Path] = []
     dependent: list[Path] = []
     """Named files that are no log by themselves. If their folder is not read either, the search raises."""
-    found = FoundLogs([], set(), {})
+    found = FoundLogs([], set(), {}, set())
     for path in map(os.path.abspath, paths):  # executors have other working folders
         if not (matches := matching(path)):
             raise SparkSetupError(f"nothing matches {path}", action="check the path and the working folder")
@@ -137,7 +148,7 @@ def _search_readable(path: Path, depth: int, logs: FoundLogs) -> list[Segment] |
     if (path / MANIFEST).is_file():
         return _complete(path, lambda: _exported(path, logs), logs)
     if (path / VERSION).is_file():
-        return _complete(path / "log", lambda: _chunks(path / "log", path, logs), logs)
+        return _complete(path / LOG, lambda: _chunks(path / LOG, path, logs), logs)
     folders, loose, entries = [], False, list(os.scandir(path))
     if any(entry.name in _EXPORTED for entry in entries):
         return _complete(path, lambda: _without_manifest(path), logs)
@@ -146,10 +157,18 @@ def _search_readable(path: Path, depth: int, logs: FoundLogs) -> list[Segment] |
         if entry.is_dir() and not entry.name.startswith("."):
             folders.append(Path(entry.path))
     parts = [_complete(path, lambda: _chunks(path, path, logs), logs)] if loose else []
+    if _is_hub_export({entry.name for entry in entries}):
+        logs.hub_exports.add(str(path))
+        parts.append([])  # a log, even if it has no label
     for folder in sorted(folders):
         if depth and (found := _search(folder, depth - 1, logs)) is not None:
             parts.append(found)
     return [segment for part in parts for segment in part] if parts else None
+
+
+def _is_hub_export(names: set[str]) -> bool:
+    """Return whether a folder with these names is an export of a whole hub, complete or not."""
+    return HUB_EXPORT in names or (HUB_LOG in names and LOG not in names)
 
 
 def _without_manifest(folder: Path) -> list[Segment]:
@@ -176,7 +195,7 @@ def _chunk_files(files: Iterable[Path], logs: FoundLogs) -> list[Segment]:
             folders.setdefault(path.parent, []).append((path.name, parsed, _size(path)))
     segments: list[Segment] = []
     for folder, named in folders.items():
-        home = folder.parent if folder.name == "log" else folder
+        home = home_of(folder)
         segments += _newest_forms(folder, _hub(folder, home, logs), named)
     return segments
 

@@ -8,9 +8,11 @@ segment_verifier    one task: all entries of one segment            → Verdict
 report              verdicts in log order                           → LabelReport
 missing_entries     entries and labels that the folder should hold
 histories_agree     several copies of one label have the same history
+hub_log             the hub log against the labels
+tasks               tasks on Spark, and records that move between them
 """
 
 from veen_spark.verify.pipeline import verify
-from veen_spark.verify.report import LabelReport, VerificationReport
+from veen_spark.verify.report import HubLogReport, LabelReport, VerificationReport
 
-__all__ = ["LabelReport", "VerificationReport", "verify"]
+__all__ = ["HubLogReport", "LabelReport", "VerificationReport", "verify"]

@@ -13,6 +13,7 @@ from itertools import groupby
 
 from veen_core.errors import VeenError
 from veen_core.ids import Label
+from veen_spark.errors import DamagedLog
 from veen_spark.read.segment import Segment
 from veen_spark.verify.artifacts import Artifact, assign_to_parts, find_artifacts
 from veen_spark.verify.origin import LabelExtent, Origin, PrunedRanges
@@ -70,6 +71,8 @@ class ArtifactIndex:
         found = LabelExtent(report.from_seq, report.to_seq, *times, last.peaks or (), _joined_ranges(parts))
         try:
             origin.check_extent(last.segment.label, found)
+        except DamagedLog as exc:
+            return LabelFault(seq=report.to_seq, file=exc.file, offset=exc.offset, reason=exc.reason)
         except VeenError as exc:
             return LabelFault(seq=report.to_seq + 1, file=report.origin, offset=0, reason=str(exc))
         return None

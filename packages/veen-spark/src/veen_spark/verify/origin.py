@@ -27,6 +27,7 @@ from veen_core.export import (
     manifest_digest,
     sequence_name,
 )
+from veen_core.hub_export import HUB_HEAD, HubHead, verify_hub_head
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Label, NodeHash, Signature, StreamSeq
 from veen_core.keys import verify
@@ -34,7 +35,7 @@ from veen_core.log_rules import TIME, LogTerms
 from veen_core.mmr import Mmr
 from veen_core.registry import Registry
 from veen_spark.errors import DamagedLog
-from veen_spark.read.log_files import IDENTITY, VERSION, read_manifest
+from veen_spark.read.log_files import IDENTITY, VERSION, home_of, read_manifest
 
 Peaks = tuple[NodeHash, ...]
 PrunedRanges = list[tuple[int, int]]
@@ -63,7 +64,7 @@ class LabelExtent(NamedTuple):
 
 
 @contextmanager
-def _blame(path: Path) -> Iterator[None]:
+def blame(path: Path) -> Iterator[None]:
     """Convert errors to a ``DamagedLog`` that names this file, unless they name a file already."""
     try:
         yield
@@ -86,6 +87,29 @@ def _check_file(path: Path, expected: bytes) -> None:
         raise VerificationError(f"the SHA-256 of the file differs from the one in {MANIFEST}")
 
 
+def read_identity(home: Path, pinned: Collection[HubId], given: HubIdentity | None) -> HubIdentity:
+    """Return the verified identity in a folder, or the given one; raise unless it is that of a pinned hub."""
+    path = home / IDENTITY
+    if not path.is_file():
+        if given is None:
+            raise IdentityError(f"{home} has no {IDENTITY}", action="give the hub's identity with --identity")
+        return _check_pinned(given, pinned, "the given identity")
+    identity = HubIdentity.decode(path.read_bytes())
+    hub_identity.verify_identity(identity)
+    with blame(path.with_suffix(".sig")):
+        signature = Signature(path.with_suffix(".sig").read_bytes())
+        hub_identity.verify_identity_signature(identity, signature)
+    if given is not None and given.hub_id != identity.hub_id:
+        raise IdentityError(f"{path} belongs to another hub than the given identity")
+    return _check_pinned(identity, pinned, str(path))
+
+
+def _check_pinned(identity: HubIdentity, pinned: Collection[HubId], what: str) -> HubIdentity:
+    if pinned and identity.hub_id not in pinned:
+        raise IdentityError(f"{what} belongs to hub {identity.hub_id.hex()}, which is not pinned")
+    return identity
+
+
 class Origin:
     """A folder of logs with its verified identity, registry and manifest.
 
@@ -94,45 +118,23 @@ class Origin:
 
     def __init__(self, folder: str, pinned: Collection[HubId], given: HubIdentity | None) -> None:
         self.folder = Path(folder)
-        self._home = self.folder.parent if self.folder.name == "log" else self.folder
-        self.first_seq = 1 if (self._home / VERSION).is_file() else None
+        self.home = home_of(self.folder)
+        """The folder that has the hub's identity and registry."""
+        self.first_seq = 1 if (self.home / VERSION).is_file() else None
         """The first entry that every label must have: 1 in a data directory, else None."""
-        with _blame(self._home / IDENTITY):
-            identity = self._identity(pinned, given)
-        with _blame(self._home / REGISTRY):
+        with blame(self.home / IDENTITY):
+            identity = read_identity(self.home, pinned, given)
+        with blame(self.home / REGISTRY):
             self._registry = self._read_registry(identity)
         self.identity = identity
-        with _blame(self.folder / MANIFEST):
+        with blame(self.folder / MANIFEST):
             self.manifest = self._manifest()
             self.signed = self._check_manifest()  # None without a manifest
-
-    def _identity(self, pinned: Collection[HubId], given: HubIdentity | None) -> HubIdentity:
-        path = self._home / IDENTITY
-        if not path.is_file():
-            if given is None:
-                raise IdentityError(
-                    f"{self.folder} has no {IDENTITY}", action="give the hub's identity with --identity"
-                )
-            return self._check_pinned(given, pinned, "the given identity")
-        identity = HubIdentity.decode(path.read_bytes())
-        hub_identity.verify_identity(identity)
-        with _blame(path.with_suffix(".sig")):
-            signature = Signature(path.with_suffix(".sig").read_bytes())
-            hub_identity.verify_identity_signature(identity, signature)
-        if given is not None and given.hub_id != identity.hub_id:
-            raise IdentityError(f"{path} belongs to another hub than the given identity")
-        return self._check_pinned(identity, pinned, str(path))
-
-    @staticmethod
-    def _check_pinned(identity: HubIdentity, pinned: Collection[HubId], what: str) -> HubIdentity:
-        if pinned and identity.hub_id not in pinned:
-            raise IdentityError(f"{what} belongs to hub {identity.hub_id.hex()}, which is not pinned")
-        return identity
 
     def _read_registry(self, identity: HubIdentity) -> Registry | None:
         """Return the registry, or None if there is none; a data directory must have one."""
         try:
-            registry = Registry.decode((self._home / REGISTRY).read_bytes())
+            registry = Registry.decode((self.home / REGISTRY).read_bytes())
         except FileNotFoundError:
             if self.first_seq is not None:
                 raise VerificationError("the file is missing, so the data directory is incomplete") from None
@@ -189,7 +191,7 @@ class Origin:
                 )
         for file in manifest.files:
             if file.name in there and not _is_verified_by_content(file.name, manifest):
-                with _blame(self.folder / file.name):
+                with blame(self.folder / file.name):
                     _check_file(self.folder / file.name, file.digest)
 
     def check_extent(self, label: Label, found: LabelExtent) -> None:
@@ -209,6 +211,7 @@ class Origin:
             found_ts = f"hub_ts goes back from {manifest.before.hub_ts} to {found.from_ts}"
             raise TIME.broken(found_ts, found.from_seq)
         self._check_later(manifest, found)
+        self._check_hub_head(manifest, found)
 
     def _check_later(self, manifest: Manifest, found: LabelExtent) -> None:
         """Raise unless ``later``, a checkpoint after the range, is consistent with the end of the range."""
@@ -222,13 +225,22 @@ class Origin:
         verify_consistency(proof, Mmr(found.to_seq, found.peaks).root, made.mmr_root)
         hub_identity.verify_checkpoint(self.identity, made, self._epoch_sec)
 
+    def _check_hub_head(self, manifest: Manifest, found: LabelExtent) -> None:
+        """Raise unless the head that ties the export to the hub log, if there is one, leads from its end."""
+        path = self.folder / HUB_HEAD
+        if all(file.name != HUB_HEAD for file in manifest.files):
+            return
+        with blame(path):
+            head, end = HubHead.decode(path.read_bytes()), Mmr(found.to_seq, found.peaks)
+            verify_hub_head(head, self.identity, manifest.label, end.stream_seq, end.root)
+
     def _is_signed(self) -> bool:
         """Return whether there is a valid manifest.sig; raise for an invalid one."""
         path = self.folder / SIGNATURE
         if not path.is_file():
             return False
         digest = manifest_digest((self.folder / MANIFEST).read_bytes())
-        with _blame(path):
+        with blame(path):
             signature = Signature(path.read_bytes())
             for key in self.identity.hub_keys:
                 try:

@@ -9,20 +9,18 @@
    started from, which exposes a false claim of step 1 or 2. A label must hold every entry that its manifest
    and artifacts mention (``missing_entries``).
 5. Copies of one label in several folders must have the same history (``histories_agree``).
+6. The hub log of a folder must commit to its labels, and to no others (``hub_log``).
 
-Only segments and verdicts are sent between driver and executors, never entries.
+Only segments and verdicts are sent between driver and executors, never entries. The heads of a hub log are
+sent between executors.
 """
 
 from __future__ import annotations
 
-import pickle
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
@@ -35,26 +33,26 @@ from veen_spark.read.plan import MAX_PARTITION_BYTES, group_by_size, split, task
 from veen_spark.read.segment import Segment
 from veen_spark.verify.artifacts import Artifact
 from veen_spark.verify.histories_agree import compare_copies, roots_at
+from veen_spark.verify.hub_log.check import check_hub_logs, find_hub_logs
+from veen_spark.verify.hub_log.entries import HEAD
 from veen_spark.verify.missing_entries import ArtifactIndex
 from veen_spark.verify.origin import Origin, Peaks
-from veen_spark.verify.report import VerificationReport, assemble_labels, empty_label, key_of
+from veen_spark.verify.report import (
+    PartKey,
+    VerificationReport,
+    assemble_labels,
+    empty_label,
+    key_of,
+    part_key,
+)
 from veen_spark.verify.segment_verifier import LabelFault, SegmentVerifier, Verdict
 from veen_spark.verify.subtrees import Tile, tiles_of
+from veen_spark.verify.tasks import Exchange, Run, exchange, exchange_by, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-In = TypeVar("In")
-Out = TypeVar("Out")
-PartKey = tuple[str, int]
-"""Path and first byte of a part."""
 Work = tuple[Segment, LogTerms, Peaks | None, list[Artifact]]
-
-
-class Run(Protocol):
-    """Runs one task per piece of work and returns the results in order."""
-
-    def __call__(self, task: Callable[[list[In]], list[Out]], work: Sequence[list[In]]) -> list[Out]: ...
 
 
 def verify(
@@ -70,7 +68,12 @@ def verify(
     ``identity`` is used for chunk files that have no hub-identity.cbor in their folder.
     """
     return run_pipeline(
-        partial(run, spark), paths, pinned=pinned, identity=identity, max_partition_bytes=max_partition_bytes
+        partial(run, spark),
+        paths,
+        pinned=pinned,
+        identity=identity,
+        max_partition_bytes=max_partition_bytes,
+        exchange=partial(exchange, spark, dtype=HEAD),
     )
 
 
@@ -81,8 +84,9 @@ def run_pipeline(
     pinned: Iterable[HubId | str] = (),
     identity: HubIdentity | None = None,
     max_partition_bytes: int = MAX_PARTITION_BYTES,
+    exchange: Exchange | None = None,
 ) -> VerificationReport:
-    """Verify every entry under the paths, as ``verify``; ``run`` runs the tasks."""
+    """Verify every entry under the paths, as ``verify``; ``run`` and ``exchange`` run the tasks."""
     hubs = [_hub_id(hub) for hub in ([pinned] if isinstance(pinned, str | HubId) else pinned)]
     found = find_logs(paths)
     limit = task_bytes(found.segments, max_partition_bytes)
@@ -112,12 +116,19 @@ def run_pipeline(
         lambda lookups: run(roots_at, group_by_size(lookups, lambda one: one.part.size, limit)),
     )
     seen = {segment.origin for segment in segments}
-    lost = [empty_label(folder, fault) for folder, fault in sorted(refused.items()) if folder not in seen]
+    labels += artifacts.labels_without_entries()
+    labels += (empty_label(folder, fault) for folder, fault in sorted(refused.items()) if folder not in seen)
+    hub_logs = find_hub_logs(found, origins, hubs, identity)
+    faults, checked = check_hub_logs(
+        run, exchange or exchange_by(run), hub_logs, labels, verdicts, max_bytes=limit
+    )
     return VerificationReport(
-        labels=(*labels, *artifacts.labels_without_entries(), *lost),
+        labels=(*labels, *faults),
         hubs={bytes(origin.identity.hub_id): bool(hubs) for origin in origins.values()},
         unsigned=tuple(sorted(folder for folder, origin in origins.items() if origin.signed is False)),
         partly_followed=partly,
+        hub_logs=tuple(checked),
+        without_hub_log=tuple(sorted(hub_logs.without)),
     )
 
 
@@ -128,11 +139,6 @@ def _hub_id(pinned: object) -> HubId:
     if isinstance(pinned, str):
         return HubId.from_hex(pinned)
     raise TypeError(f"pinned: expected a HubId or a hub_id in hex, found {type(pinned).__name__}")
-
-
-def part_key(segment: Segment) -> PartKey:
-    """Return the key of a part."""
-    return segment.path, segment.begin
 
 
 def _origins(
@@ -205,22 +211,3 @@ def verify_parts(work: list[Work]) -> list[Verdict]:
 def reduce_parts(parts: list[Segment]) -> list[list[Tile] | None]:
     """Reduce the parts of one task to subtrees."""
     return [tiles_of(part) for part in parts]
-
-
-def run(spark: SparkSession, task: Callable[[list[In]], list[Out]], work: Sequence[list[In]]) -> list[Out]:
-    """Run one Spark task per piece of work and return the results in order; both are pickled."""
-    if not work:
-        return []
-    packed = [zlib.compress(pickle.dumps(piece), 1) for piece in work]  # mostly similar paths
-
-    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                done = pickle.dumps(task(pickle.loads(zlib.decompress(packed[number]))))  # noqa: S301 - pickled above
-                yield pa.RecordBatch.from_pydict({"number": [number], "done": [done]})
-
-    frame = spark.range(0, len(packed), 1, numPartitions=len(packed)).mapInArrow(
-        each, "number long, done binary"
-    )
-    rows = sorted((row.number, row.done) for row in frame.collect())
-    return [result for _, done in rows for result in pickle.loads(bytes(done))]  # noqa: S301 - pickled by our tasks

@@ -87,6 +87,34 @@ class LabelReport:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubLogReport:
+    """The result for one hub log; its faults are rows of the report, like those of labels."""
+
+    origin: str
+    """The folder of the hub log."""
+    hub_id: bytes
+    size: int
+    """The number of heads that the newest hub checkpoint covers."""
+    published: int | None
+    """The size of the published hub checkpoint."""
+    covered: int
+    """Labels whose heads in the hub log agree with their entries."""
+    uncovered: int
+    """Labels with entries after their newest head, which the hub checkpoint does not commit to."""
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the hub log for ``--json``."""
+        return {
+            "origin": self.origin,
+            "hub_id": self.hub_id.hex(),
+            "size": self.size,
+            "published": self.published,
+            "covered": self.covered,
+            "uncovered": self.uncovered,
+        }
+
+
 def _too_large(value: Any) -> bool:
     return isinstance(value, int) and value >= 2**63
 
@@ -102,6 +130,10 @@ class VerificationReport:
     """Exports without manifest.sig: nothing vouches for their registry and their completeness."""
     partly_followed: int
     """Number of labels with too many writers or tokens in a segment to compare them with the next segment."""
+    hub_logs: tuple[HubLogReport, ...] = ()
+    """The hub logs that were checked."""
+    without_hub_log: tuple[str, ...] = ()
+    """Folders for which there was no hub log to check: a missing label would not show."""
 
     @property
     def ok(self) -> bool:
@@ -140,6 +172,8 @@ class VerificationReport:
             "hubs": [{"hub_id": hub.hex(), "pinned": pinned} for hub, pinned in sorted(self.hubs.items())],
             "unsigned": list(self.unsigned),
             "partly_followed": self.partly_followed,
+            "hub_logs": [hub_log.as_object() for hub_log in self.hub_logs],
+            "without_hub_log": list(self.without_hub_log),
         }
 
 
@@ -150,6 +184,15 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 def key_of(segment: Segment) -> tuple[bytes, bytes, str]:
     """Return hub, label and folder: segments with the same key make up one ``LabelReport``."""
     return (segment.hub_id or b"", segment.label, segment.origin)
+
+
+PartKey = tuple[str, int]
+"""Path and first byte of a part."""
+
+
+def part_key(segment: Segment) -> PartKey:
+    """Return the key of a part."""
+    return segment.path, segment.begin
 
 
 FindMissing = Callable[[LabelReport, Sequence[Verdict]], LabelFault | None]

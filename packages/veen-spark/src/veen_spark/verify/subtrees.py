@@ -7,6 +7,8 @@ each range can be verified independently. No task has to read a whole label.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from veen_core.errors import VeenError
@@ -23,16 +25,17 @@ Tile = tuple[int, bytes]
 class Tiles:
     """The subtrees over leaves that are added in order."""
 
-    def __init__(self, start: int) -> None:
-        """``start`` is the number of leaves before the first one added."""
+    def __init__(self, start: int, join: Callable[[bytes, bytes], bytes] = node_hash) -> None:
+        """``start`` is the number of leaves before the first one added; ``join`` hashes two nodes."""
         self._next = start
+        self._join = join
         self._tiles: list[tuple[int, int, bytes]] = []
 
     def add(self, leaf: bytes) -> None:
         """Add the next leaf and merge complete subtrees."""
         height, index, node = 0, self._next, leaf
         while self._tiles and self._tiles[-1][:2] == (height, index - 1) and index & 1:
-            node = node_hash(self._tiles.pop()[2], node)
+            node = self._join(self._tiles.pop()[2], node)
             height, index = height + 1, index >> 1
         self._tiles.append((height, index, node))
         self._next += 1

@@ -25,19 +25,18 @@ from typing import Final
 
 from veen_core import cbor, chunk
 from veen_core.ids import Label, StreamSeq
-from veen_core.tlog.tiles import TILE_WIDTH
 from veen_storage.chunks import compression, retention
 from veen_storage.chunks.chunk_files import is_whole
 from veen_storage.chunks.retention import Pruner
 from veen_storage.commit.changes import Anchored, Changes, Checkpointed, HubExtended, Placed, Pruned, Sealed
+from veen_storage.commit.hub_log import index_extension, index_moved
 from veen_storage.commit.journal import foreign_at
-from veen_storage.commit.ledger import note_moved
 from veen_storage.disk.files import Files, read_exactly
 from veen_storage.disk.layout import HUB_LOG_ENTRIES, Layout
 from veen_storage.errors import REPAIR, DamageError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
-from veen_storage.index.records import LABEL_SEQ, NODE, ChunkRecord, HubPlace, Segment
+from veen_storage.index.records import LABEL_SEQ, NODE, ChunkRecord, Segment
 
 MAX_OPEN_FILES: Final = 256
 """Chunk files that are open at once during a round."""
@@ -243,9 +242,9 @@ def write_index(txn: Transaction, changes: Iterable[Changes], finishing: bytes) 
                 case Pruned():
                     retention.index_pruned(txn, step)
                 case HubExtended():
-                    _index_hub_extension(txn, step)
+                    index_extension(txn, step)
         _index_cursors(txn, change)
-    _index_moved(txn, changes)
+    index_moved(txn, changes)
     txn.put_many(tables.ENTRIES.name, entries)
     txn.put_many(tables.NODES.name, nodes)
     tables.META.put(txn, tables.UNFINISHED, finishing)
@@ -271,27 +270,6 @@ def _index_checkpoint(txn: Transaction, step: Checkpointed) -> None:
     upto = step.checkpoint.upto_seq
     tables.CHECKPOINTS.put(txn, (step.number, upto), step.checkpoint)
     tables.EPOCHS.put(txn, (step.checkpoint.epoch, step.number, upto), b"")
-
-
-def _index_hub_extension(txn: Transaction, step: HubExtended) -> None:
-    entries = step.entries
-    heads = [((entry.number, entry.upto_seq), HubPlace(entry.index, entry.offset)) for entry in entries]
-    nodes = [((node.height, node.index), node.hash) for entry in entries for node in entry.nodes[1:]]
-    tables.HUB_HEADS.put_many(txn, heads)
-    tables.HUB_NODES.put_many(txn, nodes)
-    for entry in entries:
-        if entry.index % TILE_WIDTH == 0:
-            tables.HUB_BUNDLES.put(txn, entry.index // TILE_WIDTH, entry.offset)
-    tables.META.put(txn, tables.HUB_CHECKPOINT, step.signed.encode())
-    txn.clear(tables.HUB_MOVED.name)
-
-
-def _index_moved(txn: Transaction, changes: list[Changes]) -> None:
-    """Write which labels moved since the last hub checkpoint; every extension has emptied the table."""
-    moved: set[Label] = set()
-    for change in changes:
-        note_moved(moved, change.steps)
-    tables.HUB_MOVED.put_many(txn, [(label, b"") for label in moved])
 
 
 def _index_cursors(txn: Transaction, change: Changes) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -137,7 +138,7 @@ class HubExtended:
 
     @property
     def size(self) -> int:
-        """Bytes of entries and hub checkpoint, about."""
+        """Approximate size in bytes."""
         return len(self.bundle) + len(self.signed.note.text)
 
 
@@ -178,3 +179,12 @@ class Changes:
         if self.hub_log is None:
             return []
         return [step for step in self.steps if isinstance(step, HubExtended)]
+
+
+def note_moved(moved: set[Label], steps: Iterable[Step]) -> None:
+    """Follow which labels have entries since the last hub checkpoint: each extension has all of them (P1)."""
+    for step in steps:
+        if isinstance(step, Placed):
+            moved.add(step.entry.label)
+        elif isinstance(step, HubExtended):
+            moved.clear()

@@ -16,15 +16,17 @@ from typing import Final, Protocol
 from veen_core import hub_log
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import LabelHead
-from veen_core.ids import UnixTime
+from veen_core.ids import Label, UnixTime
 from veen_core.tlog.note import Note, check_name
-from veen_core.tlog.tiles import decode_bundle, encode_bundle
+from veen_core.tlog.tiles import TILE_WIDTH, decode_bundle, encode_bundle
 from veen_core.tlog.tree import leaf_hash
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_signed_head
-from veen_storage.commit.changes import HubEntry, HubExtended, HubExtension
+from veen_storage.commit.changes import Changes, HubEntry, HubExtended, HubExtension, note_moved
 from veen_storage.commit.ledger import Draft
 from veen_storage.errors import StorageError
-from veen_storage.index.records import HubLogCursor, LabelNo
+from veen_storage.index import tables
+from veen_storage.index.lmdb_index import Transaction
+from veen_storage.index.records import HubLogCursor, HubPlace, LabelNo
 
 LENGTH_BYTES: Final = 2
 """Bytes of an entry's length in an entry bundle (C2SP tlog-tiles)."""
@@ -91,3 +93,28 @@ def _lay_out(
         entries.append(HubEntry(number, head.label, head.upto_seq, index, offset, data, nodes))
         offset += LENGTH_BYTES + len(data)
     return HubLogCursor(tree, offset), tuple(entries)
+
+
+# --- the rows of the index
+
+
+def index_extension(txn: Transaction, step: HubExtended) -> None:
+    """Write the rows of an extension; ``index_moved`` follows at the end of the round."""
+    entries = step.entries
+    heads = [((entry.number, entry.upto_seq), HubPlace(entry.index, entry.offset)) for entry in entries]
+    nodes = [((entry.index, node.height), node.hash) for entry in entries for node in entry.nodes[1:]]
+    tables.HUB_HEADS.put_many(txn, heads)
+    tables.HUB_NODES.put_many(txn, nodes)
+    for entry in entries:
+        if entry.index % TILE_WIDTH == 0:
+            tables.HUB_BUNDLES.put(txn, entry.index // TILE_WIDTH, entry.offset)
+    tables.META.put(txn, tables.HUB_CHECKPOINT, step.signed.encode())
+    txn.clear(tables.HUB_MOVED.name)
+
+
+def index_moved(txn: Transaction, changes: Iterable[Changes]) -> None:
+    """Write which labels moved since the last hub checkpoint; each extension has emptied the table."""
+    moved: set[Label] = set()
+    for change in changes:
+        note_moved(moved, change.steps)
+    tables.HUB_MOVED.put_many(txn, [(label, b"") for label in moved])

@@ -34,7 +34,7 @@ from veen_storage.commit.changes import (
     Prune,
     Pruned,
     Sealed,
-    Step,
+    note_moved,
 )
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError
@@ -220,15 +220,6 @@ class Ledger:
         """Evict cursors that the index includes up to batch ``applied``, beyond the cache's size."""
         for cache in (self._labels, self._clients, self._caps, self._buckets, self._checkpoints):
             cache.shrink(applied)
-
-
-def note_moved(moved: set[Label], steps: Iterable[Step]) -> None:
-    """Follow which labels have entries since the last hub checkpoint: each extension has all of them (P1)."""
-    for step in steps:
-        if isinstance(step, Placed):
-            moved.add(step.entry.label)
-        elif isinstance(step, HubExtended):
-            moved.clear()
 
 
 class Draft:

@@ -3,7 +3,8 @@
 In this order, around the fold of the labels:
 
 1. ``read``: every entry continues its label, and the tree over all entries has the root that the hub signed;
-2. ``heads_of``: while a label is folded, each of its heads has root and time of the RECEIPT at ``upto_seq``;
+2. ``heads_of``: while a label is folded, each of its heads has root and time of the RECEIPT at ``upto_seq``,
+   and the first entry after the newest head is not one that the hub must have covered;
 3. ``finish``: every label of the hub log reaches its newest head, and every label that is not at its newest
    head counts as moved.
 
@@ -16,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
-from veen_core.errors import VeenError
-from veen_core.hub_log import HeadTable, LabelHead
-from veen_core.ids import Label, StreamSeq
+from veen_core.errors import InvariantError, VeenError
+from veen_core.hub_log import HeadTable, LabelHead, check_uncovered
+from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.tlog.tiles import TILE_WIDTH
 from veen_core.tlog.tree import Tree, leaf_hash
 from veen_storage.commit.hub_log import LENGTH_BYTES
@@ -113,7 +114,7 @@ class HubLogFold:
         rows, number = self._rows, self._context.derived.number(head.label)
         nodes = self._tree.append(leaf_hash(data))
         rows.heads.append(((number, head.upto_seq), HubPlace(index, offset)))
-        rows.nodes += (((node.height, node.index), node.hash) for node in nodes[1:])
+        rows.nodes += (((index, node.height), node.hash) for node in nodes[1:])
         if index % TILE_WIDTH == 0:
             rows.bundles.append((index // TILE_WIDTH, offset))
         self._offset += LENGTH_BYTES + len(data)
@@ -154,8 +155,10 @@ class HubLogFold:
 
     def heads_of(self, label: Label) -> LabelHeads:
         """Return the heads of a label, to be compared with its entries."""
-        known = label in self._table.newest
-        return LabelHeads(self._context, label, self._places(label) if known else iter(()))
+        newest = self._table.newest.get(label)
+        places = self._places(label) if newest is not None else iter(())
+        covered = newest.upto_seq if newest is not None else 0
+        return LabelHeads(self._context, label, places, covered, self._table.hub_ts)
 
     def _places(self, label: Label) -> Iterator[tuple[StreamSeq, int]]:
         """Yield ``upto_seq`` and offset of each head of a label in order, a page of rows at a time."""
@@ -210,27 +213,39 @@ class HubLogFold:
 class LabelHeads:
     """The heads of one label in the hub log, compared with its entries in order."""
 
-    def __init__(self, context: FoldContext, label: Label, places: Iterator[tuple[StreamSeq, int]]) -> None:
+    def __init__(
+        self,
+        context: FoldContext,
+        label: Label,
+        places: Iterator[tuple[StreamSeq, int]],
+        covered: int,
+        newest_ts: UnixTime,
+    ) -> None:
+        """``covered``: the label's last entry in the hub log. ``newest_ts``: the newest time of any label."""
         self._context = context
         self._label = label
-        self._places = places
-        self.next_seq, self._offset = StreamSeq(0), 0
-        """The entry that the next head names; 0 after the last."""
-        self._advance()
-
-    def _advance(self) -> None:
-        self.next_seq, self._offset = next(self._places, (StreamSeq(0), 0))
+        self._newest_ts = newest_ts
+        first_uncovered: tuple[StreamSeq, int | None] = (StreamSeq(covered + 1), None)
+        self._places = chain[tuple[StreamSeq, int | None]](places, [first_uncovered])
+        self.next_seq, self._offset = next(self._places)
+        """The next entry to check: one that a head names, then the first that no head covers; then 0."""
 
     def check(self, fact: EntryFacts) -> None:
-        """Compare the next head with its entry."""
+        """Check the entry ``next_seq``."""
         offset = self._offset
-        self._advance()
+        self.next_seq, self._offset = next(self._places, (StreamSeq(0), None))
         if not fact.valid:
             return  # reported already
+        place = {"label": self._label, "seq": fact.seq, "offset": offset}
+        if offset is None:
+            try:
+                check_uncovered(self._label, fact.seq, fact.hub_ts, self._newest_ts)
+            except InvariantError as exc:
+                self._context.fault(HUB_LOG_ENTRIES, str(exc), **place)
+            return
         head = self._read(offset)
         if (head.mmr_root, head.hub_ts) != (fact.root, fact.hub_ts):
-            what = "root or time is not that of the label's RECEIPT"
-            self._context.fault(HUB_LOG_ENTRIES, what, offset=offset, label=self._label, seq=fact.seq)
+            self._context.fault(HUB_LOG_ENTRIES, "root or time is not that of the label's RECEIPT", **place)
 
     def _read(self, offset: int) -> LabelHead:
         with self._context.layout.hub_log_entries.open("rb") as file:

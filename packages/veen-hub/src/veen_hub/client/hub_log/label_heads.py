@@ -27,7 +27,9 @@ class LabelHeads:
 
 
 async def read_label_heads(
-    connection: HubConnection, confirmations: Confirmations | None, progress: Callable[[int], None]
+    connection: HubConnection,
+    confirmations: Confirmations | None,
+    progress: Callable[[int], None] | None = None,
 ) -> LabelHeads:
     """Read the whole hub log of a hub under its newest checkpoint; with a policy, under the accepted one.
 
@@ -54,7 +56,9 @@ async def read_label_heads(
     )
 
 
-async def head_table(signed: SignedHead, fetch: Fetch, progress: Callable[[int], None]) -> HeadTable:
+async def head_table(
+    signed: SignedHead, fetch: Fetch, progress: Callable[[int], None] | None = None
+) -> HeadTable:
     """Read the whole hub log under a hub checkpoint and return the newest head of every label.
 
     Memory is bounded by the number of labels, not of entries. The signatures are not verified.
@@ -64,7 +68,8 @@ async def head_table(signed: SignedHead, fetch: Fetch, progress: Callable[[int],
         async with aclosing(reader.entries()) as entries:
             async for index, entry in entries:
                 table.add(_decode(index, entry))
-                progress(index + 1)
+                if progress is not None:
+                    progress(index + 1)
     except NotFound as exc:
         raise Misbehaved(
             f"the hub does not serve all of its log under the hub checkpoint at size {signed.head.size}: "

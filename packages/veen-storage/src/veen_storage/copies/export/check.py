@@ -9,7 +9,6 @@ export raises ``MismatchError``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
@@ -21,12 +20,12 @@ from veen_core.errors import VeenError, VerificationError
 from veen_core.export import IDENTITY, MANIFEST, SIGNATURE, ExportedFile, Manifest, manifest_digest
 from veen_core.hub_export import HUB_HEAD, HubHead, verify_hub_head
 from veen_core.hub_identity import HubIdentity
-from veen_core.hub_log import LabelHead
-from veen_core.ids import HubId, Signature, StreamSeq
+from veen_core.ids import HubId, Signature
 from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.tlog.tree_head import SignedHead
 from veen_storage.copies.export.chunk_check import check_chunks
+from veen_storage.copies.export.label_heads import LabelHeads
 from veen_storage.copies.export.range_verifier import RangeVerifier, VerifiedExport
 from veen_storage.copies.export.sequence import damaged, read_small
 from veen_storage.copies.export.set_check import check_set
@@ -37,12 +36,10 @@ from veen_storage.errors import MismatchError, StorageError
 MAX_MANIFEST_BYTES: Final = 64 * 1_048_576
 
 
-def verify_export(
-    path: Path, pinned: HubId, heads: Mapping[StreamSeq, LabelHead] | None = None
-) -> VerifiedExport:
+def verify_export(path: Path, pinned: HubId, heads: LabelHeads | None = None) -> VerifiedExport:
     """Raise unless the folder is a complete, verifiable export of the pinned hub.
 
-    ``heads`` are heads of the label in the hub log, if they are known (``hub_check``).
+    ``heads`` is what the hub log says about the label, if it is known (``hub_check``).
     """
     manifest = _read_manifest(path)
     if manifest.hub_id != pinned:

@@ -1,8 +1,9 @@
 """Verify an export of a whole hub: each label, and that the hub log names no other (RESOLUTIONS P1).
 
 In this order: the manifest and the identity; the entries of the hub log, each continuing its label; the root
-over them and the hub's signature; each label's export, with every one of its heads; last, that no label of
-the hub log is missing or ends before its newest head.
+over them and the hub's signature; each label's export, with every one of its heads, and that the first
+entry after the newest head is not one that the hub must have covered; last, that no label of the hub log is
+missing or ends before its newest head.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veen_core.errors import DecodeError, VeenError
+from veen_core.export import IDENTITY
 from veen_core.hub_export import HUB_EXPORT, LABELS, HubManifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import HeadTable, LabelHead, verify_hub_checkpoint
@@ -20,6 +22,7 @@ from veen_core.tlog.tree import Tree, leaf_hash
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.commit.hub_log import LENGTH_BYTES
 from veen_storage.copies.export.check import read_exported_identity, verify_export
+from veen_storage.copies.export.label_heads import LabelHeads
 from veen_storage.copies.export.sequence import damaged, read_small
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES, HUB_LOG_PUBLISHED, Layout
 from veen_storage.errors import MismatchError, StorageError
@@ -75,23 +78,24 @@ class _HubLog:
         if head is not None and head.size == self.tree.size and head.root != self.tree.root:
             raise damaged(HUB_LOG_PUBLISHED, f"has another root than the hub log at size {head.size}")
 
-    def heads_of(self, label: Label) -> dict[StreamSeq, LabelHead]:
-        """Return the heads of one label by ``upto_seq``."""
+    def heads_of(self, label: Label) -> LabelHeads:
+        """Return the heads of one label."""
         heads: dict[StreamSeq, LabelHead] = {}
-        offsets = self.offsets.get(label)
-        if offsets is None:
-            return heads
-        with self.path.open("rb") as file:
-            for offset in offsets:
-                file.seek(offset)
-                head = LabelHead.decode(read_entry(file) or b"")  # decoded before, in ``read``
-                heads[head.upto_seq] = head
-        return heads
+        if (offsets := self.offsets.get(label)) is not None:
+            with self.path.open("rb") as file:
+                for offset in offsets:
+                    file.seek(offset)
+                    head = LabelHead.decode(read_entry(file) or b"")  # decoded before, in ``read``
+                    heads[head.upto_seq] = head
+        return LabelHeads(heads, self.table.hub_ts)
 
 
 def verify_hub_export(path: Path, pinned: HubId) -> VerifiedHubExport:
     """Raise unless the folder is a complete, verifiable export of all labels of the pinned hub."""
     manifest = _read_manifest(path, pinned)
+    for name in (*IDENTITY, LABELS):
+        if not (path / name).exists():
+            raise damaged(name, "is missing")
     identity, _registry = read_exported_identity(path, pinned)
     log, checkpoint = _read_hub_log(Layout(path), identity, manifest)
     sizes: dict[Label, StreamSeq] = {}

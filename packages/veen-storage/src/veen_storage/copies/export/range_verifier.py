@@ -7,7 +7,7 @@ the export.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -19,13 +19,13 @@ from veen_core.entry import Entry
 from veen_core.errors import CheckpointError, InvariantError, VeenError
 from veen_core.export import MANIFEST, Manifest, PrunedRange
 from veen_core.hub_identity import HubIdentity
-from veen_core.hub_log import LabelHead
 from veen_core.ids import MmrRoot, StreamSeq
 from veen_core.log_rules import POSITION, LogTerms
 from veen_core.log_verifier import HubSignatures, LogVerifier
 from veen_core.mmr import Mmr
 from veen_core.signatures import Claim, invalid_signatures
 from veen_core.tlog.tree_head import SignedHead
+from veen_storage.copies.export.label_heads import LabelHeads
 from veen_storage.copies.export.sequence import damaged, note_pruned
 from veen_storage.disk.registry import Registry
 
@@ -62,11 +62,11 @@ class RangeVerifier:
         manifest: Manifest,
         identity: HubIdentity,
         registry: Registry,
-        heads: Mapping[StreamSeq, LabelHead] | None = None,
+        heads: LabelHeads | None = None,
     ) -> None:
-        """``heads`` are heads of the label in the hub log, which entries of the range must agree with."""
+        """``heads`` is what the hub log says about the label, if it is known."""
         self.manifest = manifest
-        self._heads = heads or {}
+        self._heads = heads
         self.registry = registry
         self._terms = LogTerms(
             label=manifest.label, identity=identity, profile=registry.profile, limits=registry.limits
@@ -135,9 +135,8 @@ class RangeVerifier:
                 step = self._log.accept(entry, self._signatures)
             if seq == self.manifest.from_seq and step.hub_ts != self.manifest.from_ts:
                 raise InvariantError("from_ts", f"hub_ts {step.hub_ts} is not the manifest's from_ts")
-            head = self._heads.get(seq)
-            if head is not None and (head.mmr_root, head.hub_ts) != (step.mmr_root, step.hub_ts):
-                raise InvariantError("P1", "root or hub_ts is not that of the label's head in the hub log")
+            if self._heads is not None:
+                self._heads.check(self.manifest.label, seq, step.mmr_root, step.hub_ts)
         except VeenError as exc:
             raise damaged(where, f"{name}: {exc}", offset) from exc
         finally:

@@ -1,0 +1,12 @@
+"""The hub log of a data directory, a clone or an export of a whole hub, against its labels (RESOLUTIONS P1).
+
+check        the steps, and the faults of hub logs and labels
+folder       the files of one hub log: notes, manifest, and the entries split into parts
+entries      one task: the entries of one part                       → subtrees, or heads
+placement    which task gets which head: the one that reads the part of the label with that entry
+comparison   one task: heads against the RECEIPTs of parts of labels → PartHeads
+
+Heads move from the tasks that read the hub log to the tasks that read the labels by a shuffle
+(``tasks.Exchange``). The driver gets O(log n) hashes for each part of a hub log, one summary for each part
+of a label, and one head for each missing label.
+"""
