@@ -44,6 +44,7 @@ EXAMPLES: Final = (
     "veen selftest core",
     "veen selftest core fuzz --hub http://127.0.0.1:8080 --admin-key admin",
     "veen selftest all --junit selftest.xml --seed 7",
+    "veen selftest trust --rounds 500",
     "veen selftest perf --quick --json",
 )
 
