@@ -26,6 +26,7 @@ PAGES = [
     "docs/runbook.md",
     "docs/guides/prove-a-message.md",
     "docs/guides/run-a-witness.md",
+    "docs/guides/monitor-a-hub.md",
     *(
         f"docs/reference/cli/{name}.md"
         for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")

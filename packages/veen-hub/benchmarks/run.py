@@ -10,7 +10,8 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``hub.plain`` divides the rate of an ordinary aiohttp client by the rate of the raw generator.
 - ``verify.batch`` divides the rate of core's batch verifier by that of two threads that only call PyNaCl.
 - ``client.*`` are figures of the client that ships; see ``client_load``.
-- ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``.
+- ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``;
+  ``hub.trust_overhead`` and ``trust.cosign_p99_ms`` are in ``trust_overhead``.
 - Three lines with ``client`` instead of ``name`` are messages per second of the client that ships, of a plain
   HTTP client and of the raw generator; see ``veen_hub.load``.
 - ``hub.p50_hot`` uses crypto and disk in a busy loop; a message that comes alone meets colder caches.
@@ -22,6 +23,7 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
+import http.client
 import json
 import os
 import socket
@@ -39,6 +41,7 @@ from pathlib import Path
 import client_load
 import trust
 import trust_growth
+import trust_overhead
 import uvloop
 from nacl.bindings import crypto_sign_open
 
@@ -61,6 +64,7 @@ from veen_core.ids import (
 from veen_core.keys import refused, verify
 from veen_core.msg import sign_msg
 from veen_core.signatures import Claim, verify_all
+from veen_core.status import Status
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.load import LoadSizes, LoadTarget, measure_clients, open_plain, open_raw, request_of
 from veen_storage import Store, create
@@ -212,7 +216,7 @@ def _rss_mb(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def running(root: Path, writers: int) -> Iterator[Running]:
+def running(root: Path, writers: int, config: Path | None = None) -> Iterator[Running]:
     stream: StreamId = stream_id("bench")
     identity = identity_of(root)
     where = label(routing_key(identity.hub_id), stream, Epoch(0))
@@ -226,7 +230,8 @@ def running(root: Path, writers: int) -> Iterator[Running]:
             "--port",
             "0",
             "--log-level",
-            "warning",
+            "error",
+            *([f"--config={config}"] if config is not None else []),
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -234,12 +239,23 @@ def running(root: Path, writers: int) -> Iterator[Running]:
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline().partition(",")[0].rsplit(":", 1)[1])
+        _wait_until_signing(port)
         tokens = {n: mint(ADMIN, ClientId(writer(n).public), [stream], 10_000_000) for n in range(writers)}
         asyncio.run(_authorize(port, list(tokens.values())))
         yield Running(process, port, where, {n: token.auth_ref for n, token in tokens.items()})
     finally:
         process.terminate()
         process.wait(30)
+
+
+def _wait_until_signing(port: int) -> None:
+    """Wait until the hub's memories have answered, if it has any."""
+    while True:
+        with contextlib.closing(http.client.HTTPConnection(HOST, port)) as connection:
+            connection.request("GET", "/v1/status")
+            if Status.decode(connection.getresponse().read()).not_signing is None:
+                return
+        time.sleep(0.05)
 
 
 async def _authorize(port: int, tokens: list[CapToken]) -> None:
@@ -550,8 +566,29 @@ def measure(place: Path, sizes: Sizes) -> bool:
     ok &= measure_client(place, sizes)
     compare_clients(place, sizes.clients)
     ok &= trust.measure(place, sizes.witness, say)
+    ok &= measure_overhead(place, sizes)
     ok &= trust_growth.measure(place, sizes.heads // 10, sizes.heads, say)
     return measure_growth(place, sizes) and ok
+
+
+def measure_overhead(place: Path, sizes: Sizes) -> bool:
+    """Measure what hub log and witnesses cost; see ``trust_overhead``."""
+    load = dataclasses.replace(BATCH, first=0)
+
+    def make(root: Path) -> tuple[Path, HubIdentity]:
+        return new(root), identity_of(root)
+
+    return trust_overhead.measure(
+        place,
+        make,
+        running,
+        lambda hub, count, turn: uvloop.run(load.rate(hub, count, turn)),
+        lambda hub, seq: signed(writer(0), hub.where, seq, hub.auth[0]),
+        count=2 * sizes.batch,
+        samples=sizes.alone,
+        writers=load.lanes,
+        say=say,
+    )
 
 
 def measure_client(place: Path, sizes: Sizes) -> bool:

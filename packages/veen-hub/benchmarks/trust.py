@@ -77,9 +77,9 @@ class Log:
 
 
 @contextlib.contextmanager
-def running_witness(place: Path, logs: list[Log]) -> Iterator[int]:
-    """Run a witness process that watches the logs, and yield its port."""
-    Folder(place).create("witness.example/bench", SigningSeed(b"\x03" * 32), [log.vkey.text for log in logs])
+def run_witness(place: Path, name: str, seed: SigningSeed, log_vkeys: list[str]) -> Iterator[tuple[str, int]]:
+    """Run a witness process that watches the logs, and yield its verifier key and its port."""
+    key = Folder(place).create(name, seed, log_vkeys)
     process = subprocess.Popen(  # noqa: S603 - this very witness
         [
             *(sys.executable, "-m", "veen_hub.witness.main", f"--dir={place}"),
@@ -90,7 +90,7 @@ def running_witness(place: Path, logs: list[Log]) -> Iterator[int]:
     )
     try:
         assert process.stdout is not None
-        yield int(process.stdout.readline().rsplit(":", 1)[1])
+        yield key.verifier.text, int(process.stdout.readline().rsplit(":", 1)[1])
     finally:
         process.terminate()
         process.wait(30)
@@ -130,7 +130,9 @@ def witness_rate(place: Path, count: int) -> tuple[float, float]:
     """Return the requests per second of one witness, and their ratio to the floor, medians of ``ROUNDS``."""
     logs = [Log(number) for number in range(LOGS)]
     rates, ratios = [], []
-    with running_witness(place / "witness", logs) as port:
+    vkeys = [log.vkey.text for log in logs]
+    seed = SigningSeed(b"\x03" * 32)
+    with run_witness(place / "witness", "witness.example/bench", seed, vkeys) as (_key, port):
         before = floor_seconds(place, logs[0])
         for _ in range(ROUNDS):
             prepared = [log.requests(max(1, count // ROUNDS // LOGS)) for log in logs]

@@ -49,6 +49,12 @@ def wait_for_size(hub: Calls, size: int) -> SignedHead:
     return signed
 
 
+def reason(hub: Calls) -> str:
+    """Why the hub is not ready, for its operator; empty if it is."""
+    answer = hub.get("/readyz")
+    return "" if answer.status == 200 else str(answer.json["why"])
+
+
 def cosigners(signed: SignedHead) -> set[str]:
     """Names under the checkpoint, except the log's own."""
     return {line.name for line in signed.note.signatures} - {signed.head.origin}

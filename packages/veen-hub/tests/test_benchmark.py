@@ -36,6 +36,8 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         "client.loop_block_ms",
         "client.rss_mb",
         "trust.witness_rate",
+        "hub.trust_overhead",
+        "trust.cosign_p99_ms",
         "trust.growth",
         "trust.evidence_bytes",
         "hub.growth",

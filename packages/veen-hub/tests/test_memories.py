@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import fcntl
 import os
 import threading
@@ -16,25 +18,30 @@ import pytest
 
 from veen_core.api import ReceiptRequest, ReceiptResponse
 from veen_core.errors import ConfigError, VeenError
-from veen_core.ids import StreamSeq
+from veen_core.ids import HubId, MmrRoot, StreamSeq
+from veen_core.keys import SigningKey
 from veen_core.status import LabelRequest
+from veen_core.tlog.note import Note, sign_note
+from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.anchor import hub_anchor
 from veen_hub.ops import heads_file as heads_files
-from veen_hub.ops.anchors import Anchor, FileLedger
+from veen_hub.ops.anchors import Anchor, AnchorError, FileLedger
 from veen_hub.ops.memories import Memories
 from veen_hub.pipeline.signing_gate import SigningGate
 
 from .conftest import StartHub, StartProcess
 from .hub_logs import (
     AT_ONCE,
+    HUB_ID,
     HUB_VKEY,
     ORIGIN,
     copy_directory,
     published_size,
+    reason,
     wait_for_size,
 )
 from .independent_witness import IndependentWitness
-from .people import Writer, envelope
+from .people import HUB_KEY, Writer, envelope, signing_key
 from .serving import HubProcess, RunningHub, until
 from .test_client_settings import anchoring_in
 from .test_hub_log import NEVER
@@ -251,9 +258,10 @@ def test_a_hub_whose_only_memory_is_silent_waits_for_it(start_hub: StartHub) -> 
     port_holder._server.server_close()
     settings = {"hub_log__witnesses": [{"key": port_holder.vkey, "url": port_holder.url}]}
     hub = start_hub(gating=False, **AT_ONCE, **settings)
-    until(lambda: "cannot be reached" in (hub.status().not_signing or ""), "the hub says whom it waits for")
-    why = hub.status().not_signing or ""
-    assert why.startswith("0 of 1 required memories have answered (RESOLUTIONS P3): witness witness.example")
+    until(lambda: "cannot be reached" in reason(hub), "the hub says whom it waits for")
+    start = "0 of 1 required memories have answered (RESOLUTIONS P3)"
+    assert reason(hub).startswith(f"signing: {start}: witness witness.example/w1: {port_holder.url}")
+    assert hub.status().not_signing == start, "clients see no address"
     assert hub.get("/readyz").status == 503
     answer = hub.submit(Writer("alice", hub.hub_id).next())
     assert (answer.status, answer.error.code, answer.headers["retry-after"]) == (503, "E.UNAVAILABLE", "2")
@@ -267,7 +275,7 @@ def test_one_answer_is_enough_unless_more_are_required(start_hub: StartHub, plac
     settings = {"hub_log__witnesses": [silent()], "hub_log__memories": {"heads_file": place / "heads"}}
     hub = start_hub(gating=False, **settings)
     until(lambda: signs(hub), "the heads file has answered")
-    assert hub.status().memories == ("witness silent.example/w", f"heads file {place / 'heads'}")
+    assert hub.status().memories == ("witness silent.example/w", "the heads file")
     hub.stop()
     settings["hub_log__memories"] = {"heads_file": place / "heads", "required": 2}
     hub = start_hub(gating=False, **settings)
@@ -278,7 +286,7 @@ def test_one_answer_is_enough_unless_more_are_required(start_hub: StartHub, plac
 
 
 def test_more_memories_than_there_are_cannot_be_required(start_hub: StartHub, place: Path) -> None:
-    with pytest.raises(ConfigError, match=r"required: 3 memories must answer, but 1 can be asked: heads"):
+    with pytest.raises(ConfigError, match=r"required: 3 memories must answer, but 1 can be asked: the heads"):
         start_hub(hub_log__memories={"heads_file": place / "heads", "required": 3})
 
 
@@ -306,7 +314,7 @@ def test_a_hub_without_a_memory_says_so_once(start_process: StartProcess) -> Non
     assert hub.status().memories is None
     hub.stop()
     (line,) = [line for line in hub.lines if line["event"] == "no_memory"]
-    assert line["level"] == "warn"
+    assert line["level"] == "info"
     assert "hub_log" in line["action"]
 
 
@@ -401,7 +409,7 @@ def test_a_missing_heads_file_is_no_answer_unless_the_hub_is_new(start_hub: Star
     hub.stop()
     (place / "heads").rename(place / "elsewhere")
     hub = start_with_heads(start_hub, place)
-    until(lambda: "does not exist; mount its volume" in (hub.status().not_signing or ""), "it is missed")
+    until(lambda: "does not exist; mount its volume" in reason(hub), "it is missed")
     assert not (place / "heads").exists()
     (place / "elsewhere").rename(place / "heads")
     until(lambda: signs(hub), "the file is back")
@@ -432,7 +440,7 @@ def test_a_heads_file_that_cannot_be_used_is_no_answer(
 ) -> None:
     (place / "heads").write_bytes(content)
     hub = start_with_heads(start_hub, place)
-    until(lambda: why in (hub.status().not_signing or ""), "it is noticed")
+    until(lambda: why in reason(hub), "it is noticed")
     assert (place / "heads").read_bytes() == content
 
 
@@ -502,3 +510,143 @@ def test_the_gate_stays_closed_after_a_contradiction_whatever_answers_later() ->
     assert "2 less" in (gate.closed or "")
     with pytest.raises(VeenError, match="this hub signs nothing now: the hub is behind"):
         gate.check()
+
+
+# --- a copy of the log at an address
+
+
+def answering(mirror: type[Mirror], status: int, body: bytes) -> None:
+    def do_get(self: Mirror) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    mirror.do_GET = do_get  # type: ignore[method-assign]
+
+
+def signed_by(key: SigningKey, size: int) -> bytes:
+    head = TreeHead(ORIGIN, size, bytes(32))
+    return SignedHead(head, Note(head.text, (sign_note(key, ORIGIN, head.text),))).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "why"),
+    [
+        (404, b"", "has no hub checkpoint"),
+        (500, b"", "answers 500"),
+        (302, b"", "answers 302"),
+        (200, b"<html>hello</html>", "serves no hub checkpoint of this hub"),
+        (200, b"x" * 200_000, "the answer has more than 131072 bytes"),
+        (200, signed_by(signing_key("a stranger"), 9), "serves no hub checkpoint of this hub"),
+    ],
+    ids=["nothing", "an error", "a redirect", "a page", "too much", "another key"],
+)
+def test_an_address_that_serves_no_hub_checkpoint_of_this_hub_is_no_answer(
+    start_hub: StartHub, place: Path, status: int, body: bytes, why: str
+) -> None:
+    with a_mirror(start_hub, place) as memory:
+        mirror = memory.settings.pop("mirror")
+        hub = start_hub(gating=False, **AT_ONCE)
+        hub.accept(Writer("alice", hub.hub_id).next())
+        wait_for_size(hub, 1)
+        hub.stop()
+        answering(mirror, status, body)
+        hub = memory.start(start_hub, "data")
+        until(lambda: why in reason(hub), "it is noticed")
+        assert not signs(hub)
+
+
+def test_a_copy_that_a_hub_with_this_key_signed_with_another_root_stops_the_hub(
+    start_hub: StartHub, place: Path
+) -> None:
+    with a_mirror(start_hub, place) as memory:
+        mirror = memory.settings.pop("mirror")
+        hub = memory.start(start_hub, "data")
+        until(lambda: signs(hub), "a hub without entries needs no copy")
+        hub.accept(Writer("alice", hub.hub_id).next())
+        mirror.held = signed_by(HUB_KEY, 1)
+        until(lambda: not signs(hub), "the copy is compared again after a hub checkpoint")
+        assert "copy 1 of the hub log remembers another root at size 1" in (hub.status().not_signing or "")
+
+
+# --- the anchor ledger
+
+
+def anchored(start_hub: StartHub, ledger: Path) -> None:
+    """Run a hub that anchors two labels, and stop it."""
+    hub = start_hub(gating=False, anchor=FileLedger(ledger))
+    until(lambda: signs(hub), "the hub signs")
+    for name in ("alice", "bob"):
+        hub.accept(Writer(name, hub.hub_id, to=name).next())
+    keep_outside(hub, None)
+    hub.stop()
+
+
+def test_a_ledger_that_is_missing_or_damaged_is_no_answer(start_hub: StartHub, place: Path) -> None:
+    ledger = place / "ledger"
+    anchored(start_hub, ledger)
+    content = ledger.read_bytes()
+    ledger.unlink()
+    hub = start_hub(gating=False, anchor=FileLedger(ledger))
+    until(lambda: "the ledger does not exist, and this hub has anchored" in reason(hub), "it is missed")
+    hub.stop()
+    ledger.write_bytes(b"\xff" + content[1:])
+    hub = start_hub(gating=False, anchor=FileLedger(ledger))
+    until(lambda: "damaged at byte 0" in reason(hub), "it is damaged")
+    ledger.write_bytes(content)
+    until(lambda: signs(hub), "it is whole again")
+
+
+def test_a_ledger_with_another_root_stops_the_hub(start_hub: StartHub, place: Path) -> None:
+    anchored(start_hub, place / "ledger")
+    hub = start_hub(gating=False, anchor=FileLedger(place / "ledger"))
+    until(lambda: signs(hub), "the hub signs")
+    root = hub.run(FileLedger(place / "ledger").recall(hub.hub_id))[0]
+    hub.stop()
+    false = dataclasses.replace(root, mmr_root=MmrRoot(bytes(32)))
+    asyncio.run(FileLedger(place / "ledger").publish(false))
+    hub = start_hub(gating=False, anchor=FileLedger(place / "ledger"))
+    until(lambda: "has two histories: the anchor ledger" in (hub.status().not_signing or ""), "it stops")
+
+
+def test_roots_of_another_hub_in_a_shared_ledger_mean_nothing(start_hub: StartHub, place: Path) -> None:
+    anchored(start_hub, place / "ledger")
+    root = asyncio.run(FileLedger(place / "ledger").recall(HUB_ID))[0]  # type: ignore[index]
+    foreign = dataclasses.replace(root, hub_id=HubId(bytes(32)), upto_seq=StreamSeq(99))
+    asyncio.run(FileLedger(place / "ledger").publish(foreign))
+    hub = start_hub(gating=False, anchor=FileLedger(place / "ledger"))
+    until(lambda: signs(hub), "the hub signs")
+
+
+def test_a_ledger_returns_each_root_once(tmp_path: Path, start_hub: StartHub) -> None:
+    anchored(start_hub, tmp_path / "ledger")
+
+    async def story() -> None:
+        ledger = FileLedger(tmp_path / "ledger")
+        assert len(await ledger.recall(HUB_ID) or ()) == 2
+        assert await ledger.recall(HUB_ID) == []
+        root = (await FileLedger(tmp_path / "ledger").recall(HUB_ID) or [])[0]
+        later = dataclasses.replace(root, upto_seq=StreamSeq(7))
+        await FileLedger(tmp_path / "ledger").publish(later)
+        assert await ledger.recall(HUB_ID) == [later]
+        (tmp_path / "ledger").write_bytes(b"")
+        with pytest.raises(AnchorError, match="the file was cut back"):
+            await ledger.recall(HUB_ID)
+        assert await FileLedger(tmp_path / "nothing").recall(HUB_ID) is None
+
+    asyncio.run(story())
+
+
+def test_a_ledger_is_no_memory_if_the_configuration_says_so(start_hub: StartHub, place: Path) -> None:
+    hub = start_hub(gating=False, anchor=FileLedger(place / "ledger"), hub_log__memories={"anchors": False})
+    assert hub.status().memories is None
+    assert signs(hub)
+
+
+def test_an_anchoring_stream_to_which_anybody_may_write_is_no_memory(
+    start_hub: StartHub, place: Path
+) -> None:
+    anchoring = start_hub("anchoring", gating=False)
+    settings = dataclasses.replace(anchoring_in(anchoring, place), token=None)
+    assert start_hub("data", anchor=hub_anchor(settings)).status().memories is None

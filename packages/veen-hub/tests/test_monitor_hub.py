@@ -17,7 +17,7 @@ from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.receipt import Receipt
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
-from veen_hub.client import connect
+from veen_hub.client import Retry, connect
 from veen_hub.monitor.findings import Change, Key
 from veen_hub.monitor.hub_monitor import HubMonitor
 from veen_hub.monitor.monitor import Monitor, State
@@ -29,6 +29,8 @@ from .client_witnesses import AT_ONCE, Watched, watched
 from .monitoring import Watch, convicted, keys
 
 ALICE = person("alice")
+PATIENT = Retry(max_attempts=10_000, first_delay=0.02, max_delay=0.2, deadline=120.0)
+"""A busy machine may take many seconds to start a hub again."""
 
 
 @pytest.fixture
@@ -121,7 +123,11 @@ def test_an_honest_hub_under_load_with_restarts_and_kills_is_never_accused(
     async def write(town: Watched, name: str, until: asyncio.Event) -> int:
         count = 0
         async with connect(
-            town.hub.url, person(name), trust=town.hub.hub_id, state=tmp_path / "clients" / name, retry=QUICK
+            town.hub.url,
+            person(name),
+            trust=town.hub.hub_id,
+            state=tmp_path / "clients" / name,
+            retry=PATIENT,
         ) as hub:
             while not until.is_set():
                 await hub.stream(f"{name} {count % 7}").send(f"message {count}")
@@ -133,7 +139,7 @@ def test_an_honest_hub_under_load_with_restarts_and_kills_is_never_accused(
         (tmp_path / "clients").mkdir()
         async with monitoring(watch, policy_of(town), town.hub.url, seen=tmp_path / "clients") as monitor:
             writers = [asyncio.create_task(write(town, name, ended)) for name in ("alice", "bob")]
-            for end in (town.hub.stop, town.hub.kill, town.hub.kill):
+            for end in (town.hub.stop, town.hub.kill):
                 await asyncio.sleep(1.0)
                 await asyncio.to_thread(end)
                 await asyncio.to_thread(town.hub.start)
@@ -146,7 +152,7 @@ def test_an_honest_hub_under_load_with_restarts_and_kills_is_never_accused(
             assert [each.finding.message for each in watched_hub.findings] == []
 
     with watched(tmp_path, **AT_ONCE) as town:
-        run(story(town))
+        asyncio.run(asyncio.wait_for(story(town), 240))
     began = {change.found.finding.key for change in watch.changes if change.began}
     assert began <= {Key.UNREACHABLE}, [change.found.finding.message for change in watch.changes]
     assert not (watch.place / "evidence").exists()

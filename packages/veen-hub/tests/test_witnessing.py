@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +18,15 @@ from veen_core.tlog.add_checkpoint import SIZE_CONTENT_TYPE, parse_add_checkpoin
 from veen_core.tlog.note import cosign, cosigned_at, parse_key
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.ops.witness_link import ANSWER_SEC, MAX_ANSWER_BYTES
+from veen_hub.witness.folder import Folder
 
+from .certificates import Certificates
 from .conftest import StartHub
-from .hub_logs import AT_ONCE, HUB_VKEY, ORIGIN, cosigners, published, wait_for_size
+from .hub_logs import AT_ONCE, HUB_VKEY, ORIGIN, cosigners, published, reason, wait_for_size
 from .independent_witness import Answer, IndependentWitness
 from .people import Writer
-from .serving import RunningHub, until
+from .serving import RunningHub, SetClock, until
+from .witnessing import WitnessProcess
 
 W1, W2 = "witness.example/w1", "witness.example/w2"
 
@@ -373,5 +377,40 @@ def test_an_address_where_nothing_listens_is_a_silent_witness(start_hub: StartHu
             settings = watched_by(witness)
             settings["hub_log__witnesses"][0]["url"] = url
             hub = start_hub(**settings)
-            until(lambda: "cannot be reached" in (hub.status().not_signing or ""), "it is noticed")
+            until(lambda: "cannot be reached" in reason(hub), "it is noticed")
             assert hub.submit(Writer("alice", hub.hub_id).next()).error.code == "E.UNAVAILABLE"
+
+
+def test_a_hub_is_cosigned_by_a_witness_process_over_tls(
+    start_hub: StartHub, witness: IndependentWitness, tmp_path: Path, certificates: Certificates
+) -> None:
+    Folder(tmp_path / "witness").create("ours.example/w", SigningSeed(bytes(32)), [HUB_VKEY])
+    cert, key = certificates.hub
+    ours = WitnessProcess(tmp_path / "witness", f"--tls-cert={cert}", f"--tls-key={key}")
+    settings = watched_by(witness)
+    entry = {"key": ours.vkey, "url": ours.url, "ca": str(certificates.authority)}
+    settings["hub_log__witnesses"].append(entry)
+    try:
+        hub = start_hub(**settings)
+        alice = Writer("alice", hub.hub_id)
+        for size in range(1, 6):
+            assert cosigners(write(hub, alice, size)) == {W1, "ours.example/w"}
+        hub.stop()
+        del entry["ca"]
+        hub = start_hub(**{**settings, "hub_log__memories": {"required": 2}})
+        until(lambda: "cannot be reached" in reason(hub), "its certificate is refused")
+    finally:
+        ours.stop()
+
+
+def test_the_age_of_each_witnesss_cosignature_is_a_metric(
+    start_hub: StartHub, witness: IndependentWitness
+) -> None:
+    clock = SetClock(int(time.time()))
+    hub = start_hub(**watched_by(witness), clock=clock)
+    write(hub, Writer("alice", hub.hub_id), 1)
+    clock.time += 500
+    assert 499 <= hub.metric("veen_cosignature_age_seconds", witness=W1) <= 510
+    hub.stop()
+    hub = start_hub(**watched_by(witness), clock=clock)
+    assert hub.metric("veen_cosignature_age_seconds", witness=W1) <= 510

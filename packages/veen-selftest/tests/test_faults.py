@@ -73,7 +73,7 @@ CAUGHT_BY = {
     "claims to enforce everything": ["admission.ATT_ROOT"],
     "changes its mind": ["admission.deterministic"],
     "forks the hub log per client": ["hub-log.one-view", "witness.one-view"],
-    "rolls the hub log back": ["hub-log.append-only"],
+    "rolls the hub log back": ["hub-log.append-only", "hub-log.kills"],
     "drops a label from the hub log": ["hub-log.heads"],
     "is late with its hub checkpoints": ["hub-log.heads"],
     "extends the hub log in reverse": ["hub-log.order"],
@@ -116,7 +116,7 @@ ROWS = {
 LEFT_OUT = {SKIPPED + row.detail: [f"admission.{row.detail}", *others] for row, others in ROWS.items()}
 OVER_A_RESTART = {
     "drops fsync": ["crash.at-once", "crash.under-load"],
-    BACKUP: ["identity.restart", "hub-log.kills"],
+    BACKUP: ["identity.restart"],
     "makes no last hub checkpoint": ["hub-log.restart"],
     "signs hub checkpoints with one key": ["hub-log.restart"],
     "asks no memory": ["memory.witness", "memory.heads-file"],

@@ -17,12 +17,21 @@ from veen_selftest.runner.suite import Outcome, checks_of, chosen, run
 from .conftest import LITTLE
 
 
-@pytest.mark.parametrize("suite", ["core", "props", "fuzz", "crash", "trust"])
+@pytest.mark.parametrize("suite", ["core", "props", "fuzz", "crash"])
 def test_the_real_hub_passes(healthy: OwnFleet, suite: str) -> None:
     report = run(list(chosen([suite])), healthy, 1, LITTLE, lambda _event: None)
     assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
     assert report.ok
     assert len(report.results) == len(checks_of(suite))
+
+
+def test_the_real_hub_and_its_witness_pass(healthy: OwnFleet) -> None:
+    """But for checks that start further processes, which ``test_faults`` runs without a fault."""
+    slow = {"hub-log.restart", "hub-log.kills", "memory.witness", "memory.heads-file"}
+    todo = [(suite, check) for suite, check in chosen(["trust"]) if check.name not in slow]
+    report = run(todo, healthy, 1, LITTLE, lambda _event: None)
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
+    assert len(report.results) == len(checks_of("trust")) - len(slow)
 
 
 @pytest.mark.parametrize("name", ["hub.read", "hub.follow_p99_ms", "hub.growth"])

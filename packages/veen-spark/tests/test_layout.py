@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veen_core.errors import DecodeError
+from veen_core.hub_log import LabelHead
 from veen_core.ids import (
     AuthRef,
     ClientId,
@@ -36,6 +37,13 @@ receipts = st.builds(
     mmr_root=hashes.map(MmrRoot),
     hub_ts=numbers.map(UnixTime),
     hub_sig=signatures,
+)
+heads = st.builds(
+    LabelHead,
+    label=hashes.map(Label),
+    upto_seq=numbers.map(StreamSeq),
+    mmr_root=hashes.map(MmrRoot),
+    hub_ts=numbers.map(UnixTime),
 )
 msgs = st.builds(
     Msg,
@@ -87,6 +95,25 @@ def test_a_recognized_receipt_decodes_to_the_same_values(
     if found.ok[0]:
         assert (found.stream_seq[0], found.hub_ts[0]) == (held.stream_seq, held.hub_ts)
         for place, value in (("label", held.label), ("leaf", held.leaf_hash), ("root", held.mmr_root)):
+            assert field_layout.fixed(data, getattr(found, f"{place}_at"))[0].tobytes() == value
+
+
+@given(heads, changes)
+def test_a_recognized_label_head_decodes_to_the_same_values(
+    head: LabelHead, how: list[tuple[int, int, str]]
+) -> None:
+    wire = changed(head.encode(), how)
+    data, at, size = laid(wire)
+    found = field_layout.label_heads(data, at, size)
+    try:
+        held = LabelHead.decode(wire)
+    except DecodeError:
+        assert not found.ok[0]
+        return
+    assert found.ok[0] == small(held.upto_seq, held.hub_ts)
+    if found.ok[0]:
+        assert (found.upto_seq[0], found.hub_ts[0]) == (held.upto_seq, held.hub_ts)
+        for place, value in (("label", held.label), ("root", held.mmr_root)):
             assert field_layout.fixed(data, getattr(found, f"{place}_at"))[0].tobytes() == value
 
 

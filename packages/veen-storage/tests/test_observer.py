@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from veen_core.hub_log import LabelHead
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
+from veen_core.tlog import tree
+from veen_core.tlog.tiles import ENTRIES, Tile, decode_bundle
 from veen_storage.copies.clone import clone
-from veen_storage.copies.export import export, verify_export
+from veen_storage.copies.export import export, export_hub, verify_export, verify_hub_export
 from veen_storage.copies.fork import check_fork, fork
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
@@ -68,6 +71,8 @@ def test_a_running_hub_is_cloned_repeatedly_and_each_clone_is_complete(running: 
         cut = clone(running, place / f"clone{number}", files=Unsynced())
         report = fsck(place / f"clone{number}", processes=1)
         assert report.faults == []
+        assert cut.hub_log is not None
+        assert report.counters.hub_log_entries == cut.hub_log.size
         sizes.append(sum(held.stream_seq for held in cut.labels))
         with Store(place / f"clone{number}") as copy:
             assert {copy.read.head(held.label).mmr_root for held in cut.labels} == {
@@ -88,6 +93,31 @@ def test_a_range_of_a_running_hub_is_exported_and_signed(running: Path, place: P
                 export(source, label, StreamSeq(1), head.stream_seq, folder, form=form, files=Unsynced())
                 verified = verify_export(folder, HUB_ID)
                 assert (verified.manifest.to_seq, verified.signed) == (head.stream_seq, True)
+
+
+def test_a_running_hub_is_exported_with_its_hub_log(running: Path, place: Path) -> None:
+    with open_source(running) as source:
+        manifest = export_hub(source, place / "export", files=Unsynced())
+    verified = verify_hub_export(place / "export", HUB_ID)
+    assert verified.manifest == manifest
+    assert verified.checkpoint is not None
+
+
+def test_the_hub_log_of_a_running_hub_is_read_as_of_one_moment(running: Path) -> None:
+    with open_source(running) as source:
+        log, before = source.hub_log, 0
+        for _ in range(50):
+            signed = log.checkpoint
+            assert signed is not None
+            assert signed.head.size >= before
+            before = signed.head.size
+            assert log.root_at(before) == signed.head.root
+            last = before - 1
+            bundle = decode_bundle(log.bundle(Tile(ENTRIES, last // 256, last % 256 + 1)))
+            proof = log.prove_inclusion(last, before)
+            tree.verify_inclusion(tree.leaf_hash(bundle[-1]), last, before, proof, signed.head.root)
+            head = LabelHead.decode(bundle[-1])
+            assert log.head_of(head.label, None, before) == (head, last)
 
 
 def test_a_running_hub_is_forked(running: Path, place: Path) -> None:

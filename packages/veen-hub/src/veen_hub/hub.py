@@ -412,7 +412,7 @@ class Hub:
             "limits",
             *(("cap tokens", "stream scope", "ttl", "rate") if self.config.gating else ()),
             *(("client key bounds",) if self.rules.bounds is not None else ()),
-            *(("memories",) if self.hub_log.memories.names else ()),
+            *(("no second history after a restore",) if self.hub_log.memories.names else ()),
             *(("client certificates",) if tls is not None and tls.client_ca is not None else ()),
             *self.policy.enforces(),
         )

@@ -25,7 +25,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "start": ("Getting started", ("quickstart", "context", "explain", "completion", "version")),
     "identities": ("Identities", ("keygen", "id", "verify-state")),
     "hub": ("Hubs", ("hub",)),
-    "witness": ("Witnesses", ("witness",)),
+    "witness": ("Witnesses and monitors", ("witness", "monitor")),
     "tokens": ("Tokens and proof of work", ("cap", "pow")),
     "messages": (
         "Messages",

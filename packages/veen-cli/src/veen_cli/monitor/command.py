@@ -113,7 +113,9 @@ class Job:
 @click.option("--once", is_flag=True, help="Make one round and exit with its result.")
 @click.option("--metrics", "metrics_at", type=Address(), help="Serve Prometheus metrics at this address.")
 @click.option(
-    "--evidence", type=click.Path(file_okay=False), help="Folder for evidence; default: inside --state."
+    "--evidence",
+    type=click.Path(file_okay=False),
+    help="Folder for evidence; default: inside --state, else veen-evidence.",
 )
 @click.option(
     "--grace",

@@ -98,7 +98,7 @@ def _hub_dict(hub: HubMonitor) -> dict[str, Any]:
         "labels": record.labels if record is not None else 0,
         "quorum_at": record.quorum_at if record is not None else None,
         "findings": [finding_dict(found) for found in hub.findings],
-        "unlisted": {key.value: count for key, count in hub.findings.unlisted.items()},
+        "unlisted": dict(_unlisted(hub)),
     }
 
 
@@ -116,5 +116,12 @@ def _hub_lines(hub: HubMonitor) -> Iterator[str]:
     yield f"{'✗' if found else '✓'} {hub.url}: {about}{cosigned}{result}"
     for each in found:
         yield f"    {finding_line(each, hub_id_of(hub))}"
-    for key, count in hub.findings.unlisted.items():
+    for key, count in _unlisted(hub):
         yield f"    {key}: {count} more, which are not listed"
+
+
+def _unlisted(hub: HubMonitor) -> Iterator[tuple[str, int]]:
+    """Yield how many findings of each key are counted only."""
+    for key in Key:
+        if count := hub.findings.count_unlisted(key):
+            yield key.value, count

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from veen_core.cap import CapToken
 from veen_core.client_state import ClientBounds
 from veen_core.errors import ConfigError, DecodeError, VeenError
-from veen_core.ids import Epoch
+from veen_core.ids import Epoch, Label
 from veen_core.keystore import Secrets
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire
@@ -66,6 +66,8 @@ class _AnchorStream:
         self._stream = settings.stream
         self._tls = _tls(settings.ca) if settings.ca is not None else None
         self._secrets = _read("identity", settings.identity, Secrets)
+        self._read_upto: tuple[Label | None, int] = (None, 0)
+        """Label and stream_seq up to which ``read_back`` has read."""
         self._token = _read("token", settings.token, CapToken) if settings.token is not None else None
 
     def _connect(self) -> AbstractAsyncContextManager[Hub]:
@@ -89,16 +91,19 @@ class _AnchorStream:
             return receipt.encode()
 
     async def read_back(self) -> list[bytes]:
-        """Return the newest bodies that this identity has sent, at most ``MAX_READ_BACK``, in order."""
+        """Return the newest bodies that this identity has sent, without those of the last call, in order."""
         async with self._connect() as hub:
             stream = hub.stream(self._stream)
             newest = hub.epoch_at(hub.connection.status.hub_ts)
             for epoch in range(newest, max(-1, newest - READ_BACK_EPOCHS), -1):
                 head = await stream.head(epoch=Epoch(epoch))
                 if head is not None:
-                    first = max(1, head.stream_seq - MAX_READ_BACK + 1)
+                    read_upto = self._read_upto[1] if self._read_upto[0] == head.label else 0
+                    first = max(read_upto, head.stream_seq - MAX_READ_BACK) + 1
                     messages = stream.read(first, head.stream_seq, epoch=Epoch(epoch))
-                    return [message.body async for message in messages if self._sent(message)]
+                    found = [message.body async for message in messages if self._sent(message)]
+                    self._read_upto = head.label, head.stream_seq
+                    return found
             return []
 
     def _sent(self, message: Message) -> bool:

@@ -20,6 +20,10 @@ MAX_OPEN_PER_KEY: Final = 100
 """Findings of one key at one hub that are listed; further ones are counted only."""
 
 
+ENTRIES: Final = "entries"
+"""Name of the check of the hub log's entries, whose findings are facts and not repeated in each round."""
+
+
 class Key(enum.StrEnum):
     """The kinds of findings; programs that alert depend on the values."""
 
@@ -100,8 +104,8 @@ class OpenFindings:
     """Makes a permanent finding durable: writes its evidence, then its record; returns it with the file."""
     report: Callable[[Change], None]
     open: dict[tuple[str, Key, str], OpenFinding] = field(default_factory=dict)
-    unlisted: dict[Key, int] = field(default_factory=dict)
-    """How many findings were not listed, because there are too many of their key."""
+    unlisted: set[tuple[str, Key, str]] = field(default_factory=set)
+    """Findings that are counted only, because there are too many of their key."""
 
     def restore(self, found: Iterable[OpenFinding]) -> None:
         """Take over permanent findings of earlier runs."""
@@ -117,6 +121,8 @@ class OpenFindings:
         for finding in found:
             self.add(check, finding, now)
         present = {(check, finding.key, finding.subject) for finding in found}
+        if asked is None and check != ENTRIES:
+            self.unlisted = {name for name in self.unlisted if name[0] != check or name in present}
         for each in list(self.open.values()):
             is_asked = each.check == check and (asked is None or each.finding.subject in asked)
             if is_asked and each.id not in present and not each.finding.stays:
@@ -131,7 +137,7 @@ class OpenFindings:
         new = OpenFinding(finding=finding, check=check, since=now)
         known = self.open.get(new.id)
         if known is None and self.count(finding.key) >= MAX_OPEN_PER_KEY:
-            self.unlisted[finding.key] = self.unlisted.get(finding.key, 0) + 1
+            self.unlisted.add(new.id)
             return
         if known is not None:
             new = self._merged(known, new)
@@ -160,6 +166,9 @@ class OpenFindings:
 
     def count(self, key: Key) -> int:
         return sum(each.finding.key is key for each in self.open.values())
+
+    def count_unlisted(self, key: Key) -> int:
+        return sum(name[1] is key for name in self.unlisted)
 
     def __iter__(self) -> Iterator[OpenFinding]:
         """Iterate in the order of the keys, then of their beginning."""

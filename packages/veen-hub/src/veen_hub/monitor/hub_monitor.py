@@ -28,12 +28,12 @@ from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.errors import Misbehaved, Refused, Unreachable
 from veen_hub.monitor.checkpoint_checks import CheckpointChecks, check_signature
 from veen_hub.monitor.evidence_files import EvidenceFiles
-from veen_hub.monitor.findings import Change, Finding, Key, OpenFinding, OpenFindings
+from veen_hub.monitor.findings import ENTRIES, Change, Finding, Key, OpenFinding, OpenFindings
 from veen_hub.monitor.hub_identification import Trust, identify
 from veen_hub.monitor.hub_source import HubSource, LogTiles, Withheld
 from veen_hub.monitor.label_checks import LabelChecks
 from veen_hub.monitor.label_proofs import LabelProofs
-from veen_hub.monitor.memory import HubMemory
+from veen_hub.monitor.memory import HubMemory, write_to_end
 from veen_hub.monitor.receipt_checks import ReceiptChecks
 from veen_hub.monitor.sightings import Seen, SeenCheckpoint, Seer
 from veen_hub.monitor.witness_source import WitnessSource
@@ -164,7 +164,7 @@ class HubMonitor:
             self._settle("identity", [Finding(key=Key.INVALID, subject="identity", message=str(exc))])
             return False
         if record != self.memory.record:
-            await asyncio.to_thread(self.memory.save, record)
+            await write_to_end(self.memory.save, record)
         self._settle("identity", [])
         self.is_identified = True
         return True
@@ -188,7 +188,7 @@ class HubMonitor:
         self._settle("checkpoint", found)
         if found or shown is None:
             return False
-        await asyncio.to_thread(self.memory.hold, shown, self._quorum_at(shown))
+        await write_to_end(self.memory.hold, shown, self._quorum_at(shown))
         return True
 
     def _quorum_at(self, shown: SignedHead) -> UnixTime | None:
@@ -278,12 +278,12 @@ class HubMonitor:
             self.findings.settle(PROOFS, found, self.settings.now(), asked=asked)
             await self._labels.follow(held, until)
         except Withheld as exc:
-            self._settle("entries", [Finding(key=Key.INVALID, message=exc.message)])
+            self._settle(ENTRIES, [Finding(key=Key.INVALID, message=exc.message)])
         else:
-            self._settle("entries", [])
+            self._settle(ENTRIES, [])
 
     def _report_entry(self, finding: Finding) -> None:
-        check = PROOFS if finding.key is Key.LABEL_FORK else "entries"
+        check = PROOFS if finding.key is Key.LABEL_FORK else ENTRIES
         self.findings.add(check, finding, self.settings.now())
 
 

@@ -25,7 +25,7 @@ from veen_core.tlog.tree_head import SignedHead
 from veen_hub.monitor.findings import Finding, Key
 from veen_hub.monitor.hub_source import DOES_NOT_FIT, LogTiles, Withheld
 from veen_hub.monitor.label_proofs import Claim, LabelProofs, claim_of_head
-from veen_hub.monitor.memory import HubMemory
+from veen_hub.monitor.memory import HubMemory, write_to_end
 from veen_hub.monitor.rules import Place, Step, first_that_convicts
 
 MAX_PROOFS: Final = 32
@@ -105,7 +105,7 @@ class LabelChecks:
                 changes.unproven += [step] if finding.evidence is None else []
         for finding in changes.findings:
             self._report(finding)
-        await asyncio.to_thread(self._memory.commit, tree, changes.nodes, changes.heads, changes.unproven)
+        await write_to_end(self._memory.commit, tree, changes.nodes, changes.heads, changes.unproven)
 
     async def _add(self, changes: Changes, index: int, entry: bytes, signed: SignedHead) -> None:
         """Add one entry: the first head of a label, or the next."""
@@ -182,7 +182,7 @@ class LabelChecks:
             elif finding is not None:
                 found.append(finding)
                 continue
-            await asyncio.to_thread(self._memory.settle_step, step)
+            await write_to_end(self._memory.settle_step, step)
         return found, {_subject(step.later.head) for step in steps}
 
 

@@ -15,12 +15,13 @@ entries of one commit.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, ParamSpec, Protocol
 
 from veen_core.errors import DecodeError
 from veen_core.hub_identity import HubIdentity
@@ -34,6 +35,7 @@ from veen_hub.monitor.findings import Finding, Key, OpenFinding
 from veen_hub.monitor.rules import Place, Step
 from veen_storage import DamageError, ViewStore
 
+P = ParamSpec("P")
 WINDOW_ENTRIES: Final = 65_536
 """Newest entries of the hub log whose nodes are remembered, about 6 MiB."""
 START_ANEW: Final = "move the folder away; a monitor without memory pins the hub anew and starts from entry 0"
@@ -125,6 +127,16 @@ class FindingRecord(Wire):
     message: str
     since: UnixTime
     file: str | None = None
+
+
+async def write_to_end(write: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Write in a thread. A caller that is cancelled waits: the table must not be closed meanwhile."""
+    writing = asyncio.ensure_future(asyncio.to_thread(write, *args, **kwargs))
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing])
+        raise
 
 
 class HubMemory:

@@ -35,7 +35,7 @@ class _HubGauges(Collector):
         )
         for hub in hubs:
             for key in Key:
-                unlisted = hub.findings.unlisted.get(key, 0)
+                unlisted = hub.findings.count_unlisted(key)
                 findings.add_metric([hub.url, key], hub.findings.count(key) + unlisted)
             for name, at in hub.progress.cosigned.items():
                 age.add_metric([hub.url, name], hub.settings.now() - at)

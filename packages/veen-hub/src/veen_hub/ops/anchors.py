@@ -11,7 +11,7 @@ import asyncio
 import errno
 import fcntl
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
@@ -62,9 +62,9 @@ class RecallingAnchor(Anchor, Protocol):
     """A backend that returns what it holds, so that a hub can find out that it is behind (P3)."""
 
     async def recall(self, hub_id: HubId) -> list[AnchoredRoot] | None:
-        """Return the newest root of each label of a hub; None if there is no ledger yet.
+        """Return the newest root of each label of a hub among those that were not returned before.
 
-        Raise ``AnchorError`` if the ledger cannot be read.
+        None if there is no ledger yet. Raise ``AnchorError`` if the ledger cannot be read.
         """
         ...
 
@@ -101,6 +101,8 @@ class FileLedger:
         self._path = path
         self._lock = asyncio.Lock()
         self._end: tuple[int, AnchorHash] | None = None
+        self._recalled = (0, GENESIS)
+        """Offset and hash after the last line that ``recall`` has returned."""
 
     async def publish(self, root: AnchoredRoot) -> bytes:
         async with self._lock:
@@ -128,36 +130,45 @@ class FileLedger:
         return cbor.encode([offset, bytes(digest)])
 
     def _read_end(self) -> tuple[int, AnchorHash]:
-        offset, previous = 0, GENESIS
-        for _line, item in self._verified_lines():
-            offset, previous = offset + len(item), AnchorHash(H(item))
-        return offset, previous
+        end = 0, GENESIS
+        for _line, after in self._verified_lines(*end):
+            end = after
+        return end
 
-    def _verified_lines(self) -> Iterator[tuple[LedgerLine, bytes]]:
-        """Yield every line, decoded and encoded; raise ``AnchorError`` where the hash chain is broken."""
-        offset, previous = 0, GENESIS
-        for item in self._lines():
+    def _verified_lines(
+        self, offset: int, previous: AnchorHash
+    ) -> Iterator[tuple[LedgerLine, tuple[int, AnchorHash]]]:
+        """Yield the lines from ``offset`` on, each with the offset after it and its hash.
+
+        Raise ``AnchorError`` where the hash chain is broken; ``previous`` is the hash of the line before.
+        """
+        for item in self._lines(offset):
             try:
                 line = LedgerLine.decode(item)
             except DecodeError as exc:
                 raise self._damaged(offset, str(exc)) from None
             if line.offset != offset or line.previous != previous:
                 raise self._damaged(offset, "the hash chain is broken")
-            yield line, item
             offset, previous = offset + len(item), AnchorHash(H(item))
+            yield line, (offset, previous)
 
-    def _lines(self) -> Iterator[bytes]:
+    def _lines(self, start: int = 0) -> Iterator[bytes]:
         """Yield every line except an interrupted last one; anything else unreadable is damage."""
-        data, offset = self._path.read_bytes(), 0
-        while offset < len(data):
+        with self._path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < start:
+                raise self._damaged(start, "the file was cut back")
+            file.seek(start)
+            data = file.read()
+        at = 0
+        while at < len(data):
             try:
-                end = cbor.item_end(data, offset)
+                end = cbor.item_end(data, at)
             except DecodeError as exc:
-                if len(data) - offset < MIN_LINE_BYTES:
+                if len(data) - at < MIN_LINE_BYTES:
                     return
-                raise self._damaged(offset, str(exc)) from None
-            yield data[offset:end]
-            offset = end
+                raise self._damaged(start + at, str(exc)) from None
+            yield data[at:end]
+            at = end
 
     def _damaged(self, offset: int, why: str) -> AnchorError:
         return AnchorError(
@@ -170,7 +181,12 @@ class FileLedger:
 
     def _recall(self, hub_id: HubId) -> list[AnchoredRoot] | None:
         try:
-            return newest_by_label((line.root for line, _item in self._verified_lines()), hub_id)
+            newest, end = NewestRoots(hub_id), self._recalled
+            for line, after in self._verified_lines(*end):
+                newest.add(line.root)
+                end = after
+            self._recalled = end
+            return newest.roots
         except FileNotFoundError:
             return None
         except OSError as exc:
@@ -199,14 +215,22 @@ class FileLedger:
         return False
 
 
-def newest_by_label(roots: Iterable[AnchoredRoot], hub_id: HubId) -> list[AnchoredRoot]:
-    """Return, for each label of a hub, the root with the largest ``upto_seq``."""
-    newest: dict[Label, AnchoredRoot] = {}
-    for root in roots:
-        known = newest.get(root.label)
-        if root.hub_id == hub_id and (known is None or root.upto_seq >= known.upto_seq):
-            newest[root.label] = root
-    return list(newest.values())
+class NewestRoots:
+    """For each label of a hub, the root with the largest ``upto_seq``."""
+
+    def __init__(self, hub_id: HubId) -> None:
+        self._hub_id = hub_id
+        self._by_label: dict[Label, AnchoredRoot] = {}
+
+    def add(self, root: AnchoredRoot) -> None:
+        """Take in a root; those of other hubs are ignored."""
+        known = self._by_label.get(root.label)
+        if root.hub_id == self._hub_id and (known is None or root.upto_seq >= known.upto_seq):
+            self._by_label[root.label] = root
+
+    @property
+    def roots(self) -> list[AnchoredRoot]:
+        return list(self._by_label.values())
 
 
 def _write(fd: int, line: bytes, offset: int) -> None:
@@ -237,7 +261,7 @@ Send = Callable[[bytes], Awaitable[bytes]]
 Check = Callable[[bytes, bytes], Awaitable[bool]]
 """Return whether the stream holds the body under the encoded RECEIPT."""
 ReadBack = Callable[[], Awaitable[list[bytes]]]
-"""Return the newest bodies that this hub has sent to the anchoring stream, in order."""
+"""Return the newest bodies that this hub has sent to the anchoring stream, without those of the last call."""
 
 
 class HubAnchor:
@@ -265,7 +289,10 @@ class RecallingHubAnchor(HubAnchor):
         self._read_back = read_back
 
     async def recall(self, hub_id: HubId) -> list[AnchoredRoot]:
+        newest = NewestRoots(hub_id)
         try:
-            return newest_by_label(map(AnchoredRoot.decode, await self._read_back()), hub_id)
+            for body in await self._read_back():
+                newest.add(AnchoredRoot.decode(body))
+            return newest.roots
         except VeenError as exc:
             raise AnchorError(f"anchoring hub: {exc}") from exc

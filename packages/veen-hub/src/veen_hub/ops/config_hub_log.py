@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.tlog.note import COSIGNATURE, NoteKey, check_name
 from veen_hub.ops.config_addresses import check_address, check_ca
+
+MAX_WITNESSES: Final = 32
+"""Witnesses of one hub: their cosignatures must fit into one note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,5 +90,7 @@ class HubLogSettings:
                 check_name(self.origin, "hub_log.origin")
             except DecodeError as exc:
                 raise ConfigError(f"{exc}; use no space and no plus sign") from None
-        if len({witness.key for witness in self.witnesses}) != len(self.witnesses):
-            raise ConfigError("hub_log.witnesses: a key is given twice; remove one of the two witnesses")
+        if len({witness.key.name for witness in self.witnesses}) != len(self.witnesses):
+            raise ConfigError("hub_log.witnesses: a witness is given twice; remove one of the two")
+        if len(self.witnesses) > MAX_WITNESSES:
+            raise ConfigError(f"hub_log.witnesses: {len(self.witnesses)} are more than {MAX_WITNESSES}")

@@ -58,7 +58,7 @@ class HeadsFile:
 
     def __init__(self, path: Path, origin: str, hub_log: HubLogReader, *, is_new: bool) -> None:
         """``is_new``: the hub has no entries, so that a missing file means a first start."""
-        self.name = f"heads file {path}"
+        self.name = "the heads file"
         self._path = path
         self._origin = origin
         self._hub_log = hub_log

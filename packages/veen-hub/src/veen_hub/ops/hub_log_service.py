@@ -38,7 +38,7 @@ from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import Batch, Store
 
 LEDGER_PAUSE_SEC: Final = 60.0
-"""Shortest pause between two comparisons with the anchor ledger, which is read as a whole."""
+"""Shortest pause between two comparisons with the anchor ledger, which grows by the minute."""
 
 
 class HubLogService:
@@ -73,12 +73,13 @@ class HubLogService:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._due = asyncio.Event()
-        """Set when enough entries were committed for an early hub checkpoint."""
+        """Set when a hub checkpoint is due before the interval ends."""
         self._entries = 0
         """Entries since the newest hub checkpoint; owned by the sequencer's thread."""
         self._made_at = UnixTime(0)
         """When the newest hub checkpoint was made, or the hub started."""
         self._shown: TreeHead | None = None
+        """The head that was handed to ``Witnessing`` last."""
         self._logged: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -97,9 +98,15 @@ class HubLogService:
         except OSError as exc:  # includes a file that is not a certificate
             raise ConfigError(f"hub_log.memories.ca: {settings.ca}: {exc.strerror or exc}") from None
         made: dict[UrlMemory | LedgerMemory, float] = {}
-        for url in settings.urls:
+        for number, url in enumerate(settings.urls, start=1):
             memory = UrlMemory(
-                url, context, store=store, access=access, identity=store.identity, origin=self.origin
+                f"copy {number} of the hub log",
+                url,
+                context,
+                store=store,
+                access=access,
+                identity=store.identity,
+                origin=self.origin,
             )
             made[memory] = self._settings.interval_sec
         if settings.anchors and isinstance(anchor, RecallingAnchor):
@@ -156,8 +163,9 @@ class HubLogService:
             await self._extend()
             await self._show()
             self._logged = None
-        except SilentMemoryError as exc:
-            self._note_silence(str(exc))
+        except SilentMemoryError as exc:  # this and the next are raised by the heads file only
+            assert self._heads_file is not None
+            self.memories.silent(self._heads_file.name, str(exc))
         except ContradictedError as exc:
             assert self._heads_file is not None
             self.memories.contradicted(self._heads_file.name, exc)
@@ -165,10 +173,6 @@ class HubLogService:
             self._log_once(str(exc))
         except Exception:  # noqa: BLE001 - logged; a bug does not end the cadence
             LOGGER.exception("hub_checkpoint_failed")
-
-    def _note_silence(self, why: str) -> None:
-        assert self._heads_file is not None
-        self.memories.silent(self._heads_file.name, why)
 
     def _log_once(self, why: str) -> None:
         """Log a failure once, however often it is repeated."""
@@ -196,7 +200,7 @@ class HubLogService:
     async def _show(self) -> None:
         """Record the newest durable hub checkpoint, then hand it to the witnesses and readers."""
         newest = self._store.hub_log.checkpoint
-        if self.memories.contradict or (newest is not None and newest.head == self._shown):
+        if self.memories.contradiction_found or (newest is not None and newest.head == self._shown):
             return
         if newest is None or not await self._record(newest.head):
             self._ask_with_older()

@@ -100,7 +100,7 @@ class Memories:
         """Memories that have answered since the start; a later silence does not count."""
         self._silent: dict[str, str] = {}
         if self._required:
-            gate.wait(self._waiting())
+            self._wait()
 
     def log_start(self) -> None:
         """Log once what the hub is compared with, or that there is nothing."""
@@ -108,7 +108,7 @@ class Memories:
             log(logging.INFO, "memories", memories=list(self.names), required=self._required)
             return
         log(
-            logging.WARNING,
+            logging.INFO,
             "no_memory",
             note="a hub that starts from an old copy of its data directory signs a second history",
             action="set hub_log.witnesses or hub_log.memories in hub.yaml",
@@ -132,7 +132,7 @@ class Memories:
             log(logging.WARNING, "memory_silent", memory=name, error=why)
         self._silent[name] = why
         if not self._has_enough():
-            self._gate.wait(self._waiting())
+            self._wait()
 
     def contradicted(self, name: str, error: ContradictedError) -> None:
         """Record that a memory holds what this hub does not have: nothing is signed from now on."""
@@ -142,7 +142,7 @@ class Memories:
             log(logging.CRITICAL, "signing_stopped", memory=name, error=error.message, action=error.action)
 
     @property
-    def contradict(self) -> bool:
+    def contradiction_found(self) -> bool:
         """Whether a memory has contradicted this hub, so that it signs nothing any more."""
         return self._gate.is_final
 
@@ -153,14 +153,13 @@ class Memories:
         if self._has_enough():
             self._gate.open()
         else:
-            self._gate.wait(self._waiting())
+            self._wait()
 
-    def _waiting(self) -> str:
-        reasons = "; ".join(f"{name}: {why}" for name, why in self._silent.items())
-        return (
-            f"{len(self._agree)} of {self._required} required memories have answered (RESOLUTIONS P3)"
-            f"{': ' if reasons else ''}{reasons}"
-        )
+    def _wait(self) -> None:
+        """Close the gate until enough memories have answered; only the operator sees their addresses."""
+        why = f"{len(self._agree)} of {self._required} required memories have answered (RESOLUTIONS P3)"
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in self._silent.items())
+        self._gate.wait(why, f"{why}{': ' if reasons else ''}{reasons}")
 
 
 class Poll:

@@ -22,6 +22,8 @@ from veen_hub.pipeline.log_access import LogAccess
 from veen_storage import StorageError, Store
 
 CHECKPOINT_PATH: Final = "/log/checkpoint"
+ROOTS_PER_READ: Final = 256
+"""Anchored roots that are compared at once in a reader thread."""
 REQUEST_SEC: Final = 5.0
 """Longest time that one request may take."""
 
@@ -31,6 +33,7 @@ class UrlMemory:
 
     def __init__(
         self,
+        name: str,
         url: str,
         context: ssl.SSLContext | None,
         *,
@@ -39,7 +42,7 @@ class UrlMemory:
         identity: HubIdentity,
         origin: str,
     ) -> None:
-        self.name = url
+        self.name = name
         self._url = url.rstrip("/") + CHECKPOINT_PATH
         self._context = context
         self._store = store
@@ -108,6 +111,7 @@ class LedgerMemory:
         self._store = store
         self._access = access
         self._hub_id = hub_id
+        self._unchecked: list[AnchoredRoot] = []
 
     async def compare(self) -> None:
         """Compare every anchored root with the label's log."""
@@ -117,8 +121,10 @@ class LedgerMemory:
             raise SilentMemoryError(str(exc)) from None
         if roots is None and await self._access.read(self._has_anchored):
             raise SilentMemoryError("the ledger does not exist, and this hub has anchored checkpoints in it")
-        for root in roots or ():
-            await self._access.read(partial(self._check, root))
+        self._unchecked += roots or ()
+        while self._unchecked:
+            await self._access.read(partial(self._check, self._unchecked[:ROOTS_PER_READ]))
+            del self._unchecked[:ROOTS_PER_READ]
 
     def _has_anchored(self) -> bool:
         after = None
@@ -128,11 +134,13 @@ class LedgerMemory:
             after = page[-1].label
         return False
 
-    def _check(self, root: AnchoredRoot) -> None:
-        try:
-            self._compare(root)
-        except StorageError as exc:  # damage is not a rollback; whatever reads the label reports it
-            log(logging.ERROR, "memory_skipped", memory=self.name, label=root.label.hex(), error=str(exc))
+    def _check(self, roots: list[AnchoredRoot]) -> None:
+        for root in roots:
+            try:
+                self._compare(root)
+            except StorageError as exc:  # damage is not a rollback; whatever reads the label reports it
+                label = root.label.hex()
+                log(logging.ERROR, "memory_skipped", memory=self.name, label=label, error=str(exc))
 
     def _compare(self, root: AnchoredRoot) -> None:
         head = self._store.read.head(root.label)

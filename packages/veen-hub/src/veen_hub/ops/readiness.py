@@ -52,7 +52,7 @@ class Readiness:
             return why
         if (why := self._store.poisoned) is not None:
             return f"storage: {why}; nothing is acknowledged until the hub is started again"
-        if (why := self._gate.closed) is not None:
+        if (why := self._gate.detail) is not None:
             return f"signing: {why}"
         try:
             if (why := self._policy.stale(self._clock.now())) is not None:

@@ -22,7 +22,7 @@ import aiohttp
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.tlog import add_checkpoint
 from veen_core.tlog.add_checkpoint import SIZE_CONTENT_TYPE, AddCheckpoint
-from veen_core.tlog.note import NoteSignature, parse_signatures
+from veen_core.tlog.note import MAX_NOTE_BYTES, NoteSignature, parse_signatures
 from veen_core.tlog.tree import verify_consistency
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_size
 from veen_hub.ops.config_hub_log import WitnessSettings
@@ -33,8 +33,10 @@ from veen_storage.read.hub_log import HubLogReader
 
 ANSWER_SEC: Final = 3.0
 """Longest time that a witness may take to cosign, a second request after a 409 included."""
-MAX_ANSWER_BYTES: Final = 16_384
+MAX_ANSWER_BYTES: Final = MAX_NOTE_BYTES
+"""Largest answer that is read: a witness may sign with several keys and algorithms."""
 KEEPALIVE_SEC: Final = 300
+"""How long an idle connection is kept; cosignatures are renewed more often."""
 ADD_THE_LOG: Final = "add this hub's key to the witness; `veen hub keys --note` prints it"
 
 
@@ -112,17 +114,17 @@ class WitnessLink:
                 return self._size(answer.body)
             case 409 if old == size:
                 raise forked(self.name, size)
-            case 422 if old > 0 and await self._access.read(lambda: self._proves(old, signed.head, proof)):
+            case 422 if old > 0:
+                await self._access.read(lambda: self._check_own_proof(old, signed.head, proof))
                 raise forked(self.name, old)
             case 403 | 404:
                 raise SilentMemoryError(f"{self._url} answers {answer.status}", action=ADD_THE_LOG)
             case status:
                 raise SilentMemoryError(f"{self._url} answers {status}")
 
-    def _proves(self, old: int, head: TreeHead, proof: list[bytes]) -> bool:
-        """Return whether the proof verifies here; if it does not, the fault is the hub's own."""
+    def _check_own_proof(self, old: int, head: TreeHead, proof: list[bytes]) -> None:
+        """Raise ``ProofError`` if a proof that was sent does not verify here: the fault is the hub's own."""
         verify_consistency(old, head.size, proof, self._hub_log.root_at(old), head.root)
-        return True
 
     def _cosignature(self, signed: SignedHead, body: bytes) -> NoteSignature:
         try:
@@ -150,8 +152,6 @@ class WitnessLink:
                 return await self._send(body)
             except (aiohttp.ServerDisconnectedError, ConnectionResetError):
                 return await self._send(body)  # the witness has closed an idle connection
-        except TimeoutError:
-            raise  # that of ``cosign``
         except aiohttp.ClientResponseError:  # its message would repeat the answer
             raise SilentMemoryError(f"{self._url} does not answer in HTTP") from None
         except (aiohttp.ClientError, OSError, ValueError) as exc:

@@ -77,6 +77,7 @@ class Witnessing:
         """The checkpoint of the last round that has ended, and was published."""
         self._changed = asyncio.Event()
         self._publishing = asyncio.Lock()
+        self._writing: asyncio.Future[None] | None = None
         self._running: asyncio.Task[None] | None = None
         for member in self._members:
             metrics.witness_failures.labels(member.link.key.name)  # appears at 0
@@ -109,6 +110,7 @@ class Witnessing:
         if self._current is not self._done:
             await self._round()
         await self._stop_tasks()
+        await self._written()
         for member in self._members:
             await member.link.close()
 
@@ -134,7 +136,7 @@ class Witnessing:
     async def _round(self) -> None:
         self._changed.clear()
         signed = self._current
-        if signed is None or self._memories.contradict:
+        if signed is None or self._memories.contradiction_found:
             return
         started = time.perf_counter()
         asked = [member for member in self._members if member.in_rounds]
@@ -176,7 +178,7 @@ class Witnessing:
     async def _retry(self, member: _Member) -> None:
         """Ask a witness that failed until it answers, each time about the newest checkpoint."""
         pause = FIRST_PAUSE_SEC
-        while not member.in_rounds and not self._memories.contradict:
+        while not member.in_rounds and not self._memories.contradiction_found:
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads requests
             pause = min(2 * pause, MAX_PAUSE_SEC)
             if (signed := self._current) is not None and await self._ask(member, signed):
@@ -188,6 +190,7 @@ class Witnessing:
         Of one tree, cosignatures are added and renewed, and never removed.
         """
         async with self._publishing:
+            await self._written()
             before = self._store.hub_log.published
             if not signed.head.size or (before is not None and before.head.size > signed.head.size):
                 return True
@@ -197,12 +200,18 @@ class Witnessing:
             if before is not None and note == before.note:
                 return True
             made = SignedHead(signed.head, note)
+            self._writing = asyncio.ensure_future(self._access.read(lambda: self._store.publish(made)))
             try:
-                await self._access.read(lambda: self._store.publish(made))
+                await asyncio.shield(self._writing)
             except (VeenError, OSError) as exc:
                 log(logging.ERROR, "publish_failed", size=signed.head.size, error=str(exc))
                 return False
             return True
+
+    async def _written(self) -> None:
+        """Wait for a write whose task was cancelled."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
 
     def refresh_gauges(self, now: UnixTime) -> None:
         """Update the age of every witness's newest cosignature."""

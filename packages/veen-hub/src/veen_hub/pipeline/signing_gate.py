@@ -24,6 +24,9 @@ class Closed:
     """Why the gate is closed, and whether it can open again in this process."""
 
     why: str
+    """For clients: without addresses and file names."""
+    detail: str
+    """For the operator, on the probes' address."""
     final: bool
 
 
@@ -40,14 +43,20 @@ class SigningGate:
         return closed.why if closed is not None else None
 
     @property
+    def detail(self) -> str | None:
+        """Why the hub must not sign, with what only its operator may see."""
+        closed = self._closed
+        return closed.detail if closed is not None else None
+
+    @property
     def is_final(self) -> bool:
         """Whether the gate stays closed until the hub is started again."""
         return self._closed is not None and self._closed.final
 
-    def wait(self, why: str) -> None:
+    def wait(self, why: str, detail: str) -> None:
         """Close the gate until ``open`` is called."""
         if not self.is_final:
-            self._closed = Closed(why, final=False)
+            self._closed = Closed(why, detail, final=False)
 
     def open(self) -> None:
         """Let the hub sign, unless it was refused for good."""
@@ -57,7 +66,7 @@ class SigningGate:
     def refuse(self, why: str) -> None:
         """Close the gate for the rest of this process; the first reason is kept."""
         if not self.is_final:
-            self._closed = Closed(why, final=True)
+            self._closed = Closed(why, why, final=True)
 
     def check(self) -> None:
         """Raise E.UNAVAILABLE, with the reason, if the hub must not sign."""

@@ -58,8 +58,17 @@ def _under_load(context: CheckContext) -> None:
     try:
         _kill_often(context, witnessed)
     except BaseException:
-        context.fleet.forget_witnessed_hub()
+        if not _is_usable(witnessed.hub):
+            context.fleet.forget_witnessed_hub()
         raise
+
+
+def _is_usable(hub: HttpHub) -> bool:
+    """Return whether a hub still runs and signs, so that other checks can use it."""
+    try:
+        return hub.status().not_signing is None
+    except (OSError, http.client.HTTPException, EOFError):
+        return False
 
 
 def _kill_often(context: CheckContext, witnessed: WitnessedHub) -> None:

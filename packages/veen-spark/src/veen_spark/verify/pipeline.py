@@ -37,7 +37,14 @@ from veen_spark.verify.hub_log.check import check_hub_logs, find_hub_logs
 from veen_spark.verify.hub_log.entries import HEAD
 from veen_spark.verify.missing_entries import ArtifactIndex
 from veen_spark.verify.origin import Origin, Peaks
-from veen_spark.verify.report import VerificationReport, assemble_labels, empty_label, key_of
+from veen_spark.verify.report import (
+    PartKey,
+    VerificationReport,
+    assemble_labels,
+    empty_label,
+    key_of,
+    part_key,
+)
 from veen_spark.verify.segment_verifier import LabelFault, SegmentVerifier, Verdict
 from veen_spark.verify.subtrees import Tile, tiles_of
 from veen_spark.verify.tasks import Exchange, Run, exchange, exchange_by, run
@@ -45,8 +52,6 @@ from veen_spark.verify.tasks import Exchange, Run, exchange, exchange_by, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PartKey = tuple[str, int]
-"""Path and first byte of a part."""
 Work = tuple[Segment, LogTerms, Peaks | None, list[Artifact]]
 
 
@@ -134,11 +139,6 @@ def _hub_id(pinned: object) -> HubId:
     if isinstance(pinned, str):
         return HubId.from_hex(pinned)
     raise TypeError(f"pinned: expected a HubId or a hub_id in hex, found {type(pinned).__name__}")
-
-
-def part_key(segment: Segment) -> PartKey:
-    """Return the key of a part."""
-    return segment.path, segment.begin
 
 
 def _origins(

@@ -186,6 +186,15 @@ def key_of(segment: Segment) -> tuple[bytes, bytes, str]:
     return (segment.hub_id or b"", segment.label, segment.origin)
 
 
+PartKey = tuple[str, int]
+"""Path and first byte of a part."""
+
+
+def part_key(segment: Segment) -> PartKey:
+    """Return the key of a part."""
+    return segment.path, segment.begin
+
+
 FindMissing = Callable[[LabelReport, Sequence[Verdict]], LabelFault | None]
 """Returns the fault of a label that verifies but lacks entries, or None."""
 

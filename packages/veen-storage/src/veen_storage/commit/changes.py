@@ -138,7 +138,7 @@ class HubExtended:
 
     @property
     def size(self) -> int:
-        """Bytes of entries and hub checkpoint, about."""
+        """Approximate size in bytes."""
         return len(self.bundle) + len(self.signed.note.text)
 
 

@@ -102,7 +102,7 @@ def index_extension(txn: Transaction, step: HubExtended) -> None:
     """Write the rows of an extension; ``index_moved`` follows at the end of the round."""
     entries = step.entries
     heads = [((entry.number, entry.upto_seq), HubPlace(entry.index, entry.offset)) for entry in entries]
-    nodes = [((node.height, node.index), node.hash) for entry in entries for node in entry.nodes[1:]]
+    nodes = [((entry.index, node.height), node.hash) for entry in entries for node in entry.nodes[1:]]
     tables.HUB_HEADS.put_many(txn, heads)
     tables.HUB_NODES.put_many(txn, nodes)
     for entry in entries:

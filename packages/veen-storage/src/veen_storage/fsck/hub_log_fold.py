@@ -114,7 +114,7 @@ class HubLogFold:
         rows, number = self._rows, self._context.derived.number(head.label)
         nodes = self._tree.append(leaf_hash(data))
         rows.heads.append(((number, head.upto_seq), HubPlace(index, offset)))
-        rows.nodes += (((node.height, node.index), node.hash) for node in nodes[1:])
+        rows.nodes += (((index, node.height), node.hash) for node in nodes[1:])
         if index % TILE_WIDTH == 0:
             rows.bundles.append((index // TILE_WIDTH, offset))
         self._offset += LENGTH_BYTES + len(data)

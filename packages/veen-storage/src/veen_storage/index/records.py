@@ -26,7 +26,7 @@ TIME_LABEL: Final = struct.Struct(">QI")
 MANIFEST_KEY: Final = struct.Struct(">IQQQ")
 EPOCH_LABEL_SEQ: Final = struct.Struct(">QIQ")
 CAP_LABEL: Final = struct.Struct(">32sI")
-HUB_NODE: Final = struct.Struct(">BQ")
+HUB_NODE: Final = struct.Struct(">QB")
 
 _LOCATION: Final = struct.Struct(">QII")
 _CLIENT: Final = struct.Struct(">QQ")

@@ -168,7 +168,10 @@ EPOCHS: Final[Table[tuple[Epoch, LabelNo, StreamSeq], bytes]] = Table(
 ANCHORS: Final[Table[tuple[LabelNo, StreamSeq], bytes]] = Table("anchors", NUMBER_SEQ, _bytes(bytes))
 ATTACHMENTS: Final[Table[Coid, int]] = Table("attachments", _bytes(Coid), _integer(U64, int))
 HUB_NODES: Final[Table[tuple[int, int], bytes]] = Table("hub_nodes", _fields(HUB_NODE), _bytes(bytes))
-"""Inner nodes of the hub log's tree by height (from 1) and index; leaves are read from ``hublog/entries``."""
+"""Inner nodes of the hub log's tree by the entry that completed them (``last_leaf``) and height (from 1).
+
+In this order rows are only appended, so that LMDB fills its pages. Leaves are read from ``hublog/entries``.
+"""
 HUB_BUNDLES: Final[Table[int, int]] = Table("hub_bundles", _integer(U64, int), _integer(U64, int))
 """The offset in ``hublog/entries`` of each entry bundle: of every 256th entry."""
 HUB_HEADS: Final[Table[tuple[LabelNo, StreamSeq], HubPlace]] = Table(
@@ -238,6 +241,11 @@ def read_hub_log(view: View) -> HubLogCursor:
     """Return the state of the hub log; an index without one has an empty hub log."""
     row = META.get(view, HUB_LOG)
     return HubLogCursor.unpack(row) if row is not None else HubLogCursor(Tree(), 0)
+
+
+def last_leaf(height: int, index: int) -> int:
+    """Return the last leaf below a node of a tree: the leaf that completes it."""
+    return ((index + 1) << height) - 1
 
 
 def label_at(view: View, number: LabelNo) -> Label:

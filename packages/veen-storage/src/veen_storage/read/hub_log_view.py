@@ -82,9 +82,9 @@ class HubLogView:
         """Return the hash of a complete node; the caller checks that the tree has it."""
         if height == 0:
             return self._leaf(index)
-        last = ((index + 1) << height) - 1
+        last = tables.last_leaf(height, index)
         if last < self._applied:
-            return tables.HUB_NODES.require(self._view, (height, index))
+            return tables.HUB_NODES.require(self._view, (last, height))
         return self._entry_waiting(last).nodes[height].hash
 
     def nodes(self, height: int, start: int, end: int) -> list[bytes]:
@@ -128,7 +128,7 @@ class HubLogView:
     def _check_hashes(self, start: int, entries: list[bytes], offset: int) -> None:
         """Raise unless the complete nodes over these entries are those of the index."""
         for at, height, found in _complete_nodes(start, entries):
-            if height and found != tables.HUB_NODES.require(self._view, (height, at >> height)):
+            if height and found != self.node(height, at >> height):
                 raise damaged(offset, f"entries {at} to {at + (1 << height) - 1} do not have their hash")
 
     # --- heads

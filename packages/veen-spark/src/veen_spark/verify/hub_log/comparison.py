@@ -1,8 +1,8 @@
 """Heads of a hub log against the RECEIPTs of parts of labels, in one task (RESOLUTIONS P1).
 
-The signatures and roots of the parts were verified before. A part is read once more for root and hub_ts of
-its RECEIPTs, but only if the hub log has a head in it. Memory grows with the entries of the part that is
-read, not with the heads: a hub log may have the same head many times.
+The signatures and roots of the parts were verified before, and root and hub_ts of each part's last entry are
+known. A part is read once more only if the hub log has a head at another of its entries. Memory grows with
+the entries of the part that is read, not with the heads: a hub log may have the same head many times.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy.typing as npt
 from veen_core.errors import VeenError, VerificationError
 from veen_core.receipt import Receipt
 from veen_spark.read import field_layout
-from veen_spark.read.field_layout import Ints
+from veen_spark.read.field_layout import Ints, Mask
 from veen_spark.read.segment import Authorize, Damage, Item, Span
 from veen_spark.read.walk import walk
 from veen_spark.verify.hub_log.placement import LabelPart
-from veen_spark.verify.tasks import Records
+from veen_spark.verify.report import PartKey, part_key
+from veen_spark.verify.tasks import Records, runs
 
 Hashes = npt.NDArray[np.bytes_]
 """Hashes as strings of 32 bytes."""
@@ -39,7 +40,7 @@ class HeadFault:
 class PartHeads:
     """The heads of the hub log in one part of a label."""
 
-    part: LabelPart
+    key: PartKey
     first_seq: int
     """The first entry with a head, and the index of that head in the hub log."""
     first_index: int
@@ -55,10 +56,11 @@ def compare_heads(parts: list[LabelPart], batches: Iterator[Records]) -> list[Pa
     """Compare heads with the parts of labels that have their entries."""
     comparisons: dict[int, _Comparison] = {}
     for heads in batches:
-        for number in np.unique(heads["part"]).tolist():
+        ordered = heads[np.argsort(heads["part"], kind="stable")]
+        for number, of_part in runs(ordered["part"], ordered):
             if number not in comparisons:
                 comparisons[number] = _Comparison(parts[number])
-            comparisons[number].add(heads[heads["part"] == number])
+            comparisons[number].add(of_part)
     return [comparison.result() for _, comparison in sorted(comparisons.items())]
 
 
@@ -72,24 +74,16 @@ class _Comparison:
         self._index = np.full(part.entries, -1, dtype=np.int64)
         """Index of the head at each entry; -1 for entries without a head."""
         self._offset = np.zeros(part.entries, dtype=np.int64)
-        self._hub_ts: Ints | None
-        try:
-            self._hub_ts, self._roots = _receipts(part)
-        except (VeenError, OSError) as exc:
-            self._hub_ts = None
-            self._fault(self._first, 0, f"cannot be read again to compare it with the hub log: {exc}")
+        self._receipts: tuple[Ints, Hashes] | None = None
+        """hub_ts and root of each entry, once the part was read."""
 
     def add(self, heads: Records) -> None:
         """Compare more heads."""
         heads = heads[np.lexsort((heads["index"], heads["seq"]))]
         at = heads["seq"] - self._first
-        if self._hub_ts is not None:
-            wrong = (heads["root"] != self._roots[at]) | (heads["hub_ts"] != self._hub_ts[at])
-            for head in heads[wrong][:1]:
-                reason = (
-                    f"P1: entry {head['index']} of the hub log has another root or hub_ts than the RECEIPT"
-                )
-                self._fault(int(head["seq"]), int(head["offset"]), reason)
+        for head in heads[self._differ(heads, at)][:1]:
+            reason = f"P1: entry {head['index']} of the hub log has another root or hub_ts than the RECEIPT"
+            self._fault(int(head["seq"]), int(head["offset"]), reason)
         twice = (self._index[at] >= 0) | (np.diff(at, prepend=-1) == 0)
         for place, offset in zip(at[twice][:1], heads["offset"][twice][:1], strict=True):
             later = max(int(offset), int(self._offset[place]))
@@ -97,24 +91,43 @@ class _Comparison:
         self._index[at] = np.maximum(self._index[at], heads["index"])
         self._offset[at] = np.maximum(self._offset[at], heads["offset"])
 
+    def _differ(self, heads: Records, at: Ints) -> Mask:
+        """Return for each head whether its root or hub_ts differs from that of its entry."""
+        part = self._part
+        if self._receipts is None and at[0] == part.entries - 1:  # all heads are at the last entry
+            last: Mask = (heads["root"] != part.last_root) | (heads["hub_ts"] != part.last_ts)
+            return last
+        if self._receipts is None:
+            self._receipts = self._read()
+        hub_ts, roots = self._receipts
+        differ: Mask = (heads["root"] != roots[at]) | (heads["hub_ts"] != hub_ts[at])
+        return differ
+
+    def _read(self) -> tuple[Ints, Hashes]:
+        """Read hub_ts and root of all entries; after an error, no head agrees with them."""
+        try:
+            return _receipts(self._part)
+        except (VeenError, OSError) as exc:
+            self._fault(self._first, 0, f"cannot be read again to compare it with the hub log: {exc}")
+            return np.full(self._part.entries, -1), np.zeros(self._part.entries, dtype="S32")
+
     def result(self) -> PartHeads:
         """Return the summary, with the fault of the first entry that has one."""
         at = np.flatnonzero(self._index >= 0)
         for number in np.flatnonzero(np.diff(self._index[at]) < 0)[:1].tolist():
             held, back = int(at[number + 1]), int(at[number])
             self._faults.append(goes_back(self._first + held, self._first + back, int(self._offset[back])))
-        last = int(at[-1])
-        next_ts = (
-            self._hub_ts[last + 1] if self._hub_ts is not None and last + 1 < self._part.entries else None
-        )
+        last, next_ts = int(at[-1]), None
+        if self._receipts is not None and last + 1 < self._part.entries:
+            next_ts = int(self._receipts[0][last + 1])
         return PartHeads(
-            part=self._part,
+            key=part_key(self._part.segment),
             first_seq=self._first + int(at[0]),
             first_index=int(self._index[at[0]]),
             last_seq=self._first + last,
             last_index=int(self._index[last]),
             last_offset=int(self._offset[last]),
-            next_ts=None if next_ts is None else int(next_ts),
+            next_ts=next_ts,
             fault=min(self._faults, key=lambda fault: (fault.seq, -fault.offset), default=None),
         )
 

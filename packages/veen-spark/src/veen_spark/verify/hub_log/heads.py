@@ -20,7 +20,6 @@ from veen_core.errors import InvariantError
 from veen_core.hub_log import check_uncovered
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_spark.read.plan import group_by_size
-from veen_spark.read.segment import Segment
 from veen_spark.verify.hub_log.comparison import PartHeads, compare_heads, goes_back
 from veen_spark.verify.hub_log.folder import HubLogFolder
 from veen_spark.verify.hub_log.placement import (
@@ -31,7 +30,7 @@ from veen_spark.verify.hub_log.placement import (
     collect_lost,
     send_heads,
 )
-from veen_spark.verify.report import LabelReport
+from veen_spark.verify.report import LabelReport, PartKey, part_key
 from veen_spark.verify.segment_verifier import LabelFault, Verdict
 from veen_spark.verify.tasks import Exchange, Records
 
@@ -72,19 +71,23 @@ def compare_labels(
     exchange: Exchange, folders: Sequence[HubLogFolder], labels: Sequence[CheckedLabel], max_bytes: int
 ) -> HeadsResult:
     """Compare the heads of all hub logs with the labels; set ``fault`` of the reports."""
-    parts = [LabelPart(part.segment, part.entries) for label in labels for part in label.parts]
+    parts = [
+        LabelPart(part.segment, part.entries, part.root or b"", part.last_ts)
+        for label in labels
+        for part in label.parts
+    ]
     tasks = group_by_size(parts, lambda part: part.segment.size, max_bytes)
     entries = [part for folder in folders for part in folder.parts]
     placement = Placement(_rows(labels, tasks), len(tasks), max(1, len(entries)))
     receivers: list[list[LabelPart] | None] = [*tasks, *([None] * len(entries))]
     found = exchange(partial(send_heads, placement), entries, receive_heads, receivers)
-    heads: dict[tuple[str, int], PartHeads] = {}
+    heads: dict[PartKey, PartHeads] = {}
     lost: dict[tuple[int, Label], LostHead] = {}
     for one in (one for results in found.values() for one in results):
         if isinstance(one, LostHead):
             lost[one.hub_log, one.label] = one
         else:
-            heads[_key(one.part.segment)] = one
+            heads[one.key] = one
     result = HeadsResult([Coverage() for _ in folders])
     for label in labels:
         if label.parts:
@@ -96,10 +99,10 @@ def compare_labels(
 
 def _rows(labels: Sequence[CheckedLabel], tasks: Sequence[Sequence[LabelPart]]) -> Iterator[PlacementRow]:
     """Yield the table of all parts; heads of a label that is not compared are ignored."""
-    owner = {_key(part.segment): label for label in labels for part in label.parts}
+    owner = {part_key(part.segment): label for label in labels for part in label.parts}
     for receiver, parts in enumerate(tasks):
         for number, part in enumerate(parts):
-            label = owner[_key(part.segment)]
+            label = owner[part_key(part.segment)]
             yield PlacementRow(
                 label.hub_log, label.label, part.segment.start_seq, part.last_seq, receiver, number
             )
@@ -108,14 +111,10 @@ def _rows(labels: Sequence[CheckedLabel], tasks: Sequence[Sequence[LabelPart]]) 
             yield PlacementRow(label.hub_log, label.label, 0, _MAX_SEQ, None)
 
 
-def _key(segment: Segment) -> tuple[str, int]:
-    return segment.path, segment.begin
-
-
 def _conclude(
     label: CheckedLabel,
     folder: HubLogFolder,
-    heads: Mapping[tuple[str, int], PartHeads],
+    heads: Mapping[PartKey, PartHeads],
     lost: LostHead | None,
     coverage: Coverage,
 ) -> None:
@@ -123,7 +122,7 @@ def _conclude(
     report, last = label.report, None
     next_ts: int | None = label.parts[0].first_ts
     for number, part in enumerate(label.parts):
-        found = heads.get(_key(part.segment))
+        found = heads.get(part_key(part.segment))
         if found is None:
             continue
         fault = found.fault

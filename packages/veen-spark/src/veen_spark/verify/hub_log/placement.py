@@ -30,6 +30,9 @@ class LabelPart(NamedTuple):
 
     segment: Segment
     entries: int
+    last_root: bytes
+    """Root and hub_ts of the RECEIPT of the last entry."""
+    last_ts: int
 
     @property
     def last_seq(self) -> int:
