@@ -174,7 +174,7 @@ OPTIONS: Final = (
         type=Seconds(),
         default=5.0,
         show_default=True,
-        help="Longest time a check may wait for an expiry or an epoch, in seconds.",
+        help="Longest time a check may wait for an expiry, an epoch or the hub log, in seconds.",
     ),
     click.option("--quick", is_flag=True, help="perf: smaller histories, about a minute in all."),
     click.option(

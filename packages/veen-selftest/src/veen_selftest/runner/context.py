@@ -27,7 +27,7 @@ class RunOptions:
     crash_rounds: int = 10
     """Kills per check of the suites ``crash`` and ``trust``."""
     max_wait: float = 5.0
-    """Longest time that a check may wait for an expiry or an epoch, in seconds."""
+    """Longest time that a check may wait for an expiry, an epoch or the hub log, in seconds."""
     quick: bool = True
     """Whether the suite ``perf`` uses small sizes: a few seconds per figure."""
     history: int | None = None

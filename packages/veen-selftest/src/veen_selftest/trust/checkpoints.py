@@ -71,6 +71,7 @@ def _restart(context: CheckContext) -> None:
     receipts = [hub.accept_many(writer.many(2))[-1] for writer in writers]
     require_equal(own.stop(), 0, "exit code of a hub that was asked to stop")
     size, root = _recorded(heads_file)
+    require(size > before.size, "a stopped hub made no last hub checkpoint (P1)")
     with own.running() as hub:
         after = wait_for_heads(context, hub, receipts)
         after.require_start(before.size, before.checkpoint.root)
@@ -81,9 +82,10 @@ def _restart(context: CheckContext) -> None:
 
 def _recorded(heads_file: Path) -> tuple[int, bytes]:
     """Return size and root of the last hub checkpoint before a stop, from the hub's heads file (P3)."""
-    lines = heads_file.read_text(encoding="utf-8").splitlines()
-    require(len(lines) >= 3, "a stopped hub made no last hub checkpoint (P1)")
-    return int(lines[1]), base64.b64decode(lines[2])
+    text = heads_file.read_text(encoding="utf-8")
+    require(text.count("\n") >= 3, f"the heads file has no size and root: {text!r} (P3)")
+    _origin, size, root, *_others = text.splitlines()
+    return int(size), base64.b64decode(root)
 
 
 def _require_covered(view: HubLogView, size: int, root: bytes, receipts: Iterable[Receipt]) -> None:
