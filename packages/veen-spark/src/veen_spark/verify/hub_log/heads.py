@@ -158,8 +158,10 @@ def _uncovered(label: Label, newest: int, next_ts: int, folder: HubLogFolder) ->
 
 def missing_entries(head: LostHead, folder: HubLogFolder, to_seq: int) -> LabelFault:
     """Return the fault of a label that ends before its newest head, or has no entries at all."""
-    found = f"ends at entry {to_seq}" if to_seq else "has no entries"
-    reason = f"P1: the label {found}, but the hub log has its head at entry {head.seq}; the rest is missing"
+    found, missing = (f"ends at entry {to_seq}", "rest") if to_seq else ("has no entries", "whole label")
+    reason = (
+        f"P1: the label {found}, but the hub log has its head at entry {head.seq}; the {missing} is missing"
+    )
     return LabelFault(seq=to_seq + 1, file=folder.entries, offset=head.offset, reason=reason)
 
 
