@@ -266,6 +266,18 @@ def test_a_label_that_ends_before_its_newest_head_is_a_fault(size: int, shop: Hu
     assert "P1: the label ends at entry 8, but the hub log has its head at entry 9" in row.fault.reason
 
 
+def test_a_label_whose_only_file_was_emptied_is_a_fault(hub: Hub, tmp_path: Path) -> None:
+    """The file of a growing chunk may be empty, so nothing but the hub log shows that it was not."""
+    for name in NAMES:
+        hub.send(name, 3, cheap=True)
+    hub.hub_checkpoint()
+    clone, label = hub.clone(tmp_path / "clone"), hub.label("orders")
+    (clone / "log" / chunk_name(label, StreamSeq(1), None)).write_bytes(b"")
+    row = only_fault(check(clone))
+    assert (row.label, row.entries) == (label, 0)
+    assert "the label has no entries, but the hub log has its head at entry 3" in str(row.row())
+
+
 def test_an_export_of_a_hub_with_a_label_that_ends_early_is_a_fault(shop: Hub, tmp_path: Path) -> None:
     export, label = shop.export_hub(tmp_path / "export"), shop.label("orders")
     place = export / "labels" / label.hex()

@@ -24,6 +24,7 @@ from veen_storage.errors import DamageError, MismatchError
 from veen_storage.fsck import RefusedError, fsck, repair
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
+from veen_storage.read import hub_log_view
 from veen_storage.store import Store
 
 from .conftest import MakeStore
@@ -222,20 +223,31 @@ def test_a_missing_folder_is_not_taken_for_an_older_directory(store: Store, make
         repair(store.layout.root)
 
 
+@pytest.mark.parametrize("size", [10, 11], ids=["even", "odd"])
 def test_a_flipped_bit_in_an_entry_is_an_error_and_not_a_wrong_answer(
-    store: Store, make_store: MakeStore
+    store: Store, make_store: MakeStore, size: int
 ) -> None:
-    filled(store).close()
+    filled(store)
+    if size == 11:
+        send(store, NEWS, now=at(9))
+        hub_checkpoint(store, at(9))
+        store.apply()
+    store.close()
     entries = store.layout.hub_log_entries
     whole = entries.read_bytes()
-    size = 10
+    starts = [start for start, _end in hub_log_view._places(whole, 0, size)]
     for at_byte in range(0, len(whole), 7):
         entries.write_bytes(whole[:at_byte] + bytes([whole[at_byte] ^ 4]) + whole[at_byte + 1 :])
+        number = sum(start - 2 <= at_byte for start in starts) - 1
         with make_store() as opened:
             log = opened.hub_log
             for ask in (
                 lambda log=log: log.bundle(Tile(ENTRIES, 0, size)),
                 lambda log=log: log.tile(Tile(0, 0, size)),
+                lambda log=log, number=number: log.bundle(Tile(ENTRIES, 0, number + 1)),
+                lambda log=log, number=number: (
+                    log.prove_inclusion(number ^ 1, size) if number ^ 1 < size else log.root_at(size)
+                ),
             ):
                 with pytest.raises(DamageError, match="hublog/entries at byte") as found:
                     ask()

@@ -72,11 +72,12 @@ def verify(
     conf: dict[str, str],
     verbose: bool,
 ) -> Answer:
-    """Check every signature, hash and root of the logs at PATHS.
+    """Check every signature, hash and root of the logs at PATHS, and that the hub log agrees with them.
 
-    PATHS are exports, clones of data directories, folders of chunk files, or globs of them. With --out, a
-    table of all labels is written. Exits with 3 if a check fails, and also if a check was skipped, unless
-    --allow-partial is given. A small export needs no Spark: use 'veen verify'.
+    PATHS are exports, clones of data directories, folders of chunk files, or globs of them. In a clone with a
+    hub log, a missing label is a fault. With --out, a table of all labels is written. Exits with 3 if a check
+    fails, and also if a check was skipped, unless --allow-partial is given. A small export needs no Spark:
+    use 'veen verify'.
     """
     from veen_spark.verify import verify as verify_logs  # noqa: PLC0415 - loads pyspark
 

@@ -122,8 +122,8 @@ class HubEntry:
     """Offset of its length in ``hublog/entries``."""
     data: bytes
     """The encoded ``LabelHead``."""
-    nodes: list[Node]
-    """The leaf first, then the inner nodes that the leaf completed."""
+    nodes: tuple[bytes, ...]
+    """Hashes of the nodes that it completed, by height: the leaf first."""
 
 
 @dataclass(frozen=True, slots=True)

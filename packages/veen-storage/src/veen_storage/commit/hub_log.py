@@ -89,7 +89,7 @@ def _lay_out(
     tree, offset, entries = before.tree.copy(), before.entries_bytes, list[HubEntry]()
     for number, head in moved:
         data, index = head.encode(), tree.size
-        nodes = tree.append(leaf_hash(data))
+        nodes = tuple(node.hash for node in tree.append(leaf_hash(data)))
         entries.append(HubEntry(number, head.label, head.upto_seq, index, offset, data, nodes))
         offset += LENGTH_BYTES + len(data)
     return HubLogCursor(tree, offset), tuple(entries)
@@ -102,7 +102,12 @@ def index_extension(txn: Transaction, step: HubExtended) -> None:
     """Write the rows of an extension; ``index_moved`` follows at the end of the round."""
     entries = step.entries
     heads = [((entry.number, entry.upto_seq), HubPlace(entry.index, entry.offset)) for entry in entries]
-    nodes = [((entry.index, node.height), node.hash) for entry in entries for node in entry.nodes[1:]]
+    nodes = [
+        ((entry.index, height), node)
+        for entry in entries
+        for height, node in enumerate(entry.nodes)
+        if height
+    ]
     tables.HUB_HEADS.put_many(txn, heads)
     tables.HUB_NODES.put_many(txn, nodes)
     for entry in entries:

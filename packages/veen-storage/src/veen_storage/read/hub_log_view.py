@@ -59,6 +59,8 @@ class HubLogView:
         self._view = view
         cursor = tables.read_hub_log(view)
         self._applied, self._applied_bytes = cursor.size, cursor.entries_bytes
+        self._last_leaf = cursor.tree.subtrees[-1] if cursor.size % 2 else None
+        """Hash of the last applied entry, if it has no sibling yet and so no parent in the index."""
 
     @property
     def checkpoint(self) -> SignedHead | None:
@@ -85,7 +87,7 @@ class HubLogView:
         last = tables.last_leaf(height, index)
         if last < self._applied:
             return tables.HUB_NODES.require(self._view, (last, height))
-        return self._entry_waiting(last).nodes[height].hash
+        return self._entry_waiting(last).nodes[height]
 
     def nodes(self, height: int, start: int, end: int) -> list[bytes]:
         """Return the nodes ``start`` to ``end - 1`` of one height."""
@@ -96,8 +98,7 @@ class HubLogView:
     def _leaf(self, index: int) -> bytes:
         """Return a leaf; it is read with its sibling, so that both are checked against their parent."""
         start = index & ~1
-        end = start + 2 if start + 2 <= self.size else start + 1
-        return leaf_hash(self.entries(start, end)[index - start])
+        return leaf_hash(self.entries(start, index + 1)[-1])
 
     def _entry_waiting(self, index: int) -> HubEntry:
         for step in self._waiting:
@@ -107,28 +108,31 @@ class HubLogView:
         raise DamageError("index/data.mdb", None, f"has no entry {index} of the hub log", FSCK)
 
     def entries(self, start: int, end: int) -> list[bytes]:
-        """Return the entries ``start`` to ``end - 1`` of one bundle."""
+        """Return the entries ``start`` to ``end - 1`` of one bundle; ``start`` is even."""
         stored = min(end, self._applied)
         found = self._stored(start, stored) if start < stored else []
         return found + [self._entry_waiting(index).data for index in range(max(start, stored), end)]
 
     def _stored(self, start: int, end: int) -> list[bytes]:
-        """Read entries from the file, and check their hashes as far as the index has their inner nodes."""
+        """Read entries from the file and check their hashes; ``start`` is even.
+
+        An entry without its sibling cannot be checked, so one more is read if ``end`` is odd.
+        """
         number, skipped = divmod(start, TILE_WIDTH)
-        offset = tables.HUB_BUNDLES.require(self._view, number)
-        most = (end - number * TILE_WIDTH) * MAX_HEAD_BYTES
+        offset, checked = tables.HUB_BUNDLES.require(self._view, number), min(end + end % 2, self._applied)
+        most = (checked - number * TILE_WIDTH) * MAX_HEAD_BYTES
         data = read_part(self._path, offset, min(offset + most, self._applied_bytes))
-        places = list(_places(data, skipped, end - start))
-        if len(places) != end - start:
-            raise damaged(offset, f"does not have entries {start} to {end - 1} in this bundle")
+        places = list(_places(data, skipped, checked - start))
+        if len(places) != checked - start:
+            raise damaged(offset, f"does not have entries {start} to {checked - 1} in this bundle")
         found = [data[first:last] for first, last in places]
         self._check_hashes(start, found, offset + places[0][0] - LENGTH_BYTES)
-        return found
+        return found[: end - start]
 
     def _check_hashes(self, start: int, entries: list[bytes], offset: int) -> None:
         """Raise unless the complete nodes over these entries are those of the index."""
         for at, height, found in _complete_nodes(start, entries):
-            if height and found != self.node(height, at >> height):
+            if found != (self.node(height, at >> height) if height else self._last_leaf):
                 raise damaged(offset, f"entries {at} to {at + (1 << height) - 1} do not have their hash")
 
     # --- heads

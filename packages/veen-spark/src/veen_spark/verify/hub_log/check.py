@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,9 +57,11 @@ def find_hub_logs(
     found: FoundLogs, origins: Mapping[str, Origin], pinned: Collection[HubId], given: HubIdentity | None
 ) -> HubLogs:
     """Find the hub logs of data directories that were searched completely, and of exports of whole hubs."""
-    logs, exported = HubLogs(), set[str]()
+    logs, exported, in_folder = HubLogs(), set[str](), dict[str, list[str]]()
+    for folder in found.whole:
+        in_folder.setdefault(os.path.dirname(folder), []).append(folder)
     for home in sorted(found.hub_exports):
-        inside = [folder for folder in found.whole if Path(folder).parent == Path(home, LABELS)]
+        inside = in_folder.get(str(Path(home, LABELS)), [])
         exported.update(inside)
         with logs.reporting(home):
             identity, manifest = read_hub_export(Path(home), pinned, given)
@@ -130,8 +133,7 @@ def _labels(
         if folder.manifest is not None and report.fault is None:
             report.fault = _exported_fault(folder, label, report)
         key = (report.hub_id or b"", bytes(label), report.origin)
-        compared = [part for part in parts.get(key, ()) if part.entries] if report.fault is None else []
-        yield CheckedLabel(number, label, report, compared)
+        yield CheckedLabel(number, label, report, [part for part in parts.get(key, ()) if part.entries])
 
 
 def _exported_fault(folder: HubLogFolder, label: Label, report: LabelReport) -> LabelFault | None:

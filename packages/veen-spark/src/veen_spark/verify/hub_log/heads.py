@@ -11,7 +11,7 @@ A label that has a fault already is not compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -40,13 +40,13 @@ Found = list[PartHeads] | list[LostHead]
 
 @dataclass(slots=True)
 class CheckedLabel:
-    """A label in the folder of a hub log; ``parts`` is empty if it has a fault and is not compared."""
+    """A label in the folder of a hub log, and its parts with entries."""
 
     hub_log: int
     """The number of the hub log."""
     label: Label
     report: LabelReport
-    parts: Sequence[Verdict] = ()
+    parts: Sequence[Verdict]
 
 
 @dataclass(slots=True)
@@ -71,14 +71,16 @@ def compare_labels(
     exchange: Exchange, folders: Sequence[HubLogFolder], labels: Sequence[CheckedLabel], max_bytes: int
 ) -> HeadsResult:
     """Compare the heads of all hub logs with the labels; set ``fault`` of the reports."""
+    compared = [label for label in labels if label.report.fault is None]
+    ignored = [label for label in labels if label.report.fault is not None]
     parts = [
         LabelPart(part.segment, part.entries, part.root or b"", part.last_ts)
-        for label in labels
+        for label in compared
         for part in label.parts
     ]
     tasks = group_by_size(parts, lambda part: part.segment.size, max_bytes)
     entries = [part for folder in folders for part in folder.parts]
-    placement = Placement(_rows(labels, tasks), len(tasks), max(1, len(entries)))
+    placement = Placement(_rows(compared, ignored, tasks), len(tasks), max(1, len(entries)))
     receivers: list[list[LabelPart] | None] = [*tasks, *([None] * len(entries))]
     found = exchange(partial(send_heads, placement), entries, receive_heads, receivers)
     heads: dict[PartKey, PartHeads] = {}
@@ -89,26 +91,28 @@ def compare_labels(
         else:
             heads[one.key] = one
     result = HeadsResult([Coverage() for _ in folders])
-    for label in labels:
-        if label.parts:
-            shown = lost.pop((label.hub_log, label.label), None)
-            _conclude(label, folders[label.hub_log], heads, shown, result.coverage[label.hub_log])
+    for label in compared:
+        shown = lost.pop((label.hub_log, label.label), None)
+        _conclude(label, folders[label.hub_log], heads, shown, result.coverage[label.hub_log])
     result.missing = [head for _, head in sorted(lost.items())]
     return result
 
 
-def _rows(labels: Sequence[CheckedLabel], tasks: Sequence[Sequence[LabelPart]]) -> Iterator[PlacementRow]:
-    """Yield the table of all parts; heads of a label that is not compared are ignored."""
-    owner = {part_key(part.segment): label for label in labels for part in label.parts}
+def _rows(
+    compared: Iterable[CheckedLabel],
+    ignored: Iterable[CheckedLabel],
+    tasks: Iterable[Sequence[LabelPart]],
+) -> Iterator[PlacementRow]:
+    """Yield the table of all parts, and of labels whose heads are ignored."""
+    owner = {part_key(part.segment): label for label in compared for part in label.parts}
     for receiver, parts in enumerate(tasks):
         for number, part in enumerate(parts):
             label = owner[part_key(part.segment)]
             yield PlacementRow(
                 label.hub_log, label.label, part.segment.start_seq, part.last_seq, receiver, number
             )
-    for label in labels:
-        if not label.parts:
-            yield PlacementRow(label.hub_log, label.label, 0, _MAX_SEQ, None)
+    for label in ignored:
+        yield PlacementRow(label.hub_log, label.label, 0, _MAX_SEQ, None)
 
 
 def _conclude(
@@ -120,7 +124,7 @@ def _conclude(
 ) -> None:
     """Join what was found in the parts of one label; set the fault of its report."""
     report, last = label.report, None
-    next_ts: int | None = label.parts[0].first_ts
+    next_ts = label.parts[0].first_ts if label.parts else None
     for number, part in enumerate(label.parts):
         found = heads.get(part_key(part.segment))
         if found is None:
@@ -158,8 +162,10 @@ def _uncovered(label: Label, newest: int, next_ts: int, folder: HubLogFolder) ->
 
 def missing_entries(head: LostHead, folder: HubLogFolder, to_seq: int) -> LabelFault:
     """Return the fault of a label that ends before its newest head, or has no entries at all."""
-    found = f"ends at entry {to_seq}" if to_seq else "has no entries"
-    reason = f"P1: the label {found}, but the hub log has its head at entry {head.seq}; the rest is missing"
+    found, missing = (f"ends at entry {to_seq}", "rest") if to_seq else ("has no entries", "whole label")
+    reason = (
+        f"P1: the label {found}, but the hub log has its head at entry {head.seq}; the {missing} is missing"
+    )
     return LabelFault(seq=to_seq + 1, file=folder.entries, offset=head.offset, reason=reason)
 
 
