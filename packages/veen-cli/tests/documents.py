@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -26,6 +27,7 @@ NOT_RUN = {
 }
 """Beginnings of commands that are shown and not run, each with the reason."""
 PORTS = ("8080", "8090", "8091")
+PORTS_FROM, PORTS_TO = 20_000, 32_000
 """Ports on the pages, each replaced by a free one."""
 MARK = "=====command====="
 VARIABLE = (
@@ -69,18 +71,19 @@ def same(text: str) -> str:
 
 
 def free_ports() -> dict[str, str]:
-    """Return a free port for each of ``PORTS``; the port after it, for a hub's probes, is free too."""
+    """Return a free port for each of ``PORTS``; the port after it, for a hub's probes, is free too.
+
+    They lie below the range from which the kernel gives a port to each connection that a client opens: one
+    of that range may be taken before the page's hub listens there.
+    """
     found: list[int] = []
     while len(found) < len(PORTS):
-        with socket.socket() as api, socket.socket() as probes:
-            api.bind(("127.0.0.1", 0))
-            port = int(api.getsockname()[1])
-            if any(abs(port - other) < 2 for other in found):
-                continue
-            try:
-                probes.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
+        port = random.randrange(PORTS_FROM, PORTS_TO)
+        if any(abs(port - other) < 2 for other in found):
+            continue
+        with socket.socket() as api, socket.socket() as probes, contextlib.suppress(OSError):
+            api.bind(("127.0.0.1", port))
+            probes.bind(("127.0.0.1", port + 1))
             found.append(port)
     return dict(zip(PORTS, map(str, found), strict=True))
 

@@ -179,6 +179,7 @@ def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
         hub_id=hub.identity.hub_id.hex(),
         version=VERSION,
     )
+    hub.hub_log.memories.log_start()
     if not config.gating:
         log(logging.WARNING, "gating_off", note="anyone who reaches the port may write", url=url)
     if is_plain_beyond_loopback(config):

@@ -18,9 +18,7 @@ COMMANDS: Final = {
     "keys": LazyCommand(
         "veen_cli.hub.keys:keys", "Show a hub's identity, hub_id and keys, or write it to a file."
     ),
-    "labels": LazyCommand(
-        "veen_cli.hub.labels:labels", "List every label with its head, proved against one hub checkpoint."
-    ),
+    "labels": LazyCommand("veen_cli.hub.labels:labels", "List every label of a hub with its head."),
     "rotate": LazyCommand("veen_cli.hub.keys:rotate", "Give a stopped hub its next signing key."),
     "checkpoint": LazyCommand("veen_cli.hub.admin:checkpoint", "Have the hub sign checkpoints now."),
     "anchor": LazyCommand("veen_cli.hub.admin:anchor", "Have the hub anchor its newest checkpoints now."),

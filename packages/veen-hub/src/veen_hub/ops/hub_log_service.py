@@ -118,7 +118,6 @@ class HubLogService:
     async def start(self) -> None:
         """Ask the memories, and start the cadence."""
         self._loop = asyncio.get_running_loop()
-        self.memories.log_start()
         self._made_at = self._hub_ts()
         self._witnessing.start()
         work = [*(poll.run() for poll in self._polls), self._run()]

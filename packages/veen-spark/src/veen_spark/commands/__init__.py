@@ -12,7 +12,8 @@ from veen_cli.frame import Group, LazyCommand
 
 COMMANDS: Final = {
     "verify": LazyCommand(
-        f"{__name__}.verify:verify", "Check every signature, hash and root of the logs at PATHS."
+        f"{__name__}.verify:verify",
+        "Check every signature, hash and root of the logs at PATHS, and that the hub log agrees with them.",
     ),
     "fold": LazyCommand(
         f"{__name__}.fold:fold", "Compute an overlay's state from the logs at PATHS, one state per label."
