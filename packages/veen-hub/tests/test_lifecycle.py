@@ -118,7 +118,7 @@ def test_an_open_hub_logs_at_its_start_that_it_is_open(start_process: StartProce
     gated = start_process("data")
     assert gated.status().gating
     gated.stop()
-    assert [line["event"] for line in gated.lines[-3:]] == ["listening", "draining", "stopped"]
+    assert [line["event"] for line in gated.lines[-4:]] == ["listening", "no_memory", "draining", "stopped"]
 
 
 def test_the_listening_line_is_one_write_even_if_unbuffered(tmp_path: Path) -> None:

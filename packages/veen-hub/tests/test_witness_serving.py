@@ -310,8 +310,10 @@ def test_a_body_that_does_not_arrive_in_time_is_refused(witness: WitnessProcess)
         assert time.monotonic() - started > 1
 
 
-def test_a_client_that_does_not_read_is_dropped(witness: WitnessProcess) -> None:
-    before = witness.open_files
+def test_a_client_that_does_not_read_is_dropped(tmp_path: Path) -> None:
+    make_witness(tmp_path / "w", [LOG], "listen: {slow_client_sec: 2}\n")
+    witness = WitnessProcess(tmp_path / "w")
+    before = witness.open_files  # nobody is connected
     with socket.create_connection(("127.0.0.1", witness.port), timeout=60) as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         with contextlib.suppress(OSError):  # it may be dropped while we still send
@@ -319,6 +321,7 @@ def test_a_client_that_does_not_read_is_dropped(witness: WitnessProcess) -> None
             deaf.send(b"GET /metrics HTTP/1.1\r\nHost: w\r\n\r\n" * 4_000)
         until(lambda: witness.open_files > before, "the connection is accepted")
         until(lambda: witness.open_files <= before, "the connection is dropped")
+    assert witness.stop() == 0
 
 
 def test_a_connection_beyond_the_limit_gets_an_answer(witness: WitnessProcess) -> None:
@@ -400,7 +403,8 @@ def test_a_witness_that_cannot_write_its_state_cosigns_nothing_and_ends_with_1(t
     make_witness(tmp_path / "w", [LOG])
     witness = WitnessProcess(tmp_path / "w")
     witness.cosigned(LOG, 0, 3)
-    resource.prlimit(witness.process.pid, resource.RLIMIT_FSIZE, (0, 0))
+    meta_pages = 2 * 4_096  # the log of the process is shorter; what LMDB writes lies behind them
+    resource.prlimit(witness.process.pid, resource.RLIMIT_FSIZE, (meta_pages, meta_pages))
     answer = witness.post(LOG.request(3, 5))
     assert (answer.status, answer.body) == (500, b"the witness cannot write its state and stops\n")
     assert witness.signal(signal.SIGCONT) == 1  # it ends by itself
