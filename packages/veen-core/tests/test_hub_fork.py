@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from veen_core import StreamSeq
+from veen_core import StreamSeq, hub_identity
+from veen_core import receipt as receipts
 from veen_core.errors import EvidenceError, ProofError
 from veen_core.hashing import H
 from veen_core.hub_fork import (
@@ -21,7 +22,9 @@ from veen_core.hub_fork import (
     verify_label_fork,
 )
 from veen_core.hub_log import LabelHead, hashes, origin_of
-from veen_core.ids import HubId, Label, MmrRoot, NodeHash
+from veen_core.ids import HubId, HubPk, Label, LeafHash, MmrRoot, NodeHash, Signature, UnixTime
+from veen_core.keys import SigningKey
+from veen_core.receipt import Receipt
 from veen_core.tlog import tree
 from veen_core.tlog.tree_head import SignedHead
 
@@ -328,3 +331,43 @@ def test_a_subtree_that_is_not_aligned_is_refused(log: HubLog) -> None:
     grown = tree.tree_at(3, log.lookup)
     with pytest.raises(ProofError, match="a subtree of 2 leaves is not aligned after 3 leaves"):
         grown.append_subtree(1, bytes(32))
+
+
+# --- the keys of the hub
+
+
+def test_receipts_by_a_key_that_had_ended_convict_nobody_who_is_known(hub: Hub) -> None:
+    """The thief of a retired key leaves its end out of the record in the evidence."""
+    stolen, successor = hub.key, signing_key("successor")
+    claimed = hub_identity.new_identity(stolen, UnixTime(1))
+    known = hub_identity.rotate(claimed, stolen, HubPk(successor.public), UnixTime(50), 50)
+    first, other = (by_stolen_key(stolen, UnixTime(1_000), root) for root in (b"a", b"b"))
+    forged = LabelFork(
+        identity=claimed,
+        origin=origin_of(claimed.hub_id),
+        earlier=LabelStatement(receipt=first),
+        later=LabelStatement(receipt=other),
+    )
+    verify_label_fork(forged, pinned=claimed.hub_id)
+    with pytest.raises(EvidenceError, match="no key of the hub"):
+        verify_label_fork(forged, pinned=claimed.hub_id, known=known)
+
+
+def by_stolen_key(key: SigningKey, hub_ts: UnixTime, root: bytes) -> Receipt:
+    unsigned = Receipt(
+        label=Label(H(b"label")),
+        stream_seq=StreamSeq(1),
+        leaf_hash=LeafHash(H(root)),
+        mmr_root=MmrRoot(H(root)),
+        hub_ts=hub_ts,
+        hub_sig=Signature(bytes(64)),
+    )
+    return dataclasses.replace(unsigned, hub_sig=key.sign(receipts.signing_digest(unsigned.encode())))
+
+
+def test_the_known_record_must_be_of_the_hub_that_the_evidence_names(log: HubLog) -> None:
+    other = hub_identity.new_identity(signing_key("another"), UnixTime(1))
+    fork = log_fork(log.hub, log.checkpoint(size=3), second(log, 0).checkpoint(size=3), None)
+    verify_hub_log_fork(fork, known=log.hub.identity)
+    with pytest.raises(EvidenceError):
+        verify_hub_log_fork(fork, known=other)

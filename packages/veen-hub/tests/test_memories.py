@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -26,7 +25,9 @@ from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.anchor import hub_anchor
 from veen_hub.ops import heads_file as heads_files
 from veen_hub.ops.anchors import Anchor, AnchorError, FileLedger
-from veen_hub.ops.memories import Memories
+from veen_hub.ops.config import load as load_config
+from veen_hub.ops.init_rotate import init
+from veen_hub.ops.memories import ClaimedError, Memories, SilentMemoryError
 from veen_hub.pipeline.signing_gate import SigningGate
 
 from .conftest import StartHub, StartProcess
@@ -42,7 +43,7 @@ from .hub_logs import (
 )
 from .independent_witness import IndependentWitness
 from .people import HUB_KEY, Writer, envelope, signing_key
-from .serving import HubProcess, RunningHub, until
+from .serving import Calls, HubProcess, RunningHub, until
 from .test_client_settings import anchoring_in
 from .test_hub_log import NEVER
 
@@ -76,6 +77,7 @@ def a_witness(_start: StartHub, _place: Path) -> Iterator[Remembering]:
 
 @contextmanager
 def a_heads_file(_start: StartHub, place: Path) -> Iterator[Remembering]:
+    (place / "heads").touch()
     yield Remembering({"hub_log__memories": {"heads_file": place / "heads"}})
 
 
@@ -272,6 +274,7 @@ def test_a_hub_whose_only_memory_is_silent_waits_for_it(start_hub: StartHub) -> 
 
 
 def test_one_answer_is_enough_unless_more_are_required(start_hub: StartHub, place: Path) -> None:
+    (place / "heads").touch()
     settings = {"hub_log__witnesses": [silent()], "hub_log__memories": {"heads_file": place / "heads"}}
     hub = start_hub(gating=False, **settings)
     until(lambda: signs(hub), "the heads file has answered")
@@ -295,6 +298,7 @@ def test_a_memory_that_contradicts_later_stops_a_hub_that_signs(start_hub: Start
     holder = IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32))
     port = int(holder.url.rpartition(":")[2])
     holder._server.server_close()
+    (place / "heads").touch()
     hub = start_hub(
         gating=False,
         **AT_ONCE,
@@ -323,6 +327,7 @@ def test_the_log_of_a_hub_that_is_behind_names_the_commands(
 ) -> None:
     config = tmp_path / "hub.yaml"
     config.write_text(f"hub_log: {{max_entries: 1, memories: {{heads_file: {tmp_path / 'heads'}}}}}\n")
+    (tmp_path / "heads").touch()
     hub = start_process("data", "--open", f"--config={config}")
     until(lambda: signs(hub), "the hub signs")
     hub.stop()
@@ -345,34 +350,77 @@ def test_the_log_of_a_hub_that_is_behind_names_the_commands(
 # --- two processes with one identity
 
 
-def test_of_two_processes_with_one_identity_the_second_loses_the_swap(
-    start_process: StartProcess, tmp_path: Path
-) -> None:
+@pytest.fixture
+def twins(start_process: StartProcess, tmp_path: Path) -> tuple[HubProcess, Callable[[], HubProcess]]:
+    """A hub with a heads file and one entry, and a function that starts a copy of it."""
     config = tmp_path / "hub.yaml"
-    config.write_text(f"hub_log: {{max_entries: 1, memories: {{heads_file: {tmp_path / 'heads'}}}}}\n")
+    config.write_text(f"hub_log: {{memories: {{heads_file: {tmp_path / 'heads'}}}}}\n")
+    (tmp_path / "heads").touch()
     hub = start_process("data", "--open", f"--config={config}")
-    hub_id = hub.status().identity.hub_id
     until(lambda: signs(hub), "the hub signs")
-    hub.accept(Writer("alice", hub_id).next())
+    hub.accept(Writer("alice", hub.status().identity.hub_id).next())
     wait_for_size(hub, 1)
     hub.stop()
     copy_directory(tmp_path / "data", tmp_path / "twin")
     hub = start_process("data", "--open", f"--config={config}")
-    twin = start_process("twin", "--open", f"--config={config}")
-    until(lambda: signs(hub) and signs(twin), "both sign: neither is behind")
+    until(lambda: signs(hub), "the hub signs")
+    return hub, lambda: start_process("twin", "--open", f"--config={config}")
+
+
+def refused(hub: Calls, writer: Writer) -> bool:
+    answer = hub.submit(writer.next())
+    return answer.status == 503 and answer.error.code == "E.UNAVAILABLE"
+
+
+def test_of_two_processes_with_one_identity_the_second_signs_nothing(
+    twins: tuple[HubProcess, Callable[[], HubProcess]],
+) -> None:
+    hub, start_twin = twins
+    hub_id = hub.status().identity.hub_id
+    twin = start_twin()
+    assert refused(twin, Writer("carol", hub_id)), "no receipt, from its first moment on"
+    until(lambda: "another process" in (twin.status().not_signing or ""), "the twin finds the file locked")
     hub.accept(Writer("bob", hub_id).next())
     newest = wait_for_size(hub, 2)
-    twin.submit(Writer("carol", hub_id).next())
-    until(lambda: not signs(twin), "the twin has lost the swap")
-    assert "two processes run with the identity of this hub" in (twin.status().not_signing or "")
-    assert twin.submit(Writer("dave", hub_id).next()).error.code == "E.UNAVAILABLE"
+    assert refused(twin, Writer("dave", hub_id))
+    until(lambda: "the hub is behind" in (twin.status().not_signing or ""), "the first one has gone on")
     assert published_size(twin) == 1, "the twin has signed no hub checkpoint"
-    twin.kill()
     hub.accept(Writer("erin", hub_id).next())
     assert wait_for_size(hub, 3).head.size > newest.head.size
-    assert signs(hub)
-    twin_again = start_process("twin", "--open", f"--config={config}")
-    until(lambda: "behind" in (twin_again.status().not_signing or ""), "the twin is behind")
+
+
+def test_on_a_volume_without_locks_the_first_process_has_stopped_signing_before_the_second_begins(
+    start_hub: StartHub, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "heads").touch()
+    settings = {"gating": False, "hub_log__memories": {"heads_file": place / "heads"}}
+    hub = start_hub(**settings)
+    until(lambda: signs(hub), "the hub signs")
+    copy_directory(hub.root, place / "twin")
+    (place / "heads.lock").unlink()  # the twin locks another file, as on a machine that locks do not reach
+    monkeypatch.setattr(heads_files, "machine", lambda: "another machine")
+    twin = start_hub(place / "twin", **settings)
+    before = True
+    while not signs(twin):
+        before = signs(hub)
+    assert not before, "the first one stopped first"
+    assert "another process runs with the identity" in (hub.status().not_signing or "")
+    assert refused(hub, Writer("carol", hub.hub_id))
+    twin.accept(Writer("bob", hub.hub_id).next())
+    wait_for_size(twin, 1)
+    hub.stop()
+    assert signs(twin), "the one that stops leaves the file to its owner"
+    assert "on another machine" in heads(place)[3]
+
+
+def test_a_process_that_was_killed_is_succeeded(
+    twins: tuple[HubProcess, Callable[[], HubProcess]],
+) -> None:
+    hub, start_twin = twins
+    hub.kill()
+    twin = start_twin()
+    until(lambda: signs(twin), "nobody objects to its claim")
+    twin.accept(Writer("bob", twin.status().identity.hub_id).next())
 
 
 # --- the heads file
@@ -383,6 +431,9 @@ def heads(place: Path) -> list[str]:
 
 
 def start_with_heads(start_hub: StartHub, place: Path, **settings: Any) -> RunningHub:
+    """Start a hub with the heads file of ``place``, which is created for its first start."""
+    if not any(place.iterdir()):
+        (place / "heads").touch()
     return start_hub(
         gating=False, **{**AT_ONCE, "hub_log__memories": {"heads_file": place / "heads"}, **settings}
     )
@@ -402,10 +453,13 @@ def test_the_heads_file_holds_the_checkpoint_before_anybody_sees_it(start_hub: S
             assert [origin, held, root] == signed.head.text.splitlines()
 
 
-def test_a_missing_heads_file_is_no_answer_unless_the_hub_is_new(start_hub: StartHub, place: Path) -> None:
+@pytest.mark.parametrize("entries", [0, 1])
+def test_a_missing_heads_file_is_no_answer(start_hub: StartHub, place: Path, entries: int) -> None:
+    """Also for a hub without entries: it may have been restored from its first copy."""
     hub = start_with_heads(start_hub, place)
-    until(lambda: signs(hub), "a new hub creates its file")
-    hub.accept(Writer("alice", hub.hub_id).next())
+    until(lambda: signs(hub), "the hub signs")
+    for _ in range(entries):
+        hub.accept(Writer("alice", hub.hub_id).next())
     hub.stop()
     (place / "heads").rename(place / "elsewhere")
     hub = start_with_heads(start_hub, place)
@@ -413,6 +467,14 @@ def test_a_missing_heads_file_is_no_answer_unless_the_hub_is_new(start_hub: Star
     assert not (place / "heads").exists()
     (place / "elsewhere").rename(place / "heads")
     until(lambda: signs(hub), "the file is back")
+
+
+def test_init_creates_the_heads_file(tmp_path: Path) -> None:
+    heads_file = tmp_path / "volume" / "heads"
+    heads_file.parent.mkdir()
+    config = load_config(None, {"data_dir": tmp_path / "data", "hub_log.memories.heads_file": heads_file})
+    init(config, "default", None)
+    assert heads_file.read_bytes() == b""
 
 
 def test_an_empty_heads_file_is_a_first_start(start_hub: StartHub, place: Path) -> None:
@@ -423,14 +485,16 @@ def test_an_empty_heads_file_is_a_first_start(start_hub: StartHub, place: Path) 
     (place / "heads").touch()
     hub = start_with_heads(start_hub, place)
     until(lambda: signs(hub), "the hub signs")
-    assert heads(place) == signed.head.text.splitlines()
+    assert heads(place)[:3] == signed.head.text.splitlines()
+    hub.stop()
+    assert heads(place) == signed.head.text.splitlines(), "a hub that stops gives its claim back"
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"\xff\xfe", "is damaged; restore it"),
-        (b"veen.hub/5f\n12\n", "is damaged; restore it"),
+        (b"\xff\xfe", "is damaged; if this data directory is the newest copy"),
+        (b"veen.hub/5f\n12\n", "is damaged; if this data directory is the newest copy"),
         (b"another.example/log\n1\n" + b"A" * 43 + b"=\n", "is the heads file of 'another.example/log'"),
     ],
     ids=["no text", "too short", "another log"],
@@ -482,15 +546,15 @@ def test_a_volume_that_hangs_delays_hub_checkpoints_and_no_submit(
     alice = Writer("alice", hub.hub_id)
     hub.accept(alice.next())
     wait_for_size(hub, 1)
-    lock = os.open(place / "heads.lock", os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        for _ in range(20):
-            hub.accept(alice.next())
-        until(lambda: hub.store.hub_log.moved == 1, "a label waits for the next hub checkpoint")
-        size = published_size(hub)
-    finally:
-        os.close(lock)
+    (place / "heads").rename(place / "kept")
+    os.mkfifo(place / "heads")  # whoever opens it to read waits for a writer
+    for _ in range(20):
+        hub.accept(alice.next())
+    until(lambda: hub.store.hub_log.moved == 1, "a label waits for the next hub checkpoint")
+    size = published_size(hub)
+    with (place / "heads").open("wb") as volume:
+        volume.write((place / "kept").read_bytes())
+        (place / "kept").rename(place / "heads")
     until(lambda: hub.store.hub_log.moved == 0, "the volume answers again")
     assert wait_for_size(hub, size + 1)
     assert signs(hub)
@@ -506,10 +570,30 @@ def test_the_gate_stays_closed_after_a_contradiction_whatever_answers_later() ->
     memories = Memories(gate, ["one", "two"], 1)
     memories.contradicted("one", behind("one", 5, 3))
     memories.agrees("two")
-    memories.silent("one", "gone")
+    memories.silent("one", SilentMemoryError("gone"))
     assert "2 less" in (gate.closed or "")
     with pytest.raises(VeenError, match="this hub signs nothing now: the hub is behind"):
         gate.check()
+
+
+def test_the_gate_stays_closed_until_every_memory_was_asked() -> None:
+    """One that is fast and knows little does not speak for a slower one, which may contradict."""
+    gate = SigningGate()
+    memories = Memories(gate, ["fast", "slow"], 1)
+    memories.agrees("fast")
+    assert gate.closed == "1 of 2 memories have been asked (RESOLUTIONS P3)"
+    memories.silent("slow", SilentMemoryError("gone"))
+    assert gate.closed is None
+
+
+def test_a_claim_of_another_process_keeps_the_gate_closed_whatever_others_say() -> None:
+    gate = SigningGate()
+    memories = Memories(gate, ["a witness", "the heads file"], 1)
+    memories.agrees("a witness")
+    memories.silent("the heads file", ClaimedError("locked"))
+    assert gate.closed == "another process of this hub may be signing (RESOLUTIONS P3)"
+    memories.agrees("the heads file")
+    assert gate.closed is None
 
 
 # --- a copy of the log at an address

@@ -100,6 +100,7 @@ def test_kill_9_under_load_never_gives_two_roots_at_one_size_nor_a_smaller_size(
     with IndependentWitness(OTHER, [HUB_VKEY]) as other:
         other.answer = note
         config.write_text(settings(ours, other, heads_file))
+        heads_file.touch()
         hub = start(start_process, config)
         for number in range(ROUNDS):
             threads = [threading.Thread(target=client.run, args=(hub.port,)) for client in clients]

@@ -3,8 +3,12 @@
 A consistency proof that fails proves nothing: anybody can make one. So the evidence contains the later tree,
 cut at the size of the earlier statement. Its hashes lead to the later root, but not to the earlier root that
 the hub signed. A third party verifies it offline, with the hub's identity and nothing else. Without a pinned
-hub_id, the evidence convicts the hub that it names. A hub checkpoint has no time, so the holder of a retired
-key can make evidence against its hub.
+hub_id, the evidence convicts the hub that it names.
+
+The identity inside the evidence is what its maker says: endorsements cover the keys, but not their ends
+(core §8.4). A verifier that has a record of the hub's keys therefore uses its own, and refuses receipts by a
+key that had ended. A hub checkpoint has no time, so the holder of a retired key can make evidence of two hub
+logs against its hub.
 """
 
 from __future__ import annotations
@@ -94,12 +98,17 @@ class LabelFork(Wire):
     hub log has the smaller size after the larger."""
 
 
-def verify_hub_log_fork(evidence: HubLogFork, *, pinned: HubId | None = None) -> None:
-    """Raise ``EvidenceError`` unless the hub signed both checkpoints and they contradict each other."""
+def verify_hub_log_fork(
+    evidence: HubLogFork, *, pinned: HubId | None = None, known: HubIdentity | None = None
+) -> None:
+    """Raise ``EvidenceError`` unless the hub signed both checkpoints and they contradict each other.
+
+    ``known`` replaces the evidence's own record of the hub's keys.
+    """
     with _as_evidence_error():
-        hub_identity.verify_identity(evidence.identity, pinned=pinned)
-        earlier = _signed_head(evidence, evidence.earlier)
-        later = _signed_head(evidence, evidence.later)
+        identity = _identity_of(evidence, pinned, known)
+        earlier = _signed_head(identity, evidence.origin, evidence.earlier)
+        later = _signed_head(identity, evidence.origin, evidence.later)
     if earlier.size > later.size:
         raise EvidenceError("the earlier hub checkpoint is larger than the later one (RESOLUTIONS P1)")
     prefix_root = later.root
@@ -112,12 +121,17 @@ def verify_hub_log_fork(evidence: HubLogFork, *, pinned: HubId | None = None) ->
         raise EvidenceError("the two hub checkpoints do not contradict each other (RESOLUTIONS P1)")
 
 
-def verify_label_fork(evidence: LabelFork, *, pinned: HubId | None = None) -> None:
-    """Raise ``EvidenceError`` unless the hub signed both statements and they contradict each other."""
+def verify_label_fork(
+    evidence: LabelFork, *, pinned: HubId | None = None, known: HubIdentity | None = None
+) -> None:
+    """Raise ``EvidenceError`` unless the hub signed both statements and they contradict each other.
+
+    ``known`` replaces the evidence's own record of the hub's keys.
+    """
     with _as_evidence_error():
-        hub_identity.verify_identity(evidence.identity, pinned=pinned)
-        earlier = _stated(evidence, evidence.earlier)
-        later = _stated(evidence, evidence.later)
+        identity = _identity_of(evidence, pinned, known)
+        earlier = _stated(identity, evidence.origin, evidence.earlier)
+        later = _stated(identity, evidence.origin, evidence.later)
     if earlier.label != later.label:
         raise EvidenceError("the statements are about two labels (RESOLUTIONS P1)")
     if earlier.upto_seq > later.upto_seq:
@@ -145,20 +159,31 @@ def _as_evidence_error() -> Iterator[None]:
         raise EvidenceError(str(exc)) from None
 
 
-def _signed_head(evidence: HubLogFork | LabelFork, note: bytes) -> TreeHead:
+def _identity_of(
+    evidence: HubLogFork | LabelFork, pinned: HubId | None, known: HubIdentity | None
+) -> HubIdentity:
+    """Return the record of the hub's keys to verify with: the verifier's own, if there is one."""
+    hub_identity.verify_identity(evidence.identity, pinned=pinned)
+    if known is None:
+        return evidence.identity
+    hub_identity.verify_identity(known, pinned=evidence.identity.hub_id)
+    return known
+
+
+def _signed_head(identity: HubIdentity, origin: str, note: bytes) -> TreeHead:
     """Return a tree head that a key of the hub signed."""
     signed = parse_signed_head(note)
-    hub_log.verify_hub_checkpoint(evidence.identity, signed, origin=evidence.origin)
+    hub_log.verify_hub_checkpoint(identity, signed, origin=origin)
     return signed.head
 
 
-def _stated(evidence: LabelFork, statement: LabelStatement) -> LabelHead:
+def _stated(identity: HubIdentity, origin: str, statement: LabelStatement) -> LabelHead:
     """Return the head of the label that a statement proves to be signed."""
     receipt, head, checkpoint = statement.receipt, statement.head, statement.checkpoint
     if receipt is not None:
         if (head, statement.index, statement.proof, checkpoint) != (None, None, None, None):
             raise EvidenceError("a statement is both a receipt and a head (RESOLUTIONS P1)")
-        hub_identity.verify_receipt(evidence.identity, receipt)
+        hub_identity.verify_receipt(identity, receipt)
         return LabelHead(
             label=receipt.label,
             upto_seq=receipt.stream_seq,
@@ -167,7 +192,7 @@ def _stated(evidence: LabelFork, statement: LabelStatement) -> LabelHead:
         )
     if head is None or statement.index is None or statement.proof is None or checkpoint is None:
         raise EvidenceError("a statement is neither a receipt nor a head with its proof (RESOLUTIONS P1)")
-    signed = _signed_head(evidence, checkpoint)
+    signed = _signed_head(identity, origin, checkpoint)
     leaf = tree.leaf_hash(head.encode())
     tree.verify_inclusion(leaf, statement.index, signed.size, statement.proof, signed.root)
     return head

@@ -115,12 +115,12 @@ def verify_checkpoint_note(identity: HubIdentity, signed: SignedHead, policy: Wi
     return f"{by_hub}; {cosigned_step(cosigned, policy)}"
 
 
-def verify_fork(evidence: HubLogFork | LabelFork, hub: str) -> str:
-    """Verify evidence of a fork; ``hub`` is how the answer names the hub."""
+def verify_fork(evidence: HubLogFork | LabelFork, known: HubIdentity | None, hub: str) -> str:
+    """Verify evidence of a fork; ``known`` is the pinned hub's identity, ``hub`` names it in the answer."""
     if isinstance(evidence, HubLogFork):
-        verify_hub_log_fork(evidence)
+        verify_hub_log_fork(evidence, known=known)
         return f"two hub checkpoints that contradict each other convict {hub}"
-    verify_label_fork(evidence)
+    verify_label_fork(evidence, known=known)
     return f"two statements about one label that contradict each other convict {hub}"
 
 

@@ -249,7 +249,8 @@ class EvidenceVerifier:
         hub = evidence.identity.hub_id
         if self._pin is not None and not is_pinned(evidence.identity, self._pin):
             raise VerificationError(f"convicts hub {hub.hex()}, but {self._pin.hex()} is pinned")
-        return verify_fork(evidence, "the pinned hub" if self._pin is not None else f"hub {hub.hex()}")
+        name = "the pinned hub" if self._pin is not None else f"hub {hub.hex()}"
+        return verify_fork(evidence, self._identity, name)
 
     def contradiction(self, found: Recognized) -> str:
         """Verify what a witness kept, with the log's keys from the policy or of the pinned hub (P2)."""

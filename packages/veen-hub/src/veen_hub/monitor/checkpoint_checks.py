@@ -81,6 +81,7 @@ class CheckpointChecks:
 
     async def _old(self, held: SignedHead, signed: SignedHead) -> Finding:
         """Say whether the hub, which shows an old checkpoint, still has the longer log."""
+        self._tiles.forget()
         try:
             await self._tiles.cut(held.head, held.head.size)
         except Withheld:

@@ -1,4 +1,4 @@
-"""Whether the hub that answers is the one to monitor, and under which name its log goes (core §8.4, P1)."""
+"""Identify the hub at an address, and the name of its log (core §8.4, P1)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class Trust:
         return bool(self.pins) or (self.policy is not None and bool(self.policy.logs))
 
     def accepts(self, identity: HubIdentity) -> bool:
-        names = {identity.hub_id.hex(), identity.hub_keys[0].hub_pk.hex(), FIRST}
-        return bool(self.pins & names) or self._named_in_policy(identity) is not None
+        """Return whether this is a hub to monitor; if there are pins, they alone decide."""
+        if self.pins:
+            return bool(self.pins & {identity.hub_id.hex(), identity.hub_keys[0].hub_pk.hex(), FIRST})
+        return self._named_in_policy(identity) is not None
 
     def origin_of(self, status: Status) -> str:
         """Return the name of a hub's log: the policy's, else the hub's own on first contact, else P1's."""
@@ -50,6 +52,11 @@ def identify(url: str, status: Status, known: HubRecord | None, trust: Trust) ->
     A known hub may have gained keys; the new record must continue the old one.
     """
     shown = status.identity
+    if (known is None or trust.pins) and not trust.accepts(shown):
+        raise IdentityError(
+            f"{url} is hub {shown.hub_id.hex()}, which is not pinned",
+            action=f"if this is the hub you mean, give --trust {shown.hub_id.hex()}",
+        )
     if known is not None:
         try:
             verify_successor(known.identity, shown, status.identity_sig)
@@ -61,9 +68,4 @@ def identify(url: str, status: Status, known: HubRecord | None, trust: Trust) ->
         return dataclasses.replace(known, identity=shown)
     verify_identity(shown)
     verify_identity_signature(shown, status.identity_sig)
-    if not trust.accepts(shown):
-        raise IdentityError(
-            f"{url} is hub {shown.hub_id.hex()}, which is not pinned",
-            action=f"if this is the hub you mean, give --trust {shown.hub_id.hex()}",
-        )
     return HubRecord(url=url, identity=shown, origin=trust.origin_of(status))

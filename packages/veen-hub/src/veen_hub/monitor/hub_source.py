@@ -98,6 +98,10 @@ class LogTiles:
         """Return a reader of the log under a checkpoint, with an empty cache."""
         return TileReader(self._source.log_file, head)
 
+    def forget(self) -> None:
+        """Ask the hub again for what it has served before."""
+        self._cached = None
+
     async def cut(self, head: TreeHead, at: int) -> CutTree:
         """Return the tree under a checkpoint, cut after ``at`` entries; raise ``Withheld``."""
         return await self._computed(head, lambda lookup: hub_fork.cut(lookup, at, head.size))

@@ -1,26 +1,33 @@
 """The heads file: a memory on another volume, compared and swapped at each hub checkpoint (RESOLUTIONS P3).
 
 The file holds the newest hub checkpoint that may have been shown to anybody, as the text of a C2SP
-checkpoint without signatures:
+checkpoint without signatures, and while a hub runs the process that owns it:
 
     veen.hub/5f0c…
     1207
     k3oA…=
-    claimed by 8d2f41c09a7be315       only while a process makes the next one
+    claimed by 8d2f41c09a7be315 on 0b6fb2d4-5f1c-4f0e-9d0a-6c3a1f0d9e77
+
+Two processes with one identity must not both sign. Two things keep the second one from it:
+
+- A process locks ``<file>.lock`` as long as it runs. The second one cannot, and waits.
+- On a volume whose locks do not reach the other machine, the second process swaps in its own claim. The
+  first one reads the file in every interval, finds another claim, and stops signing. A process that replaces
+  the claim of another machine therefore waits before it signs. Within one machine the lock has decided.
 
 Order at each hub checkpoint:
 
-1. ``claim``: swap in a line that names this process. A second process with the same identity finds other
-   content than it read last, and stops before it signs.
+1. ``check``: the file is still as this process wrote it.
 2. The sequencer signs the hub checkpoint and makes it durable.
-3. ``record``: swap in the new size and root, without the claim.
+3. ``record``: swap in the new size and root.
 4. Only now is the hub checkpoint sent to witnesses and served.
 
-A crash between 1 and 3 leaves the claim, and the old size: the hub starts from its own newer hub checkpoint,
-which nobody has seen, and records it. A hub whose log does not contain the recorded tree is behind.
+A crash between 2 and 3 leaves the old size: the hub starts from its own newer hub checkpoint, which nobody
+has seen, and records it. A hub whose log does not contain the recorded tree is behind.
 
 A swap is a comparison of the whole content with what this process read or wrote last, and a replacement by
-rename, both under a lock on ``<file>.lock``. File and folder are synced.
+rename. File and folder are synced. The file is never created here: a missing file is a volume that is not
+mounted, also for a hub without entries, which may have been restored from its first copy.
 """
 
 from __future__ import annotations
@@ -29,15 +36,15 @@ import asyncio
 import fcntl
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
 from veen_core.errors import DecodeError
 from veen_core.tlog.tree import EMPTY_ROOT
 from veen_core.tlog.tree_head import TreeHead, parse_head
-from veen_hub.ops.memories import ContradictedError, SilentMemoryError, check_contained
+from veen_hub.ops.memories import ClaimedError, ContradictedError, SilentMemoryError, check_contained
 from veen_hub.pipeline.threads import in_own_thread
 from veen_storage import Files
 from veen_storage.read.hub_log import HubLogReader
@@ -50,84 +57,127 @@ MAX_FILE_BYTES: Final = 4_096
 _CLAIM: Final = "claimed by "
 
 
+def machine() -> str:
+    """Return what only processes of this machine have, since it was started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return secrets.token_hex(16)  # no other process counts as one of this machine
+
+
 class HeadsFile:
     """The heads file of one process; its calls run one at a time, each in a thread of its own.
 
     A volume that hangs therefore delays hub checkpoints, and nothing else.
     """
 
-    def __init__(self, path: Path, origin: str, hub_log: HubLogReader, *, is_new: bool) -> None:
-        """``is_new``: the hub has no entries, so that a missing file means a first start."""
+    def __init__(self, path: Path, origin: str, hub_log: HubLogReader, *, notice_sec: float) -> None:
+        """``notice_sec``: how soon a process notices that another one has claimed its file."""
         self.name = "the heads file"
         self._path = path
         self._origin = origin
         self._hub_log = hub_log
-        self._is_new = is_new
-        self._claimant = secrets.token_hex(8)
+        self._notice_sec = notice_sec
+        self._machine = f" on {machine()}"
+        self._claim = f"{_CLAIM}{secrets.token_hex(8)}{self._machine}"
+        self._lock: int | None = None
         self._held: bytes | None = None
-        """Content that this process read or wrote last."""
+        """Content that this process wrote last; None until it owns the file."""
+        self._tried: bytes | None = None
+        """Content of the last write, which may have failed after it took effect."""
+        self._open_at = 0.0
+        """When every other process has noticed the claim, by the monotonic clock."""
         self._recorded = TreeHead(origin, 0, EMPTY_ROOT)
         self._running: asyncio.Future[None] | None = None
         self._files = Files()
 
     @property
     def is_open(self) -> bool:
-        """Whether ``compare`` has read the file and found nothing against this hub."""
-        return self._held is not None
+        """Whether this process owns the file, and nothing in it speaks against this hub."""
+        return self._held is not None and time.monotonic() >= self._open_at
 
     def is_recorded(self, head: TreeHead) -> bool:
         """Return whether the file holds this tree, so that it may be shown to others."""
         return self.is_open and (head.size, head.root) == (self._recorded.size, self._recorded.root)
 
     async def compare(self) -> None:
-        """Read the file and compare it with the hub log; record the newest hub checkpoint, if it is newer."""
+        """Compare the file with the hub log, claim it, and record the newest hub checkpoint."""
         await self._run(self._compare)
 
-    async def claim(self) -> None:
-        """Announce that this process makes the next hub checkpoint (step 1)."""
-        await self._run(lambda: self._swap(self._recorded, claim=True))
+    async def check(self) -> None:
+        """Raise ``ContradictedError`` if another process has changed the file."""
+        await self._run(self._check)
 
     async def record(self, head: TreeHead) -> None:
         """Record a durable hub checkpoint before anybody sees it (step 3)."""
-        await self._run(lambda: self._swap(head, claim=False))
+        await self._run(lambda: self._swap(head))
+
+    async def release(self) -> None:
+        """Remove the claim of a hub that stops, so that the next one need not wait."""
+        if self._held is not None:
+            await self._run(self._release)
 
     # --- in a thread
 
     def _compare(self) -> None:
-        with self._locked():
-            if self._is_new and self._held is None and not self._path.exists():
-                self._files.replace(self._path, b"")
-            content = self._read()
-            if self._held is not None and content != self._held:
-                raise self._swapped()
-            recorded = self._parse(content)
-            check_contained(self._hub_log, recorded.size, recorded.root, self.name)
-            self._held, self._recorded = content, recorded
-            newest = self._hub_log.checkpoint
-            if newest is not None and newest.head.size > recorded.size:
-                self._replace(newest.head, claim=False)
+        if self._held is None:
+            self._read_head()  # a hub that is behind says so, also while another process owns the file
+            self._take_lock()
+            recorded, newest = self._read_head(), self._hub_log.checkpoint
+            self._write(newest.head if newest is not None and newest.head.size > recorded.size else recorded)
+            if any(not line.endswith(self._machine) for line in recorded.extensions):
+                self._open_at = time.monotonic() + self._notice_sec
+        self._check()
+        if not self.is_open:
+            raise ClaimedError(
+                f"{self._path} was claimed by another process on another machine; if it runs, "
+                f"it stops signing within {self._notice_sec:g} s"
+            )
 
-    def _swap(self, head: TreeHead, *, claim: bool) -> None:
-        with self._locked():
-            if self._held is None or self._read() != self._held:
-                raise self._swapped()
-            self._replace(head, claim=claim)
+    def _check(self) -> None:
+        if self._read() not in (self._held, self._tried):
+            raise ContradictedError(
+                f"{self.name} was changed: another process runs with the identity of this hub",
+                action="stop both, and start the one that has the newest copy of the data directory",
+            )
 
-    def _replace(self, head: TreeHead, *, claim: bool) -> None:
-        mark = (f"{_CLAIM}{self._claimant}",) if claim else ()
-        content = TreeHead(self._origin, head.size, head.root, mark).text.encode()
+    def _swap(self, head: TreeHead) -> None:
+        self._check()
+        self._write(head)
+
+    def _release(self) -> None:
+        self._check()
+        self._write(self._recorded, claim=False)
+        self._held = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _write(self, head: TreeHead, *, claim: bool = True) -> None:
+        extensions = (self._claim,) if claim else ()
+        content = TreeHead(self._origin, head.size, head.root, extensions).text.encode()
+        self._tried = content
         self._files.replace(self._path, content)
         self._held, self._recorded = content, TreeHead(self._origin, head.size, head.root)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _take_lock(self) -> None:
+        """Lock ``<file>.lock`` until the process ends."""
+        if self._lock is not None:
+            return
         lock = self._path.with_name(f"{self._path.name}.lock")
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             os.close(fd)
+            raise ClaimedError(
+                f"{self._path} belongs to another process that runs with the identity of this hub",
+                action="stop one of them",
+            ) from None
+        except OSError:
+            os.close(fd)  # a volume without locks: the claim has to do
+            return
+        self._lock = fd
 
     def _read(self) -> bytes:
         try:
@@ -140,6 +190,12 @@ class HeadsFile:
                 f"`touch {self._path}`",
             ) from None
 
+    def _read_head(self) -> TreeHead:
+        """Return the recorded tree, which this hub's log contains."""
+        head = self._parse(self._read())
+        check_contained(self._hub_log, head.size, head.root, self.name)
+        return head
+
     def _parse(self, content: bytes) -> TreeHead:
         if not content:
             return TreeHead(self._origin, 0, EMPTY_ROOT)
@@ -147,7 +203,8 @@ class HeadsFile:
             head = parse_head(content.decode())
         except (DecodeError, UnicodeDecodeError):
             raise SilentMemoryError(
-                f"{self._path} is damaged", action="restore it from a backup of its volume"
+                f"{self._path} is damaged",
+                action=f"if this data directory is the newest copy, empty the file: `: > {self._path}`",
             ) from None
         if head.origin != self._origin:
             raise SilentMemoryError(
@@ -155,12 +212,6 @@ class HeadsFile:
                 action="set hub_log.memories.heads_file to a file of this hub's own",
             )
         return head
-
-    def _swapped(self) -> ContradictedError:
-        return ContradictedError(
-            f"{self.name} was changed by another process: two processes run with the identity of this hub",
-            action="stop both, and start the one that has the newest copy of the data directory",
-        )
 
     # --- on the event loop
 

@@ -3,7 +3,7 @@
 In every ``hub_log.interval_sec`` in which a label has grown, and earlier after ``hub_log.max_entries``
 entries, the sequencer makes a hub checkpoint, which is then shown to witnesses and readers:
 
-1. The heads file, if there is one, is claimed.
+1. The heads file, if there is one, still belongs to this process.
 2. The hub checkpoint is signed and becomes durable, in a batch of the sequencer.
 3. The heads file records it.
 4. ``Witnessing`` sends it to the witnesses and publishes it with their cosignatures.
@@ -39,6 +39,9 @@ from veen_storage import Batch, Store
 
 LEDGER_PAUSE_SEC: Final = 60.0
 """Shortest pause between two comparisons with the anchor ledger, which grows by the minute."""
+
+NOTICE_INTERVALS: Final = 2
+"""Intervals in which a process that runs notices that another one has claimed its heads file."""
 
 
 class HubLogService:
@@ -87,8 +90,9 @@ class HubLogService:
         path = self._settings.memories.heads_file
         if path is None:
             return None
-        is_new = self._store.read.newest_head() is None
-        return HeadsFile(path, self.origin, self._store.hub_log, is_new=is_new)
+        return HeadsFile(
+            path, self.origin, self._store.hub_log, notice_sec=NOTICE_INTERVALS * self._settings.interval_sec
+        )
 
     def _make_others(self, anchor: Anchor | None) -> dict[UrlMemory | LedgerMemory, float]:
         """Make the memories that are polled, with the shortest pause between two comparisons."""
@@ -138,6 +142,9 @@ class HubLogService:
         if self._loop is not None:
             await self._tick()
         await self._witnessing.drain()
+        if self._heads_file is not None:
+            with contextlib.suppress(SilentMemoryError, ContradictedError):
+                await self._heads_file.release()
 
     # --- cadence
 
@@ -164,7 +171,7 @@ class HubLogService:
             self._logged = None
         except SilentMemoryError as exc:  # this and the next are raised by the heads file only
             assert self._heads_file is not None
-            self.memories.silent(self._heads_file.name, str(exc))
+            self.memories.silent(self._heads_file.name, exc)
         except ContradictedError as exc:
             assert self._heads_file is not None
             self.memories.contradicted(self._heads_file.name, exc)
@@ -180,13 +187,12 @@ class HubLogService:
         self._logged = why
 
     async def _extend(self) -> None:
-        heads_file = self._heads_file
+        if self._heads_file is not None:
+            if not self._heads_file.is_open:
+                return
+            await self._heads_file.check()  # in every interval, also if nothing moved
         if self._gate.closed is not None or not self._store.hub_log.moved:
             return
-        if heads_file is not None:
-            if not heads_file.is_open:
-                return
-            await heads_file.claim()
         if await self._access.act(self._make) is not None:
             self._metrics.hub_checkpoints.inc()
             self._made_at = self._hub_ts()

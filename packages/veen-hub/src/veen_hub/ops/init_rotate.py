@@ -15,7 +15,7 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_hub.ops.config import HubConfig
-from veen_storage import create
+from veen_storage import Files, create
 from veen_storage.disk import rotation
 
 
@@ -31,7 +31,7 @@ def init(config: HubConfig, named: str, admin: str | None) -> HubIdentity:
         raise ConfigError(f"--admin: {exc}") from None
     before = os.umask(0o077)  # new files are for this user only; an existing folder keeps its mode
     try:
-        return create(
+        identity = create(
             config.data_dir,
             _new_key(),
             UnixTime(int(time.time())),
@@ -40,6 +40,10 @@ def init(config: HubConfig, named: str, admin: str | None) -> HubIdentity:
             admin_pk=admin_pk,
             keys_directory=config.keys_dir,
         )
+        heads_file = config.hub_log.memories.heads_file
+        if heads_file is not None and not heads_file.exists():  # only now is a hub known to be new (P3)
+            Files().replace(heads_file, b"")
+        return identity
     finally:
         os.umask(before)
 

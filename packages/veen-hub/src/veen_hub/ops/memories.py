@@ -10,9 +10,9 @@ configured memory is therefore asked at start:
 | a server with a copy of the log | its newest hub checkpoint | ``memory_sources`` |
 | the anchor ledger | the newest anchored root of every label | ``memory_sources`` |
 
-The signing gate opens when as many have answered as ``hub_log.memories.required`` says. It closes for good
-when one of them remembers what this hub does not have, at start or later. A memory that does not answer is
-asked again, with growing pauses.
+The signing gate opens when every memory was asked once, and as many have answered as
+``hub_log.memories.required`` says. It closes for good when one of them remembers what this hub does not have,
+at start or later. A memory that does not answer is asked again, with growing pauses.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ WHAT_HELPS: Final = (
 
 class SilentMemoryError(VeenError):
     """A memory did not answer, or not in a way that can be used; the hub asks again."""
+
+
+class ClaimedError(SilentMemoryError):
+    """Another process of this hub may be signing: the hub waits, whatever its other memories say."""
 
 
 class ContradictedError(VeenError):
@@ -99,6 +103,9 @@ class Memories:
         self._agree: set[str] = set()
         """Memories that have answered since the start; a later silence does not count."""
         self._silent: dict[str, str] = {}
+        """Memories that did not answer when they were asked last, and why."""
+        self._claimed: set[str] = set()
+        """Those that say that another process of this hub may be signing."""
         if self._required:
             self._wait()
 
@@ -122,17 +129,22 @@ class Memories:
         """Record that a memory answered and remembers nothing that this hub does not have."""
         if (why := self._silent.pop(name, None)) is not None:
             log(logging.INFO, "memory_answers_again", memory=name, before=why)
+        self._claimed.discard(name)
         if name not in self._agree:
             self._agree.add(name)
             self._open_if_enough()
 
-    def silent(self, name: str, why: str) -> None:
+    def silent(self, name: str, error: SilentMemoryError) -> None:
         """Record that a memory did not answer; the same reason is logged once."""
+        why = str(error)
+        first = name not in self._silent and name not in self._agree
         if self._silent.get(name) != why:
             log(logging.WARNING, "memory_silent", memory=name, error=why)
         self._silent[name] = why
-        if not self._has_enough():
-            self._wait()
+        if isinstance(error, ClaimedError):
+            self._claimed.add(name)
+        if first or not self._has_enough():
+            self._open_if_enough()
 
     def contradicted(self, name: str, error: ContradictedError) -> None:
         """Record that a memory holds what this hub does not have: nothing is signed from now on."""
@@ -147,7 +159,10 @@ class Memories:
         return self._gate.is_final
 
     def _has_enough(self) -> bool:
-        return len(self._agree) >= self._required
+        if self._claimed:
+            return False
+        asked = len(self._agree | self._silent.keys())
+        return not self._required or (asked == len(self.names) and len(self._agree) >= self._required)
 
     def _open_if_enough(self) -> None:
         if self._has_enough():
@@ -157,7 +172,12 @@ class Memories:
 
     def _wait(self) -> None:
         """Close the gate until enough memories have answered; only the operator sees their addresses."""
+        asked = len(self._agree | self._silent.keys())
         why = f"{len(self._agree)} of {self._required} required memories have answered (RESOLUTIONS P3)"
+        if self._claimed:
+            why = "another process of this hub may be signing (RESOLUTIONS P3)"
+        elif asked < len(self.names):
+            why = f"{asked} of {len(self.names)} memories have been asked (RESOLUTIONS P3)"
         reasons = "; ".join(f"{name}: {reason}" for name, reason in self._silent.items())
         self._gate.wait(why, f"{why}{': ' if reasons else ''}{reasons}")
 
@@ -184,7 +204,7 @@ class Poll:
             try:
                 await self._memory.compare()
             except SilentMemoryError as exc:
-                self._memories.silent(name, str(exc))
+                self._memories.silent(name, exc)
                 await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads requests
                 pause = min(2 * pause, MAX_PAUSE_SEC)
                 continue
@@ -193,7 +213,7 @@ class Poll:
                 return
             except Exception as exc:  # noqa: BLE001 - logged; a bug must not count as an answer
                 LOGGER.exception("memory_failed", extra={"fields": {"memory": name}})
-                self._memories.silent(name, f"internal error: {type(exc).__name__}")
+                self._memories.silent(name, SilentMemoryError(f"internal error: {type(exc).__name__}"))
                 await asyncio.sleep(MAX_PAUSE_SEC)
                 continue
             pause = FIRST_PAUSE_SEC

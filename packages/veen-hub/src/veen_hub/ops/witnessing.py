@@ -156,20 +156,20 @@ class Witnessing:
         try:
             cosignature = await link.cosign(signed)
         except SilentMemoryError as exc:
-            self._failed(member, str(exc))
+            self._failed(member, exc)
         except ContradictedError as exc:
             self._failed(member, None)
             self._memories.contradicted(link.name, exc)
         except Exception as exc:  # noqa: BLE001 - logged; a bug must not count as an answer
             LOGGER.exception("witness_failed", extra={"fields": {"witness": link.key.name}})
-            self._failed(member, f"internal error: {type(exc).__name__}")
+            self._failed(member, SilentMemoryError(f"internal error: {type(exc).__name__}"))
         else:
             member.in_rounds = True
             member.newest = signed.note.text, cosignature
             self._memories.agrees(link.name)
         return member.in_rounds
 
-    def _failed(self, member: _Member, why: str | None) -> None:
+    def _failed(self, member: _Member, why: SilentMemoryError | None) -> None:
         member.in_rounds = False
         self._metrics.witness_failures.labels(member.link.key.name).inc()
         if why is not None:
@@ -178,17 +178,21 @@ class Witnessing:
     async def _retry(self, member: _Member) -> None:
         """Ask a witness that failed until it answers, each time about the newest checkpoint."""
         pause = FIRST_PAUSE_SEC
-        while not member.in_rounds and not self._memories.contradiction_found:
+        while not self._memories.contradiction_found:
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads requests
             pause = min(2 * pause, MAX_PAUSE_SEC)
             if (signed := self._current) is not None and await self._ask(member, signed):
                 await self._publish(signed)
+                return
 
     async def _publish(self, signed: SignedHead) -> bool:
         """Publish a checkpoint with the cosignatures it has; return False if it could not be written.
 
-        Of one tree, cosignatures are added and renewed, and never removed.
+        Of one tree, cosignatures are added and renewed, and never removed. A checkpoint that a memory has
+        contradicted is not published: it may belong to a second history, which nobody has seen so far.
         """
+        if self._memories.contradiction_found:
+            return False
         async with self._publishing:
             await self._written()
             before = self._store.hub_log.published

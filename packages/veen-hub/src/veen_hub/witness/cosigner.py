@@ -25,8 +25,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from veen_core.errors import EncodeError
+from veen_core.ids import UnixTime
 from veen_core.protocols import Clock
-from veen_core.tlog.note import Note, cosign
+from veen_core.tlog.note import MAX_NOTE_BYTES, Note, cosign
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.threads import started_pool
@@ -49,6 +51,7 @@ class Answer:
 
 
 BUSY: Final = Answer(503, "the disk is too slow for the requests that wait; try again in a second\n")
+NO_ROOM: Final = Answer(400, f"with a cosignature, the note has more than {MAX_NOTE_BYTES} bytes\n")
 FAILED: Final = Answer(500, "the witness cannot write its state and stops\n")
 
 
@@ -136,16 +139,26 @@ class Cosigner:
             if (found := find_contradiction(known, checkpoint, proof, now)) is not None:
                 self._keep(KeptContradiction.of(found))
             return Answer(refusal.status, refusal.body, refusal.content_type)
-        if newest is not None and now < newest.cosigned_at:
-            log(
-                logging.WARNING,
-                "clock_went_back",
-                origin=signed.head.origin,
-                by_sec=newest.cosigned_at - now,
-            )
+        return self._cosign(checkpoint, self._not_before(newest, now))
+
+    def _cosign(self, checkpoint: SignedHead, now: UnixTime) -> Answer:
         line = cosign(self._key.signing, self._key.verifier.name, checkpoint.note.text, now)
-        self._adopt(CosignedHead(SignedHead(signed.head, checkpoint.note.with_signatures([line])), now))
+        cosigned = SignedHead(checkpoint.head, checkpoint.note.with_signatures([line]))
+        try:
+            cosigned.encode()
+        except EncodeError:
+            return NO_ROOM
+        self._adopt(CosignedHead(cosigned, now))
         return Answer(200, line.line)
+
+    @staticmethod
+    def _not_before(newest: CosignedHead | None, now: UnixTime) -> UnixTime:
+        """Return the time to sign; a larger tree never gets an earlier one (C2SP tlog-cosignature)."""
+        if newest is None or now >= newest.cosigned_at:
+            return now
+        origin = newest.signed.head.origin
+        log(logging.WARNING, "clock_went_back", origin=origin, by_sec=newest.cosigned_at - now)
+        return newest.cosigned_at
 
     def _newest(self, origin: str) -> CosignedHead | None:
         for heads in (self._open.changes.heads, self._written.changes.heads, self._state.heads):

@@ -26,6 +26,7 @@ class WitnessedHub:
         self.own = own
         self.witness = witness
         self.heads_file = own.log.with_name("heads")
+        self.heads_file.touch()
         own.change({"hub_log": self.hub_log_settings(witness=True, heads_file=True)})
         self.hub = own.start()
         identity = self.hub.known.identity
