@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -229,6 +230,28 @@ def test_a_hub_whose_log_no_quorum_has_ever_cosigned_is_refused(tmp_path: Path) 
             assert "witnesses run" in caught.value.action
 
         run(story())
+
+
+def test_cosignatures_from_the_future_are_not_fresh(own_town: Watched) -> None:
+    """Else one witness whose clock is ahead would switch off the age that a policy allows."""
+
+    async def story() -> None:
+        options = {"trust": own_town.hub.hub_id, "witnesses": own_town.policy()}
+        async with connect(own_town.hub.url, ALICE, **options) as hub:  # type: ignore[arg-type]
+            await hub.stream("orders").send("one", confirm=True)
+            checkpoints = hub.confirmations.checkpoints if hub.confirmations is not None else None
+            assert checkpoints is not None
+            assert checkpoints.newest is not None
+            assert checkpoints.newest.cosigned.quorum_at is not None
+            assert not checkpoints.is_stale
+            later = UnixTime(checkpoints.newest.cosigned.quorum_at + 31_536_000)
+            cosigned = dataclasses.replace(checkpoints.newest.cosigned, quorum_at=later)
+            checkpoints.newest = dataclasses.replace(checkpoints.newest, cosigned=cosigned)
+            assert checkpoints.is_stale
+            with pytest.raises(QuorumError, match="in the future"):
+                checkpoints.check_age()
+
+    run(story())
 
 
 def test_cosignatures_older_than_the_policy_allows_are_an_error_and_not_a_warning(own_town: Watched) -> None:

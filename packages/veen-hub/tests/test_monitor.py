@@ -12,7 +12,7 @@ import pytest
 
 from veen_core import hub_identity
 from veen_core.hub_fork import HubLogFork, LabelFork
-from veen_core.hub_log import LabelHead, note_key
+from veen_core.hub_log import LabelHead, note_key, origin_of
 from veen_core.ids import HubPk, MmrRoot, StreamSeq, UnixTime
 from veen_core.tlog.add_checkpoint import AddCheckpoint
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
@@ -268,6 +268,28 @@ def test_an_old_checkpoint_of_a_hub_that_has_its_log_is_stale_and_convicts_nobod
     assert "convicts nobody" in found[0].finding.message
     hub.shown = None
     assert watch.round(hub.url) == []
+
+
+def test_a_hub_that_first_shows_an_old_checkpoint_and_then_throws_its_log_away_is_a_rollback(
+    hub: ForgedHub, watch: Watch
+) -> None:
+    """What the monitor has read before does not stand for what the hub serves now."""
+
+    async def run() -> list[list[Key]]:
+        with State(None) as state:
+            monitor = Monitor([hub.url], state, watch.settings(), report=lambda *_: None)
+            rounds: list[list[Key]] = []
+            for history, shown in ((whole, None), (whole, old), (early, None)):
+                hub.history, hub.shown = history, shown
+                await monitor.round()
+                rounds.append(keys(list(monitor.hubs[0].findings)))
+            await monitor.close()
+            return rounds
+
+    early = hub.history.copy()
+    hub.history.grow("a", 4)
+    whole, old = hub.history, early.checkpoint()
+    assert asyncio.run(run()) == [[], [Key.STALE], [Key.ROLLBACK]]
 
 
 def test_a_hub_that_denies_its_log_is_reported(hub: ForgedHub, watch: Watch) -> None:
@@ -645,6 +667,15 @@ def test_a_policy_that_names_the_log_pins_the_hub(hub: ForgedHub, watch: Watch) 
     watch.pins, watch.policy = [], parse_policy(line.encode())
     hub.origin = name
     assert watch.round(hub.url) == []
+
+
+def test_pins_decide_alone_whatever_the_policy_or_an_earlier_run_says(hub: ForgedHub, watch: Watch) -> None:
+    assert watch.round(hub.url) == []
+    line = f"log {note_key(IDENTITY.hub_keys[0], origin_of(HUB_ID)).text}\nquorum none\n"
+    watch.pins, watch.policy = ["00" * 32], parse_policy(line.encode())
+    assert keys(watch.round(hub.url)) == [Key.INVALID]
+    watch.has_state = False
+    assert keys(watch.round(hub.url)) == [Key.INVALID]
 
 
 def test_a_checkpoint_that_the_hub_did_not_sign_is_invalid(hub: ForgedHub, watch: Watch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
 import signal
@@ -21,18 +22,26 @@ import pytest
 from veen_core.errors import ConfigError
 from veen_core.keys import SigningSeed
 from veen_core.tlog.add_checkpoint import MAX_REQUEST_BYTES
-from veen_core.tlog.note import parse_key, parse_note, verified_signatures
+from veen_core.tlog.note import (
+    MAX_NOTE_BYTES,
+    cosigned_at,
+    parse_key,
+    parse_note,
+    parse_signatures,
+    verified_signatures,
+)
 from veen_hub.http.bounded_connection import MAX_HEAD_BYTES
 from veen_hub.witness.config import load
 from veen_hub.witness.folder import Folder
 from veen_hub.witness.key import WitnessKey
 from veen_hub.witness.main import parse_address
 from veen_hub.witness.state import WitnessState
+from veen_hub.witness.witness import Witness
 from veen_storage import DamageError, MismatchError
 
 from .certificates import Certificates
 from .independent_log import IndependentLog
-from .serving import request, until
+from .serving import SetClock, request, until
 from .witnessing import NAME, SEED, WitnessProcess, make_witness, verify_cosignature
 
 LOG = IndependentLog.of("log.example/serving", 40)
@@ -411,6 +420,41 @@ def test_a_witness_that_cannot_write_its_state_cosigns_nothing_and_ends_with_1(t
     again = WitnessProcess(tmp_path / "w")
     assert again.size_of(LOG) == 3
     again.stop()
+
+
+def test_a_note_without_room_for_a_cosignature_is_refused_and_harms_no_other_log(tmp_path: Path) -> None:
+    make_witness(tmp_path / "w", [LOG, QUIET])
+    witness = WitnessProcess(tmp_path / "w")
+    room = MAX_NOTE_BYTES - len(LOG.checkpoint(3).encode())
+    for spare in (2, 100):
+        full = LOG.checkpoint(3, extension="x" * (room - spare) + "\n")
+        answer = witness.post(LOG.request(0, 3, full))
+        assert (answer.status, answer.body) == (
+            400,
+            b"with a cosignature, the note has more than 131072 bytes\n",
+        )
+    witness.cosigned(LOG, 0, 3)
+    witness.cosigned(QUIET, 0, 3)
+    assert witness.stop() == 0
+
+
+def test_a_larger_tree_never_gets_an_earlier_time(tmp_path: Path) -> None:
+    make_witness(tmp_path / "w", [LOG])
+    clock = SetClock(1_000)
+
+    async def story() -> list[int]:
+        folder = Folder(tmp_path / "w")
+        witness = Witness(folder, load(folder.config_file, {}), clock=clock)
+        times: list[int] = []
+        for old, size, now in ((0, 3, 1_000), (3, 5, 900), (5, 7, 1_001)):
+            clock.time = now
+            answer = await witness.add_checkpoint(LOG.request(old, size).encode())
+            (line,) = parse_signatures(answer.body)
+            times.append(cosigned_at(line.signature))
+        await witness.stop()
+        return times
+
+    assert asyncio.run(story()) == [1_000, 1_000, 1_001]
 
 
 def test_the_process_writes_its_key_to_no_core_file(witness: WitnessProcess) -> None:

@@ -227,6 +227,21 @@ def test_a_draining_hub_has_its_last_checkpoint_cosigned(
     assert cosigners(signed) == {W1}
 
 
+def test_a_checkpoint_that_a_witness_contradicts_is_not_published(
+    start_hub: StartHub, witness: IndependentWitness
+) -> None:
+    hub = start_hub(**watched_by(witness))
+    alice = Writer("alice", hub.hub_id)
+    write(hub, alice, 1)
+    witness.state[ORIGIN] = (1_000, "A" * 43 + "=")
+    hub.accept(alice.next())
+    until(lambda: not signs(hub), "the witness has answered")
+    assert hub.store.hub_log.size == 2
+    hub.stop()
+    assert hub.store.hub_log.published is not None
+    assert hub.store.hub_log.published.head.size == 1
+
+
 # --- cosignatures
 
 

@@ -95,8 +95,7 @@ def verify_evidence(
     cosigned = None
     if policy is not None:
         _check_log(identity, name, policy, pinned, origin)
-        keys = [hub_log.note_key(key, name) for key in identity.hub_keys]
-        cosigned = policy.check(signed, log_keys=keys)
+        cosigned = policy.check(signed, log_keys=hub_log.note_keys(identity, name))
     return Verdict(receipt=receipt, head=head, checkpoint=signed, cosigned=cosigned)
 
 

@@ -40,6 +40,11 @@ def note_key(key: HubKey, origin: str) -> NoteKey:
     return NoteKey(origin, ED25519, key.hub_pk)
 
 
+def note_keys(identity: HubIdentity, origin: str) -> list[NoteKey]:
+    """Return all keys of a hub as keys that sign hub checkpoints."""
+    return [note_key(key, origin) for key in identity.hub_keys]
+
+
 def verify_hub_checkpoint(
     identity: HubIdentity, signed: SignedHead, *, origin: str | None = None, since: UnixTime | None = None
 ) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import uvloop
 
@@ -140,12 +141,14 @@ def allow_many_connections() -> None:
 
 def is_plain_beyond_loopback(config: HubConfig) -> bool:
     """Return whether others on the network can read and change the traffic (SH0.3)."""
-    if config.tls is not None:
-        return False
+    return config.tls is None and _is_beyond_loopback(config.listen.host)
+
+
+def _is_beyond_loopback(host: str) -> bool:
     try:
-        return not ip_address(config.listen.host).is_loopback
+        return not ip_address(host).is_loopback
     except ValueError:
-        return config.listen.host != "localhost"
+        return host != "localhost"
 
 
 async def serve(config: HubConfig) -> None:
@@ -182,6 +185,11 @@ def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
     hub.hub_log.memories.log_start()
     if not config.gating:
         log(logging.WARNING, "gating_off", note="anyone who reaches the port may write", url=url)
+    for witness in config.hub_log.witnesses:
+        address = urlsplit(witness.url)
+        if address.scheme == "http" and _is_beyond_loopback(address.hostname or ""):
+            note = "whoever can change its answers can stop this hub from signing"
+            log(logging.WARNING, "plain_http_witness", url=witness.url, note=note, action="use https")
     if is_plain_beyond_loopback(config):
         log(logging.WARNING, "plain_http_beyond_loopback", action="set tls in hub.yaml", url=url)
 

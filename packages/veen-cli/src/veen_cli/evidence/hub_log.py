@@ -111,7 +111,7 @@ def verify_checkpoint_note(identity: HubIdentity, signed: SignedHead, policy: Wi
     by_hub = f"the hub signed a hub log of {plural(signed.head.size, 'entry', 'entries')} as {origin}"
     if policy is None:
         return f"{by_hub}; {NO_POLICY}"
-    cosigned = policy.check(signed, log_keys=[hub_log.note_key(key, origin) for key in identity.hub_keys])
+    cosigned = policy.check(signed, log_keys=hub_log.note_keys(identity, origin))
     return f"{by_hub}; {cosigned_step(cosigned, policy)}"
 
 

@@ -36,7 +36,7 @@ from veen_core.errors import VeenError, VerificationError
 from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_identity import HubIdentity, verify_checkpoint_signers
-from veen_core.hub_log import note_key
+from veen_core.hub_log import note_keys
 from veen_core.ids import HubId, Label, LeafHash, StreamSeq, UnixTime
 from veen_core.mmr import peak_heights
 from veen_core.msg import Msg, verify_msg
@@ -259,7 +259,7 @@ class EvidenceVerifier:
         origin = evidence.heads[0].head.origin if evidence.notes else ""
         keys = [log.key for log in self._policy.logs if log.key.name == origin] if self._policy else []
         if self._identity is not None:
-            keys += [note_key(key, origin) for key in self._identity.hub_keys]
+            keys += note_keys(self._identity, origin)
         if not keys:
             raise Undecided(
                 "cannot be verified without the log's key: give --witnesses with a policy that names it, "

@@ -18,6 +18,8 @@ from veen_core.ids import UnixTime
 Evidence = HubLogFork | LabelFork
 MAX_OPEN_PER_KEY: Final = 100
 """Findings of one key at one hub that are listed; further ones are counted only."""
+MAX_UNLISTED: Final = 10_000
+"""Findings that are counted and not listed; beyond that, the count stands still."""
 
 
 ENTRIES: Final = "entries"
@@ -137,7 +139,8 @@ class OpenFindings:
         new = OpenFinding(finding=finding, check=check, since=now)
         known = self.open.get(new.id)
         if known is None and self.count(finding.key) >= MAX_OPEN_PER_KEY:
-            self.unlisted.add(new.id)
+            if len(self.unlisted) < MAX_UNLISTED:
+                self.unlisted.add(new.id)
             return
         if known is not None:
             new = self._merged(known, new)

@@ -201,7 +201,7 @@ class HubMonitor:
 
     def _log_keys(self) -> list[NoteKey]:
         known = self.memory.known
-        return [hub_log.note_key(key, known.origin) for key in known.identity.hub_keys]
+        return hub_log.note_keys(known.identity, known.origin)
 
     # --- witnesses
 

@@ -174,7 +174,7 @@ class LabelChecks:
     async def repeat_unproven(self, signed: SignedHead) -> tuple[list[Finding], set[str]]:
         """Ask again for proofs that the hub did not give; return what it lacks still, and of which labels."""
         found: list[Finding] = []
-        steps = self._memory.unproven()[:MAX_REPEATED]
+        steps = self._memory.unproven(MAX_REPEATED)
         for step in steps:
             finding = await self._step(step, signed)
             if finding is not None and finding.evidence is not None:

@@ -20,6 +20,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, ParamSpec, Protocol
 
@@ -242,9 +243,9 @@ class HubMemory:
 
     # --- steps that were not proved
 
-    def unproven(self) -> list[Step]:
-        """Return the steps that the hub could not prove."""
-        return [_decode_step(value) for value in self._scan(b"u")]
+    def unproven(self, limit: int) -> list[Step]:
+        """Return the first steps that the hub could not prove."""
+        return [_decode_step(value) for value in islice(self._scan(b"u"), limit)]
 
     def settle_step(self, step: Step) -> None:
         """Forget a step, because it is proved or the hub is convicted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 from functools import partial
 from typing import Final
@@ -16,7 +15,6 @@ from veen_core.ids import HubId
 from veen_core.tlog.note import MAX_NOTE_BYTES
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_hub.ops.anchors import AnchoredRoot, AnchorError, RecallingAnchor
-from veen_hub.ops.logs import log
 from veen_hub.ops.memories import ContradictedError, SilentMemoryError, check_contained
 from veen_hub.pipeline.log_access import LogAccess
 from veen_storage import StorageError, Store
@@ -112,6 +110,8 @@ class LedgerMemory:
         self._access = access
         self._hub_id = hub_id
         self._unchecked: list[AnchoredRoot] = []
+        """Roots that were recalled, and not compared yet."""
+        self._answered = False
 
     async def compare(self) -> None:
         """Compare every anchored root with the label's log."""
@@ -119,12 +119,17 @@ class LedgerMemory:
             roots = await self._anchor.recall(self._hub_id)
         except AnchorError as exc:
             raise SilentMemoryError(str(exc)) from None
-        if roots is None and await self._access.read(self._has_anchored):
-            raise SilentMemoryError("the ledger does not exist, and this hub has anchored checkpoints in it")
+        if not roots and not self._answered and await self._access.read(self._has_anchored):
+            what = "does not exist" if roots is None else "holds nothing of this hub"
+            raise SilentMemoryError(
+                f"the ledger {what}, and this hub has anchored checkpoints in it",
+                action="restore it; if it is a new ledger, set hub_log.memories.anchors to false",
+            )
         self._unchecked += roots or ()
         while self._unchecked:
             await self._access.read(partial(self._check, self._unchecked[:ROOTS_PER_READ]))
             del self._unchecked[:ROOTS_PER_READ]
+        self._answered = True
 
     def _has_anchored(self) -> bool:
         after = None
@@ -138,9 +143,10 @@ class LedgerMemory:
         for root in roots:
             try:
                 self._compare(root)
-            except StorageError as exc:  # damage is not a rollback; whatever reads the label reports it
-                label = root.label.hex()
-                log(logging.ERROR, "memory_skipped", memory=self.name, label=label, error=str(exc))
+            except StorageError as exc:  # damage is not a rollback, and no agreement either
+                raise SilentMemoryError(
+                    f"label {root.label.hex()} cannot be compared with the ledger: {exc}"
+                ) from exc
 
     def _compare(self, root: AnchoredRoot) -> None:
         head = self._store.read.head(root.label)

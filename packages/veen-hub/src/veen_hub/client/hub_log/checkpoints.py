@@ -152,6 +152,8 @@ class HubCheckpoints:
             )
         content = await self._load()
         held = self._decode(content)
+        if held is None and self.newest is not None:  # the record was removed meanwhile
+            held = self.newest.signed
         if held is not None:
             await self._verify_consistent(held, shown)
         accepted: Accepted | None
@@ -250,7 +252,7 @@ class HubCheckpoints:
         )
 
     def _keys(self) -> list[NoteKey]:
-        return [hub_log.note_key(key, self.origin) for key in self._connection.status.identity.hub_keys]
+        return hub_log.note_keys(self._connection.status.identity, self.origin)
 
     # --- age
 
