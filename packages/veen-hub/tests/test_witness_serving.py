@@ -183,7 +183,7 @@ def test_a_setting_that_cannot_be_used_ends_the_witness_before_it_listens(tmp_pa
     assert "tls.cert: /nowhere/cert.pem" in refused.stderr
 
 
-@pytest.mark.parametrize("address", ["8090", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"])
+@pytest.mark.parametrize("address", ["8090", ":8090", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"])
 def test_a_wrong_address_is_named(address: str) -> None:
     with pytest.raises(ConfigError, match=r"write it like 127\.0\.0\.1:8090"):
         parse_address(address)
