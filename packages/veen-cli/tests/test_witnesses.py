@@ -54,7 +54,7 @@ def watched_hub(root: Path) -> Iterator[WatchedTown]:
         veen("keygen", "--out", root / name, "--no-passphrase").ok()
     data = ("--data-dir", root / "hub")
     made = veen("hub", "init", *data, "--no-admin", "--json").json
-    log = veen("hub", "keys", "--note", *data).ok().out.strip()
+    log = veen("hub", "keys", "--note", *data, "--quiet").ok().out.strip()
     with contextlib.ExitStack() as stack:
         vkeys = [make_witness(root / f"w{n}", "--log", log) for n in (1, 2)]
         witnesses = [start_witness(root / f"w{n}") for n in (1, 2)]
@@ -107,6 +107,8 @@ def test_send_confirm_waits_for_the_quorum_and_says_so(watched: WatchedTown) -> 
 
 
 def test_confirm_without_a_policy_is_wrong_usage(watched: WatchedTown) -> None:
+    alone = watched.as_("alice", "send", "x", "-s", "never", "--confirm-timeout", 3).failed(Exit.USAGE)
+    assert "--confirm-timeout has no effect without --confirm" in alone
     why = watched.town.as_("alice", "send", "x", "-s", "never", "--confirm").failed(Exit.USAGE)
     assert "--witnesses" in why
     assert watched.town.as_("alice", "read", "-s", "never", "--json").json["count"] == 0
@@ -347,7 +349,7 @@ def test_a_contradiction_that_a_witness_kept_convicts_the_log(
 
 def test_the_verifier_key_is_the_same_from_the_directory_and_from_the_hub(watched: WatchedTown) -> None:
     town = watched.town
-    line = veen("hub", "keys", "--note", "--data-dir", town / "hub").ok().out
+    line = veen("hub", "keys", "--note", "--data-dir", town / "hub", "--quiet").ok().out
     key = parse_key(line.strip())
     assert key.name == f"veen.hub/{town.hub_id}"
     asked = ("--hub", town.url, "--trust", town.hub_id)
@@ -358,8 +360,59 @@ def test_the_verifier_key_is_the_same_from_the_directory_and_from_the_hub(watche
 def test_after_a_rotation_both_verifier_keys_are_printed(tmp_path: Path) -> None:
     veen("hub", "init", "--data-dir", tmp_path / "hub", "--no-admin").ok()
     veen("hub", "rotate", "--data-dir", tmp_path / "hub", "--window", "1h").ok()
-    lines = veen("hub", "keys", "--note", "--data-dir", tmp_path / "hub").ok().out.splitlines()
+    keys = ("hub", "keys", "--note", "--data-dir", tmp_path / "hub")
+    lines = veen(*keys, "--quiet").ok().out.splitlines()
     assert len({parse_key(line).public for line in lines}) == 2
+    shown = veen(*keys)
+    assert shown.out.splitlines() == lines
+    assert "the hub log has no checkpoint yet" in shown.err
+    veen(*keys, "--quiet", "--out", tmp_path / "identity.cbor").ok()
+    assert (tmp_path / "identity.cbor").exists()
+
+
+def test_the_verifier_key_has_the_configured_name_before_the_first_hub_checkpoint(tmp_path: Path) -> None:
+    data, config = ("--data-dir", tmp_path / "hub"), tmp_path / "hub.yaml"
+    made = veen("hub", "init", *data, "--no-admin", "--json").json
+    config.write_text("hub_log: {origin: hub.example/log}\n")
+    flags = ("--port", "0", "--open", "--detach", "--log-level", "error", "--config", config, "--json")
+    with ending_hubs(tmp_path):
+        started = veen("hub", "start", *data, *flags).json
+        asked = ("hub", "keys", "--note", "--hub", started["url"], "--trust", made["hub_id"])
+        before = veen(*asked).ok().out
+        assert parse_key(before.strip()).name == "hub.example/log"
+        veen("keygen", "--out", tmp_path / "alice", "--no-passphrase").ok()
+        town = Town(tmp_path, started["url"], started["probes_url"], made["hub_id"])
+        town.as_("alice", "send", "one", "-s", "orders").ok()
+        town.as_("alice", "proof", "--to-hub", 1, "-s", "orders", "-o", tmp_path / "evidence").ok()
+        assert veen(*asked).ok().out == before
+        assert veen("hub", "keys", "--note", *data).ok().out == before
+        veen("hub", "stop", *data).ok()
+
+
+def test_a_hub_that_does_not_sign_says_so_when_it_starts_and_in_its_status(tmp_path: Path) -> None:
+    data, config = ("--data-dir", tmp_path / "hub"), tmp_path / "hub.yaml"
+    made = veen("hub", "init", *data, "--no-admin", "--json").json
+    config.write_text("hub_log: {memories: {urls: ['http://127.0.0.1:1']}}\n")
+    flags = ("--port", "0", "--open", "--detach", "--log-level", "error", "--config", config)
+    with ending_hubs(tmp_path):
+        started = veen("hub", "start", *data, *flags).ok().out.splitlines()
+        assert started[1] == "it signs nothing yet: veen hub health says why"
+        url = started[0].split()[3]
+        shown = veen("hub", "status", "--hub", url, "--trust", made["hub_id"]).ok().out
+        assert re.search(r"^signing +NO: 0 of 1 required memories have answered", shown, re.MULTILINE)
+        assert re.search(r"^memories +\S", shown, re.MULTILINE)
+        veen("hub", "stop", *data).ok()
+        why = veen("hub", "start", *data, *flags, "--json").json["not_signing"]
+        assert why.startswith("0 of 1 required memories have answered")
+        veen("hub", "stop", *data).ok()
+    config.write_text(f"hub_log: {{memories: {{heads_file: {tmp_path / 'heads'}}}}}\n")
+    with ending_hubs(tmp_path):
+        started_json = veen("hub", "start", *data, *flags, "--json").json
+        assert started_json["not_signing"] is None, "the heads file answers at once"
+        signs = veen("hub", "status", "--hub", started_json["url"], "--trust", made["hub_id"]).ok().out
+        assert "signing" not in signs
+        assert "the heads file" in signs
+        veen("hub", "stop", *data).ok()
 
 
 def test_verified_labels_are_all_labels_with_their_heads(watched: WatchedTown) -> None:
@@ -387,5 +440,7 @@ def test_verified_labels_are_all_labels_with_their_heads(watched: WatchedTown) -
 
 def test_labels_needs_a_hub_or_a_directory(watched: WatchedTown) -> None:
     assert "--hub" in veen("hub", "labels", "--verified").failed(Exit.USAGE)
+    both = ("--verified", "--data-dir", watched.town / "hub", "--hub", watched.town.url)
+    assert "give --hub, not --data-dir" in veen("hub", "labels", *both).failed(Exit.USAGE)
     hub = ("--hub", watched.town.url)
     assert "--verified" in veen("hub", "labels", *hub).failed(Exit.USAGE)
