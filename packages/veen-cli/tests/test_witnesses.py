@@ -139,6 +139,9 @@ def test_a_message_without_a_quorum_fails_with_its_receipt_and_is_shown_as_not_y
         assert (sent["stream_seq"], sent["confirmed"]) == (2, False)
         assert "1 of 2 witnesses" in done.err
         assert "do not send it again" in done.err
+        assert re.search(
+            r"message 2 of label [0-9a-f]{16}… is in the hub's log", json.loads(done.err)["error"]["message"]
+        )
         done = own.town.as_(
             "alice", "send", "--batch", "-s", "orders", *short, "--witnesses", own.policy, stdin=b"three\n"
         )
@@ -173,10 +176,12 @@ def test_a_policy_file_that_is_missing_or_wrong_is_named(watched: WatchedTown, t
     assert "none.txt does not exist" in missing.failed(Exit.USAGE)
     why = town.as_("alice", "read", "-s", "x", "--witnesses", tmp_path / "none.txt").failed(Exit.USAGE)
     assert "none.txt: the witness policy cannot be read" in why
+    assert "check --witnesses, VEEN_WITNESSES and the context" in why
     wrong = tmp_path / "wrong.txt"
     wrong.write_text("quorum someone\n")
     why = town.as_("alice", "read", "-s", "x", "--witnesses", wrong).failed(Exit.USAGE)
     assert "line 1" in why
+    assert "a policy has lines log, witness, group, quorum and #veen max-age" in why
     assert "wrong.txt" in veen("verify", wrong, "--witnesses", wrong).failed(Exit.USAGE)
 
 

@@ -431,8 +431,8 @@ def test_an_empty_heads_file_is_a_first_start(start_hub: StartHub, place: Path) 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"\xff\xfe", "is damaged; restore it"),
-        (b"veen.hub/5f\n12\n", "is damaged; restore it"),
+        (b"\xff\xfe", "is damaged; if this directory is the newest copy, empty the file"),
+        (b"veen.hub/5f\n12\n", "is damaged; if this directory is the newest copy, empty the file"),
         (b"another.example/log\n1\n" + b"A" * 43 + b"=\n", "is the heads file of 'another.example/log'"),
     ],
     ids=["no text", "too short", "another log"],

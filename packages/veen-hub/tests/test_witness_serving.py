@@ -82,7 +82,11 @@ def test_init_makes_a_key_that_only_its_owner_can_read_and_prints_the_verifier_k
         ("", [], "without spaces"),
         (NAME, ["nonsense"], "copy the whole line"),
         (NAME, [f"{LOG.vkey[:-8]}AAAAAAA="], "copy the whole line"),
-        (NAME, [WitnessKey.of(NAME, SEED).verifier.text], "key of a witness, not of a log"),
+        (
+            NAME,
+            [WitnessKey.of(NAME, SEED).verifier.text],
+            "not of a log; `veen hub keys --note` prints",
+        ),
     ],
     ids=["a space", "a plus", "no name", "no key", "a mistyped key", "the key of a witness"],
 )

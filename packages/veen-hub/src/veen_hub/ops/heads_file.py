@@ -147,7 +147,8 @@ class HeadsFile:
             head = parse_head(content.decode())
         except (DecodeError, UnicodeDecodeError):
             raise SilentMemoryError(
-                f"{self._path} is damaged", action="restore it from a backup of its volume"
+                f"{self._path} is damaged",
+                action=f"if this directory is the newest copy, empty the file: `: > {self._path}`",
             ) from None
         if head.origin != self._origin:
             raise SilentMemoryError(
