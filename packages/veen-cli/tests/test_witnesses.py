@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,12 +19,13 @@ from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_fork import HubLogFork
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import origin_of
-from veen_core.ids import UnixTime
+from veen_core.ids import HubId, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.tlog.note import Note, parse_key, sign_note
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.witness.contradiction import LogContradiction
 from veen_storage import Layout
+from veen_storage.copies.export import VerifiedHubExport, verify_hub_export
 from veen_storage.disk.hub_keys import read_keys
 
 from .conftest import Town
@@ -441,6 +444,70 @@ def test_verified_labels_are_all_labels_with_their_heads(watched: WatchedTown) -
     assert "2 of 2 witnesses" in lines[-1]
     plain = watched.town.as_("bob", "hub", "labels", "--verified").ok().out
     assert "only the hub vouches" in plain
+
+
+def test_an_export_of_a_whole_hub_verifies_offline_and_shows_a_missing_label(
+    watched: WatchedTown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        watched.as_("alice", "send", "x", "-s", f"whole/{name}", "--confirm").ok()
+    monkeypatch.setenv("VEEN_STREAM", "another")
+    data, hub_id = ("--data-dir", watched.town / "hub"), watched.town.hub_id
+    export = ("hub", "export", *data, "--all")
+    made = veen(*export, "--out", tmp_path / "whole", "--json").json
+    assert made["hub_id"] == hub_id
+    assert made["labels"] == len(list((tmp_path / "whole" / "labels").iterdir())) >= 2
+    shown = veen(*export, "--form", "chunks", "--out", tmp_path / "chunks").ok().out.splitlines()
+    assert shown[0].startswith(f"exported {made['labels']} labels and the hub log of ")
+    assert shown[1] == f"verify it anywhere with: veen verify {tmp_path / 'chunks'} --trust {hub_id}"
+    for name in ("whole", "chunks"):
+        verify = ("verify", tmp_path / name, "--trust", hub_id)
+        (verdict,) = veen(*verify, "--json").json["verdicts"]
+        assert verdict["kind"] == "export of a hub"
+        assert f"in {made['labels']} labels" in verdict["why"]
+        assert "only the hub vouches" in verdict["why"]
+        assert "2 of 2 witnesses cosigned it" in veen(*verify, "--witnesses", watched.policy).ok().out
+        veen("verify", tmp_path / name).failed(Exit.PROTOCOL)
+        veen("verify", tmp_path / name, "--trust", "ab" * 32).failed(Exit.PROTOCOL)
+    first_pk = veen("hub", "keys", *data, "--json").json["keys"][0]["hub_pk"]
+    veen("verify", tmp_path / "whole", "--trust", first_pk).ok()
+    strangers = tmp_path / "strangers.txt"
+    strangers.write_text(f"witness x {make_witness(tmp_path / 'w9')}\nquorum x\n")
+    verify = ("verify", tmp_path / "whole", "--trust", hub_id)
+    assert "no quorum" in veen(*verify, "--witnesses", strangers).failed(Exit.PROTOCOL)
+    shutil.rmtree(next((tmp_path / "whole" / "labels").iterdir()))
+    assert "is missing: the hub log has its head" in veen(*verify).failed(Exit.PROTOCOL)
+
+
+def test_an_export_of_a_whole_hub_takes_no_range(watched: WatchedTown, tmp_path: Path) -> None:
+    export = ("hub", "export", "--data-dir", watched.town / "hub", "--out", tmp_path / "out", "--all")
+    for flag in (
+        ("--stream", "x"),
+        ("--label", "ab" * 32),
+        ("--from", 2),
+        ("--upto", 3),
+        ("--since", "2020-01-01"),
+    ):
+        assert f"remove {flag[0]}" in veen(*export, *flag).failed(Exit.USAGE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_of_a_hub_without_hub_log_or_with_skipped_checks_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = veen("hub", "init", "--data-dir", tmp_path / "hub", "--no-admin", "--json").json
+    veen("hub", "export", "--data-dir", tmp_path / "hub", "--all", "--out", tmp_path / "whole").ok()
+    verify = ("verify", tmp_path / "whole", "--trust", made["hub_id"])
+    assert "the hub log is empty" in veen(*verify).ok().out
+    (tmp_path / "policy.txt").write_text("quorum none\n")
+    veen(*verify, "--witnesses", tmp_path / "policy.txt").failed(Exit.PROTOCOL)
+
+    def partly(folder: Path, hub_id: HubId) -> VerifiedHubExport:
+        return dataclasses.replace(verify_hub_export(folder, hub_id), followed_all=False)
+
+    monkeypatch.setattr("veen_cli.evidence.verify.verify_hub_export", partly)
+    assert "--allow-partial" in veen(*verify).failed(Exit.PROTOCOL)
+    assert "NOT CHECKED" in veen(*verify, "--allow-partial").ok().out
 
 
 def test_labels_needs_a_hub_or_a_directory(watched: WatchedTown) -> None:
