@@ -115,7 +115,7 @@ def test_the_guide_of_the_python_client_prints_what_it_shows(
     assert len(steps) == 4
     shutil.copytree(town / "alice", tmp_path / "alice")
     monkeypatch.chdir(tmp_path)
-    key = veen("hub", "keys", "--note", "--data-dir", town / "hub").ok().out
+    key = veen("hub", "keys", "--note", "--data-dir", town / "hub", "--quiet").ok().out
     Path("policy.txt").write_text(f"log {key}quorum none\n")
     values = {"HUB": town.url, "TRUST": town.hub_id, "PASSPHRASE": "unused", "WITNESSES": "policy.txt"}
     for name, value in values.items():

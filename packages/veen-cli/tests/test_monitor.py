@@ -76,15 +76,26 @@ def test_a_sound_hub_ends_with_0_and_says_what_was_checked(hub: Hub) -> None:
     (seen,) = found["hubs"]
     assert seen["hub_id"] == hub.hub_id
     assert (seen["checked"], seen["labels"], seen["findings"]) == (seen["size"], 1, [])
-    done = hub.once().ok()
+    done = hub.once("--state", hub.root / "monitor").ok()
     assert done.out == f"✓ {hub.url}: 1 entry, 1 label\n"
     assert hub.once("--quiet").ok().out == ""
+    assert hub.once().err == "note: without --state, a rollback between two runs is not found\n"
 
 
 def test_the_hub_of_the_context_is_monitored(hub: Hub) -> None:
     veen("context", "add", "shop", "--hub", hub.url, "--trust", hub.hub_id).ok()
     veen("context", "use", "shop").ok()
-    assert hub.url in veen("monitor", "--once").ok().out
+    assert hub.url in veen("monitor", "--once", "--json").ok().out
+
+
+def test_the_hub_of_the_variables_is_monitored(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VEEN_HUB", hub.url)
+    assert f"no hub is pinned for {hub.url}" in veen("monitor", "--once", "--quiet").failed(6)
+    monkeypatch.setenv("VEEN_TRUST", hub.hub_id)
+    assert hub.url in veen("monitor", "--once", "--json").ok().out
+    assert veen("monitor", "--once", "--quiet", "--trust", "00" * 32).code == 3, "a flag wins"
+    monkeypatch.setenv("VEEN_HUB", "http://127.0.0.1:1")
+    assert hub.url in veen("monitor", hub.url, "--once", "--json").ok().out, "an argument wins"
 
 
 def test_a_hub_that_does_not_answer_ends_with_2(hub: Hub) -> None:
@@ -106,6 +117,14 @@ def test_a_hub_must_be_pinned_once(hub: Hub) -> None:
 def test_wrong_options_are_refused_before_anything_is_asked(hub: Hub, tmp_path: Path) -> None:
     assert "URL is missing" in veen("monitor", "--once").failed(1)
     assert "is not HOST:PORT" in hub.once("--metrics", "nowhere").failed(1)
+    assert "is not HOST:PORT" in hub.once("--metrics", ":9600").failed(1)
+    assert "--metrics has no effect with --once" in hub.once("--metrics", "127.0.0.1:0").failed(1)
+    assert "'0' is not a number of seconds ≥ 0.1" in hub.once("--interval", 0).failed(1)
+    assert "cancels the other pins" in hub.once("--trust", "first").failed(1)
+    address = hub.url.removeprefix("http://")
+    assert f"URL {address} is not an address" in veen("monitor", address, "--once").failed(1)
+    used = veen("monitor", hub.url, "--trust", "first", "--quiet", "--metrics", address).failed(1)
+    assert "choose another port" in used
     assert "no such file" in hub.once("--seen", tmp_path / "nothing").failed(1)
     (tmp_path / "text").write_text("text")
     assert "has no receipt" in hub.once("--seen", tmp_path / "text").failed(1)

@@ -19,8 +19,9 @@ from veen_core import cbor, chunk, mmr
 from veen_core.entry import Entry
 from veen_core.hashing import H
 from veen_core.hub_identity import new_identity, rotate, sign_identity
-from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, NodeHash, StreamSeq, UnixTime
+from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, NodeHash, StreamSeq, UnixTime, VerifyKey
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.tlog.note import ED25519, NoteKey
 from veen_hub.client.state.records import EpochsRecord
 from veen_hub.ops.anchors import GENESIS, AnchoredRoot, LedgerLine
 from veen_overlays.identifiers import WalletId
@@ -316,14 +317,35 @@ def test_a_damaged_chunk_is_not_reported_as_a_foreign_file(entry: Entry, tmp_pat
         (b"-----BEGIN CERTIFICATE-----\n", "PEM text"),
         ("gating: false  # für alle\n".encode(), "plain text"),
         (b"123456\n", "plain text"),
+        (b"logs: []\nwitnesses\n", "plain text"),
         (b"veen-data one\n", "plain text"),
     ],
-    ids=["parquet", "lmdb", "lmdb-lock", "jsonl", "json", "xml", "pem", "yaml", "pid", "version"],
+    ids=["parquet", "lmdb", "lmdb-lock", "jsonl", "json", "xml", "pem", "yaml", "pid", "words", "version"],
 )
 @pytest.mark.parametrize("command", ["inspect", "verify"])
 def test_a_foreign_file_is_named_for_what_it_is(command: str, tmp_path: Path, data: bytes, why: str) -> None:
     (tmp_path / "file").write_bytes(data)
     assert f"not a VEEN file, but {why}" in veen(command, tmp_path / "file").failed(Exit.PROTOCOL)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"# mine\nquorm none\nquorum none\n", "line 2: 'quorm none' is not a line of a policy"),
+        (b"witness w x\n", "line 1: verifier key"),
+        (
+            f"log {NoteKey('log.example', ED25519, VerifyKey(bytes(32))).text}\n".encode(),
+            "has no quorum line",
+        ),
+    ],
+    ids=["misspelt word", "no key", "no quorum"],
+)
+def test_a_witness_policy_with_an_error_is_shown_the_error(data: bytes, why: str, tmp_path: Path) -> None:
+    (tmp_path / "policy.txt").write_bytes(data)
+    failed = veen("inspect", tmp_path / "policy.txt").failed(Exit.PROTOCOL)
+    assert "read as a witness policy: policy (C2SP tlog-policy)" in failed
+    assert why in failed
+    assert "a policy has lines log, witness, group, quorum" in failed
 
 
 def test_a_truncated_object_is_reported_as_truncated() -> None:

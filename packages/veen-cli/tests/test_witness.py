@@ -98,6 +98,27 @@ def test_init_does_not_overwrite_a_witness(folder: Path) -> None:
     assert (folder / "witness.key").read_bytes() == before
 
 
+def test_init_refuses_a_name_with_a_scheme(tmp_path: Path) -> None:
+    failed = veen("witness", "init", "https://witness.example.org/w1", "--dir", tmp_path / "w").failed(1)
+    assert "has a scheme" in failed
+    assert "use a URL without scheme" in failed
+    assert not (tmp_path / "w").exists()
+
+
+def test_serve_of_a_folder_in_use_says_which_program_to_stop(folder: Path, url: str, tmp_path: Path) -> None:
+    del url
+    failed = process(tmp_path, "witness", "serve", "--dir", folder, "--listen", "127.0.0.1:0").failed(1)
+    assert "in use by process" in failed
+    assert "stop the other witness, or use another --dir" in failed
+
+
+def test_serve_without_tls_beyond_loopback_names_its_own_options(folder: Path) -> None:
+    serving = Serving(folder, "--json", "--listen", "0.0.0.0:0")
+    (warning,) = json.loads(serving.line)["warnings"]
+    assert "plain HTTP and reachable from other machines: give --tls-cert and --tls-key" in warning
+    assert serving.end() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_serve_says_where_it_listens_and_a_signal_ends_it_with_0(
     folder: Path, number: signal.Signals
@@ -119,6 +140,18 @@ def test_status_of_a_running_witness_by_folder_and_by_address(folder: Path, url:
     assert (log["origin"], log["size"], log["contradictions"]) == (LOG.name, 1, [])
     shown = veen("witness", "status", "--url", url).ok().out.splitlines()
     assert shown[2].startswith("  size 1, cosigned ")
+
+
+def test_the_folder_of_the_variable_is_read_unless_an_address_is_given(
+    folder: Path, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("VEEN_WITNESS_DIR", str(folder))
+    assert NAME in veen("witness", "status").ok().out
+    veen("witness", "evidence", "--out", tmp_path / "evidence").ok()
+    monkeypatch.setenv("VEEN_WITNESS_DIR", str(tmp_path / "nothing"))
+    assert NAME in veen("witness", "status", "--url", url).ok().out
+    both = veen("witness", "status", "--url", url, "--dir", folder).failed(1)
+    assert "--dir, or its address with --url" in both
 
 
 def test_a_contradiction_is_shown_exported_and_verified_offline(

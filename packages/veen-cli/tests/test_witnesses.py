@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,12 +19,13 @@ from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_fork import HubLogFork
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import origin_of
-from veen_core.ids import UnixTime
+from veen_core.ids import HubId, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.tlog.note import Note, parse_key, sign_note
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.witness.contradiction import LogContradiction
 from veen_storage import Layout
+from veen_storage.copies.export import VerifiedHubExport, verify_hub_export
 from veen_storage.disk.hub_keys import read_keys
 
 from .conftest import Town
@@ -54,7 +57,7 @@ def watched_hub(root: Path) -> Iterator[WatchedTown]:
         veen("keygen", "--out", root / name, "--no-passphrase").ok()
     data = ("--data-dir", root / "hub")
     made = veen("hub", "init", *data, "--no-admin", "--json").json
-    log = veen("hub", "keys", "--note", *data).ok().out.strip()
+    log = veen("hub", "keys", "--note", *data, "--quiet").ok().out.strip()
     with contextlib.ExitStack() as stack:
         vkeys = [make_witness(root / f"w{n}", "--log", log) for n in (1, 2)]
         witnesses = [start_witness(root / f"w{n}") for n in (1, 2)]
@@ -107,6 +110,8 @@ def test_send_confirm_waits_for_the_quorum_and_says_so(watched: WatchedTown) -> 
 
 
 def test_confirm_without_a_policy_is_wrong_usage(watched: WatchedTown) -> None:
+    alone = watched.as_("alice", "send", "x", "-s", "never", "--confirm-timeout", 3).failed(Exit.USAGE)
+    assert "--confirm-timeout has no effect without --confirm" in alone
     why = watched.town.as_("alice", "send", "x", "-s", "never", "--confirm").failed(Exit.USAGE)
     assert "--witnesses" in why
     assert watched.town.as_("alice", "read", "-s", "never", "--json").json["count"] == 0
@@ -137,6 +142,9 @@ def test_a_message_without_a_quorum_fails_with_its_receipt_and_is_shown_as_not_y
         assert (sent["stream_seq"], sent["confirmed"]) == (2, False)
         assert "1 of 2 witnesses" in done.err
         assert "do not send it again" in done.err
+        assert re.search(
+            r"message 2 of label [0-9a-f]{16}… is in the hub's log", json.loads(done.err)["error"]["message"]
+        )
         done = own.town.as_(
             "alice", "send", "--batch", "-s", "orders", *short, "--witnesses", own.policy, stdin=b"three\n"
         )
@@ -171,10 +179,12 @@ def test_a_policy_file_that_is_missing_or_wrong_is_named(watched: WatchedTown, t
     assert "none.txt does not exist" in missing.failed(Exit.USAGE)
     why = town.as_("alice", "read", "-s", "x", "--witnesses", tmp_path / "none.txt").failed(Exit.USAGE)
     assert "none.txt: the witness policy cannot be read" in why
+    assert "check --witnesses, VEEN_WITNESSES and the context" in why
     wrong = tmp_path / "wrong.txt"
     wrong.write_text("quorum someone\n")
     why = town.as_("alice", "read", "-s", "x", "--witnesses", wrong).failed(Exit.USAGE)
     assert "line 1" in why
+    assert "a policy has lines log, witness, group, quorum and #veen max-age" in why
     assert "wrong.txt" in veen("verify", wrong, "--witnesses", wrong).failed(Exit.USAGE)
 
 
@@ -347,7 +357,7 @@ def test_a_contradiction_that_a_witness_kept_convicts_the_log(
 
 def test_the_verifier_key_is_the_same_from_the_directory_and_from_the_hub(watched: WatchedTown) -> None:
     town = watched.town
-    line = veen("hub", "keys", "--note", "--data-dir", town / "hub").ok().out
+    line = veen("hub", "keys", "--note", "--data-dir", town / "hub", "--quiet").ok().out
     key = parse_key(line.strip())
     assert key.name == f"veen.hub/{town.hub_id}"
     asked = ("--hub", town.url, "--trust", town.hub_id)
@@ -358,8 +368,59 @@ def test_the_verifier_key_is_the_same_from_the_directory_and_from_the_hub(watche
 def test_after_a_rotation_both_verifier_keys_are_printed(tmp_path: Path) -> None:
     veen("hub", "init", "--data-dir", tmp_path / "hub", "--no-admin").ok()
     veen("hub", "rotate", "--data-dir", tmp_path / "hub", "--window", "1h").ok()
-    lines = veen("hub", "keys", "--note", "--data-dir", tmp_path / "hub").ok().out.splitlines()
+    keys = ("hub", "keys", "--note", "--data-dir", tmp_path / "hub")
+    lines = veen(*keys, "--quiet").ok().out.splitlines()
     assert len({parse_key(line).public for line in lines}) == 2
+    shown = veen(*keys)
+    assert shown.out.splitlines() == lines
+    assert "the hub log has no checkpoint yet" in shown.err
+    veen(*keys, "--quiet", "--out", tmp_path / "identity.cbor").ok()
+    assert (tmp_path / "identity.cbor").exists()
+
+
+def test_the_verifier_key_has_the_configured_name_before_the_first_hub_checkpoint(tmp_path: Path) -> None:
+    data, config = ("--data-dir", tmp_path / "hub"), tmp_path / "hub.yaml"
+    made = veen("hub", "init", *data, "--no-admin", "--json").json
+    config.write_text("hub_log: {origin: hub.example/log}\n")
+    flags = ("--port", "0", "--open", "--detach", "--log-level", "error", "--config", config, "--json")
+    with ending_hubs(tmp_path):
+        started = veen("hub", "start", *data, *flags).json
+        asked = ("hub", "keys", "--note", "--hub", started["url"], "--trust", made["hub_id"])
+        before = veen(*asked).ok().out
+        assert parse_key(before.strip()).name == "hub.example/log"
+        veen("keygen", "--out", tmp_path / "alice", "--no-passphrase").ok()
+        town = Town(tmp_path, started["url"], started["probes_url"], made["hub_id"])
+        town.as_("alice", "send", "one", "-s", "orders").ok()
+        town.as_("alice", "proof", "--to-hub", 1, "-s", "orders", "-o", tmp_path / "evidence").ok()
+        assert veen(*asked).ok().out == before
+        assert veen("hub", "keys", "--note", *data).ok().out == before
+        veen("hub", "stop", *data).ok()
+
+
+def test_a_hub_that_does_not_sign_says_so_when_it_starts_and_in_its_status(tmp_path: Path) -> None:
+    data, config = ("--data-dir", tmp_path / "hub"), tmp_path / "hub.yaml"
+    made = veen("hub", "init", *data, "--no-admin", "--json").json
+    config.write_text("hub_log: {memories: {urls: ['http://127.0.0.1:1']}}\n")
+    flags = ("--port", "0", "--open", "--detach", "--log-level", "error", "--config", config)
+    with ending_hubs(tmp_path):
+        started = veen("hub", "start", *data, *flags).ok().out.splitlines()
+        assert started[1] == "it signs nothing yet: veen hub health says why"
+        url = started[0].split()[3]
+        shown = veen("hub", "status", "--hub", url, "--trust", made["hub_id"]).ok().out
+        assert re.search(r"^signing +NO: 0 of 1 required memories have answered", shown, re.MULTILINE)
+        assert re.search(r"^memories +\S", shown, re.MULTILINE)
+        veen("hub", "stop", *data).ok()
+        why = veen("hub", "start", *data, *flags, "--json").json["not_signing"]
+        assert why.startswith("0 of 1 required memories have answered")
+        veen("hub", "stop", *data).ok()
+    config.write_text(f"hub_log: {{memories: {{heads_file: {tmp_path / 'heads'}}}}}\n")
+    with ending_hubs(tmp_path):
+        started_json = veen("hub", "start", *data, *flags, "--json").json
+        assert started_json["not_signing"] is None, "the heads file answers at once"
+        signs = veen("hub", "status", "--hub", started_json["url"], "--trust", made["hub_id"]).ok().out
+        assert "signing" not in signs
+        assert "the heads file" in signs
+        veen("hub", "stop", *data).ok()
 
 
 def test_verified_labels_are_all_labels_with_their_heads(watched: WatchedTown) -> None:
@@ -385,7 +446,73 @@ def test_verified_labels_are_all_labels_with_their_heads(watched: WatchedTown) -
     assert "only the hub vouches" in plain
 
 
+def test_an_export_of_a_whole_hub_verifies_offline_and_shows_a_missing_label(
+    watched: WatchedTown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        watched.as_("alice", "send", "x", "-s", f"whole/{name}", "--confirm").ok()
+    monkeypatch.setenv("VEEN_STREAM", "another")
+    data, hub_id = ("--data-dir", watched.town / "hub"), watched.town.hub_id
+    export = ("hub", "export", *data, "--all")
+    made = veen(*export, "--out", tmp_path / "whole", "--json").json
+    assert made["hub_id"] == hub_id
+    assert made["labels"] == len(list((tmp_path / "whole" / "labels").iterdir())) >= 2
+    shown = veen(*export, "--form", "chunks", "--out", tmp_path / "chunks").ok().out.splitlines()
+    assert shown[0].startswith(f"exported {made['labels']} labels and the hub log of ")
+    assert shown[1] == f"verify it anywhere with: veen verify {tmp_path / 'chunks'} --trust {hub_id}"
+    for name in ("whole", "chunks"):
+        verify = ("verify", tmp_path / name, "--trust", hub_id)
+        (verdict,) = veen(*verify, "--json").json["verdicts"]
+        assert verdict["kind"] == "export of a hub"
+        assert f"in {made['labels']} labels" in verdict["why"]
+        assert "only the hub vouches" in verdict["why"]
+        assert "2 of 2 witnesses cosigned it" in veen(*verify, "--witnesses", watched.policy).ok().out
+        veen("verify", tmp_path / name).failed(Exit.PROTOCOL)
+        veen("verify", tmp_path / name, "--trust", "ab" * 32).failed(Exit.PROTOCOL)
+    first_pk = veen("hub", "keys", *data, "--json").json["keys"][0]["hub_pk"]
+    veen("verify", tmp_path / "whole", "--trust", first_pk).ok()
+    strangers = tmp_path / "strangers.txt"
+    strangers.write_text(f"witness x {make_witness(tmp_path / 'w9')}\nquorum x\n")
+    verify = ("verify", tmp_path / "whole", "--trust", hub_id)
+    assert "no quorum" in veen(*verify, "--witnesses", strangers).failed(Exit.PROTOCOL)
+    shutil.rmtree(next((tmp_path / "whole" / "labels").iterdir()))
+    assert "is missing: the hub log has its head" in veen(*verify).failed(Exit.PROTOCOL)
+
+
+def test_an_export_of_a_whole_hub_takes_no_range(watched: WatchedTown, tmp_path: Path) -> None:
+    export = ("hub", "export", "--data-dir", watched.town / "hub", "--out", tmp_path / "out", "--all")
+    for flag in (
+        ("--stream", "x"),
+        ("--label", "ab" * 32),
+        ("--from", 2),
+        ("--upto", 3),
+        ("--since", "2020-01-01"),
+    ):
+        assert f"remove {flag[0]}" in veen(*export, *flag).failed(Exit.USAGE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_of_a_hub_without_hub_log_or_with_skipped_checks_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = veen("hub", "init", "--data-dir", tmp_path / "hub", "--no-admin", "--json").json
+    veen("hub", "export", "--data-dir", tmp_path / "hub", "--all", "--out", tmp_path / "whole").ok()
+    verify = ("verify", tmp_path / "whole", "--trust", made["hub_id"])
+    assert "the hub log is empty" in veen(*verify).ok().out
+    (tmp_path / "policy.txt").write_text("quorum none\n")
+    veen(*verify, "--witnesses", tmp_path / "policy.txt").failed(Exit.PROTOCOL)
+
+    def partly(folder: Path, hub_id: HubId) -> VerifiedHubExport:
+        return dataclasses.replace(verify_hub_export(folder, hub_id), followed_all=False)
+
+    monkeypatch.setattr("veen_cli.evidence.verify.verify_hub_export", partly)
+    assert "--allow-partial" in veen(*verify).failed(Exit.PROTOCOL)
+    assert "NOT CHECKED" in veen(*verify, "--allow-partial").ok().out
+
+
 def test_labels_needs_a_hub_or_a_directory(watched: WatchedTown) -> None:
     assert "--hub" in veen("hub", "labels", "--verified").failed(Exit.USAGE)
+    both = ("--verified", "--data-dir", watched.town / "hub", "--hub", watched.town.url)
+    assert "give --hub, not --data-dir" in veen("hub", "labels", *both).failed(Exit.USAGE)
     hub = ("--hub", watched.town.url)
     assert "--verified" in veen("hub", "labels", *hub).failed(Exit.USAGE)

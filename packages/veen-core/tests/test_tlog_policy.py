@@ -148,13 +148,18 @@ def renamed(key: NoteKey, name: str = "another.example") -> str:
     return NoteKey(name, key.kind, key.public).text
 
 
+MANY = [NoteKey("w.example", COSIGNATURE, signer(number).public) for number in range(20, 29)]
 BROKEN = {
     "no quorum": ([A], "has no quorum line"),
     "two quorums": ([A, "quorum X1", "quorum X1"], "line 3: has two quorum lines"),
     "quorum without name": (["quorum"], "is not a line of a policy"),
     "quorum with two names": ([A, B, "quorum X1 X2"], "is not a line of a policy"),
-    "quorum not defined": (["quorum X1"], "names 'X1' before it is defined"),
+    "quorum not defined": (["quorum X1"], "names 'X1' before it is defined; defined so far: nothing$"),
     "quorum before definition": (["quorum X1", A], "line 1: names 'X1' before it is defined"),
+    "quorum not defined among many": (
+        [*(f"witness W{number} {key.text}" for number, key in enumerate(MANY)), "quorum X1"],
+        "defined so far: W0, W1, W2, W3, W4, W5, W6, W7, …$",
+    ),
     "unknown word": ([A, "quorums X1"], "line 2: 'quorums X1' is not a line of a policy"),
     "word in capitals": (["Quorum none"], "is not a line of a policy"),
     "comment after a line": (
@@ -166,7 +171,7 @@ BROKEN = {
     "log with a bad key": (["log garbage", "quorum none"], "line 1: verifier key"),
     "log with a witness key": (
         [f"log {KEYS[0].text}", "quorum none"],
-        "want a key of signature type 1, found type 4",
+        "this is the key of a witness; a log line needs the key that `veen hub keys --note` prints",
     ),
     "log twice": ([f"log {LOG_KEY.text}"] * 2 + ["quorum none"], "line 2: names the same log key twice"),
     "log key under two names": (
@@ -176,7 +181,7 @@ BROKEN = {
     "witness without key": (["witness X1", "quorum none"], "is not a line of a policy"),
     "witness with a log key": (
         [f"witness X1 {LOG_KEY.text}", "quorum none"],
-        "want a key of signature type 4, found type 1",
+        "this is the key of a log; a witness line needs the key that `veen witness status` prints",
     ),
     "witness name twice": ([A, f"witness X1 {KEYS[1].text}", "quorum none"], "defines 'X1' twice"),
     "witness key twice": (
@@ -187,14 +192,20 @@ BROKEN = {
         [A, f"witness X9 {renamed(KEYS[0])}", "quorum none"],
         "names the same witness key twice",
     ),
-    "witness named none": ([f"witness none {KEYS[0].text}", "quorum none"], "or the name is reserved"),
-    "group named none": ([A, "group none any X1", "quorum none"], "or the name is reserved"),
+    "witness named none": (
+        [f"witness none {KEYS[0].text}", "quorum none"],
+        "defines 'none', which is reserved",
+    ),
+    "group named none": ([A, "group none any X1", "quorum none"], "defines 'none', which is reserved"),
     "group name of a witness": ([A, B, "group X1 any X2", "quorum X1"], "defines 'X1' twice"),
     "group name twice": ([A, B, "group g any X1", "group g any X2", "quorum g"], "defines 'g' twice"),
     "group without members": ([A, "group g 1", "quorum g"], "has a group without members"),
     "group without threshold": ([A, "group g", "quorum g"], "is not a line of a policy"),
     "group of itself": ([A, "group g any g X1", "quorum g"], "names 'g' before it is defined"),
-    "member not defined": ([A, "group g any X2", "quorum g"], "names 'X2' before it is defined"),
+    "member not defined": (
+        [A, B, "group g any X9"],
+        "names 'X9' before it is defined; defined so far: X1, X2$",
+    ),
     "member defined later": (
         ["group g any X1", A, "quorum g"],
         "line 1: names 'X1' before it is defined",
@@ -209,22 +220,25 @@ BROKEN = {
         [A, B, "group g any X1", "group h any g", "group i any g X2", "quorum i"],
         "lists 'g' as a member twice",
     ),
-    "threshold 0": ([A, "group g 0 X1", "quorum g"], "'0' is not any, all or a number"),
-    "threshold negative": ([A, "group g -1 X1", "quorum g"], "'-1' is not any, all or a number"),
+    "threshold 0": ([A, "group g 0 X1", "quorum g"], "'0' is not any, all or an integer from 1 to 999999999"),
+    "threshold negative": (
+        [A, "group g -1 X1", "quorum g"],
+        "'-1' is not any, all or an integer from 1 to 999999999",
+    ),
     "threshold with a zero in front": (
         [A, "group g 01 X1", "quorum g"],
-        "'01' is not any, all or a number",
+        "'01' is not any, all or an integer from 1 to 999999999",
     ),
     "threshold too large": ([A, "group g 2 X1", "quorum g"], "wants 2 of 1 members"),
     "threshold beyond all bounds": (
         [A, f"group g {'9' * 5_000} X1", "quorum g"],
-        "is not any, all or a number",
+        "is not any, all or an integer from 1 to 999999999",
     ),
     "max-age not a number": (
         ["#veen max-age soon", "quorum none"],
-        "line 1: 'soon' is not a number of seconds",
+        "line 1: 'soon' is not an integer from 1 to 999999999 .seconds.",
     ),
-    "max-age 0": (["#veen max-age 0", "quorum none"], "'0' is not a number of seconds"),
+    "max-age 0": (["#veen max-age 0", "quorum none"], "'0' is not an integer from 1 to 999999999 .seconds."),
     "max-age twice": (
         ["#veen max-age 5", "#veen max-age 5", "quorum none"],
         "line 2: has two max-age lines",

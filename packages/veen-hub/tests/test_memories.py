@@ -291,6 +291,8 @@ def test_one_answer_is_enough_unless_more_are_required(start_hub: StartHub, plac
 def test_more_memories_than_there_are_cannot_be_required(start_hub: StartHub, place: Path) -> None:
     with pytest.raises(ConfigError, match=r"required: 3 memories must answer, but 1 can be asked: the heads"):
         start_hub(hub_log__memories={"heads_file": place / "heads", "required": 3})
+    with pytest.raises(ConfigError, match=r"2 memories must answer, but 0 can be asked; configure memories"):
+        start_hub("other", hub_log__memories={"required": 2})
 
 
 def test_a_memory_that_contradicts_later_stops_a_hub_that_signs(start_hub: StartHub, place: Path) -> None:
@@ -318,7 +320,7 @@ def test_a_hub_without_a_memory_says_so_once(start_process: StartProcess) -> Non
     assert hub.status().memories is None
     hub.stop()
     (line,) = [line for line in hub.lines if line["event"] == "no_memory"]
-    assert line["level"] == "info"
+    assert line["level"] == "warn"
     assert "hub_log" in line["action"]
 
 

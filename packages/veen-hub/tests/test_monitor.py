@@ -253,7 +253,7 @@ def test_a_hub_that_lost_its_log_is_reported_at_once_and_convicted_when_it_signs
     found = watch.round(hub.url)
     assert keys(found) == [Key.ROLLBACK]
     assert found[0].file is None
-    assert "convicts nobody" in found[0].finding.message
+    assert "this is not evidence" in found[0].finding.message
     early.grow("b", 6)
     convicted(watch.round(hub.url), Key.FORK)
 
@@ -265,7 +265,7 @@ def test_an_old_checkpoint_of_a_hub_that_has_its_log_is_stale_and_convicts_nobod
     hub.shown = hub.history.checkpoint(5)
     found = watch.round(hub.url)
     assert keys(found) == [Key.STALE]
-    assert "convicts nobody" in found[0].finding.message
+    assert "this is not evidence" in found[0].finding.message
     hub.shown = None
     assert watch.round(hub.url) == []
 

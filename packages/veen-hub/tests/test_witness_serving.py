@@ -91,7 +91,11 @@ def test_init_makes_a_key_that_only_its_owner_can_read_and_prints_the_verifier_k
         ("", [], "without spaces"),
         (NAME, ["nonsense"], "copy the whole line"),
         (NAME, [f"{LOG.vkey[:-8]}AAAAAAA="], "copy the whole line"),
-        (NAME, [WitnessKey.of(NAME, SEED).verifier.text], "key of a witness, not of a log"),
+        (
+            NAME,
+            [WitnessKey.of(NAME, SEED).verifier.text],
+            "not of a log; `veen hub keys --note` prints",
+        ),
     ],
     ids=["a space", "a plus", "no name", "no key", "a mistyped key", "the key of a witness"],
 )
@@ -192,7 +196,7 @@ def test_a_setting_that_cannot_be_used_ends_the_witness_before_it_listens(tmp_pa
     assert "tls.cert: /nowhere/cert.pem" in refused.stderr
 
 
-@pytest.mark.parametrize("address", ["8090", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"])
+@pytest.mark.parametrize("address", ["8090", ":8090", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"])
 def test_a_wrong_address_is_named(address: str) -> None:
     with pytest.raises(ConfigError, match=r"write it like 127\.0\.0\.1:8090"):
         parse_address(address)

@@ -20,7 +20,13 @@ from veen_core.tlog.tree import Tree, leaf_hash
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_signed_head
 from veen_storage.copies.clone import clone
 from veen_storage.copies.consistent_prefix import take_cut
-from veen_storage.copies.export import export, export_hub, verify_export, verify_hub_export
+from veen_storage.copies.export import (
+    export,
+    export_hub,
+    range_verifier,
+    verify_export,
+    verify_hub_export,
+)
 from veen_storage.copies.fork import fork
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, MismatchError, StorageError
@@ -245,7 +251,19 @@ def test_an_export_of_a_hub_proves_which_labels_there_are(
     assert (verified.manifest.labels, verified.entries, verified.manifest.size) == (3, 19, 4)
     assert (verified.checkpoint, verified.published) == (signed, published)
     assert verified.uncovered == (ORDERS,)
+    assert verified.followed_all
     assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_an_export_of_a_hub_with_more_writers_than_are_followed_says_so(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_verifier, "MAX_WRITERS", 1)
+    for number in range(3):
+        send(store, ORDERS, who=f"writer {number}", now=at(6))
+    store.apply()
+    export_hub(store, tmp_path / "out", files=Unsynced())
+    assert not verify_hub_export(tmp_path / "out", HUB_ID).followed_all
 
 
 def test_a_label_that_is_missing_from_an_export_of_a_hub_is_named(out: Path) -> None:

@@ -150,7 +150,7 @@ class HubProofResponse(Wire):
 @int_map("hub log consistency request", section="RESOLUTIONS P1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubConsistencyRequest(Wire):
-    """Asks for the proof between two sizes; without ``new_size``, up to the newest hub checkpoint."""
+    """Asks for the proof between two sizes; without ``new_size``, up to the published hub checkpoint."""
 
     ver: Literal[1] = 1
     old_size: int
@@ -160,7 +160,7 @@ class HubConsistencyRequest(Wire):
 @int_map("hub log consistency response", section="RESOLUTIONS P1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubConsistencyResponse(Wire):
-    """A consistency proof (RFC 6962 §2.1.2) and the newest hub checkpoint."""
+    """A consistency proof (RFC 6962 §2.1.2) and the published hub checkpoint."""
 
     ver: Literal[1] = 1
     old_size: int

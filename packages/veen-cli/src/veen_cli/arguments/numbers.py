@@ -48,9 +48,12 @@ class Integer(click.ParamType[int]):
 
 
 class Seconds(click.ParamType[float]):
-    """A duration in seconds, with or without a fraction; not negative."""
+    """A duration in seconds, with or without a fraction; at least ``minimum``."""
 
     name = "seconds"
+
+    def __init__(self, minimum: float = 0.0) -> None:
+        self.minimum = minimum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
@@ -59,4 +62,6 @@ class Seconds(click.ParamType[float]):
             seconds = -1.0
         if not 0 <= seconds < float("inf"):
             self.fail(f"{value!r} is not a number of seconds such as 2 or 0.5", param, ctx)
+        if seconds < self.minimum:
+            self.fail(f"{value!r} is not a number of seconds ≥ {self.minimum:g}", param, ctx)
         return seconds

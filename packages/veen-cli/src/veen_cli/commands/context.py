@@ -53,7 +53,12 @@ def _absolute(text: str | None) -> str | None:
     "--cert", shell_complete=completions.files, help="PEM file of the client certificate to present."
 )
 @click.option("--cert-key", shell_complete=completions.files, help="PEM file of that certificate's key.")
-@click.option("--witnesses", shell_complete=completions.files, help="Witness policy file for the hub's log.")
+@click.option(
+    "--witnesses",
+    metavar="FILE",
+    shell_complete=completions.files,
+    help="Witness policy file for the hub's log.",
+)
 @click.option("--use", "use_it", is_flag=True, help="Make it the current context.")
 def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     """Create a context, or replace it."""

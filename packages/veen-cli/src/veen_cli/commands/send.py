@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.numbers import Seconds, parse_unsigned
@@ -185,14 +186,14 @@ def receipt_dict(receipt: Receipt) -> dict[str, Any]:
     help="Write the receipt to this file.",
 )
 @click.option(
-    "--confirm", is_flag=True, help="Wait until a quorum of witnesses covers it; needs --witnesses."
+    "--confirm", is_flag=True, help="Wait until a quorum of witnesses covers the message; needs --witnesses."
 )
 @click.option(
     "--confirm-timeout",
     type=Seconds(),
     default=CONFIRM_TIMEOUT,
     show_default=True,
-    help="Seconds to wait for the quorum.",
+    help="With --confirm: seconds to wait for the quorum.",
 )
 @connects
 def send(
@@ -214,6 +215,9 @@ def send(
     command fails if no quorum covers the last message in time; the messages are in the log all the same.
     """
     options = MessageOptions(**how)
+    source = click.get_current_context().get_parameter_source
+    if not options.confirm and source("confirm_timeout") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--confirm-timeout has no effect without --confirm.")
     if options.confirm and target.witnesses is None:
         raise click.UsageError("--confirm needs a witness policy: give --witnesses FILE.")
     if batch:

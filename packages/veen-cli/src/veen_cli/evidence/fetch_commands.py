@@ -42,15 +42,19 @@ def _article(what: str) -> str:
     return "an" if what[0] in "aeiou" else "a"
 
 
-def group(noun: str, what: str, cls: type[Group] = Group) -> Group:
-    """Make the group ``veen NOUN get|show|verify``; the commands are in the module of that name."""
+def group(noun: str, what: str, cls: type[Group] = Group, more: str = "") -> Group:
+    """Make the group ``veen NOUN get|show|verify``; the commands are in the module of that name.
+
+    ``more`` is a paragraph of the help after its first line.
+    """
     module, article = f"veen_cli.evidence.{noun}", _article(what)
     own = {
         "get": LazyCommand(f"{module}:get", f"Fetch {article} {what} from the hub and verify it."),
         "show": LazyCommand(f"{module}:show", f"Show the content of {article} {what}."),
         "verify": LazyCommand(f"{module}:verify", f"Verify {article} {what} from files, without a hub."),
     }
-    return cls(noun, own, path=noun, help=f"{what[0].upper()}{what[1:]}s: fetch, show, verify.")
+    first = f"{what[0].upper()}{what[1:]}s: fetch, show, verify."
+    return cls(noun, own, path=noun, help=f"{first}\n\n{more}" if more else first)
 
 
 def fetch(

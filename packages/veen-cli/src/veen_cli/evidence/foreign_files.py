@@ -6,6 +6,7 @@ import json
 import re
 from typing import Final
 
+PLAIN_TEXT: Final = "plain text"
 _LMDB: Final = b"\xde\xc0\xef\xbe"
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _SAMPLE_BYTES: Final = 1_048_576
@@ -36,7 +37,7 @@ def _describe_text(data: bytes) -> str | None:
         return "PEM text: read it with `openssl`"
     if text.startswith("<"):
         return "XML or HTML text"
-    return "JSON text: read it with `jq`" if _is_json(text) else "plain text"
+    return "JSON text: read it with `jq`" if _is_json(text) else PLAIN_TEXT
 
 
 def _is_json(text: str) -> bool:

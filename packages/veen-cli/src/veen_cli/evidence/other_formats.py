@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from veen_cli.evidence.foreign_files import PLAIN_TEXT, describe_foreign
 from veen_cli.evidence.hub_log import policy_fields
 from veen_cli.evidence.recognized import Bare
 from veen_core import cbor, chunk, mmr
@@ -27,6 +28,7 @@ SIGNED: Final = {"hub-identity.sig": ("hub-identity", "8.4"), "manifest.sig": ("
 MAX_PEAKS: Final = 64
 MAX_KEY_MAP_BYTES: Final = 65_536
 """Room for more than a thousand keys."""
+_POLICY_LINE: Final = re.compile(rb"^[ \t]*(?:quorum|witness|log)[ \t]", re.MULTILINE)
 _FLOOR: Final = re.compile(rb"(\d{1,20}) (\d{1,20}) [0-9a-f]{8}\n")
 _VERSION: Final = re.compile(rb"veen-data (\d{1,9}) ([0-9a-f]{64})\n")
 
@@ -112,6 +114,17 @@ def _hub_checkpoint(_where: str, data: bytes) -> SignedHead | None:
         return parse_signed_head(data)
     except DecodeError:
         return None
+
+
+def policy_error(data: bytes) -> str | None:
+    """Return what is wrong with a text that has lines of a witness policy; None for other files."""
+    if len(data) > MAX_POLICY_BYTES or describe_foreign(data) != PLAIN_TEXT or not _POLICY_LINE.search(data):
+        return None
+    try:
+        parse_policy(data)
+    except DecodeError as exc:
+        return str(exc)
+    return None
 
 
 def _witness_policy(_where: str, data: bytes) -> Bare | None:

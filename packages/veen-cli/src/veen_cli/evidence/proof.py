@@ -31,7 +31,12 @@ class ProofGroup(Group):
         return super().parse_args(ctx, ["get", *args] if args[:1] == ["--to-hub"] else args)
 
 
-proof = fetch_commands.group("proof", "inclusion proof", ProofGroup)
+proof = fetch_commands.group(
+    "proof",
+    "inclusion proof",
+    ProofGroup,
+    "`veen proof --to-hub SEQ -o FILE` writes one file that proves a message without the hub.",
+)
 show = fetch_commands.make_show(MmrProof, "proof", "inclusion proof")
 verify = fetch_commands.make_verify(
     MmrProof, "proof", "inclusion proof", "receipt.cbor", "checkpoint.cbor", "hub-identity.cbor"

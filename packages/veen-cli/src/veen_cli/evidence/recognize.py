@@ -14,13 +14,14 @@ from typing import Final
 
 from veen_cli.evidence import journal_segment
 from veen_cli.evidence.foreign_files import describe_foreign
-from veen_cli.evidence.other_formats import journal_floor, recognize_other
+from veen_cli.evidence.other_formats import journal_floor, policy_error, recognize_other
 from veen_cli.evidence.recognized import Bare, Recognized, Thing, Unknown
 from veen_cli.evidence.wire_kinds import decode_any
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_core import cbor, chunk
 from veen_core.entry import split_frames
 from veen_core.errors import DecodeError
+from veen_core.tlog.policy import POLICY_ACTION
 from veen_storage import DamageError
 from veen_storage.chunks import compression
 from veen_storage.chunks.pruned_chunk import decode_pruned_chunk
@@ -77,6 +78,10 @@ def recognize(where: str, data: bytes) -> list[Recognized]:
         return [Recognized(where, one, data)]
     if journal_segment.is_segment(where, data):
         return _bounded(where, journal_segment.split(where, data))
+    if (why := policy_error(data)) is not None:
+        raise CommandFailed(
+            f"{where} is not a VEEN file; read as a witness policy: {why}", Exit.PROTOCOL, POLICY_ACTION
+        )
     if (foreign := describe_foreign(data)) is not None:
         raise CommandFailed(f"{where} is not a VEEN file, but {foreign}", Exit.PROTOCOL)
     named = chunk.parse_chunk_name(Path(where).name)

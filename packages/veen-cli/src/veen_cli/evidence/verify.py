@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments import completions, times
-from veen_cli.evidence.hub_log import is_pinned
+from veen_cli.evidence.hub_log import is_pinned, verify_checkpoint_note
 from veen_cli.evidence.recognize import recognize_all
 from veen_cli.evidence.recognized import Recognized
 from veen_cli.evidence.verdicts import Verdict
@@ -25,18 +25,20 @@ from veen_cli.identity.hub_records import CheckedStateStore
 from veen_cli.identity.identity_folder import Folder
 from veen_cli.identity.verified_roots import ClientKnowledge, client_knowledge
 from veen_core import stream
-from veen_core.errors import VeenError
+from veen_core.errors import QuorumError, VeenError
 from veen_core.export import MANIFEST
 from veen_core.hub_evidence import HubEvidence
+from veen_core.hub_export import HUB_EXPORT, HubManifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.tlog.policy import WitnessPolicy
 from veen_core.wire import Wire
 from veen_hub.client.hub_log import load_policy
 from veen_hub.client.wire.connection import IDENTITY_RECORD
-from veen_storage.copies.export import Manifest, verify_export
+from veen_storage.copies.export import Manifest, verify_export, verify_hub_export
 from veen_storage.copies.export.range_verifier import MAX_WRITERS
 
+NO_HUB_LOG: Final = "the hub log is empty, so nothing shows whether a label is missing"
 MARKS: Final = {True: "✓", False: "✗", None: "?"}
 
 
@@ -75,11 +77,37 @@ def pinned_identity(
     return max(fitting, key=lambda each: len(each.hub_keys), default=None)
 
 
-def _hub_of(folder: Path, pin: HubId) -> HubId:
+def _hub_of(kind: type[Manifest | HubManifest], file: Path, pin: HubId) -> HubId:
     """Return the pinned hub_id; if the pin is the first hub_pk, derive the hub_id from it (B13)."""
-    manifest = Manifest.decode((folder / MANIFEST).read_bytes())
+    manifest = kind.decode(file.read_bytes())
     follows = stream.hub_id(HubPk(pin))
     return follows if manifest.hub_id == follows else pin
+
+
+def _verify_hub_export(folder: Path, pin: HubId, policy: WitnessPolicy | None) -> Verdict:
+    what = "export of a hub"
+    try:
+        made = verify_hub_export(folder, _hub_of(HubManifest, folder / HUB_EXPORT, pin))
+        signed = made.published or made.checkpoint
+        step = verify_checkpoint_note(made.identity, signed, policy) if signed is not None else NO_HUB_LOG
+        if signed is None and policy is not None:
+            raise QuorumError(f"{NO_HUB_LOG}: no witness can have cosigned it (C2SP tlog-policy)")
+    except VeenError as exc:
+        return Verdict(str(folder), what, False, str(exc))
+    why = f"{plural(made.entries, 'entry', 'entries')} in {plural(made.manifest.labels, 'label')}; {step}"
+    if signed is not None and made.uncovered:
+        why += f"; {plural(len(made.uncovered), 'label')} with entries after the newest hub checkpoint"
+    if not made.followed_all:
+        why += f"; {NOT_CHECKED}"
+    return Verdict(str(folder), what, True, why, complete=made.followed_all)
+
+
+def _verify_folder(folder: Path, pin: HubId | None, policy: WitnessPolicy | None) -> Verdict:
+    if (folder / HUB_EXPORT).exists():
+        if pin is None:
+            return Verdict(str(folder), "export of a hub", None, NO_PIN)
+        return _verify_hub_export(folder, pin, policy)
+    return _verify_export(folder, pin)
 
 
 def _verify_export(folder: Path, pin: HubId | None) -> Verdict:
@@ -93,7 +121,7 @@ def _verify_export(folder: Path, pin: HubId | None) -> Verdict:
     if pin is None:
         return Verdict(str(folder), "export", None, NO_PIN)
     try:
-        made = verify_export(folder, _hub_of(folder, pin))
+        made = verify_export(folder, _hub_of(Manifest, folder / MANIFEST, pin))
     except VeenError as exc:
         return Verdict(str(folder), "export", False, str(exc))
     manifest = made.manifest
@@ -144,8 +172,9 @@ def _verify_files(files: Sequence[str], against: TrustOptions, kind: type[Wire] 
     if owner is not None and identity is not None:
         knowledge = client_knowledge(owner, identity.hub_id)
     now = UnixTime(times.now())
-    verifier = EvidenceVerifier(found, pin, identity, now, knowledge=knowledge, policy=against.policy())
-    return [*verifier.verdicts(), *unreadable, *(_verify_export(folder, pin) for folder in folders)]
+    policy = against.policy()
+    verifier = EvidenceVerifier(found, pin, identity, now, knowledge=knowledge, policy=policy)
+    return [*verifier.verdicts(), *unreadable, *(_verify_folder(folder, pin, policy) for folder in folders)]
 
 
 def _expand(named: Path) -> list[Path]:
@@ -165,7 +194,7 @@ def _expand(named: Path) -> list[Path]:
 
 
 def _is_whole(path: Path) -> bool:
-    return not path.is_dir() or (path / MANIFEST).exists() or (path / "VERSION").exists()
+    return not path.is_dir() or any((path / name).exists() for name in (MANIFEST, HUB_EXPORT, "VERSION"))
 
 
 def _recognize(paths: Iterable[Path]) -> tuple[list[Recognized], list[Verdict]]:

@@ -104,6 +104,7 @@ class Target:
 
 witnesses_option = click.option(
     "--witnesses",
+    metavar="FILE",
     envvar="VEEN_WITNESSES",
     show_envvar=True,
     shell_complete=completions.files,

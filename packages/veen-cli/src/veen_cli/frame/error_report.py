@@ -73,7 +73,7 @@ SYSTEM_ACTIONS: Final = {
     errno.ENOTDIR: "check the path: a part of it is a file",
     errno.ENOSPC: "free disk space and try again",
     errno.EROFS: "choose a folder on a writable file system",
-    errno.EADDRINUSE: "choose another --port, or stop the program that listens there",
+    errno.EADDRINUSE: "choose another port, or stop the program that listens there",
 }
 """The next step after an error of the operating system, by ``errno``."""
 UNDECODABLE: Final = frozenset(map(chr, range(0xDC80, 0xDD00)))

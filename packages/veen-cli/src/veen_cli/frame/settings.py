@@ -161,13 +161,13 @@ def parse_trust(text: str | None) -> str | None:
     return found
 
 
-def parse_hub_url(text: str) -> str:
-    """Check a hub's address: an http or https URL with a host."""
+def parse_hub_url(text: str, name: str = "--hub") -> str:
+    """Check a hub's address: an http or https URL with a host; ``name`` is that of the option."""
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:  # the port is not a number, or brackets do not match
         is_url = False
     if not is_url:
-        raise click.UsageError(f"--hub {text} is not an address like https://hub.example:8080.")
+        raise click.UsageError(f"{name} {text} is not an address like https://hub.example:8080.")
     return text

@@ -30,7 +30,8 @@ COMMANDS: Final = {
         "veen_cli.hub.copies:fork", "Create a new hub that keeps another hub's log as evidence."
     ),
     "export": LazyCommand(
-        "veen_cli.hub.copies:export", "Write a range of a stream to a folder that can be verified offline."
+        "veen_cli.hub.copies:export",
+        "Write a range of a stream, or a whole hub, to a folder that can be verified offline.",
     ),
 }
 hub = Group("hub", COMMANDS, path="hub", help="Create, run, check and copy a hub.")

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any, Final, Literal
 
 import click
+from click.core import ParameterSource
 
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.identifiers import Hex
@@ -26,12 +27,22 @@ from veen_core.ids import Epoch, Label, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_storage import AbsentError, Source, open_source
 from veen_storage.copies.clone import clone as copy
-from veen_storage.copies.export import Manifest, export_window
+from veen_storage.copies.export import Manifest, export_hub, export_window
 from veen_storage.copies.export import export as write_export
 from veen_storage.copies.fork import fork as branch
 
 NO_END: Final = 2**63
 """End of a time window without ``--until``."""
+RANGE_FLAGS: Final = {
+    "stream": "--stream",
+    "label": "--label",
+    "epoch": "--epoch",
+    "from_seq": "--from",
+    "upto": "--upto",
+    "since": "--since",
+    "until": "--until",
+}
+"""Options of ``veen hub export`` that choose a part of the hub, by parameter."""
 
 
 def _check_empty(_ctx: click.Context, _param: click.Parameter, target: Path) -> Path:
@@ -124,6 +135,7 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
 @command(
     "veen hub export --data-dir hub --stream orders --out evidence",
     "veen hub export --data-dir hub --stream orders --from 10 --upto 20 --out evidence",
+    "veen hub export --data-dir hub --all --out whole-hub",
 )
 @data_dir_option
 @target_option
@@ -131,6 +143,12 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
     "--stream", "-s", help="Name of the stream, or its id in hex [default: VEEN_STREAM, else the context's]."
 )
 @click.option("--label", type=Hex(Label), help="Label in hex, instead of a stream.")
+@click.option(
+    "--all",
+    "whole",
+    is_flag=True,
+    help="Export every label and the hub log, which shows that none is missing.",
+)
 @click.option("--epoch", type=Integer(0), default=0, help="Epoch of the stream, at a hub with epochs.")
 @click.option(
     "--from", "from_seq", type=Integer(1), default=1, show_default=True, help="Number of the first entry."
@@ -152,6 +170,7 @@ def export(
     target: Path,
     stream: str | None,
     label: Label | None,
+    whole: bool,
     epoch: int,
     from_seq: int,
     upto: int | None,
@@ -159,16 +178,20 @@ def export(
     until: int | None,
     form: Literal["set", "chunks"],
 ) -> Answer:
-    """Write a range of a stream to a folder that can be verified offline.
+    """Write a range of a stream, or a whole hub, to a folder that can be verified offline.
 
-    `veen verify FOLDER --trust HUB_ID` verifies it without the hub.
+    `veen verify FOLDER --trust HUB_ID` verifies it without the hub. With --all the folder has an export of
+    each label under labels/, and the hub log under hublog/: the hub checkpoint commits to every label, so a
+    label that is missing or too short is found.
     """
+    if whole:
+        return _export_hub(out, data_dir, target, form)
     if label is None:
         stream = settings.value_or_context(
             "stream", stream if stream is not None else os.environ.get("VEEN_STREAM")
         )
     if (stream is None) == (label is None):
-        raise click.UsageError("name the log: give --stream NAME or --label HEX.")
+        raise click.UsageError("name the log: give --stream NAME or --label HEX, or --all for every label.")
     if upto is not None and upto < from_seq:
         raise click.UsageError(f"--from {from_seq} --upto {upto}: the range is empty.")
     with open_source(data_dir) as store, out.progress("exporting entries") as progress:
@@ -186,6 +209,30 @@ def export(
                     store, log_label, StreamSeq(from_seq), last, target, form=form, progress=progress.update
                 )
     return Answer(_export_dict(made, target), _lines(made, target))
+
+
+def _export_hub(out: Output, data_dir: Path, target: Path, form: Literal["set", "chunks"]) -> Answer:
+    source = click.get_current_context().get_parameter_source
+    for name, flag in RANGE_FLAGS.items():
+        if source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--all exports every entry of every label: remove {flag}.")
+    with open_source(data_dir) as store, out.progress("exporting labels") as progress:
+        made = export_hub(store, target, form=form, progress=progress.update)
+    hub_id = made.hub_id.hex()
+    entries = plural(made.size, "entry", "entries")
+    return Answer(
+        {
+            "target": str(target),
+            "hub_id": hub_id,
+            "labels": made.labels,
+            "hub_log_size": made.size,
+            "form": form,
+        },
+        [
+            f"exported {plural(made.labels, 'label')} and the hub log of {entries} to {target}",
+            f"verify it anywhere with: veen verify {quote(str(target))} --trust {hub_id}",
+        ],
+    )
 
 
 @contextmanager

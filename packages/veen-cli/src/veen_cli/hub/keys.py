@@ -23,10 +23,14 @@ from veen_core import hub_log
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.tlog.note import check_name
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage import Layout, read_registry
 from veen_storage.disk import hub_keys, rotation
 
+NO_CHECKPOINT: Final = (
+    "the hub log has no checkpoint yet; if hub.yaml sets hub_log.origin, start the hub and use --hub"
+)
 UNPINNED: Final = "not pinned: compare hub_id with the one that the operator gave you (--trust HUB_ID)"
 
 
@@ -62,7 +66,10 @@ def identity_lines(identity: HubIdentity) -> list[str]:
 def fetch_identity(
     out: Output, hub: str, trust: str | None, tls: Mapping[str, str | None], *, with_origin: bool = False
 ) -> tuple[HubIdentity, bool, str | None]:
-    """Return a running hub's signed identity, whether it is the pinned one, and the name of its hub log."""
+    """Return a running hub's signed identity, whether it is the pinned one, and the name of its hub log.
+
+    The name is that of its hub checkpoint, else the configured one; None if neither exists.
+    """
     # Imported here: a data directory needs no client.
     from veen_cli.frame.connection import Target  # noqa: PLC0415 - with --hub only: loads the client
     from veen_cli.hub.status import fetch, fetch_hub_checkpoint  # noqa: PLC0415 - as above
@@ -78,10 +85,14 @@ def fetch_identity(
         out=out,
     )
     status, pinned = loop.run(fetch(target))
-    signed = loop.run(fetch_hub_checkpoint(target)) if with_origin else None
-    if signed is not None:
-        hub_log.verify_hub_checkpoint(status.identity, signed, origin=signed.head.origin)
-    return status.identity, pinned, signed.head.origin if signed is not None else None
+    if not with_origin:
+        return status.identity, pinned, None
+    signed = loop.run(fetch_hub_checkpoint(target))
+    if signed is None:
+        named = status.hub_log_origin
+        return status.identity, pinned, check_name(named, "hub_log_origin") if named is not None else None
+    hub_log.verify_hub_checkpoint(status.identity, signed, origin=signed.head.origin)
+    return status.identity, pinned, signed.head.origin
 
 
 @command(
@@ -151,7 +162,9 @@ def keys(
     variables or the context name both a directory and a hub, the directory is used.
 
     --note prints a line per key, `NAME+ID+KEY`: the key with which the hub signs its hub log (C2SP
-    signed-note). Witnesses are configured with it, and a witness policy names it after the word `log`.
+    signed-note). Witnesses are configured with it, and a witness policy names it after the word `log`. If
+    hub.yaml sets hub_log.origin, use --hub until the hub log has a checkpoint: a data directory does not
+    know the name before.
     """
     source = click.get_current_context().get_parameter_source
     typed = {name for name in ("data_dir", "hub") if source(name) is ParameterSource.COMMANDLINE}
@@ -165,25 +178,31 @@ def keys(
     elif directory is not None:
         identity = read_identity(existing(directory))
         origin = read_origin(existing(directory)) if note else None
+        if note and origin is None:
+            out.note(f"note: {NO_CHECKPOINT}")
     else:
         raise click.UsageError("--data-dir is missing: give it, or --hub; or set VEEN_DATA_DIR or VEEN_HUB.")
     if target is not None:
         target.write_bytes(identity.encode())
-    elif out.quiet and not out.as_json:
-        click.echo(identity.hub_id.hex())
+    verifiers = verifier_keys(identity, origin) if note else []
+    if out.quiet and not out.as_json:
+        for line in verifiers if note else [identity.hub_id.hex()] if target is None else []:
+            click.echo(line)
     if not pinned:
         out.note(f"note: {UNPINNED}")
     data = {**identity_dict(identity), "pinned": pinned, "file": str(target) if target else None}
     if note:
-        verifiers = verifier_keys(identity, origin)
         return Answer({**data, "verifier_keys": verifiers}, verifiers)
     return Answer(data, [*identity_lines(identity), *([f"wrote {target}"] if target else [])])
 
 
 def read_origin(data_dir: Path) -> str | None:
-    """Return the name of the hub log, if the data directory has one already."""
-    with suppress(FileNotFoundError):
-        return parse_signed_head(Layout(data_dir).hub_log_checkpoint.read_bytes()).head.origin
+    """Return the name of the hub log; None if the data directory has no hub checkpoint yet."""
+    layout = Layout(data_dir)
+    # A running hub publishes a checkpoint first, and writes the other file when it applies its journal.
+    for path in (layout.hub_log_published, layout.hub_log_checkpoint):
+        with suppress(FileNotFoundError):
+            return parse_signed_head(path.read_bytes()).head.origin
     return None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from veen_cli.arguments import times
 from veen_cli.evidence.hub_log import cosigned_step
@@ -52,6 +53,9 @@ def labels(out: Output, *, target: Target | None, verified: bool, data_dir: str 
     identity of --client has used them.
     """
     if verified:
+        source = click.get_current_context().get_parameter_source
+        if source("data_dir") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--verified reads a running hub: give --hub, not --data-dir.")
         if target is None:
             raise click.UsageError("--verified reads the log of a running hub: give --hub URL.")
         return _verified(out, target)

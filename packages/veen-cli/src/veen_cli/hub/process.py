@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import os
@@ -33,6 +34,12 @@ PROBES: Final = ", probes on "
 START_SECONDS: Final = 60.0
 """Longest time for a hub to start or to stop."""
 POLL_SECONDS: Final = 0.02
+SIGNING_SECONDS: Final = 1.0
+"""How long a hub that listens may take to open its signing gate before that is reported."""
+HUB_ADVICE: Final = (
+    "the network sees who writes when, and can block writers; set tls in hub.yaml, or listen on 127.0.0.1 "
+    "behind a TLS proxy"
+)
 
 
 def sibling_file(data_dir: Path, suffix: str) -> Path:
@@ -257,8 +264,8 @@ class _Announcement(io.TextIOBase):
         return len(text)
 
 
-def warn(out: Output, url: str) -> list[str]:
-    """Warn about a hub that other machines reach without TLS; with ``--json`` only in the object."""
+def warn(out: Output, url: str, advice: str = HUB_ADVICE) -> list[str]:
+    """Warn about a server that other machines reach without TLS; with ``--json`` only in the object."""
     where = urlsplit(url)
     try:
         here = ip_address(where.hostname or "").is_loopback
@@ -266,10 +273,7 @@ def warn(out: Output, url: str) -> list[str]:
         here = where.hostname == "localhost"
     if here or where.scheme == "https":
         return []
-    warning = (
-        f"{url} is plain HTTP and reachable from other machines: the network sees who writes when, and can "
-        "block writers; set tls in hub.yaml, or listen on 127.0.0.1 behind a TLS proxy"
-    )
+    warning = f"{url} is plain HTTP and reachable from other machines: {advice}"
     if not out.as_json:
         click.echo(f"warning: {warning}", err=True)
     return [warning]
@@ -295,6 +299,7 @@ def _detached(
         process.wait()
         raise
     process.returncode = 0  # suppresses Python's warning: the hub outlives this process on purpose
+    why = why_not_signing(probes_url)
     return Answer(
         {
             "url": url,
@@ -302,13 +307,42 @@ def _detached(
             "pid": process.pid,
             "pid_file": str(pid_file),
             "log_file": str(log_file),
+            "not_signing": why,
             "warnings": warn(out, url),
         },
         [
             f"hub listening on {url} (process {process.pid}, log {log_file})",
+            *(["it signs nothing yet: veen hub health says why"] if why is not None else []),
             f"stop it with: veen hub stop --data-dir {quote(str(data_dir))}",
         ],
     )
+
+
+def why_not_signing(probes_url: str) -> str | None:
+    """Return why a hub that has just started signs nothing; None if it signs, or if /readyz does not say.
+
+    Memories that answer do so within milliseconds of the start, so the hub gets ``SIGNING_SECONDS``.
+    """
+    why = None
+    for _ in range(round(SIGNING_SECONDS / POLL_SECONDS)):
+        why = _signing_problem(probes_url)
+        if why is None:
+            break
+        time.sleep(POLL_SECONDS)
+    return why
+
+
+def _signing_problem(probes_url: str) -> str | None:
+    link = http.client.HTTPConnection(urlsplit(probes_url).netloc, timeout=SIGNING_SECONDS)
+    try:
+        link.request("GET", "/readyz")
+        why = json.loads(link.getresponse().read()).get("why")
+    except (OSError, http.client.HTTPException, ValueError, AttributeError):
+        return None
+    finally:
+        link.close()
+    before = "signing: "
+    return why.removeprefix(before) if isinstance(why, str) and why.startswith(before) else None
 
 
 @command("veen hub stop --data-dir hub")

@@ -101,6 +101,8 @@ def status(out: Output, *, target: Target, data_dir: str | None) -> Answer:
                 "time": times.format_utc(found.hub_ts),
                 "epoch": found.epoch if profile.epoch_sec else None,
                 "gating": "on: writers need a token" if found.gating else "OFF: anybody may write",
+                "signing": f"NO: {found.not_signing}" if found.not_signing else None,
+                "memories": ", ".join(found.memories or ()) or None,
                 "profile": f"{profile.profile_id.hex()[:16]}… ({_epochs(profile.epoch_sec)}, "
                 f"padding to {profile.pad_block} bytes)",
                 "proof of work": f"{found.pow_difficulty} bits" if found.pow_difficulty else "none",
@@ -196,7 +198,7 @@ def naming_probes() -> Iterator[None]:
 def probes_target(target: Target, probes: str | None) -> Target:
     """Return where the hub serves /readyz and /metrics: as given, or on the port after its API's."""
     if probes is not None:
-        return dataclasses.replace(target, url=settings.parse_hub_url(probes))
+        return dataclasses.replace(target, url=settings.parse_hub_url(probes, "--probes"))
     where = urlsplit(target.url)
     port = (where.port or (443 if where.scheme == "https" else 80)) + 1
     host = f"[{where.hostname}]" if ":" in (where.hostname or "") else where.hostname

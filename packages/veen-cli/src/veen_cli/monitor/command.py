@@ -30,11 +30,13 @@ from veen_hub.monitor.hub_monitor import DEFAULT_GRACE_SEC, HubMonitor, Settings
 from veen_hub.monitor.metrics import MetricsListener, MonitorMetrics
 from veen_hub.monitor.monitor import Monitor, State
 from veen_hub.monitor.sightings import SeenFiles
+from veen_hub.ops.config_addresses import split_address
 from veen_storage import LockedError
 
 DEFAULT_INTERVAL_SEC: Final = 10.0
 MIN_INTERVAL_SEC: Final = 0.1
 DEFAULT_EVIDENCE: Final = "veen-evidence"
+NO_STATE: Final = "without --state, a rollback between two runs is not found"
 
 
 class Address(click.ParamType[tuple[str, int]]):
@@ -45,11 +47,10 @@ class Address(click.ParamType[tuple[str, int]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int]:
-        host, _separator, port = str(value).rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdecimal() or len(port) > 5 or int(port) > 65_535:
-            self.fail(f"{value!r} is not HOST:PORT, such as 127.0.0.1:9600", param, ctx)
-        return host, int(port)
+        try:
+            return split_address(str(value))
+        except ValueError as exc:
+            self.fail(f"{exc}, such as 127.0.0.1:9600", param, ctx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +87,19 @@ class Job:
     "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor",
     "veen monitor https://hub.example --trust HUB_ID --seen alice --once --json",
 )
-@click.argument("urls", nargs=-1, metavar="URL…")
+@click.argument("urls", nargs=-1, metavar="URL…", envvar="VEEN_HUB")
 @click.option(
     "--trust",
     multiple=True,
+    envvar="VEEN_TRUST",
+    show_envvar=True,
     help="A hub's hub_id or first hub_pk in hex, or 'first' to pin the hub that answers; repeatable.",
 )
 @witnesses_option
 @click.option(
-    "--state", type=click.Path(file_okay=False), help="Folder for what must be remembered between runs."
+    "--state",
+    type=click.Path(file_okay=False),
+    help="Folder for the monitor's memory; without it, a rollback between two runs is not found.",
 )
 @click.option(
     "--seen",
@@ -105,7 +110,7 @@ class Job:
 )
 @click.option(
     "--interval",
-    type=Seconds(),
+    type=Seconds(MIN_INTERVAL_SEC),
     default=DEFAULT_INTERVAL_SEC,
     show_default=True,
     help="Seconds between two rounds.",
@@ -151,9 +156,12 @@ def monitor(
     cosigned the same log (--witnesses). Evidence of a fork is written to a file that `veen verify` accepts
     offline. One line is printed when a finding begins and one when it ends.
 
-    With --once the exit code is 0 if everything holds, 3 if there is a finding, and 2 if the only finding is
-    that a hub or witness does not answer.
+    Without URL, the hub of VEEN_HUB or of the context is monitored.
+
+    Exit codes of --once: 0: everything holds; 2: only unreachable hubs or witnesses; 3: any other finding.
     """
+    if once and metrics_at is not None:
+        raise click.UsageError("--metrics has no effect with --once: give one of them.")
     places = Places.chosen(urls, trust, state, evidence)
     path = witness_policy_file(witnesses)
     policy = load_policy(path) if path is not None else None
@@ -173,14 +181,16 @@ def monitor(
             out=out,
         )
         job.seen.check()
+        if places.state is None:
+            out.note(f"note: {NO_STATE}")
         if once:
             return loop.run(_run_once(job))
-        return loop.run(_run(job, max(interval, MIN_INTERVAL_SEC), metrics_at))
+        return loop.run(_run(job, interval, metrics_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Addresses, pins and folders, from flags and the context."""
+    """Addresses, pins and folders, from flags, variables and the context."""
 
     urls: tuple[str, ...]
     pins: frozenset[str]
@@ -194,14 +204,21 @@ class Places:
         """Without an address, the context's hub is monitored, with the context's pin."""
         if not urls:
             if (url := settings.value_or_context("hub", None)) is None:
-                raise click.UsageError("URL is missing: give a hub's address, or use a context that has one.")
+                raise click.UsageError(
+                    "URL is missing: give a hub's address, set VEEN_HUB, or use a context that has one."
+                )
             pin = settings.value_or_context("trust", None)
             urls, trust = [url], trust or ([pin] if pin is not None else [])
+        pins = frozenset(filter(None, map(settings.parse_trust, trust)))
+        if settings.FIRST in pins and len(pins) > 1:
+            raise click.UsageError(
+                "--trust first accepts any hub and cancels the other pins: give 'first' or the pins."
+            )
         folder = Path(state).expanduser() if state is not None else None
         default = folder / "evidence" if folder is not None else Path(DEFAULT_EVIDENCE)
         return cls(
-            urls=tuple(dict.fromkeys(settings.parse_hub_url(url).rstrip("/") for url in urls)),
-            pins=frozenset(filter(None, map(settings.parse_trust, trust))),
+            urls=tuple(dict.fromkeys(settings.parse_hub_url(url, "URL").rstrip("/") for url in urls)),
+            pins=pins,
             state=folder,
             evidence=Path(evidence).expanduser() if evidence is not None else default,
         )

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from veen_cli.arguments.private_files import private_umask
 from veen_cli.frame.command_class import command
+from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.hub.process import warn
+from veen_storage import LockedError
 
-LISTENING: Final = "veen-witness listening on "
+WITNESS_ADVICE: Final = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
 
-dir_option = click.option(
-    "--dir",
-    "folder",
-    envvar="VEEN_WITNESS_DIR",
-    show_envvar=True,
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The witness's folder.",
-)
+
+def dir_option(
+    *, required: bool = True, help_: str = "The witness's folder."
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--dir``, with its variable."""
+    return click.option(
+        "--dir",
+        "folder",
+        envvar="VEEN_WITNESS_DIR",
+        show_envvar=True,
+        type=click.Path(path_type=Path),
+        required=required,
+        help=help_,
+    )
 
 
 @command(
@@ -35,13 +41,13 @@ dir_option = click.option(
     "veen witness init witness.example.org/w1 --dir witness --log OLD_VKEY --log NEW_VKEY",
 )
 @click.argument("name")
-@dir_option
+@dir_option()
 @click.option(
     "--log",
     "logs",
     multiple=True,
     metavar="VKEY",
-    help="Verifier key of a log to cosign; `veen hub keys --note` prints a hub's.",
+    help="Verifier key of a log to cosign; `veen hub keys --note` prints a hub's; repeatable.",
 )
 def init(out: Output, *, name: str, folder: Path, logs: tuple[str, ...]) -> Answer:
     """Create a witness: a folder with a key of its own.
@@ -76,7 +82,7 @@ def init(out: Output, *, name: str, folder: Path, logs: tuple[str, ...]) -> Answ
     "veen witness serve --dir witness",
     "veen witness serve --dir witness --listen 0.0.0.0:8090 --tls-cert chain.pem --tls-key key.pem",
 )
-@dir_option
+@dir_option()
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -115,23 +121,13 @@ def serve(
         "--tls-key": tls_key,
         "--log-level": log_level,
     }
-    with redirect_stdout(_Announcement(out)):
-        server.run([f"{name}={value}" for name, value in flags.items() if value is not None])
 
+    def announce(url: str) -> None:
+        data = {"url": url, "pid": os.getpid(), "warnings": warn(out, url, WITNESS_ADVICE)}
+        out.print_answer(Answer(data, [f"witness listening on {url}; stop it with Ctrl-C"]))
+        sys.stdout.flush()
 
-class _Announcement(io.TextIOBase):
-    """Stdout of a witness: turns the line that says where it listens into an ``Answer``."""
-
-    def __init__(self, out: Output) -> None:
-        self._out = out
-        self._stdout = sys.stdout
-
-    def write(self, text: str) -> int:
-        line = text.strip()
-        if line.startswith(LISTENING):
-            url = line.removeprefix(LISTENING)
-            with redirect_stdout(self._stdout):
-                data = {"url": url, "pid": os.getpid(), "warnings": warn(self._out, url)}
-                self._out.print_answer(Answer(data, [f"witness listening on {url}; stop it with Ctrl-C"]))
-                self._stdout.flush()
-        return len(text)
+    try:
+        server.run([f"{name}={value}" for name, value in flags.items() if value is not None], announce)
+    except LockedError as exc:
+        raise CommandFailed(exc.message, Exit.USAGE, "stop the other witness, or use another --dir") from None

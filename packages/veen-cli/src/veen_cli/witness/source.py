@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from veen_cli.arguments.tls_files import load_tls
 from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.witness.run import dir_option
 from veen_core.errors import DecodeError
 from veen_hub.witness.config import load
 from veen_hub.witness.contradiction import LogContradiction
@@ -124,20 +126,19 @@ def source_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(work)
     def run(*args: Any, folder: Path | None, url: str | None, ca: Path | None, **options: Any) -> Any:
+        given = click.get_current_context().get_parameter_source("folder")
+        if url is not None and given is ParameterSource.ENVIRONMENT:
+            folder = None
         with open_source(folder, url, ca) as source:
             return work(*args, source=source, **options)
 
+    found: Callable[..., Any] = run
     for option in (
         click.option(
             "--ca", type=click.Path(path_type=Path, exists=True), help="PEM file of the CA to trust."
         ),
-        click.option("--url", help="Address of a running witness."),
-        click.option(
-            "--dir",
-            "folder",
-            type=click.Path(path_type=Path),
-            help="The witness's folder; the witness may be running.",
-        ),
+        click.option("--url", help="Address of a running witness, instead of --dir."),
+        dir_option(required=False, help_="The witness's folder; the witness may be running."),
     ):
-        run = option(run)
-    return run
+        found = option(found)
+    return found

@@ -29,9 +29,22 @@ NONE: Final = b"none"
 DEFAULT_MAX_AGE_SEC: Final = 300
 """How old the cosignatures of a live hub may be, if the policy does not say."""
 MAX_POLICY_BYTES: Final = 1_048_576
+POLICY_ACTION: Final = (
+    "a policy has lines log, witness, group, quorum and #veen max-age; see docs/concepts/hub-log.md"
+)
+"""The next step after an error in a policy."""
+MAX_NUMBER: Final = 999_999_999
+"""Largest threshold and largest max-age."""
+MAX_SHOWN_NAMES: Final = 8
+"""Names that an error lists."""
 _ALLOWED: Final = re.compile(rb"[\t\n\x20-\x7e\x80-\xff]*")
 _BLANK: Final = re.compile(rb"[ \t]+")
 _NUMBER: Final = re.compile(rb"[1-9][0-9]{0,8}")
+_WRONG_KEY: Final = {
+    COSIGNATURE: "this is the key of a log; a witness line needs the key that `veen witness status` prints",
+    ED25519: "this is the key of a witness; a log line needs the key that `veen hub keys --note` prints",
+}
+"""Error of a line whose key is of the other kind, by the kind that the line needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +169,8 @@ class _Parser:
     groups: list[Group] = field(default_factory=list)
     quorum: bytes | None = None
     max_age_sec: int | None = None
-    names: set[bytes] = field(default_factory=set)
+    names: dict[bytes, None] = field(default_factory=dict)
+    """Names of witnesses and groups, in the order of their lines."""
     members: set[bytes] = field(default_factory=set)
     publics: set[tuple[int, bytes]] = field(default_factory=set)
 
@@ -172,13 +186,13 @@ class _Parser:
             raise DecodeError("has a group without members")
         for member in members:
             if member not in self.names:
-                raise DecodeError(f"names {_shown(member)} before it is defined")
+                raise self._undefined(member)
             if member in self.members:
                 raise DecodeError(f"lists {_shown(member)} as a member twice")
             self.members.add(member)
         self._define(name)
         if threshold not in (b"any", b"all") and not _NUMBER.fullmatch(threshold):
-            raise DecodeError(f"{_shown(threshold)} is not any, all or a number")
+            raise DecodeError(f"{_shown(threshold)} is not any, all or an integer from 1 to {MAX_NUMBER}")
         count = {b"any": 1, b"all": len(members)}.get(threshold) or int(threshold)
         if count > len(members):
             raise DecodeError(f"wants {count} of {len(members)} members")
@@ -188,14 +202,14 @@ class _Parser:
         if self.quorum is not None:
             raise DecodeError("has two quorum lines")
         if name != NONE and name not in self.names:
-            raise DecodeError(f"names {_shown(name)} before it is defined")
+            raise self._undefined(name)
         self.quorum = name
 
     def max_age(self, seconds: bytes) -> None:
         if self.max_age_sec is not None:
             raise DecodeError("has two max-age lines")
         if not _NUMBER.fullmatch(seconds):
-            raise DecodeError(f"{_shown(seconds)} is not a number of seconds")
+            raise DecodeError(f"{_shown(seconds)} is not an integer from 1 to {MAX_NUMBER} (seconds)")
         self.max_age_sec = int(seconds)
 
     def _key(self, text: bytes, kind: int) -> NoteKey:
@@ -205,16 +219,26 @@ class _Parser:
         except UnicodeDecodeError:
             raise DecodeError("has a key name that is not UTF-8") from None
         if key.kind != kind:
-            raise DecodeError(f"want a key of signature type {kind}, found type {key.kind}")
+            raise DecodeError(_WRONG_KEY[kind])
         if (kind, key.public) in self.publics:
             raise DecodeError(f"names the same {'log' if kind == ED25519 else 'witness'} key twice")
         self.publics.add((kind, key.public))
         return key
 
     def _define(self, name: bytes) -> None:
-        if name == NONE or name in self.names:
-            raise DecodeError(f"defines {_shown(name)} twice, or the name is reserved")
-        self.names.add(name)
+        if name == NONE:
+            raise DecodeError(
+                f"defines {_shown(name)}, which is reserved for the quorum that needs no witness"
+            )
+        if name in self.names:
+            raise DecodeError(f"defines {_shown(name)} twice")
+        self.names[name] = None
+
+    def _undefined(self, name: bytes) -> DecodeError:
+        names = list(self.names)
+        shown = ", ".join(_plain(each) for each in names[:MAX_SHOWN_NAMES]) or "nothing"
+        more = ", …" if len(names) > MAX_SHOWN_NAMES else ""
+        return DecodeError(f"names {_shown(name)} before it is defined; defined so far: {shown}{more}")
 
 
 def parse_policy(data: bytes) -> WitnessPolicy:
@@ -268,7 +292,11 @@ def _text(url: bytes | None) -> str | None:
 
 
 def _shown(name: bytes) -> str:
-    return repr(name[:60].decode(errors="replace"))
+    return repr(_plain(name))
+
+
+def _plain(name: bytes) -> str:
+    return name[:60].decode(errors="replace")
 
 
 def _where(line: int | None) -> str:

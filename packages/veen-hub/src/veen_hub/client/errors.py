@@ -217,8 +217,8 @@ class Unconfirmed(QuorumError):  # noqa: N818 - a state of messages that are in 
     def __init__(self, receipts: Sequence[Receipt], seconds: float, why: str) -> None:
         last = receipts[-1]
         super().__init__(
-            f"message {last.stream_seq} of label {last.label.hex()} is in the hub's log, but no quorum of "
-            f"witnesses confirmed it in {seconds:g} s: {why}",
+            f"message {last.stream_seq} of label {last.label.hex()[:16]}… is in the hub's log, but no quorum "
+            f"of witnesses confirmed it in {seconds:g} s: {why}",
             action="do not send it again; read the stream later to see whether it is confirmed, and ask the "
             "hub's operator whether its witnesses run (`veen witness status`)",
         )

@@ -89,7 +89,7 @@ class CheckpointChecks:
         return Finding(
             key=Key.STALE,
             message=f"the hub shows an old hub checkpoint of {_entries(signed)}; it still serves its "
-            f"log of {_entries(held)}, so a cache may be the cause, and this convicts nobody",
+            f"log of {_entries(held)}, so a cache may be the cause, and this is not evidence",
         )
 
     @staticmethod
@@ -97,7 +97,7 @@ class CheckpointChecks:
         return Finding(
             key=Key.ROLLBACK,
             message=f"the hub shows a hub log of {_entries(signed)} and does not serve the one of "
-            f"{_entries(held)} that it signed; this convicts nobody until the hub signs another log "
+            f"{_entries(held)} that it signed; this is not evidence until the hub signs another log "
             f"of that size",
         )
 
@@ -152,7 +152,7 @@ class CheckpointChecks:
         return None
 
     def _behind(self, each: SeenCheckpoint, held: SignedHead | None, ahead: set[TreeHead]) -> Finding | None:
-        """Judge a checkpoint whose log the hub does not serve, because the hub's own is smaller."""
+        """Compare a checkpoint whose log the hub does not serve, because the hub's own is smaller."""
         if each.seer is Seer.ADDRESS:
             return None  # the monitor of that address compares the two
         head = each.signed.head
@@ -165,7 +165,7 @@ class CheckpointChecks:
             key=Key.ROLLBACK,
             subject=f"{each.seer} {each.name}",
             message=f"the hub shows {shown}, and {each.seer} {each.name} has a hub checkpoint of "
-            f"{_entries(each.signed)} with the hub's signature; this convicts nobody until the hub signs "
+            f"{_entries(each.signed)} with the hub's signature; this is not evidence until the hub signs "
             f"another log of that size",
         )
 

@@ -1,4 +1,4 @@
-"""Checks of the addresses in hub.yaml; errors do not repeat an address, because it may contain a password."""
+"""Checks of addresses. Errors do not repeat a URL of hub.yaml, because it may contain a password."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ def check_ca(key: str, ca: Path | None, url_key: str, url: str | None) -> None:
     """Refuse a certificate authority for a plain HTTP address: the connection would not be protected."""
     if ca is not None and not (url or "").startswith("https://"):
         raise ConfigError(f"{key}: has no effect unless {url_key} begins with https://")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Split ``HOST:PORT`` into both; a host with colons is written in brackets. Raises ``ValueError``."""
+    host, _separator, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or len(port) > 5 or int(port) > 65_535:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host, int(port)
 
 
 def check_address(key: str, url: str, *, path: bool = False) -> None:

@@ -43,7 +43,7 @@ class MemorySettings:
     """
 
     required: int = 1
-    """Memories that must have answered before the hub signs; ignored if none is configured."""
+    """Memories that must have answered before the hub signs; at most as many as are configured, or 1."""
     heads_file: Path | None = None
     """File on another volume, compared and swapped at each hub checkpoint. Create it with `touch`."""
     urls: tuple[str, ...] = ()

@@ -92,10 +92,11 @@ class Memories:
     """Which memories have answered; opens and closes the signing gate. Used from the event loop only."""
 
     def __init__(self, gate: SigningGate, names: Sequence[str], required: int) -> None:
-        if names and required > len(names):
+        if required > max(1, len(names)):  # 1 is the default, and allowed without a memory
             raise ConfigError(
-                f"hub_log.memories.required: {required} memories must answer, but {len(names)} can be asked: "
-                f"{', '.join(names)}"
+                f"hub_log.memories.required: {required} memories must answer, but {len(names)} can be asked"
+                f"{': ' if names else ''}{', '.join(names)}",
+                action=None if names else "configure memories (hub_log.witnesses, hub_log.memories)",
             )
         self._gate = gate
         self.names = tuple(names)
@@ -115,7 +116,7 @@ class Memories:
             log(logging.INFO, "memories", memories=list(self.names), required=self._required)
             return
         log(
-            logging.INFO,
+            logging.WARNING,
             "no_memory",
             note="a hub that starts from an old copy of its data directory signs a second history",
             action="set hub_log.witnesses or hub_log.memories in hub.yaml",

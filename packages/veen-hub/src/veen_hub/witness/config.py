@@ -52,7 +52,10 @@ class LogSettings:
 def check_log_key(key: NoteKey) -> None:
     """Refuse the verifier key of a witness."""
     if key.kind != ED25519:
-        raise ConfigError(f"logs: {key.name} is the key of a witness, not of a log")
+        raise ConfigError(
+            f"logs: {key.name} is the key of a witness, not of a log; `veen hub keys --note` prints a "
+            "hub's log key"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

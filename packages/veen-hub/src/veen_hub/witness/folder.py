@@ -49,7 +49,8 @@ class Folder:
     def create(self, name: str, seed: SigningSeed, log_vkeys: Sequence[str]) -> WitnessKey:
         """Make a new witness; refuse a folder that is not empty."""
         try:
-            check_name(name, "the witness's name")
+            if "://" in check_name(name, "the witness's name"):
+                raise DecodeError(f"{name[:80]!r} has a scheme", where="the witness's name")
         except DecodeError as exc:
             raise ConfigError(
                 str(exc),

@@ -11,13 +11,14 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from veen_core.errors import ConfigError, VeenError
+from veen_hub.ops.config_addresses import split_address
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
@@ -50,17 +51,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--listen", metavar="HOST:PORT", help="address to listen on; port 0 takes a free one")
     parser.add_argument("--tls-cert", type=Path, help="PEM file with the certificate chain")
     parser.add_argument("--tls-key", type=Path, help="PEM file with the certificate's private key")
-    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        help="least severe log events to write; default: as in witness.yaml, else info",
+    )
     parser.add_argument("--version", action="version", version=f"veen-witness {VERSION}")
     return parser
 
 
 def parse_address(text: str) -> dict[str, Any]:
-    """Split ``HOST:PORT``; a host with colons is written in brackets."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(f"--listen: {text!r} is not HOST:PORT", action="write it like 127.0.0.1:8090")
-    return {"host": host.removeprefix("[").removesuffix("]"), "port": int(port)}
+    """Return the settings of ``listen`` that ``--listen HOST:PORT`` gives."""
+    try:
+        host, port = split_address(text)
+    except ValueError as exc:
+        raise ConfigError(f"--listen: {exc}", action="write it like 127.0.0.1:8090") from None
+    return {"host": host, "port": port}
 
 
 def configure(given: argparse.Namespace) -> WitnessConfig:
@@ -73,8 +79,16 @@ def configure(given: argparse.Namespace) -> WitnessConfig:
     return configuration.load(Folder(given.dir).config_file, overrides)
 
 
-async def serve(folder: Folder, config: WitnessConfig) -> None:
-    """Serve until a signal, or until the state cannot be written."""
+def print_address(url: str) -> None:
+    """Print the line for which the starting program waits."""
+    # One write, because the log may go to the same file.
+    print(f"veen-witness listening on {url}\n", end="", flush=True)  # noqa: T201
+
+
+async def serve(
+    folder: Folder, config: WitnessConfig, announce: Callable[[str], None] = print_address
+) -> None:
+    """Serve until a signal, or until the state cannot be written; ``announce`` gets the address."""
     witness = Witness(folder, config)
     server = WitnessServer(witness)
     stopping = asyncio.Event()
@@ -93,8 +107,7 @@ async def serve(folder: Folder, config: WitnessConfig) -> None:
     )
     if not config.logs:
         log(logging.WARNING, "no_logs", action=f"add the verifier keys of logs to {folder.config_file}")
-    # The starting program waits for this line. One write, because the log may go to the same file.
-    print(f"veen-witness listening on {url}\n", end="", flush=True)  # noqa: T201
+    announce(url)
     waiting = [asyncio.create_task(event.wait()) for event in (stopping, witness.failed)]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
@@ -107,8 +120,8 @@ async def serve(folder: Folder, config: WitnessConfig) -> None:
         )
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Run ``veen-witness``; errors are raised to the caller."""
+def run(arguments: Sequence[str], announce: Callable[[str], None] = print_address) -> None:
+    """Run ``veen-witness``; errors are raised to the caller, ``announce`` gets the address."""
     given = _parser().parse_args(arguments)
     protect_memory()
     folder = Folder(given.dir)
@@ -120,7 +133,7 @@ def run(arguments: Sequence[str]) -> None:
     set_up(given.log_level or config.log_level, component="witness")
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            uvloop.run(serve(folder, config))
+            uvloop.run(serve(folder, config, announce))
     finally:
         finish()
 

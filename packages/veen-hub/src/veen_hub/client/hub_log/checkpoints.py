@@ -31,7 +31,7 @@ from veen_core.hub_log import HubProofResponse
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.tlog import tree
 from veen_core.tlog.note import NoteKey
-from veen_core.tlog.policy import Cosigned, WitnessPolicy, parse_policy
+from veen_core.tlog.policy import POLICY_ACTION, Cosigned, WitnessPolicy, parse_policy
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.errors import BadRequest, Diverged, Misbehaved, NotFound
 from veen_hub.client.hub_log.forks import find_hub_log_fork
@@ -58,9 +58,12 @@ def load_policy(given: WitnessPolicy | Path | str) -> WitnessPolicy:
     try:
         return parse_policy(path.read_bytes())
     except OSError as exc:
-        raise ConfigError(f"{path}: the witness policy cannot be read: {exc.strerror}") from None
+        raise ConfigError(
+            f"{path}: the witness policy cannot be read: {exc.strerror}",
+            action="check --witnesses, VEEN_WITNESSES and the context",
+        ) from None
     except DecodeError as exc:
-        raise ConfigError(f"{path}: {exc}", action="write it as C2SP tlog-policy says") from None
+        raise ConfigError(f"{path}: {exc}", action=POLICY_ACTION) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ async def gather_evidence(
     except TimeoutError:
         kind = QuorumError if confirmations is not None else StateError
         raise kind(
-            f"message {stream_seq} of label {log.label.hex()} has no evidence after {timeout:g} s: {why}",
+            f"message {stream_seq} of label {log.label.hex()[:16]}… has no evidence after {timeout:g} s: "
+            f"{why}",
             action="try again later; `veen hub status` and `veen witness status` show whether hub and "
             "witnesses run",
         ) from None

@@ -43,6 +43,8 @@ class VerifiedHubExport:
     """The published hub checkpoint, with its cosignatures."""
     uncovered: tuple[Label, ...]
     """Labels with entries after the hub checkpoint, which does not commit to these entries."""
+    followed_all: bool
+    """Whether the rules about writers and tokens were checked in every label (``VerifiedExport``)."""
 
 
 @dataclass(slots=True)
@@ -99,19 +101,23 @@ def verify_hub_export(path: Path, pinned: HubId) -> VerifiedHubExport:
     identity, _registry = read_exported_identity(path, pinned)
     log, checkpoint = _read_hub_log(Layout(path), identity, manifest)
     sizes: dict[Label, StreamSeq] = {}
+    followed_all = True
     for folder in sorted((path / LABELS).iterdir()):
         label = _label_of(folder)
         verified = verify_export(folder, pinned, log.heads_of(label))
         if verified.manifest.label != label or verified.manifest.from_seq != 1:
             raise damaged(f"{LABELS}/{folder.name}", "is not an export of this label from its first entry on")
         sizes[label] = verified.manifest.to_seq
+        followed_all &= verified.followed_all
     for label, head in sorted(log.table.newest.items()):
         _check_label(label, head, sizes.get(label))
     if len(sizes) != manifest.labels:
         raise damaged(LABELS, f"has {len(sizes)} labels, but {HUB_EXPORT} says {manifest.labels}")
     newest = {label: head.upto_seq for label, head in log.table.newest.items()}
     uncovered = tuple(label for label, size in sizes.items() if newest.get(label) != size)
-    return VerifiedHubExport(manifest, identity, sum(sizes.values()), checkpoint, log.published, uncovered)
+    return VerifiedHubExport(
+        manifest, identity, sum(sizes.values()), checkpoint, log.published, uncovered, followed_all
+    )
 
 
 def _check_label(label: Label, head: LabelHead, size: StreamSeq | None) -> None:
