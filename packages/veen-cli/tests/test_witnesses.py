@@ -414,6 +414,7 @@ def test_a_hub_that_does_not_sign_says_so_when_it_starts_and_in_its_status(tmp_p
         assert why.startswith("0 of 1 required memories have answered")
         veen("hub", "stop", *data).ok()
     config.write_text(f"hub_log: {{memories: {{heads_file: {tmp_path / 'heads'}}}}}\n")
+    (tmp_path / "heads").touch()
     with ending_hubs(tmp_path):
         started_json = veen("hub", "start", *data, *flags, "--json").json
         assert started_json["not_signing"] is None, "the heads file answers at once"
