@@ -46,6 +46,7 @@ from veen_spark.functions.schema_names import SHAPES, schema_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 Columnar = Callable[..., pa.Array]
 Kind = Callable[[pa.DataType], bool]
@@ -214,11 +215,12 @@ def register(spark: SparkSession, keys: ReaderKeys | None = None) -> None:
     for name, (work, type_) in functions.items():
         spark.udf.register(name, arrow_udf(work, type_))  # type: ignore[call-overload]  # by type hints
     for overlay in OVERLAYS:
-        aggregate = arrow_udf(_folding(overlay), "string")  # type: ignore[call-overload]  # as above
+        aggregate = arrow_udf(_folding(overlay), _declared(text))  # type: ignore[call-overload]  # as above
         spark.udf.register(aggregate_name(overlay), aggregate)
 
 
-def _declared(type_: pa.DataType) -> str:
+def _declared(type_: pa.DataType) -> DataType:
+    """Return the type for Spark; as text, it would cost half a second to load the JVM's SQL parser."""
     from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415 - slow to import
 
-    return from_arrow_type(type_).simpleString()
+    return from_arrow_type(type_)
