@@ -198,7 +198,9 @@ class Witnessing:
             before = self._store.hub_log.published
             if not signed.head.size or (before is not None and before.head.size > signed.head.size):
                 return True
-            base = before.note if before is not None and before.head == signed.head else signed.note
+            base = signed.note
+            if before is not None and before.head == signed.head:
+                base = base.with_signatures(before.note.signatures)
             newest = [member.newest for member in self._members if member.newest is not None]
             note = base.with_signatures(line for text, line in newest if text == base.text)
             if before is not None and note == before.note:
