@@ -197,6 +197,8 @@ def test_a_tile_may_be_cached_for_ever_and_the_checkpoint_for_a_second(start_hub
     assert checkpoint.headers["cache-control"] == "public, max-age=1"
     assert tile.headers["content-type"] == "application/octet-stream"
     assert tile.headers["cache-control"] == "public, max-age=31536000, immutable"
+    for absent in ("/log/tile/0/000.p/2", "/log/tile/0/000"):  # it may exist a second later
+        assert hub.get(absent).headers["cache-control"] == "no-store"
     head = hub.call("HEAD", "/log/tile/0/000.p/1")
     assert (head.status, head.body) == (200, b"")
 
