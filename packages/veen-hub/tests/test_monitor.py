@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from veen_core import hub_identity
+from veen_core.api import ConsistencyResponse
 from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_log import LabelHead, note_key, origin_of
 from veen_core.ids import HubPk, MmrRoot, StreamSeq, UnixTime
@@ -370,6 +371,32 @@ def test_a_hub_that_cannot_prove_a_step_is_asked_again_until_it_can(hub: ForgedH
     assert found[0].file is None
     assert keys(watch.round(hub.url)) == [Key.LABEL_FORK]
     assert watch.checked == [hub.history.log.size]
+    hub.spoil = lambda _path, data: data
+    assert watch.round(hub.url) == []
+
+
+def test_a_step_that_is_proved_does_not_answer_for_an_earlier_one_of_its_label(
+    hub: ForgedHub, watch: Watch
+) -> None:
+    """Else a hub that forked a label would be forgiven after it withheld one more proof, and then gave it."""
+    watch.round(hub.url)
+    first = hub.history.head("a").upto_seq
+    hub.spoil = lambda path, data: b"" if path == "/v1/consistency" else data
+    for count in (1, 2):  # in a round of its own, and two in one round
+        hub.history.grow("a", count)
+        assert keys(watch.round(hub.url)) == [Key.LABEL_FORK]
+
+    def withhold_the_first(path: str, data: bytes) -> bytes:
+        is_first = (
+            path == "/v1/consistency" and ConsistencyResponse.decode(data).mmr_consistency.from_seq == first
+        )
+        return b"" if is_first else data
+
+    hub.spoil = withhold_the_first
+    for _ in range(2):
+        found = watch.round(hub.url)
+        assert keys(found) == [Key.LABEL_FORK]
+        assert f"does not extend the head at {first}:" in found[0].finding.message
     hub.spoil = lambda _path, data: data
     assert watch.round(hub.url) == []
 
