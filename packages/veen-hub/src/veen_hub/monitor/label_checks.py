@@ -172,9 +172,9 @@ class LabelChecks:
         return claim_of_head(place.head, prove)
 
     async def repeat_unproven(self, signed: SignedHead) -> tuple[list[Finding], set[str]]:
-        """Ask again for proofs that the hub did not give; return what it lacks still, and which labels are decided.
+        """Ask again for proofs that the hub did not give; return what it lacks still, and the decided labels.
 
-        A label is decided if the hub lacks a proof still, or if none of its steps is left to be proved.
+        A label is decided if the hub still lacks a proof, or if none of its steps is left to be proved.
         """
         found: list[Finding] = []
         steps = self._memory.unproven(MAX_REPEATED)

@@ -212,6 +212,9 @@ class Witnessing:
             except (VeenError, OSError) as exc:
                 log(logging.ERROR, "publish_failed", size=signed.head.size, error=str(exc))
                 return False
+            except Exception:  # noqa: BLE001 - logged; a bug does not end the rounds
+                LOGGER.exception("publish_failed", extra={"fields": {"size": signed.head.size}})
+                return False
             return True
 
     async def _written(self) -> None:
