@@ -236,7 +236,7 @@ def test_an_unexpected_error_while_publishing_is_logged_and_does_not_end_the_rou
     hub = start_hub(**watched_by(witness))
     publish = hub.store.publish
 
-    def fails_once(signed: SignedHead) -> None:
+    def fails_once(_signed: SignedHead) -> None:
         monkeypatch.setattr(hub.store, "publish", publish)
         raise RuntimeError("unexpected")
 
