@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from veen_core.ids import HubPk, MmrRoot, StreamSeq, UnixTime
 from veen_core.tlog.add_checkpoint import AddCheckpoint
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
 from veen_core.tlog.tree import leaf_hash, tree_at
-from veen_hub.monitor import memory
+from veen_hub.monitor import hub_monitor, memory
 from veen_hub.monitor.findings import Key
 from veen_hub.monitor.hub_identification import FIRST
 from veen_hub.monitor.monitor import Monitor, State
@@ -153,6 +155,35 @@ def test_a_hub_that_does_not_answer_is_unreachable_and_comes_back(hub: ForgedHub
     assert keys(watch.round(hub.url)) == [Key.UNREACHABLE]
     hub.is_silent = False
     assert watch.round(hub.url) == []
+
+
+def test_a_hub_that_answers_slowly_does_not_keep_the_monitor_from_the_others(
+    hub: ForgedHub, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_monitor, "MAX_OVERRUN_SEC", 1.0)
+    released = threading.Event()
+
+    def wait_long(_path: str, data: bytes) -> bytes:
+        released.wait(5)  # each answer in time, all of them together not
+        return data
+
+    async def story() -> list[list[Key]]:
+        with State(None) as state:
+            monitor = Monitor([slow.url, hub.url], state, watch.settings(), report=lambda *_: None)
+            try:
+                await monitor.round(time.monotonic())
+                return [[each.finding.key for each in one.findings] for one in monitor.hubs]
+            finally:
+                await monitor.close()
+
+    with ForgedHub(hub.history.copy()) as slow:
+        slow.spoil = wait_long
+        started = time.monotonic()
+        try:
+            assert asyncio.run(story()) == [[Key.UNREACHABLE], []]
+        finally:
+            released.set()
+    assert time.monotonic() - started < 10
 
 
 def test_findings_stay_open_while_the_hub_cannot_be_asked(hub: ForgedHub, watch: Watch) -> None:
