@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.tlog.note import ED25519, NoteKey
 from veen_core.tlog.policy import parse_policy
 from veen_hub.client import MemoryStateStore, Unconfirmed, blocking, connect
-from veen_hub.client.hub_log.checkpoints import RECORD
+from veen_hub.client.hub_log.checkpoints import RECORD, load_policy
 from veen_hub.client.state.records import HubCheckpointRecord
 from veen_storage.disk import rotation
 
@@ -327,6 +328,20 @@ def test_a_policy_file_that_cannot_be_used_is_named(
 
     with pytest.raises(ConfigError, match=rf"policy\.txt.*{why}"):
         run(story())
+
+
+def test_a_policy_file_that_is_too_large_is_refused_without_reading_it_whole(tmp_path: Path) -> None:
+    file = tmp_path / "policy"
+    with file.open("wb") as opened:
+        opened.truncate(1 << 28)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError, match="more than 1048576 bytes"):
+            load_policy(file)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 24
 
 
 def test_a_policy_that_names_other_logs_only_is_refused_with_the_line_to_add(town: Watched) -> None:

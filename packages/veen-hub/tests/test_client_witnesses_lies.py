@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ ALICE = person("alice")
 HUBS_WORD = parse_policy(b"quorum none\n")
 """A policy without witnesses: the client's own memory is all that protects it."""
 CONFIG = json.dumps({"hub_log": AT_ONCE})
+LOG_PATHS = ("/log/", "/v1/hublog/")
 NOT_FOUND = ErrorEnvelope(code=Code.NOT_FOUND.value, message="gone").encode()
 
 
@@ -98,6 +100,31 @@ def test_a_hub_that_denies_its_log_is_a_divergence(hub: HubProcess) -> None:
                     pass
 
     run(story())
+
+
+def test_a_hub_that_hides_its_log_from_a_new_client_cannot_pass_for_a_young_one(tmp_path: Path) -> None:
+    """Without a record of its own, a client knows the age of what it reads."""
+    with watched(tmp_path, **AT_ONCE) as made:
+
+        async def gone(path: str) -> web.Response | None:
+            return web.Response(status=404, body=NOT_FOUND) if path.startswith(LOG_PATHS) else None
+
+        async def story() -> None:
+            async with between(made.hub.url) as proxy:
+                proxy.before = gone
+                async with connecting(proxy, made.hub, witnesses=None) as client:
+                    receipt = await client.stream("hidden").send("one")
+                for policy in (made.policy(max_age=3_600), HUBS_WORD):
+                    async with connecting(proxy, made.hub, witnesses=policy) as client:
+                        messages = client.stream("hidden").read()
+                        assert [message.confirmed async for message in messages] == [False]
+                while time.time() < receipt.hub_ts + 2:
+                    await asyncio.sleep(0.05)
+                async with connecting(proxy, made.hub, witnesses=made.policy(max_age=1)) as client:
+                    with pytest.raises(QuorumError, match="no hub checkpoint, but an entry"):
+                        await anext(client.stream("hidden").read())
+
+        run(story())
 
 
 def test_a_restored_data_directory_is_found_out_by_the_client(tmp_path: Path) -> None:

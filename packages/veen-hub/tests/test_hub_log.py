@@ -19,7 +19,7 @@ from veen_core.hub_log import (
 )
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.proof import verify_inclusion as verify_in_label
-from veen_core.tlog.note import verified_signatures
+from veen_core.tlog.note import NoteKey, NoteSignature, verified_signatures
 from veen_core.tlog.tiles import ENTRIES, TILE_WIDTH, Tile, check_bundle, decode_bundle, tile_hashes
 from veen_core.tlog.tree import leaf_hash, verify_consistency, verify_inclusion
 from veen_core.tlog.tree_head import parse_signed_head
@@ -28,6 +28,7 @@ from veen_storage import rotate
 from .certificates import Certificates
 from .conftest import StartHub, StartProcess
 from .hub_logs import AT_ONCE, ORIGIN, published, published_size, read_tile, read_tree, wait_for_size
+from .independent_witness import IndependentWitness
 from .people import BORN, Writer, signing_key
 from .serving import JSON, RunningHub, SetClock, make_directory, request, until
 
@@ -196,6 +197,8 @@ def test_a_tile_may_be_cached_for_ever_and_the_checkpoint_for_a_second(start_hub
     assert checkpoint.headers["cache-control"] == "public, max-age=1"
     assert tile.headers["content-type"] == "application/octet-stream"
     assert tile.headers["cache-control"] == "public, max-age=31536000, immutable"
+    for absent in ("/log/tile/0/000.p/2", "/log/tile/0/000"):  # it may exist a second later
+        assert hub.get(absent).headers["cache-control"] == "no-store"
     head = hub.call("HEAD", "/log/tile/0/000.p/1")
     assert (head.status, head.body) == (200, b"")
 
@@ -290,6 +293,52 @@ def test_during_a_key_rotation_both_keys_sign(start_hub: StartHub, place: Path) 
     until(lambda: hub.store.hub_log.published != signed, "the next one is published")
     later = parse_signed_head(hub.get("/log/checkpoint").body)
     assert set(verified_signatures(later.note, keys)) == {keys[1]}
+
+
+def test_a_key_that_becomes_active_signs_a_hub_log_that_does_not_grow(start_hub: StartHub) -> None:
+    clock = SetClock()
+    hub = start_hub(gating=False, clock=clock, **AT_ONCE)
+    hub.accept(Writer("alice", hub.hub_id).next())
+    before = wait_for_size(hub, 1)
+    hub.stop()
+    identity = rotate(hub.root, signing_key("hub/1"), UnixTime(clock.time + 10), 100)
+    old, new = (note_key(key, ORIGIN) for key in identity.hub_keys)
+    hub = start_hub(gating=False, clock=clock, **AT_ONCE)
+    clock.time += 20
+    until(lambda: set(signers(hub, old, new)) == {old, new}, "the running hub signs with both keys")
+    after = published(hub)
+    assert after is not None
+    assert after.head == before.head
+    hub.stop()
+    clock.time += 200
+    hub = start_hub(gating=False, clock=clock, **AT_ONCE)
+    assert set(signers(hub, old, new)) == {old, new}, "what was signed stays signed"
+
+
+def test_a_witness_that_knows_only_the_new_key_lets_an_idle_hub_sign_after_a_rotation(
+    start_hub: StartHub,
+) -> None:
+    clock = SetClock()
+    hub = start_hub(gating=False, clock=clock, **AT_ONCE)
+    alice = Writer("alice", hub.hub_id)
+    hub.accept(alice.next())
+    before = wait_for_size(hub, 1)
+    hub.stop()
+    identity = rotate(hub.root, signing_key("hub/1"), UnixTime(clock.time + 10), 5)
+    clock.time += 20
+    with IndependentWitness("witness.example/w1", [note_key(identity.hub_keys[1], ORIGIN).text]) as witness:
+        settings = {"hub_log__witnesses": [{"key": witness.vkey, "url": witness.url}]}
+        hub = start_hub(gating=False, clock=clock, **AT_ONCE, **settings)
+        until(lambda: hub.status().not_signing is None, "the witness has answered")
+        hub.accept(alice.next())
+        until(lambda: hub.store.hub_log.published != before, "the hub log has grown")
+        assert set(witness.answered) == {200}
+
+
+def signers(hub: RunningHub, *keys: NoteKey) -> dict[NoteKey, NoteSignature]:
+    """Return which of the keys signed the published hub checkpoint."""
+    signed = published(hub)
+    return verified_signatures(signed.note, keys) if signed is not None else {}
 
 
 def test_the_name_of_the_hub_log_can_be_configured_and_is_in_the_status(start_hub: StartHub) -> None:

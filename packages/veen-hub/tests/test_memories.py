@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
+import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from veen_core.ids import HubId, MmrRoot, StreamSeq
 from veen_core.keys import SigningKey
 from veen_core.status import LabelRequest
 from veen_core.tlog.note import Note, sign_note
+from veen_core.tlog.tree import EMPTY_ROOT
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.anchor import hub_anchor
 from veen_hub.ops import heads_file as heads_files
@@ -29,6 +32,7 @@ from veen_hub.ops.config import load as load_config
 from veen_hub.ops.init_rotate import init
 from veen_hub.ops.memories import ClaimedError, Memories, SilentMemoryError
 from veen_hub.pipeline.signing_gate import SigningGate
+from veen_storage import Files
 
 from .conftest import StartHub, StartProcess
 from .hub_logs import (
@@ -413,6 +417,59 @@ def test_on_a_volume_without_locks_the_first_process_has_stopped_signing_before_
     hub.stop()
     assert signs(twin), "the one that stops leaves the file to its owner"
     assert "on another machine" in heads(place)[3]
+
+
+def test_on_a_volume_without_any_locks_a_second_process_of_the_same_machine_waits_too(
+    start_hub: StartHub, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def no_locks_for_the_heads_file(fd: int, kind: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink().name == "heads.lock":
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        lock(fd, kind)
+
+    monkeypatch.setattr(fcntl, "flock", no_locks_for_the_heads_file)
+    (place / "heads").touch()
+    settings = {"gating": False, "hub_log__memories": {"heads_file": place / "heads"}}
+    hub = start_hub(**settings)
+    until(lambda: signs(hub), "the hub signs")
+    copy_directory(hub.root, place / "twin")
+    twin = start_hub("twin", **settings)
+    before = True
+    while not signs(twin):
+        before = signs(hub)
+    assert not before, "the first one stopped first"
+    assert "another process runs with the identity" in (hub.status().not_signing or "")
+
+
+def test_a_claim_that_took_effect_and_failed_is_still_followed_by_the_wait(
+    start_hub: StartHub, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FailsOnce(Files):
+        failed = False
+
+        def sync_directory(self, path: Path) -> None:
+            super().sync_directory(path)
+            if not self.failed:
+                self.failed = True
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    hub = start_hub(gating=False)
+    path = place / "heads"
+    path.write_text(TreeHead(ORIGIN, 0, EMPTY_ROOT, ("claimed by 0011223344556677 on another",)).text)
+    monkeypatch.setattr(heads_files, "Files", FailsOnce)
+    heads_file = heads_files.HeadsFile(path, ORIGIN, hub.store.hub_log, notice_sec=3_600)
+
+    async def story() -> None:
+        with pytest.raises(SilentMemoryError, match="Input/output error"):
+            await heads_file.compare()
+        assert "on another" not in path.read_text(), "the claim of the other machine is gone"
+        with pytest.raises(ClaimedError, match="stops signing within 3600 s"):
+            await heads_file.compare()
+
+    asyncio.run(story())
+    assert not heads_file.is_open
 
 
 def test_a_process_that_was_killed_is_succeeded(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from veen_core import hub_identity
+from veen_core.api import ConsistencyResponse
 from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_log import LabelHead, note_key, origin_of
 from veen_core.ids import HubPk, MmrRoot, StreamSeq, UnixTime
 from veen_core.tlog.add_checkpoint import AddCheckpoint
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
 from veen_core.tlog.tree import leaf_hash, tree_at
-from veen_hub.monitor import memory
+from veen_hub.monitor import hub_monitor, memory
 from veen_hub.monitor.findings import Key
 from veen_hub.monitor.hub_identification import FIRST
 from veen_hub.monitor.monitor import Monitor, State
@@ -152,6 +155,35 @@ def test_a_hub_that_does_not_answer_is_unreachable_and_comes_back(hub: ForgedHub
     assert keys(watch.round(hub.url)) == [Key.UNREACHABLE]
     hub.is_silent = False
     assert watch.round(hub.url) == []
+
+
+def test_a_hub_that_answers_slowly_does_not_keep_the_monitor_from_the_others(
+    hub: ForgedHub, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_monitor, "MAX_OVERRUN_SEC", 1.0)
+    released = threading.Event()
+
+    def wait_long(_path: str, data: bytes) -> bytes:
+        released.wait(5)  # each answer in time, all of them together not
+        return data
+
+    async def story() -> list[list[Key]]:
+        with State(None) as state:
+            monitor = Monitor([slow.url, hub.url], state, watch.settings(), report=lambda *_: None)
+            try:
+                await monitor.round(time.monotonic())
+                return [[each.finding.key for each in one.findings] for one in monitor.hubs]
+            finally:
+                await monitor.close()
+
+    with ForgedHub(hub.history.copy()) as slow:
+        slow.spoil = wait_long
+        started = time.monotonic()
+        try:
+            assert asyncio.run(story()) == [[Key.UNREACHABLE], []]
+        finally:
+            released.set()
+    assert time.monotonic() - started < 10
 
 
 def test_findings_stay_open_while_the_hub_cannot_be_asked(hub: ForgedHub, watch: Watch) -> None:
@@ -370,6 +402,32 @@ def test_a_hub_that_cannot_prove_a_step_is_asked_again_until_it_can(hub: ForgedH
     assert found[0].file is None
     assert keys(watch.round(hub.url)) == [Key.LABEL_FORK]
     assert watch.checked == [hub.history.log.size]
+    hub.spoil = lambda _path, data: data
+    assert watch.round(hub.url) == []
+
+
+def test_a_step_that_is_proved_does_not_answer_for_an_earlier_one_of_its_label(
+    hub: ForgedHub, watch: Watch
+) -> None:
+    """Else a hub that forked a label would be forgiven after it withheld one more proof, and then gave it."""
+    watch.round(hub.url)
+    first = hub.history.head("a").upto_seq
+    hub.spoil = lambda path, data: b"" if path == "/v1/consistency" else data
+    for count in (1, 2):  # in a round of its own, and two in one round
+        hub.history.grow("a", count)
+        assert keys(watch.round(hub.url)) == [Key.LABEL_FORK]
+
+    def withhold_the_first(path: str, data: bytes) -> bytes:
+        is_first = (
+            path == "/v1/consistency" and ConsistencyResponse.decode(data).mmr_consistency.from_seq == first
+        )
+        return b"" if is_first else data
+
+    hub.spoil = withhold_the_first
+    for _ in range(2):
+        found = watch.round(hub.url)
+        assert keys(found) == [Key.LABEL_FORK]
+        assert f"does not extend the head at {first}:" in found[0].finding.message
     hub.spoil = lambda _path, data: data
     assert watch.round(hub.url) == []
 

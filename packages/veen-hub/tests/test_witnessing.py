@@ -227,6 +227,24 @@ def test_a_draining_hub_has_its_last_checkpoint_cosigned(
     assert cosigners(signed) == {W1}
 
 
+def test_an_unexpected_error_while_publishing_is_logged_and_does_not_end_the_rounds(
+    start_hub: StartHub,
+    witness: IndependentWitness,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hub = start_hub(**watched_by(witness))
+    publish = hub.store.publish
+
+    def fails_once(_signed: SignedHead) -> None:
+        monkeypatch.setattr(hub.store, "publish", publish)
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr(hub.store, "publish", fails_once)
+    assert cosigners(write(hub, Writer("alice", hub.hub_id), 1)) == {W1}
+    assert any(record.getMessage() == "publish_failed" for record in caplog.records)
+
+
 def test_a_checkpoint_that_a_witness_contradicts_is_not_published(
     start_hub: StartHub, witness: IndependentWitness
 ) -> None:

@@ -545,6 +545,13 @@ def no_hub_log(export: Path, _hub: Hub) -> None:
     shutil.rmtree(export / "hublog")
 
 
+def label_hidden_by_leaving_out_the_hub_log(export: Path, hub: Hub) -> None:
+    shutil.rmtree(export / "hublog")
+    shutil.rmtree(export / "labels" / hub.label("orders").hex())
+    manifest = HubManifest(hub_id=hub.identity.hub_id, labels=2, size=0)
+    (export / "hub-export.cbor").write_bytes(manifest.encode())
+
+
 def no_identity(export: Path, _hub: Hub) -> None:
     (export / "hub-identity.cbor").unlink()
 
@@ -569,6 +576,7 @@ EXPORT_DAMAGE: dict[Callable[[Path, Hub], None], str] = {
     other_hub: "the hub_id differs from the one in hub-identity.cbor",
     other_size: "states size 16 of the hub log, but its checkpoint has 15",
     no_hub_log: "the file is missing",
+    label_hidden_by_leaving_out_the_hub_log: "leads to a hub log of 15 entries, but the export has one of 0",
     no_identity: "has no hub-identity.cbor",
     moved: "not an export of the label that its name says",
     from_the_middle: "from its first entry on",

@@ -273,6 +273,45 @@ def test_a_label_that_is_missing_from_an_export_of_a_hub_is_named(out: Path) -> 
         verify_hub_export(out, HUB_ID)
 
 
+def test_a_label_cannot_be_hidden_by_leaving_out_the_hub_log(out: Path) -> None:
+    shutil.rmtree(out / "labels" / NEWS.hex())
+    shutil.rmtree(out / "hublog")
+    (out / HUB_EXPORT).write_bytes(HubManifest(hub_id=HUB_ID, labels=2, size=0).encode())
+    with pytest.raises(DamageError, match="leads to a hub log of 2 entries, but hublog/entries has 0"):
+        verify_hub_export(out, HUB_ID)
+
+
+def test_a_label_cannot_be_hidden_behind_an_older_hub_log(store: Store, tmp_path: Path) -> None:
+    first, newest = store.hub_log.published, store.hub_log.checkpoint
+    assert first is not None
+    assert newest is not None
+    store.publish(newest)
+    out = tmp_path / "out"
+    export_hub(store, out, files=Unsynced())
+    shutil.rmtree(out / "labels" / NEWS.hex())
+    layout = Layout(out)
+    entries = decode_bundle(layout.hub_log_entries.read_bytes())
+    layout.hub_log_entries.write_bytes(encode_bundle(entries[: first.head.size]))
+    layout.hub_log_checkpoint.write_bytes(first.encode())
+    layout.hub_log_published.write_bytes(first.encode())
+    (out / HUB_EXPORT).write_bytes(HubManifest(hub_id=HUB_ID, labels=2, size=first.head.size).encode())
+    with pytest.raises(DamageError, match="leads to a hub log of 4 entries, but hublog/entries has 2"):
+        verify_hub_export(out, HUB_ID)
+
+
+def test_the_labels_of_an_export_lead_to_no_newer_hub_log_than_is_exported(
+    store: Store, tmp_path: Path
+) -> None:
+    """A hub that runs goes on while it is exported."""
+    send(store, NEWS, 3, now=at(6))
+    later = hub_checkpoint(store, at(7))  # durable and published, and not applied to the index
+    assert later is not None
+    store.publish(later)
+    manifest = export_hub(store, tmp_path / "out", files=Unsynced())
+    assert manifest.size < later.head.size
+    assert verify_hub_export(tmp_path / "out", HUB_ID).manifest == manifest
+
+
 def test_a_label_that_ends_before_its_head_is_named(store: Store, out: Path) -> None:
     folder = out / "labels" / ORDERS.hex()
     shutil.rmtree(folder)

@@ -300,6 +300,15 @@ class Store:
         head = TreeHead(origin, 0, EMPTY_ROOT)
         return SignedHead(head, self._signer.sign_note(head.text, origin, UnixTime(max(now, self.hub_ts))))
 
+    def sign_with_active_keys(self, signed: SignedHead, now: UnixTime) -> SignedHead:
+        """Add the signatures of hub keys that became active after a hub checkpoint was made (RESOLUTIONS P1).
+
+        The text is one that this hub has signed before, so nothing new is stated. Nothing is stored.
+        """
+        text, name = signed.note.text, signed.head.origin
+        made = self._signer.sign_note(text, name, UnixTime(max(now, self.hub_ts)))
+        return SignedHead(signed.head, signed.note.with_signatures(made.signatures))
+
     def check_access(self) -> None:
         """Raise unless the directory can still be read and the index answers."""
         self.layout.registry.stat()

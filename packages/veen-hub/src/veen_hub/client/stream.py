@@ -250,7 +250,7 @@ class Stream:
         )
         if self.hub.confirmations is not None:
             log = await self.hub.log(entries[-1].label)
-            upto = await self.hub.confirmations.upto(log, entries[-1].stream_seq)
+            upto = await self.hub.confirmations.upto(log, entries)
             for message in messages:
                 message.confirmed = message.stream_seq <= upto
         return messages

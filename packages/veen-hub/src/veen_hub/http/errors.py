@@ -88,6 +88,8 @@ def refuse(headers: Headers, error: AdmissionError | ApiError, request_id: str) 
     answer.headers["VEEN-Request-Id"] = request_id
     if error.retry_after is not None:
         answer.headers["Retry-After"] = str(error.retry_after)
+    if answer.status == 404:  # a cache may keep a 404 by itself (RFC 9110 §15.5.5), and a tile may exist soon
+        answer.headers["Cache-Control"] = "no-store"
     return answer
 
 

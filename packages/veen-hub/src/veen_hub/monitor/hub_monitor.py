@@ -42,6 +42,8 @@ PROOFS: Final = "proofs"
 """Name of the check whose findings end when the hub gives the proof after all."""
 DEFAULT_GRACE_SEC: Final = 30.0
 """How long a hub may take to publish what it has acknowledged or has had cosigned."""
+MAX_OVERRUN_SEC: Final = 60.0
+"""How long a round may take after the time at which it stops to read entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +121,21 @@ class HubMonitor:
     # --- rounds
 
     async def round(self, seen: Seen, others: Sequence[SeenCheckpoint], until: float | None = None) -> None:
-        """Make every check once; entries of the hub log only until a time on the monotonic clock."""
+        """Make every check once; entries of the hub log only until a time on the monotonic clock.
+
+        A round that is not done ``MAX_OVERRUN_SEC`` after that time ends, because other hubs wait for it.
+        """
         self.findings.keep_all()
+        left = until + MAX_OVERRUN_SEC - time.monotonic() if until is not None else None
         try:
-            await self._round(seen, others, until)
+            async with asyncio.timeout(left):
+                await self._round(seen, others, until)
         except (Unreachable, Refused) as exc:
             finding = Finding(key=Key.UNREACHABLE, message=f"the hub does not answer: {exc.message}")
             self._settle("reach", [finding])
+        except TimeoutError:
+            message = f"the hub answers too slowly: a round was not done after {left:.0f} s"
+            self._settle("reach", [Finding(key=Key.UNREACHABLE, message=message)])
         else:
             self._settle("reach", [])
             self.progress.completed_at = self.settings.now()

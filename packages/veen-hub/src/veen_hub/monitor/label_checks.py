@@ -172,7 +172,10 @@ class LabelChecks:
         return claim_of_head(place.head, prove)
 
     async def repeat_unproven(self, signed: SignedHead) -> tuple[list[Finding], set[str]]:
-        """Ask again for proofs that the hub did not give; return what it lacks still, and of which labels."""
+        """Ask again for proofs that the hub did not give; return what it lacks still, and the decided labels.
+
+        A label is decided if the hub still lacks a proof, or if none of its steps is left to be proved.
+        """
         found: list[Finding] = []
         steps = self._memory.unproven(MAX_REPEATED)
         for step in steps:
@@ -183,7 +186,10 @@ class LabelChecks:
                 found.append(finding)
                 continue
             await write_to_end(self._memory.settle_step, step)
-        return found, {_subject(step.later.head) for step in steps}
+        lacking = {finding.subject for finding in found}
+        heads = [step.later.head for step in steps]
+        decided = {_subject(head) for head in heads if not self._memory.is_unproven(head.label)}
+        return found, lacking | decided
 
 
 def _subject(head: LabelHead) -> str:

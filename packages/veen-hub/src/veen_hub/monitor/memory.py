@@ -6,7 +6,7 @@ Keys begin with 16 bytes that stand for the hub's address, then one letter:
 - ``h`` + label: the newest checked head of the label and its index;
 - ``n`` + height + index: nodes of the tree over the checked entries, as far as the last ``WINDOW_ENTRIES``
   need them. With them the monitor can prove a fork although the hub has thrown its longer log away;
-- ``u`` + label: a step of a label that the hub could not prove;
+- ``u`` + label + index: a step of a label that the hub could not prove, and the index of its later head;
 - ``f`` + hash: a permanent finding.
 
 One commit writes the heads, the nodes and the count of checked entries together. A crash repeats at most the
@@ -220,7 +220,7 @@ class HubMemory:
             if node.index >= first_kept(node.height, tree.size)
         }
         puts |= {self._key(b"h", label): _encode_place(place) for label, place in heads.items()}
-        puts |= {self._key(b"u", step.later.head.label): _encode_step(step) for step in unproven}
+        puts |= {self._step_key(step): _encode_step(step) for step in unproven}
         new_labels = sum(self._table.get(self._key(b"h", label)) is None for label in heads)
         record = dataclasses.replace(
             self.known,
@@ -249,7 +249,15 @@ class HubMemory:
 
     def settle_step(self, step: Step) -> None:
         """Forget a step, because it is proved or the hub is convicted."""
-        self._table.write({}, [self._key(b"u", step.later.head.label)])
+        self._table.write({}, [self._step_key(step)])
+
+    def is_unproven(self, label: Label) -> bool:
+        """Return whether there is a step of this label that the hub could not prove."""
+        return any(True for _ in self._scan(b"u", label))
+
+    def _step_key(self, step: Step) -> bytes:
+        later = step.later
+        return self._key(b"u", later.head.label + later.index.to_bytes(_INDEX_SIZE, "big"))
 
     # --- findings
 
@@ -281,8 +289,11 @@ class HubMemory:
         name = sha256("\0".join(found.id).encode()).digest()[:16]
         self._table.write({self._key(b"f", name): record.encode()})
 
-    def _scan(self, kind: bytes) -> Iterator[bytes]:
-        for _key, value in self._table.scan(self._key(kind), self._key(bytes([kind[0] + 1]))):
+    def _scan(self, kind: bytes, label: bytes = b"") -> Iterator[bytes]:
+        """Yield the values of one kind, or of one kind and label, in order of keys."""
+        start = self._key(kind, label)
+        stop = start + b"\xff" * (_INDEX_SIZE + 1) if label else self._key(bytes([kind[0] + 1]))
+        for _key, value in self._table.scan(start, stop):
             yield value
 
 

@@ -13,7 +13,8 @@ Two processes with one identity must not both sign. Two things keep the second o
 - A process locks ``<file>.lock`` as long as it runs. The second one cannot, and waits.
 - On a volume whose locks do not reach the other machine, the second process swaps in its own claim. The
   first one reads the file in every interval, finds another claim, and stops signing. A process that replaces
-  the claim of another machine therefore waits before it signs. Within one machine the lock has decided.
+  the claim of another machine therefore waits before it signs. Within one machine the lock has decided,
+  unless the volume has no locks.
 
 Order at each hub checkpoint:
 
@@ -85,6 +86,8 @@ class HeadsFile:
         """Content that this process wrote last; None until it owns the file."""
         self._tried: bytes | None = None
         """Content of the last write, which may have failed after it took effect."""
+        self._must_wait = False
+        """Whether the claim of a process that may still run was replaced."""
         self._open_at = 0.0
         """When every other process has noticed the claim, by the monotonic clock."""
         self._recorded = TreeHead(origin, 0, EMPTY_ROOT)
@@ -124,15 +127,21 @@ class HeadsFile:
             self._read_head()  # a hub that is behind says so, also while another process owns the file
             self._take_lock()
             recorded, newest = self._read_head(), self._hub_log.checkpoint
+            # Kept from here on: a write that fails may have replaced the claim all the same.
+            self._must_wait = self._must_wait or any(map(self._may_run, recorded.extensions))
             self._write(newest.head if newest is not None and newest.head.size > recorded.size else recorded)
-            if any(not line.endswith(self._machine) for line in recorded.extensions):
+            if self._must_wait:
                 self._open_at = time.monotonic() + self._notice_sec
         self._check()
         if not self.is_open:
             raise ClaimedError(
-                f"{self._path} was claimed by another process on another machine; if it runs, "
+                f"{self._path} was claimed by another process, which no lock excludes; if it runs, "
                 f"it stops signing within {self._notice_sec:g} s"
             )
+
+    def _may_run(self, claim: str) -> bool:
+        """Return whether the process with this claim may still run, although this one has the lock."""
+        return claim != self._claim and (self._lock is None or not claim.endswith(self._machine))
 
     def _check(self) -> None:
         if self._read() not in (self._held, self._tried):

@@ -17,12 +17,13 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from veen_core import hub_log as hub_logs
 from veen_core.errors import ConfigError, VeenError
 from veen_core.ids import UnixTime
+from veen_core.tlog.note import NoteKey
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.ops.anchors import Anchor, RecallingAnchor
 from veen_hub.ops.config import HubConfig
@@ -81,8 +82,8 @@ class HubLogService:
         """Entries since the newest hub checkpoint; owned by the sequencer's thread."""
         self._made_at = UnixTime(0)
         """When the newest hub checkpoint was made, or the hub started."""
-        self._shown: TreeHead | None = None
-        """The head that was handed to ``Witnessing`` last."""
+        self._shown: SignedHead | None = None
+        """The hub checkpoint that was handed to ``Witnessing`` last."""
         self._logged: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -204,8 +205,8 @@ class HubLogService:
 
     async def _show(self) -> None:
         """Record the newest durable hub checkpoint, then hand it to the witnesses and readers."""
-        newest = self._store.hub_log.checkpoint
-        if self.memories.contradiction_found or (newest is not None and newest.head == self._shown):
+        newest = self._newest()
+        if self.memories.contradiction_found or (newest is not None and newest == self._shown):
             return
         if newest is None or not await self._record(newest.head):
             self._ask_with_older()
@@ -214,8 +215,23 @@ class HubLogService:
         for poll in self._polls:
             poll.wake()
 
+    def _newest(self) -> SignedHead | None:
+        """Return the newest durable hub checkpoint, signed by every key that is active now.
+
+        A key that became active after the last hub checkpoint signs it too: a witness or reader that knows
+        only the new key must be able to verify a hub log that does not grow.
+        """
+        newest, shown, now = self._store.hub_log.checkpoint, self._shown, self._hub_ts()
+        if newest is None:
+            return None
+        keys = [hub_logs.note_key(key, newest.head.origin) for key in self._store.identity.active_at(now)]
+        for signed in (shown, newest):
+            if signed is not None and signed.head == newest.head and _is_signed_by(signed, keys):
+                return signed
+        return self._store.sign_with_active_keys(newest, now)
+
     def _announce(self, signed: SignedHead) -> None:
-        self._shown = signed.head
+        self._shown = signed
         self._witnessing.announce(signed)
 
     async def _record(self, head: TreeHead) -> bool:
@@ -240,7 +256,11 @@ class HubLogService:
         heads_file, hub_log = self._heads_file, self._store.hub_log
         if hub_log.size and heads_file is not None and not self.memories.is_silent(heads_file.name):
             return  # the heads file is about to answer
-        self._announce(hub_log.published or self._store.sign_empty_hub_log(self.origin, self._hub_ts()))
+        published, now = hub_log.published, self._hub_ts()
+        if published is None:
+            self._announce(self._store.sign_empty_hub_log(self.origin, now))
+        else:
+            self._announce(self._store.sign_with_active_keys(published, now))
 
     # --- metrics
 
@@ -252,3 +272,8 @@ class HubLogService:
         metrics.hub_log_moved.set(hub_log.moved)
         metrics.hub_checkpoint_age.set(max(0, now - self._made_at))
         self._witnessing.refresh_gauges(now)
+
+
+def _is_signed_by(signed: SignedHead, keys: Iterable[NoteKey]) -> bool:
+    """Return whether a hub checkpoint has a signature line of each key; none of them is verified."""
+    return all(any(map(key.made, signed.note.signatures)) for key in keys)

@@ -198,7 +198,9 @@ class Witnessing:
             before = self._store.hub_log.published
             if not signed.head.size or (before is not None and before.head.size > signed.head.size):
                 return True
-            base = before.note if before is not None and before.head == signed.head else signed.note
+            base = signed.note
+            if before is not None and before.head == signed.head:
+                base = base.with_signatures(before.note.signatures)
             newest = [member.newest for member in self._members if member.newest is not None]
             note = base.with_signatures(line for text, line in newest if text == base.text)
             if before is not None and note == before.note:
@@ -209,6 +211,9 @@ class Witnessing:
                 await asyncio.shield(self._writing)
             except (VeenError, OSError) as exc:
                 log(logging.ERROR, "publish_failed", size=signed.head.size, error=str(exc))
+                return False
+            except Exception:  # noqa: BLE001 - logged; a bug does not end the rounds
+                LOGGER.exception("publish_failed", extra={"fields": {"size": signed.head.size}})
                 return False
             return True
 

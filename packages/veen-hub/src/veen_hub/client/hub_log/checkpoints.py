@@ -31,7 +31,14 @@ from veen_core.hub_log import HubProofResponse
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.tlog import tree
 from veen_core.tlog.note import NoteKey
-from veen_core.tlog.policy import POLICY_ACTION, Cosigned, WitnessPolicy, parse_policy
+from veen_core.tlog.policy import (
+    MAX_POLICY_BYTES,
+    NONE,
+    POLICY_ACTION,
+    Cosigned,
+    WitnessPolicy,
+    parse_policy,
+)
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.errors import BadRequest, Diverged, Misbehaved, NotFound
 from veen_hub.client.hub_log.forks import find_hub_log_fork
@@ -56,7 +63,9 @@ def load_policy(given: WitnessPolicy | Path | str) -> WitnessPolicy:
         return given
     path = expand_user(given)
     try:
-        return parse_policy(path.read_bytes())
+        with path.open("rb") as file:
+            content = file.read(MAX_POLICY_BYTES + 1)
+        return parse_policy(content)
     except OSError as exc:
         raise ConfigError(
             f"{path}: the witness policy cannot be read: {exc.strerror}",
@@ -268,16 +277,31 @@ class HubCheckpoints:
             return True
         return False
 
-    def check_age(self) -> None:
-        """Raise ``QuorumError`` if the hub has no hub checkpoint with a quorum, or if it is too old."""
+    def check_age(self, entry_ts: UnixTime | None = None) -> None:
+        """Raise ``QuorumError`` if the hub has no hub checkpoint with a quorum, or if it is too old.
+
+        ``entry_ts`` is the time of an entry that was read: a hub without any hub checkpoint is in order only
+        until the entry is as old as the policy allows.
+        """
         if self.newest is None and self.missing:
             raise QuorumError(self.missing, action=ASK_OPERATOR)
+        if self.newest is None and entry_ts is not None:
+            self._check_denial(entry_ts)
         try:
             self._check_newest()
         except QuorumError as exc:
             why = f"; {self.missing}" if self.missing else ""
             action = f"{ASK_OPERATOR}, and check this machine's clock"
             raise QuorumError(f"{exc.message}{why}", action=action) from None
+
+    def _check_denial(self, entry_ts: UnixTime) -> None:
+        age = int(time.time()) - entry_ts
+        if self.policy.quorum != NONE and age > self.policy.max_age_sec:
+            raise QuorumError(
+                f"the hub says that it has no hub checkpoint, but an entry that it shows is {age} s old, at "
+                f"most {self.policy.max_age_sec} s are allowed (#veen max-age of the policy)",
+                action=ASK_OPERATOR,
+            )
 
     def _check_newest(self) -> None:
         if self.newest is not None:

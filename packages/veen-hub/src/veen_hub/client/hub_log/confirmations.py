@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Final
 
+from veen_core.entry import Entry
 from veen_core.errors import QuorumError
 from veen_core.hub_log import LabelHead
 from veen_core.ids import NO_ENTRIES, Label, StreamSeq
@@ -60,13 +62,14 @@ class Confirmations:
         """Drop a label that is no longer used."""
         self._labels.pop(label, None)
 
-    async def upto(self, log: LabelLog, last: StreamSeq) -> StreamSeq:
-        """Return how far a label is confirmed, for a reader that has read up to ``last``.
+    async def upto(self, log: LabelLog, entries: Sequence[Entry]) -> StreamSeq:
+        """Return how far a label is confirmed, for a reader that has read these entries, in order.
 
-        Raises ``QuorumError`` if the hub's cosignatures are older than the policy allows.
+        Raises ``QuorumError`` if the hub's cosignatures are older than the policy allows, or if the hub shows
+        none although the entries are.
         """
         label = self._labels.setdefault(log.label, LabelConfirmation())
-        checkpoints = self.checkpoints
+        checkpoints, last = self.checkpoints, entries[-1].stream_seq
         async with label.lock:
             if (label.upto < last or checkpoints.is_stale) and label.due_in(ASK_SECONDS) <= 0:
                 with contextlib.suppress(NotFound):  # the hub log does not cover the label yet
@@ -75,7 +78,7 @@ class Confirmations:
                         await self._search(log, label, head.upto_seq)
                 if checkpoints.is_stale:
                     await checkpoints.refresh()
-            checkpoints.check_age()
+            checkpoints.check_age(entries[0].receipt.hub_ts)
             return label.upto
 
     async def wait(self, log: LabelLog, receipt: Receipt, timeout: float) -> None:

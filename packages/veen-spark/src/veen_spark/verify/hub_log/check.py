@@ -15,7 +15,12 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Label
 from veen_spark.errors import DamagedLog
 from veen_spark.read.log_files import LOG, FoundLogs
-from veen_spark.verify.hub_log.folder import HubLogFolder, read_folder, read_hub_export
+from veen_spark.verify.hub_log.folder import (
+    HubLogFolder,
+    check_label_heads,
+    read_folder,
+    read_hub_export,
+)
 from veen_spark.verify.hub_log.heads import CheckedLabel, compare_labels, missing_entries
 from veen_spark.verify.hub_log.tree import check_trees
 from veen_spark.verify.origin import Origin
@@ -65,7 +70,9 @@ def find_hub_logs(
         exported.update(inside)
         with logs.reporting(home):
             identity, manifest = read_hub_export(Path(home), pinned, given)
-            logs.add(home, read_folder(Path(home), identity, manifest), inside)
+            hub_log = read_folder(Path(home), identity, manifest)
+            logs.add(home, hub_log, inside)
+            check_label_heads(inside, hub_log)
             if manifest.labels != len(inside):
                 reason = f"states {manifest.labels} labels, but there are {len(inside)}"
                 raise DamagedLog(str(Path(home, HUB_EXPORT)), 0, reason)

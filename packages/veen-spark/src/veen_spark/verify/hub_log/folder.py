@@ -7,7 +7,7 @@ whole hub, the manifest states the number of labels and the size of the hub log.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,11 +16,13 @@ from typing import BinaryIO, Final, NamedTuple
 from veen_core.errors import VerificationError
 from veen_core.hub_export import (
     HUB_EXPORT,
+    HUB_HEAD,
     HUB_LOG,
     HUB_LOG_CHECKPOINT,
     HUB_LOG_ENTRIES,
     HUB_LOG_PUBLISHED,
     LABELS,
+    HubHead,
     HubManifest,
 )
 from veen_core.hub_identity import HubIdentity
@@ -118,6 +120,24 @@ def read_hub_export(
         if manifest.hub_id != identity.hub_id:
             raise VerificationError(f"the hub_id differs from the one in {IDENTITY}")
     return identity, manifest
+
+
+def check_label_heads(labels: Iterable[str], hub_log: HubLogFolder | None) -> None:
+    """Raise ``DamagedLog`` if an exported label leads to a newer hub checkpoint than the hub log has.
+
+    Without this check, a label could be hidden by leaving out the hub log, or by exporting an older one.
+    """
+    size = hub_log.size if hub_log is not None else 0
+    for folder in labels:
+        path = Path(folder, HUB_HEAD)
+        if not path.is_file():
+            continue
+        with blame(path):
+            shown = parse_signed_head(HubHead.decode(path.read_bytes()).checkpoint).head
+            if shown.size > size:
+                raise VerificationError(
+                    f"P1: leads to a hub log of {shown.size} entries, but the export has one of {size}"
+                )
 
 
 def _read_note(path: Path) -> SignedHead | None:

@@ -2,24 +2,26 @@
 
 In this order: the manifest and the identity; the entries of the hub log, each continuing its label; the root
 over them and the hub's signature; each label's export, with every one of its heads, and that the first
-entry after the newest head is not one that the hub must have covered; last, that no label of the hub log is
-missing or ends before its newest head.
+entry after the newest head is not one that the hub must have covered; the hub checkpoints to which the
+labels lead, of which none may be newer than the hub log; last, that no label of the hub log is missing or
+ends before its newest head.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from veen_core.errors import DecodeError, VeenError
 from veen_core.export import IDENTITY
-from veen_core.hub_export import HUB_EXPORT, LABELS, HubManifest
+from veen_core.hub_export import HUB_EXPORT, HUB_HEAD, LABELS, HubManifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import HeadTable, LabelHead, verify_hub_checkpoint
 from veen_core.ids import HubId, Label, StreamSeq
 from veen_core.tlog.tree import Tree, leaf_hash
-from veen_core.tlog.tree_head import SignedHead, parse_signed_head
+from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_signed_head
 from veen_storage.commit.hub_log import LENGTH_BYTES
 from veen_storage.copies.export.check import read_exported_identity, verify_export
 from veen_storage.copies.export.label_heads import LabelHeads
@@ -80,6 +82,31 @@ class _HubLog:
         if head is not None and head.size == self.tree.size and head.root != self.tree.root:
             raise damaged(HUB_LOG_PUBLISHED, f"has another root than the hub log at size {head.size}")
 
+    def check_shown(self, shown: Mapping[TreeHead, Label]) -> None:
+        """Check the hub checkpoints to which labels lead: each must be one of this hub log."""
+        roots = self._roots_at({head.size for head in shown})
+        for head, label in shown.items():
+            name = f"{LABELS}/{label.hex()}/{HUB_HEAD}"
+            if head.size > self.tree.size:
+                what = (
+                    f"leads to a hub log of {head.size} entries, but {HUB_LOG_ENTRIES} has {self.tree.size}"
+                )
+                raise damaged(name, f"{what} (RESOLUTIONS P1)")
+            if head.root != roots[head.size]:
+                raise damaged(name, f"leads to another root than the hub log at size {head.size}")
+
+    def _roots_at(self, sizes: set[int]) -> dict[int, bytes]:
+        """Return the root at each of these sizes that the hub log has."""
+        tree, roots = Tree(), {self.tree.size: self.tree.root}
+        if all(size >= self.tree.size for size in sizes):
+            return roots
+        with self.path.open("rb") as file:
+            while (data := read_entry(file)) is not None:
+                tree.append(leaf_hash(data))
+                if tree.size in sizes:
+                    roots[tree.size] = tree.root
+        return roots
+
     def heads_of(self, label: Label) -> LabelHeads:
         """Return the heads of one label."""
         heads: dict[StreamSeq, LabelHead] = {}
@@ -101,6 +128,7 @@ def verify_hub_export(path: Path, pinned: HubId) -> VerifiedHubExport:
     identity, _registry = read_exported_identity(path, pinned)
     log, checkpoint = _read_hub_log(Layout(path), identity, manifest)
     sizes: dict[Label, StreamSeq] = {}
+    shown: dict[TreeHead, Label] = {}
     followed_all = True
     for folder in sorted((path / LABELS).iterdir()):
         label = _label_of(folder)
@@ -109,6 +137,9 @@ def verify_hub_export(path: Path, pinned: HubId) -> VerifiedHubExport:
             raise damaged(f"{LABELS}/{folder.name}", "is not an export of this label from its first entry on")
         sizes[label] = verified.manifest.to_seq
         followed_all &= verified.followed_all
+        if verified.hub_checkpoint is not None:
+            shown.setdefault(verified.hub_checkpoint.head, label)
+    log.check_shown(shown)
     for label, head in sorted(log.table.newest.items()):
         _check_label(label, head, sizes.get(label))
     if len(sizes) != manifest.labels:

@@ -13,6 +13,7 @@ from pathlib import Path
 from veen_core.export import IDENTITY, ExportForm
 from veen_core.hub_export import HUB_EXPORT, LABELS, HubManifest
 from veen_core.ids import StreamSeq
+from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.copies.clone import read_parts
 from veen_storage.copies.consistent_prefix import HubLogCut, take_cut
 from veen_storage.copies.export.folder import Folder
@@ -42,7 +43,16 @@ def export_hub(
     files.make_directories(target / LABELS)
     for done, held in enumerate(cut.labels, start=1):
         folder = target / LABELS / held.label.hex()
-        export(store, held.label, StreamSeq(1), held.stream_seq, folder, form=form, files=files)
+        export(
+            store,
+            held.label,
+            StreamSeq(1),
+            held.stream_seq,
+            folder,
+            form=form,
+            files=files,
+            hub_checkpoints=_checkpoints(store, cut.hub_log),
+        )
         progress(done, len(cut.labels))
     if cut.hub_log is not None:
         _write_hub_log(store, cut.hub_log, Layout(target), files)
@@ -59,6 +69,14 @@ def export_hub(
     files.sync_directory(target)
     files.replace(target / HUB_EXPORT, manifest.encode())
     return manifest
+
+
+def _checkpoints(store: Source, cut: HubLogCut | None) -> list[SignedHead]:
+    """Return the hub checkpoints of a cut: the published one, if it is not newer, and the newest."""
+    if cut is None:
+        return []
+    newest, published = parse_signed_head(cut.checkpoint), store.hub_log.published
+    return [published, newest] if published is not None and published.head.size <= cut.size else [newest]
 
 
 def _write_hub_log(store: Source, cut: HubLogCut, target: Layout, files: Files) -> None:

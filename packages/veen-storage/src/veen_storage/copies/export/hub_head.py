@@ -5,22 +5,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from veen_core import hub_log
 from veen_core.hub_export import HubHead
 from veen_core.ids import Label, StreamSeq
+from veen_core.tlog.tree_head import SignedHead
 from veen_storage.errors import AbsentError
 from veen_storage.read.observer import Source
 
 
-def find_hub_head(store: Source, label: Label, to_seq: StreamSeq) -> HubHead | None:
-    """Return the head that covers an entry; None if no hub checkpoint covers it.
+def find_hub_head(
+    store: Source, label: Label, to_seq: StreamSeq, checkpoints: Sequence[SignedHead] | None = None
+) -> HubHead | None:
+    """Return the head that covers an entry; None if none of the hub checkpoints covers it.
 
-    The hub checkpoint is the published one or, if it does not cover the entry, the newest.
+    ``checkpoints`` are tried in order; by default the published one and the newest.
     """
     log = store.hub_log
-    for signed in (log.published, log.checkpoint):
-        if signed is None:
-            continue
+    if checkpoints is None:
+        checkpoints = [signed for signed in (log.published, log.checkpoint) if signed is not None]
+    for signed in checkpoints:
         try:
             head, index = log.head_of(label, to_seq, signed.head.size)
         except AbsentError:

@@ -5,7 +5,7 @@ The manifest is written last: a folder without a manifest is an export that was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from veen_core.hub_export import HUB_HEAD
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
+from veen_core.tlog.tree_head import SignedHead
 from veen_storage.copies.export.folder import Folder
 from veen_storage.copies.export.hub_head import find_hub_head
 from veen_storage.copies.export.sequence import note_pruned
@@ -51,8 +52,12 @@ def export(
     form: ExportForm = "set",
     progress: ReportProgress = lambda _done, _all: None,
     files: Files | None = None,
+    hub_checkpoints: Sequence[SignedHead] | None = None,
 ) -> Manifest:
-    """Write entries ``from_seq`` to ``to_seq`` of a label into a new folder; return once it is durable."""
+    """Write entries ``from_seq`` to ``to_seq`` of a label into a new folder; return once it is durable.
+
+    ``hub_checkpoints`` are those that the head in the hub log may lead to (``find_hub_head``).
+    """
     files, read = files or Files(), store.read
     head = read.head(label)
     if head is None or not 1 <= from_seq <= to_seq <= head.stream_seq:
@@ -68,7 +73,7 @@ def export(
         sink: Sink = SetSink(folder) if form == "set" else ChunkSink(folder, label, store)
         after, first, last, pruned = _write_entries(read, label, to_seq, before, sink=sink, progress=progress)
         sink.finish(after, _checkpoints(read, label, from_seq, to_seq))
-        if (hub_head := find_hub_head(store, label, to_seq)) is not None:
+        if (hub_head := find_hub_head(store, label, to_seq, hub_checkpoints)) is not None:
             folder.write(HUB_HEAD, hub_head.encode())
         identity = store.artifacts().files(
             store.layout
