@@ -4,8 +4,9 @@
     python packages/veen-storage/benchmarks/run.py --quick    5·10^4 entries, 10^4 labels; about a minute
 
 ``storage.proof_growth`` measures proofs from the cache, ``storage.proof_growth_cold`` new proofs, which have
-twice as many hashes. A ratio divides the time of a subject by the time of a yardstick: both run in turns,
-and the fastest round of each counts. ``--directory`` chooses the disk.
+twice as many hashes. A ratio divides the time of a subject by the time of a yardstick: both run in turns.
+A figure of growth is the median of the rounds' ratios; ``storage.append`` divides the fastest rounds.
+``--directory`` chooses the disk.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Sizes:
 
 FULL = Sizes(many=1_000_000, few=1_000, open_few=10_000, labels=100_000, fsck=200_000)
 TINY = Sizes(many=900, few=100, open_few=300, labels=40, fsck=300)
-QUICK = Sizes(many=50_000, few=1_000, open_few=10_000, labels=10_000, fsck=10_000)
+QUICK = Sizes(many=50_000, few=1_000, open_few=10_000, labels=10_000, fsck=30_000)
 
 
 def messages(label: Label, count: int, body: bytes, start: int = 1) -> Iterator[tuple[Msg, bytes, LeafHash]]:
@@ -121,12 +122,13 @@ def make(root: Path, entries: int = 0, labels: int = 0) -> Path:
     return root
 
 
-def fastest(subject: Callable[[], object], yardstick: Callable[[], object], rounds: int) -> float:
-    best_subject = best_yardstick = float("inf")
-    for _ in range(rounds):
-        best_subject = min(best_subject, _timed(subject))
-        best_yardstick = min(best_yardstick, _timed(yardstick))
-    return best_subject / best_yardstick
+def ratio(subject: Callable[[], object], yardstick: Callable[[], object], rounds: int) -> float:
+    """Return the median over rounds of the subject's time per that of the yardstick.
+
+    A round runs both, one right after the other, so that both meet the same load of the machine. Dividing
+    the fastest round of each would compare moments that may be seconds apart.
+    """
+    return statistics.median(_timed(subject) / _timed(yardstick) for _ in range(rounds))
 
 
 def _timed(call: Callable[[], object]) -> float:
@@ -171,7 +173,7 @@ def read_growth(
         for seq in seqs:
             read(store, seq)
 
-    return fastest(lambda: read_all(large, deep), lambda: read_all(small, shallow), rounds=25)
+    return ratio(lambda: read_all(large, deep), lambda: read_all(small, shallow), rounds=25)
 
 
 def read_receipt(store: Store, seq: int) -> object:
@@ -191,7 +193,7 @@ def read_page(store: Store, seq: int) -> object:
 
 
 def open_growth(large: Path, small: Path) -> float:
-    return fastest(lambda: Store(large).close(), lambda: Store(small).close(), rounds=40)
+    return ratio(lambda: Store(large).close(), lambda: Store(small).close(), rounds=40)
 
 
 def resident_mb(root: Path, labels: int) -> float:

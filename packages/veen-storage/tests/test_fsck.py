@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from hashlib import sha256
@@ -142,6 +144,28 @@ def test_a_healthy_directory_is_clean(kind: str, level: str, request: pytest.Fix
 def test_two_processes_find_the_same_as_one(kind: str, request: pytest.FixtureRequest) -> None:
     root = request.getfixturevalue(kind)
     assert check(root, processes=2) == check(root)
+
+
+THREADS = """
+import threading
+from veen_storage.fsck.workers import process_context
+for _ in range(100):
+    ended = threading.Thread(target=int)
+    ended.start()
+    ended.join()
+    assert process_context().get_start_method() == "fork"
+go_on = threading.Event()
+running = threading.Thread(target=go_on.wait)
+running.start()
+print(process_context().get_start_method())
+go_on.set()
+"""
+
+
+def test_processes_are_forked_although_a_thread_has_just_ended_and_not_while_one_runs() -> None:
+    """In a process of its own: this one has threads."""
+    ran = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("forkserver\n", "")
 
 
 def test_an_empty_directory_is_clean(tmp_path: Path) -> None:

@@ -150,6 +150,11 @@ def unframe(data: bytes) -> Entry:
 
     Whether the RECEIPT is for the MSG is not checked here (``log_rules.verify_alone``).
     """
+    return unframe_with_header(data)[1]
+
+
+def unframe_with_header(data: bytes) -> tuple[FrameHeader, Entry]:
+    """Decode one framed entry as ``unframe`` does; return its frame header as well."""
     header = decode_frame(data)
     if len(data) != header.size:
         raise _fail(
@@ -164,7 +169,7 @@ def unframe(data: bytes) -> Entry:
     receipt = entry.receipt
     if (receipt.label, receipt.stream_seq) != (header.label, header.stream_seq):
         raise _fail("the RECEIPT and the header differ in label or stream_seq", "stream_seq")
-    return entry
+    return header, entry
 
 
 def split_frames(data: bytes) -> Iterator[Entry]:

@@ -77,7 +77,10 @@ def verifying(claims: Sequence[Claim], *, threads: int | None = None) -> Iterato
 
 
 def _is_valid(claim: Claim) -> bool:
-    return any(is_valid(key, claim.digest, claim.signature) for key in claim.keys)
+    for key in claim.keys:  # noqa: SIM110 - any() with a generator costs 0.5 µs more
+        if is_valid(key, claim.digest, claim.signature):
+            return True
+    return False
 
 
 class _Verification:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from veen_core.cap import verify_token
-from veen_core.entry import decode_frame, unframe
+from veen_core.entry import decode_frame, unframe_with_header
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import (
@@ -170,24 +170,24 @@ class _SpanCheck:
         self._span = span
 
     def entry(self, offset: int, frame: bytes) -> None:
-        header = decode_frame(frame)  # cannot fail: the planner has walked over it
-        seq = header.stream_seq
         try:
-            entry = unframe(frame)
+            header, entry = unframe_with_header(frame)
             step = examine(entry, self._terms)
-            if entry.is_authorize:
+            if is_token := entry.is_authorize:
                 verify_token(entry.token, self._terms.limits)
         except VeenError as exc:
+            seq = decode_frame(frame).stream_seq  # cannot fail: the planner has walked over it
             self.fault(str(exc), offset, seq)
             self._add(_invalid(seq, offset, len(frame)))
             return
+        seq = header.stream_seq
         if seq >= self._span.sigs_from:
             self._signatures.check_receipt(entry.receipt, entry.receipt_bytes)
             self._places.append((offset, seq))
-            if not entry.is_authorize:
+            if not is_token:
                 self._signatures.check_msg(entry.msg, entry.msg_bytes)
                 self._places.append((offset, seq))
-        used = (step.authorizes, entry.msg_bytes) if entry.is_authorize else (entry.msg.auth_ref, b"")
+        used = (step.authorizes, entry.msg_bytes) if is_token else (entry.msg.auth_ref, b"")
         self._add(EntryFacts(seq, offset, len(frame), True, header.entry_hash, *_signed(step), *used))
 
     def pruned_chunk(self) -> None:

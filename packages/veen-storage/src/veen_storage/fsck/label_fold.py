@@ -183,7 +183,7 @@ class LabelFold:
         broken += note_content(draft, cursor, fact, context.tokens, follow_writers=not self._resumed)
         for error in broken:
             self._fault(fact, str(error))
-        if cursor.log.root != fact.root:
+        if broken and cursor.log.root != fact.root:  # place_entry has compared them already
             self._break_off(fact.seq)
         elif fact.seq in self._checkpoints.expected:
             self._checkpoints.check(fact.seq, cursor)

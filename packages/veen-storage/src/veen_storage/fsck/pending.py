@@ -128,9 +128,10 @@ class _Replay:
                 raise VeenError(f"the chunk ends at entry {cursor.log.size} without a checkpoint")
             draft.seal_chunk(cursor)
         broken = place_entry(draft, cursor, fact)
-        for error in broken + note_content(draft, cursor, fact, self._context.tokens):
+        broken += note_content(draft, cursor, fact, self._context.tokens)
+        for error in broken:
             self._fault(item, str(error))
-        if cursor.log.root != fact.root:
+        if broken and cursor.log.root != fact.root:
             self._context.damaged.add(item.label)
 
     def _checkpoint(self, item: JournalItem) -> None:

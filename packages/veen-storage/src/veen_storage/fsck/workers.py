@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -20,6 +21,8 @@ BUNDLE_FRAMES: Final = 512
 """Frames handed to a process at once."""
 BUNDLES_IN_FLIGHT: Final = 3
 """Bundles handed out and not yet returned, for each process."""
+MAX_THREAD_EXIT_SEC: Final = 0.02
+"""Longest wait for the kernel to remove a thread that has ended."""
 T = TypeVar("T")
 R = TypeVar("R")
 E = TypeVar("E")
@@ -35,12 +38,28 @@ def process_context() -> multiprocessing.context.BaseContext:
 
     With several threads a fork could inherit a lock that is never released, so a fork server is used.
     """
-    tasks = Path("/proc/self/task")
-    if tasks.is_dir() and len(list(tasks.iterdir())) == 1:
+    if _has_one_thread():
         return multiprocessing.get_context("fork")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["veen_storage.fsck.index_check", "veen_storage.fsck.entries"])
     return context
+
+
+def _has_one_thread() -> bool:
+    """Return whether this process has no other thread, known to Python or not.
+
+    The kernel lists a thread for a moment after ``join`` has returned, as after the end of a pool. Without
+    waiting for it, every second check found one and lost half a second to the fork server.
+    """
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        return False
+    deadline = time.monotonic() + MAX_THREAD_EXIT_SEC
+    while len(os.listdir(tasks)) > 1:
+        if threading.active_count() > 1 or time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 _trust: Trust | None = None
