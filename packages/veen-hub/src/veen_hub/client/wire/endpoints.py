@@ -147,9 +147,9 @@ class Endpoints:
         framer = Framer(max_bytes, max_items, None if control else find_end)
         async with self.transport.open(
             "GET", f"/v1/stream/{label.hex()}?from={start}", idle=self.transport.timeouts.idle
-        ) as response:
+        ) as parts:
             yield []
-            async for part in response.content.iter_any():
+            async for part in parts:
                 for begin in range(0, len(part), MAX_LIVE_BYTES):
                     items = enumerate(framer.feed(part[begin : begin + MAX_LIVE_BYTES]), at)
                     if entries := [decode_item(item, label, seq, control=control) for seq, item in items]:
