@@ -59,6 +59,16 @@ class PipelinedClient(LabelClient):
         )
         self._pending |= {one.wire: PendingMsg(one.msg, one.msg.leaf_hash) for one in sealed}
 
+    def withdraw(self, count: int) -> None:
+        """Drop the last ``count`` pending MSGs, which have not left; their client_seqs are free again."""
+        if not 0 < count <= len(self.state.pending):
+            raise StateError(f"{len(self.state.pending)} MSGs are pending, not {count}")
+        self.state = dataclasses.replace(
+            self.state,
+            client_seq=ClientSeq(self.state.client_seq - count),
+            pending=self.state.pending[:-count],
+        )
+
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
         """Verify the receipts of the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
         after, pending = self._log.copy(), list(self._pending_msgs)

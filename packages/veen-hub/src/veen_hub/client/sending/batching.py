@@ -60,10 +60,10 @@ class Lookahead(Generic[T]):
             self._take(count)
         return [self._held[n] for n in range(min(count, len(self._held)))]
 
-    def peek_after(self, count: int) -> list[T]:
-        """Return up to ``count`` items after the first ``count``, without waiting for the source."""
-        self._take(2 * count)
-        return [self._held[n] for n in range(count, min(2 * count, len(self._held)))]
+    def peek_after(self, count: int, first: int) -> list[T]:
+        """Return up to ``count`` items after the ``first`` ones, without waiting for the source."""
+        self._take(first + count)
+        return [self._held[n] for n in range(first, min(first + count, len(self._held)))]
 
     def drop(self, count: int) -> None:
         """Drop the first ``count`` items."""
