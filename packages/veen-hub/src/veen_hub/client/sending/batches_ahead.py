@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from veen_hub.client.sending.outbox import Outbox
 
 MAX_BATCHES: Final = 8
-"""Batches that leave one after the other before another sender of the label gets its turn."""
+"""Batches that leave one after the other before their receipts are handed over; fewer if another operation
+waits for its turn on the label."""
 
 Following = Callable[[int], Sequence[Draft]]
 """Returns the next drafts after the first ones, whose number is given, without waiting for them."""
@@ -53,7 +54,9 @@ class BatchesAhead:
     async def release(self) -> list[bytes]:
         """Make the next batch durable and return its messages, which may leave; empty if there is none."""
         log = self._outbox.log
-        if self._batches == MAX_BATCHES or log.client.must_rotate(log.connection.time.now()):
+        if self._batches == MAX_BATCHES or self._outbox.is_awaited:
+            return []
+        if log.client.must_rotate(log.connection.time.now()):
             return []
         try:
             if (batch := await self.sealed()) is None:

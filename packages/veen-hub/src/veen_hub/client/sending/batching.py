@@ -14,6 +14,8 @@ T = TypeVar("T")
 S = TypeVar("S")
 MAX_READ_AHEAD: Final = 256
 """Items taken from an asynchronous source before they are asked for."""
+MAX_HELD_BYTES: Final = 8 * 1_048_576
+"""Bytes of items that are held at once, for this batch and the next one; one more item may exceed it."""
 
 
 class _End:
@@ -24,19 +26,26 @@ class Lookahead(Generic[T]):
     """Items of a source that can be looked at several times until they are dropped."""
 
     def __init__(
-        self, items: Iterator[T] | None, queue: asyncio.Queue[T | _End | BaseException] | None
+        self,
+        items: Iterator[T] | None,
+        queue: asyncio.Queue[T | _End | BaseException] | None,
+        size_of: Callable[[T], int],
     ) -> None:
         self._items = items
         self._queue = queue
+        self._size_of = size_of
+        self._held_bytes = 0
         self._reader: asyncio.Task[None] | None = None
         self._held: deque[T] = deque()
 
     @classmethod
-    def mapped(cls, source: Iterable[S] | AsyncIterable[S], make: Callable[[S], T]) -> Lookahead[T]:
+    def mapped(
+        cls, source: Iterable[S] | AsyncIterable[S], make: Callable[[S], T], size_of: Callable[[T], int]
+    ) -> Lookahead[T]:
         """Return a lookahead over ``make(item)`` for each item of a plain or an async iterable."""
         if isinstance(source, Iterable):
-            return cls(map(make, source), None)
-        made: Lookahead[T] = cls(None, asyncio.Queue(MAX_READ_AHEAD))
+            return cls(map(make, source), None, size_of)
+        made: Lookahead[T] = cls(None, asyncio.Queue(MAX_READ_AHEAD), size_of)
         made._reader = asyncio.create_task(made._read(source, make))
         return made
 
@@ -68,16 +77,23 @@ class Lookahead(Generic[T]):
     def drop(self, count: int) -> None:
         """Drop the first ``count`` items."""
         for _ in range(count):
-            self._held.popleft()
+            self._held_bytes -= self._size_of(self._held.popleft())
 
     def _take(self, count: int) -> None:
-        while len(self._held) < count and self._items is not None:
+        while self._has_room(count) and self._items is not None:
             try:
-                self._held.append(next(self._items))
+                self._hold(next(self._items))
             except StopIteration:
                 self._items = None
-        while self._queue is not None and len(self._held) < count and not self._queue.empty():
+        while self._queue is not None and self._has_room(count) and not self._queue.empty():
             self._receive(self._queue.get_nowait())
+
+    def _has_room(self, count: int) -> bool:
+        return len(self._held) < count and self._held_bytes < MAX_HELD_BYTES
+
+    def _hold(self, item: T) -> None:
+        self._held.append(item)
+        self._held_bytes += self._size_of(item)
 
     def _receive(self, item: T | _End | BaseException) -> None:
         if isinstance(item, _End):
@@ -86,7 +102,7 @@ class Lookahead(Generic[T]):
             self._queue = None
             raise item
         else:
-            self._held.append(item)
+            self._hold(item)
 
     async def aclose(self) -> None:
         if self._reader is not None:

@@ -17,7 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from veen_core.cap import CapToken
 from veen_core.client_state import UNUSED
@@ -43,6 +43,21 @@ class BatchDelivery(Delivery):
     ahead: SealedBatch | None = field(default=None)
 
 
+class Turn(asyncio.Lock):
+    """A lock that counts the tasks that wait for it, in the order in which they get it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+
+    async def acquire(self) -> Literal[True]:
+        self.waiting += 1
+        try:
+            return await super().acquire()
+        finally:
+            self.waiting -= 1
+
+
 class Outbox:
     """The sender of one label."""
 
@@ -50,7 +65,12 @@ class Outbox:
         self.log = log
         self.singles = SingleSends(self)
         self._settler = Settler(log)
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether another operation waits for its turn on this label."""
+        return self._turn.waiting > 0
 
     # --- step 1
 

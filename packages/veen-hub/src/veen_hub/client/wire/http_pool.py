@@ -31,16 +31,20 @@ class HttpPool:
 
     async def acquire(self) -> HttpConnection:
         """Return an idle connection, or a new one; raises OSError or TimeoutError."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.is_reusable and time.monotonic() - connection.used_at < MAX_IDLE_SECONDS:
-                break
-            connection.abort()
-        else:
+        connection = self._take_idle()
+        if connection is None:
             async with asyncio.timeout(self._connect_timeout):
                 connection = await self._open()
         self._in_use.add(connection)
         return connection
+
+    def _take_idle(self) -> HttpConnection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_reusable and time.monotonic() - connection.used_at < MAX_IDLE_SECONDS:
+                return connection
+            connection.abort()
+        return None
 
     def release(self, connection: HttpConnection) -> None:
         """Take back a connection whose exchange has ended, in whatever way."""
@@ -75,6 +79,7 @@ async def _connect_any(addresses: list[Any]) -> socket.socket:
     if len(addresses) == 1:
         return await _connect(addresses[0])
     attempts = [partial(_connect, address) for address in addresses]
+    connected: socket.socket | None
     connected, _, failures = await staggered_race(attempts, NEXT_ADDRESS_SECONDS)
     if connected is None:
         raise next(failure for failure in failures if failure is not None)

@@ -16,6 +16,9 @@ from veen_hub.client.wire.outcomes import Outcomes
 
 MAX_UNDER_WAY: Final = 2
 """Requests under way at once: while the hub works on one, the next one is on its way."""
+MAX_SHARED_MESSAGES: Final = 16
+"""Messages of several streams in one request. While the hub works on one request, the client verifies the
+receipts of another one: of 64 streams, a message took 302 µs with 16, 326 with 32, and 339 with all 64."""
 MAX_REQUEST_BYTES: Final = 4 * 1_048_576
 """Bytes of messages in one request; the hub accepts 8 MiB."""
 
@@ -40,7 +43,7 @@ class _Submit:
 class SharedSubmits:
     """The submits of one connection."""
 
-    def __init__(self, api: Endpoints, max_messages: int) -> None:
+    def __init__(self, api: Endpoints, max_messages: int = MAX_SHARED_MESSAGES) -> None:
         self._api = api
         self._max_messages = max_messages
         self._waiting: deque[_Submit] = deque()
