@@ -287,7 +287,16 @@ def test_a_large_upload_that_is_refused_early_ends_with_the_refusal() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://", "https://host:port", "http://[::1", "http://user:word@host", "ftp://h"]
+    "url",
+    [
+        "http://",
+        "https://host:port",
+        "http://[::1",
+        "http://user:word@host",
+        "ftp://h",
+        "http://hüb/",
+        "http://h/a b",
+    ],
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     async def story() -> None:

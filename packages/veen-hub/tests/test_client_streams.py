@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -211,6 +211,32 @@ def test_a_large_source_is_held_in_parts_of_a_few_megabytes(open_hub: HubProcess
 
     run(story())
     assert acknowledged == 60
+
+
+def test_an_error_of_a_plain_source_and_a_message_that_cannot_be_sealed_follow_the_receipts(
+    open_hub: HubProcess,
+) -> None:
+    def broken() -> Iterator[bytes]:
+        yield from [b"one"] * 10
+        raise LookupError("the file ended")
+
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id, batch=4) as hub:
+            stream, came = hub.stream("broken plainly"), 0
+
+            async def consume(source: Iterable[bytes]) -> None:
+                nonlocal came
+                async for _ in stream.send_many(source):
+                    came += 1
+
+            too_long = [b"two"] * 10 + [bytes(2_000_000)] + [b"never"] * 10
+            for source, error in ((broken(), LookupError), (too_long, DecodeError)):
+                with pytest.raises(error):
+                    await consume(source)
+            assert came == 18  # the batch of four with the long message is not sent
+            assert [m.body async for m in stream.read()] == [b"one"] * 10 + [b"two"] * 8
+
+    run(story())
 
 
 def test_an_error_of_the_source_follows_the_receipts(open_hub: HubProcess) -> None:

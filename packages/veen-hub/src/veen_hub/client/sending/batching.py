@@ -35,6 +35,7 @@ class Lookahead(Generic[T]):
         self._queue = queue
         self._size_of = size_of
         self._held_bytes = 0
+        self._failure: BaseException | None = None
         self._reader: asyncio.Task[None] | None = None
         self._held: deque[T] = deque()
 
@@ -62,11 +63,16 @@ class Lookahead(Generic[T]):
         await self._queue.put(last)
 
     async def peek(self, count: int) -> list[T]:
-        """Return up to ``count`` of the next items; waits for the first one. Empty only at the end."""
+        """Return up to ``count`` of the next items; waits for the first one. Empty only at the end.
+
+        An error of the source is raised once all items before it were dropped.
+        """
         self._take(count)
         if not self._held and self._queue is not None:
             self._receive(await self._queue.get())
             self._take(count)
+        if not self._held and self._failure is not None:
+            raise self._failure
         return [self._held[n] for n in range(min(count, len(self._held)))]
 
     def peek_after(self, count: int, first: int) -> list[T]:
@@ -85,6 +91,8 @@ class Lookahead(Generic[T]):
                 self._hold(next(self._items))
             except StopIteration:
                 self._items = None
+            except Exception as exc:  # noqa: BLE001 - raised by ``peek``, after the items before it
+                self._items, self._failure = None, exc
         while self._queue is not None and self._has_room(count) and not self._queue.empty():
             self._receive(self._queue.get_nowait())
 
@@ -99,8 +107,7 @@ class Lookahead(Generic[T]):
         if isinstance(item, _End):
             self._queue = None
         elif isinstance(item, BaseException):
-            self._queue = None
-            raise item
+            self._queue, self._failure = None, item
         else:
             self._hold(item)
 

@@ -214,7 +214,8 @@ class Outbox:
         try:
             await self._dispatch(batch, delivery, ahead)
             if delivery.failure is None:
-                delivery.ahead = await ahead.sealed()
+                with contextlib.suppress(VeenError):  # raised again when its message is the next one
+                    delivery.ahead = await ahead.sealed()
         finally:
             await ahead.close()
 

@@ -120,7 +120,7 @@ class Transport:
                     )
                 finally:
                     self._pool.release(connection)
-        except (HttpError, OSError) as exc:
+        except (HttpError, OSError, UnicodeError) as exc:
             raise self._no_answer(exc, method, path) from exc
         if found.status != 200:
             raise _refused(found, content)
@@ -147,7 +147,7 @@ class Transport:
                     yield connection.parts(idle)
                 finally:
                     self._pool.release(connection)
-        except (HttpError, OSError) as exc:
+        except (HttpError, OSError, UnicodeError) as exc:
             raise self._no_answer(exc, method, path) from exc
 
     def _check_open(self) -> None:
@@ -185,7 +185,8 @@ def _parse_address(url: str) -> tuple[str, int, str]:
     """Return host, port and path of an address."""
     with suppress(ValueError):  # the port is not a number, or brackets do not match
         parts = urlsplit(url)
-        if parts.scheme in ("http", "https") and parts.hostname and parts.username is None:
+        is_plain = url.isascii() and " " not in url and parts.username is None
+        if is_plain and parts.scheme in ("http", "https") and parts.hostname:
             return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
     raise ConfigError(
         f"{url} is not an http:// or https:// address",
