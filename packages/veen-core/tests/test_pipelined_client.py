@@ -16,7 +16,7 @@ from veen_core.errors import (
     UnprovenError,
 )
 from veen_core.hashing import H
-from veen_core.ids import ClientSeq, NodeHash, UnixTime
+from veen_core.ids import ClientSeq, NodeHash, Signature, UnixTime
 from veen_core.keys import DhSecret
 from veen_core.msg import SealedMsg
 from veen_core.payload import PayloadHeader
@@ -108,6 +108,36 @@ def test_a_forged_root_within_a_batch_is_a_divergence(hub: Hub, alice: Pipelined
         alice.accept_receipts([first, forged])
     assert caught.value.shown == forged.encode()
     assert alice.state.encode() == before
+
+
+def test_messages_that_have_not_left_are_withdrawn_and_those_before_them_stay(
+    hub: Hub, alice: PipelinedClient
+) -> None:
+    first = batch(alice, 2)
+    alice.submit_all(first)
+    before = alice.state.encode()
+    alice.submit_all(batch(alice, 3))
+    alice.withdraw(3)
+    assert alice.state.encode() == before
+    assert alice.accept_receipts([hub.append(one.msg) for one in first]) is None
+    assert not alice.pending_leaves
+    with pytest.raises(StateError, match="0 MSGs are pending, not 1"):
+        alice.withdraw(1)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_receipt_with_a_forged_signature_changes_nothing(
+    hub: Hub, alice: PipelinedClient, count: int
+) -> None:
+    sealed = batch(alice, count)
+    alice.submit_all(sealed)
+    receipts = [hub.append(one.msg) for one in sealed]
+    before, root = alice.state.encode(), alice.root
+    forged = dataclasses.replace(receipts[-1], hub_sig=Signature(bytes(64)))
+    with pytest.raises(SignatureError):
+        alice.accept_receipts([*receipts[:-1], forged])
+    assert (alice.state.encode(), alice.root) == (before, root)
+    assert alice.accept_receipts(receipts) is None
 
 
 def test_a_client_id_is_switched_only_when_nothing_is_pending(alice: PipelinedClient) -> None:

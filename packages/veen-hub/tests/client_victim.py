@@ -19,7 +19,7 @@ async def main(url: str, hub_id: str, state: str, number: str) -> None:
     identity = Identity(
         signing_key=SigningKey(SigningSeed(H(b"victim/sign"))), dh_keys=(DhKey(DhSecret(H(b"victim/dh"))),)
     )
-    async with connect(url, identity, trust=hub_id, state=state) as hub:
+    async with connect(url, identity, trust=hub_id, state=state, batch=8) as hub:  # several batches in a turn
         stream, n = hub.stream("crash"), 0
         say("ready")
         while True:

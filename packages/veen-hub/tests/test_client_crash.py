@@ -372,7 +372,7 @@ def test_cancelling_anywhere_leaves_nothing_half_done(hub: HubProcess, tmp_path:
 
     async def story() -> None:
         done: set[str] = set()
-        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK, batch=4) as client:
             stream = client.stream("cancelled")
 
             async def many(number: int) -> None:
@@ -417,7 +417,7 @@ def test_an_interrupted_batch_is_settled_and_counted_exactly(hub: HubProcess, tm
     async def story() -> None:
         async with (
             between(hub.url) as proxy,
-            connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client,
+            connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK, batch=64) as client,
         ):
             proxy.after = hold_second_answer
             stream = client.stream("interrupted")

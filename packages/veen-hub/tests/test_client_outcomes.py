@@ -10,7 +10,7 @@ from veen_core.ids import Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.receipt import Receipt, sign_receipt
 from veen_hub.client import Misbehaved, Refused
-from veen_hub.client.wire.outcomes import decode_outcomes
+from veen_hub.client.wire.outcomes import OutcomeDecoder
 
 HUB = SigningKey(SigningSeed(H(b"hub")))
 
@@ -32,7 +32,7 @@ REFUSAL = ErrorEnvelope(code="E.SEQ", message="taken")
 
 def test_receipts_and_refusals_come_in_the_order_of_the_answer() -> None:
     items = [SubmitResponse(receipt=one).encode() for one in RECEIPTS]
-    outcomes = decode_outcomes(b"".join((*items[:3], REFUSAL.encode(), *items[3:])))
+    outcomes = OutcomeDecoder().decode(b"".join((*items[:3], REFUSAL.encode(), *items[3:])))
     assert [one for one in outcomes if isinstance(one, Receipt)] == RECEIPTS
     assert isinstance(outcomes[3], Refused)
     assert outcomes[3].hub_message == "taken"
@@ -41,20 +41,20 @@ def test_receipts_and_refusals_come_in_the_order_of_the_answer() -> None:
 def test_items_may_differ_in_what_surrounds_the_receipt() -> None:
     versions = [None, "1.2", "1.2", None, "1.3", "1.2"]
     answers = [SubmitResponse(receipt=RECEIPTS[0], server_version=version) for version in versions]
-    assert decode_outcomes(b"".join(one.encode() for one in answers)) == [RECEIPTS[0]] * len(versions)
+    assert OutcomeDecoder().decode(b"".join(one.encode() for one in answers)) == [RECEIPTS[0]] * len(versions)
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_an_answer_that_ends_early_is_refused(cut: int) -> None:
     body = b"".join(SubmitResponse(receipt=one, server_version="1").encode() for one in RECEIPTS[:2])
     with pytest.raises(Misbehaved, match="not a sequence of receipts"):
-        decode_outcomes(body[:-cut])
+        OutcomeDecoder().decode(body[:-cut])
 
 
 @pytest.mark.parametrize("junk", [b"\x00", b"\xa0", b"\x9f\xff", b"\xc0\x00", b"\xa2\x01\x01\x02\x80"])
 def test_another_item_in_the_answer_is_refused(junk: bytes) -> None:
     with pytest.raises(Misbehaved):
-        decode_outcomes(SubmitResponse(receipt=RECEIPTS[0]).encode() + junk)
+        OutcomeDecoder().decode(SubmitResponse(receipt=RECEIPTS[0]).encode() + junk)
 
 
 def test_a_receipt_that_is_not_canonical_is_refused() -> None:
@@ -62,4 +62,14 @@ def test_a_receipt_that_is_not_canonical_is_refused() -> None:
     seq_at = canonical.index(b"\x58\x20") + 34
     assert canonical[seq_at] == 1  # stream_seq
     with pytest.raises(Misbehaved, match="canonical"):
-        decode_outcomes(canonical + canonical[:seq_at] + b"\x18\x01" + canonical[seq_at + 1 :])
+        OutcomeDecoder().decode(canonical + canonical[:seq_at] + b"\x18\x01" + canonical[seq_at + 1 :])
+
+
+def test_the_answer_to_one_message_is_decoded_alike_the_first_time_and_later() -> None:
+    decoder = OutcomeDecoder()
+    for one in (*RECEIPTS, *RECEIPTS):
+        answer = SubmitResponse(receipt=one, server_version="1.2").encode()
+        assert decoder.decode_receipt(answer) == one
+        for wrong in (answer + b"\x00", answer[:-1], answer[:-1] + b"\xff", REFUSAL.encode(), b""):
+            with pytest.raises(Misbehaved):
+                decoder.decode_receipt(wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -40,8 +40,10 @@ from veen_hub.client import (
     connect,
 )
 from veen_hub.client.reading.message import Message
+from veen_hub.client.sending.batches_ahead import MAX_BATCHES
+from veen_hub.client.sending.batching import MAX_HELD_BYTES
 from veen_hub.client.wire.endpoints import Endpoints
-from veen_hub.client.wire.shared_submits import SharedSubmits
+from veen_hub.client.wire.shared_submits import MAX_REQUEST_BYTES, SharedSubmits
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
 from .client_proxy import Proxy, between
@@ -164,6 +166,75 @@ def test_sending_inside_the_loop_over_receipts_does_not_deadlock(open_hub: HubPr
             async for _ in stream.send_many([b"outer"] * 8):
                 await stream.send(b"inner")
             assert (await stream.head()).stream_seq == 16  # type: ignore[union-attr]
+
+    run(story())
+
+
+def test_a_single_message_does_not_wait_for_all_batches_of_send_many(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id, batch=4) as hub:
+            stream, begun = hub.stream("turns"), asyncio.Event()
+
+            def bodies() -> Iterator[bytes]:
+                for number in range(400):
+                    if number == 40:
+                        begun.set()
+                    yield b"many"
+
+            async def many() -> list[int]:
+                return [r.stream_seq async for r in stream.send_many(bodies())]
+
+            sending = asyncio.create_task(many())
+            await begun.wait()
+            assert (await stream.send(b"single")).stream_seq < 80
+            assert len(await sending) == 400
+            assert [m.body async for m in stream.read()].count(b"many") == 400
+
+    run(story())
+
+
+def test_a_large_source_is_held_in_parts_of_a_few_megabytes(open_hub: HubProcess) -> None:
+    body, taken, acknowledged = bytes(500_000), 0, 0
+
+    def bodies() -> Iterator[bytes]:
+        nonlocal taken
+        for _ in range(60):
+            assert (taken - acknowledged) * len(body) < MAX_HELD_BYTES + MAX_BATCHES * MAX_REQUEST_BYTES
+            taken += 1
+            yield body
+
+    async def story() -> None:
+        nonlocal acknowledged
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            async for _ in hub.stream("large").send_many(bodies()):
+                acknowledged += 1
+
+    run(story())
+    assert acknowledged == 60
+
+
+def test_an_error_of_a_plain_source_and_a_message_that_cannot_be_sealed_follow_the_receipts(
+    open_hub: HubProcess,
+) -> None:
+    def broken() -> Iterator[bytes]:
+        yield from [b"one"] * 10
+        raise LookupError("the file ended")
+
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id, batch=4) as hub:
+            stream, came = hub.stream("broken plainly"), 0
+
+            async def consume(source: Iterable[bytes]) -> None:
+                nonlocal came
+                async for _ in stream.send_many(source):
+                    came += 1
+
+            too_long = [b"two"] * 10 + [bytes(2_000_000)] + [b"never"] * 10
+            for source, error in ((broken(), LookupError), (too_long, DecodeError)):
+                with pytest.raises(error):
+                    await consume(source)
+            assert came == 18  # the batch of four with the long message is not sent
+            assert [m.body async for m in stream.read()] == [b"one"] * 10 + [b"two"] * 8
 
     run(story())
 

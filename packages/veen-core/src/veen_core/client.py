@@ -62,12 +62,14 @@ class PendingMsg(NamedTuple):
 class LabelClient(VerifiedPrefix):
     """One label's client: the verified prefix, and the messages that wait for a receipt."""
 
-    __slots__ = ("_pending", "bounds")
+    __slots__ = ("_pending", "_pending_of", "bounds")
 
     def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
         super().__init__(state, trust)
         self.bounds = bounds or ClientBounds()
         self._pending: dict[bytes, PendingMsg] = {}
+        self._pending_of: tuple[bytes, ...] = ()
+        """The pending MSGs of the state that ``_pending`` was made from."""
         self._check_pending()
 
     def _check_pending(self) -> None:
@@ -134,8 +136,9 @@ class LabelClient(VerifiedPrefix):
     def _pending_msgs(self) -> Iterable[PendingMsg]:
         """The pending MSGs, each decoded and hashed once."""
         wires, held = self.state.pending, self._pending
-        if len(held) != len(wires) or any(wire not in held for wire in wires):
+        if wires is not self._pending_of:
             self._pending = {wire: held.get(wire) or PendingMsg.decode(wire) for wire in wires}
+            self._pending_of = wires
         return self._pending.values()
 
     def accept_receipt(self, receipt: Receipt) -> Gap | None:

@@ -106,9 +106,10 @@ class OneOf:
         return self.fault if type(item) is int else DecodeFault.CBOR
 
     def write(self, value: int | str) -> int | str:
-        if not any(type(value) is type(allowed) and value == allowed for allowed in self.allowed):
-            raise EncodeError(f"want {self.describe()}, have {found(value)}")
-        return value
+        for allowed in self.allowed:
+            if type(value) is type(allowed) and value == allowed:
+                return value
+        raise EncodeError(f"want {self.describe()}, have {found(value)}")
 
     read_json, write_json = read, write
 

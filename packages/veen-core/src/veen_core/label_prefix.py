@@ -108,8 +108,11 @@ class VerifiedPrefix:
 
     # --- receipts
 
-    def _collect_signatures(self, claims: list[Claim]) -> SignatureCheck:
-        """Return a check that compares receipts with the furthest one, and adds signatures to ``claims``."""
+    def _collect_signatures(self, claims: list[Claim] | None) -> SignatureCheck:
+        """Return a check that compares receipts with the furthest one, and adds signatures to ``claims``.
+
+        None: signatures are verified at once.
+        """
         return _AgainstHead(self._log.terms, self, claims)
 
     def _verify_receipt(self, receipt: Receipt) -> None:

@@ -59,15 +59,26 @@ class PipelinedClient(LabelClient):
         )
         self._pending |= {one.wire: PendingMsg(one.msg, one.msg.leaf_hash) for one in sealed}
 
+    def withdraw(self, count: int) -> None:
+        """Drop the last ``count`` pending MSGs, which have not left; their client_seqs are free again."""
+        if not 0 < count <= len(self.state.pending):
+            raise StateError(f"{len(self.state.pending)} MSGs are pending, not {count}")
+        self.state = dataclasses.replace(
+            self.state,
+            client_seq=ClientSeq(self.state.client_seq - count),
+            pending=self.state.pending[:-count],
+        )
+
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
         """Verify the receipts of the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
-        after, pending = self._log.copy(), list(self._pending_msgs)
+        alone = len(receipts) == 1  # then there is nothing to undo: a step that raises changes nothing
+        after, pending = self._log if alone else self._log.copy(), list(self._pending_msgs)
         if receipts and pending:
             self._note_own(after, self.state.client_id, pending[0].msg.client_seq)
         if len(receipts) > len(pending):
             raise StateError("a receipt answers no pending MSG")
         claims: list[Claim] = []
-        signatures = self._collect_signatures(claims)
+        signatures = self._collect_signatures(None if alone else claims)
         with verifying(claims):  # a signature is reported before the faults of later receipts
             for (msg, leaf), receipt in zip(pending, receipts, strict=False):
                 if leaf != receipt.leaf_hash:

@@ -55,8 +55,9 @@ from veen_hub.client.wire.shared_submits import SharedSubmits
 from veen_hub.client.wire.threads import Workers
 from veen_hub.client.wire.transport import Timeouts, Tls, Transport
 
-BATCH: Final = 64
-"""Messages per request: as many as one of the hub's workers examines at once."""
+BATCH: Final = 256
+"""Messages per request. A request costs a sync on both sides and a round trip: with 64 messages per request
+``send_many`` took 192 µs a message, with 128 it took 166, with 256 it took 162."""
 LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a label that another process owns."""
 MAX_POW_DIFFICULTY: Final = 22
@@ -314,7 +315,7 @@ async def connect(
         api.control_label = status.control_label
         connection = HubConnection(
             api=api,
-            submits=SharedSubmits(api, batch),
+            submits=SharedSubmits(api),
             status=status,
             identity=Identity.of(identity) if identity is not None else None,
             store=store,

@@ -45,7 +45,7 @@ from veen_hub.client.label import LabelLog
 from veen_hub.client.reading import Message
 from veen_hub.client.sending.attachments import AttachingMessage, Source
 from veen_hub.client.sending.batching import Lookahead
-from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, encode_body
+from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, body_bytes, encode_body
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.sending.send_many import MAX_CONTINUATIONS, Sending, can_continue, name_stream
 from veen_hub.client.sending.settling import Delivery
@@ -161,7 +161,9 @@ class Stream:
             self.hub.require_witnesses()
         return Sending(
             self,
-            lambda: Lookahead.mapped(bodies, lambda body: self._draft(body, schema, to, parent, expires_at)),
+            lambda: Lookahead.mapped(
+                bodies, lambda body: self._draft(body, schema, to, parent, expires_at), size_of=body_bytes
+            ),
             cap,
             confirm_timeout=confirm_timeout if confirm else None,
         )

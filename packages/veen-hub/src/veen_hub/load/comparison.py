@@ -23,6 +23,7 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.status import Status
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.client import Hub, Identity, Tls, connect
+from veen_hub.client.hub import BATCH as SHIPPED_BATCH
 from veen_hub.load.http_clients import BATCH, BATCH_LANES, HttpClient, HttpConnection, lanes_of
 from veen_hub.load.plain import open_plain
 from veen_hub.load.raw import RawConnection, RefusalFactory, open_raw, unexpected
@@ -41,8 +42,8 @@ COLUMNS: Final = ("one_by_one", "in_flight", "batches", "reading")
 LEGEND: Final = (
     f"in flight: {IN_FLIGHT} messages at a time; the client that ships uses one stream, the other two "
     f"{IN_FLIGHT}",
-    f"batches: {BATCH} messages per request; the client that ships has 1 request in flight, the other two "
-    f"{BATCH_LANES}",
+    f"batches: the client that ships sends {SHIPPED_BATCH} messages per request with 1 request in flight, "
+    f"the other two {BATCH} with {BATCH_LANES}",
     "reading: one stream from its beginning; all three run on uvloop",
 )
 

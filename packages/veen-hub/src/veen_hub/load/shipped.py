@@ -39,7 +39,7 @@ class ShippedClient:
         return time.perf_counter() - started
 
     async def batches(self, stream: str, count: int) -> float:
-        """Send with ``send_many``, which puts 64 messages into a request."""
+        """Send with ``send_many``, which puts 256 messages into a request."""
         started = time.perf_counter()
         async for _receipt in self._hub.stream(stream).send_many(self._body for _ in range(count)):
             pass

@@ -19,7 +19,8 @@ from veen_core.tlog.note import MAX_NOTE_BYTES, verified_signatures
 from veen_core.tlog.policy import Witness
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_hub.client.errors import Misbehaved, Unreachable
-from veen_hub.client.wire.transport import Tls, read_body
+from veen_hub.client.wire.transport import Tls
+from veen_hub.ops.memory_sources import read_bounded
 from veen_hub.witness.contradiction import LogContradiction
 
 ANSWER_SEC: Final = 10.0
@@ -84,7 +85,7 @@ class HttpWitnesses:
                     return None
                 if answer.status != 200:
                     raise Unreachable(f"{url}: HTTP {answer.status}")
-                return await read_body(answer, max_bytes)
+                return await read_bounded(answer, max_bytes)
         except TimeoutError:
             raise Unreachable(f"{url}: no answer in {ANSWER_SEC:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as exc:

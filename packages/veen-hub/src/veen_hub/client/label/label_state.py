@@ -49,6 +49,7 @@ class LabelState:
         self._stored: PrefixPosition = _position(log.client.state)
         """The prefix in the store when it was last read or written."""
         self._dirty = False
+        self._dirty_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
 
@@ -57,6 +58,11 @@ class LabelState:
         return self._log.label.hex()
 
     # --- owning
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether this process is the label's only writer."""
+        return self._owned
 
     async def own(self) -> None:
         """Become the label's only writer; raises after ``lock_timeout`` seconds."""
@@ -124,7 +130,8 @@ class LabelState:
 
     async def note_progress(self) -> None:
         """Write the record now and then, after the prefix grew by reading; the caller holds ``prefix``."""
-        self._dirty = True
+        if not self._dirty:
+            self._dirty, self._dirty_since = True, time.monotonic()
         if time.monotonic() - self._written >= PROGRESS_INTERVAL:
             await self.flush()
 
@@ -133,13 +140,22 @@ class LabelState:
 
         If the process is killed before, the messages are pending and their receipts are fetched again.
         """
-        self._dirty = True
+        if not self._dirty:
+            self._dirty, self._dirty_since = True, time.monotonic()
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(RECEIPT_INTERVAL, self._write_receipts)
+            self._wait_to_write(RECEIPT_INTERVAL)
+
+    def _wait_to_write(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._write_receipts)
 
     def _write_receipts(self) -> None:
+        """Write receipts that have waited long enough; those that came later wait on."""
         self._timer = None
-        if self._dirty:
+        if not self._dirty:
+            return
+        if (left := self._dirty_since + RECEIPT_INTERVAL - time.monotonic()) > 0:
+            self._wait_to_write(left)
+        else:
             self._writing = asyncio.create_task(self._flush_in_background())
 
     async def _flush_in_background(self) -> None:

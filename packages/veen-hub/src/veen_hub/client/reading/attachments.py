@@ -9,7 +9,6 @@ from veen_core.ids import Coid
 from veen_hub.client.errors import Misbehaved
 from veen_hub.client.sending.body import AttachmentRef
 from veen_hub.client.wire.connection import HubConnection
-from veen_hub.client.wire.transport import CHUNK_BYTES
 
 
 async def fetch_attachment(connection: HubConnection, coid: Coid) -> bytes:
@@ -23,8 +22,8 @@ async def _fetch(connection: HubConnection, coid: Coid) -> bytes:
     digest, parts, size = sha256(), [], 0
     async with connection.api.transport.open(
         "GET", f"/v1/attachment/{coid.hex()}", timeout=timeouts.transfer, idle=timeouts.request
-    ) as response:
-        async for part in response.content.iter_chunked(CHUNK_BYTES):
+    ) as arriving:
+        async for part in arriving:
             size += len(part)
             if size > max_bytes:
                 raise Misbehaved(f"attachment {coid.hex()} is longer than max_attachment_bytes = {max_bytes}")

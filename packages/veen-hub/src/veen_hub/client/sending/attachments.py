@@ -7,7 +7,7 @@ time, however many a message has.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from veen_core import attachment
@@ -25,7 +25,6 @@ from veen_hub.client.sending.body import ATTACHED, Attached, AttachmentRef, Body
 from veen_hub.client.sending.sealing import header_of
 from veen_hub.client.wire.connection import HubConnection
 from veen_hub.client.wire.endpoints import decode_response
-from veen_hub.client.wire.transport import CHUNK_BYTES
 
 Source = bytes | Path | str
 """An attachment's content, or the path of the file that holds it."""
@@ -40,22 +39,22 @@ async def store_attachment(
         "VEEN-Label": binding.label.hex(),
         "VEEN-Client": binding.client_id.hex(),
         "VEEN-Sig": signer.sign(digest).hex(),
-        "Content-Length": str(len(sealed.ciphertext)),
     }
     if binding.auth_ref is not None:
         headers["VEEN-Auth-Ref"] = binding.auth_ref.hex()
 
-    async def chunks() -> AsyncIterator[bytes]:
-        view = memoryview(sealed.ciphertext)
-        for at in range(0, len(view), CHUNK_BYTES):
-            yield bytes(view[at : at + CHUNK_BYTES])
-
     path = f"/v1/attachment/{sealed.coid.hex()}"
+    transport = connection.api.transport
     body = await connection.ask(
-        lambda: connection.api.transport.call(
-            "PUT", path, chunks, content_type="application/octet-stream", headers=headers
+        lambda: transport.call(
+            "PUT",
+            path,
+            sealed.ciphertext,
+            content_type="application/octet-stream",
+            headers=headers,
+            timeout=transport.timeouts.transfer,
         ),
-        min_seconds=connection.api.transport.timeouts.transfer,
+        min_seconds=transport.timeouts.transfer,
     )
     if (stored := decode_response(AttachmentResponse, body).coid) != sealed.coid:
         raise Misbehaved(f"the hub stored attachment {stored.hex()} instead of {sealed.coid.hex()}")

@@ -77,3 +77,8 @@ class Draft:
     body: bytes
     parent: LeafHash | None = None
     expires_at: UnixTime | None = None
+
+
+def body_bytes(draft: Draft) -> int:
+    """Return the size of a draft's body."""
+    return len(draft.body)

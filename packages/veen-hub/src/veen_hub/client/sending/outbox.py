@@ -17,7 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from veen_core.cap import CapToken
 from veen_core.client_state import UNUSED
@@ -27,6 +27,7 @@ from veen_core.msg import SealedMsg, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
 from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
+from veen_hub.client.sending.batches_ahead import BatchesAhead, Following
 from veen_hub.client.sending.body import Draft
 from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
 from veen_hub.client.sending.settling import Delivery, Settler
@@ -37,9 +38,24 @@ logger: Final = logging.getLogger("veen.client")
 
 @dataclass(slots=True)
 class BatchDelivery(Delivery):
-    """A delivery, and the next batch, which was sealed while this one was on its way."""
+    """A delivery, and the batch after it, which was sealed meanwhile and has not left."""
 
     ahead: SealedBatch | None = field(default=None)
+
+
+class Turn(asyncio.Lock):
+    """A lock that counts the tasks that wait for it, in the order in which they get it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+
+    async def acquire(self) -> Literal[True]:
+        self.waiting += 1
+        try:
+            return await super().acquire()
+        finally:
+            self.waiting -= 1
 
 
 class Outbox:
@@ -49,7 +65,12 @@ class Outbox:
         self.log = log
         self.singles = SingleSends(self)
         self._settler = Settler(log)
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether another operation waits for its turn on this label."""
+        return self._turn.waiting > 0
 
     # --- step 1
 
@@ -63,7 +84,8 @@ class Outbox:
 
     async def _begin(self, *, window_passed: bool = False) -> Delivery:
         """Own the label, and settle what is pending; the caller holds ``_turn``."""
-        await self.log.state.own()
+        if not self.log.state.is_owned:
+            await self.log.state.own()
         await self.log.check_head_once()
         delivery = Delivery()
         if not (count := len(self.log.client.state.pending)):
@@ -89,16 +111,16 @@ class Outbox:
         *,
         token: CapToken | None = None,
         ready: SealedBatch | None = None,
-        ahead: Sequence[Draft] = (),
+        following: Following | None = None,
     ) -> None:
         """Deliver drafts in order; the outcome is written into ``delivery``, also if this is cancelled.
 
-        ``ready`` are these drafts, sealed before. ``ahead`` are the drafts that follow: they are sealed
-        while these are on their way.
+        ``ready`` are these drafts, sealed before. ``following`` returns the drafts after them: some of them
+        may be delivered too, and ``delivery.ahead`` are those that were sealed and have not left.
         """
         async with self._turn:
             await self._begin()
-            await self._send(drafts, delivery, token, ready, ahead)
+            await self._send(drafts, delivery, token, ready, following)
 
     async def send_together(self, take: Take) -> BatchDelivery:
         """Deliver the drafts that ``take`` chooses once the label can take them; never raises a VeenError."""
@@ -118,7 +140,7 @@ class Outbox:
         delivery: BatchDelivery,
         token: CapToken | None,
         ready: SealedBatch | None = None,
-        ahead: Sequence[Draft] = (),
+        following: Following | None = None,
     ) -> None:
         todo, repaired = list(drafts), False
         while todo:
@@ -128,9 +150,8 @@ class Outbox:
                 delivery.failure = exc
                 return
             before, ready = len(delivery.receipts), None
-            last = len(batch.sealed) == len(todo)
-            if last and ahead:
-                await self._dispatch_sealing_ahead(batch, delivery, ahead)
+            if following is not None and len(batch.sealed) == len(todo):
+                await self._dispatch_with_following(batch, delivery, following)
             else:
                 await self._dispatch(batch, delivery)
             del todo[: len(delivery.receipts) - before]
@@ -176,46 +197,46 @@ class Outbox:
         if ready is not None and ready.slot.is_next(self.log.client, slot.auth_ref):
             return ready
         room = self.log.connection.bounds.max_msgs_per_client_id_per_label - slot.first + 1
-        return await self._seal(slot, drafts[: min(room, self.log.connection.batch)])
+        return await self.seal(slot, drafts[: min(room, self.log.connection.batch)])
 
-    async def _seal(self, slot: Slot, drafts: Sequence[Draft]) -> SealedBatch:
+    async def seal(self, slot: Slot, drafts: Sequence[Draft]) -> SealedBatch:
+        """Seal drafts for a slot; nothing shared changes."""
         log = self.log
         return await log.connection.workers.run_sized(
             len(drafts), seal_all, log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts
         )
 
-    async def _dispatch_sealing_ahead(
-        self, batch: SealedBatch, delivery: BatchDelivery, drafts: Sequence[Draft]
+    async def _dispatch_with_following(
+        self, batch: SealedBatch, delivery: BatchDelivery, following: Following
     ) -> None:
-        """Send a batch, and seal the next one, for the client_seqs after it, while it is on its way."""
-        count = len(batch.sealed)
-        last = self.log.connection.bounds.max_msgs_per_client_id_per_label
-        if batch.slot.first + count + len(drafts) - 1 > last:
-            await self._dispatch(batch, delivery)
-            return
-        slot = batch.slot.after(count, self.log.client.size)
-        sealing = asyncio.create_task(self._seal(slot, drafts))
+        """Send a batch, and the batches after it, each as soon as the one before is answered."""
+        ahead = BatchesAhead(self, batch, following)
         try:
-            await self._dispatch(batch, delivery)
+            await self._dispatch(batch, delivery, ahead)
             if delivery.failure is None:
-                delivery.ahead = await sealing
+                with contextlib.suppress(VeenError):  # raised again when its message is the next one
+                    delivery.ahead = await ahead.sealed()
         finally:
-            sealing.cancel()
-            with contextlib.suppress(asyncio.CancelledError, VeenError):
-                await sealing
+            await ahead.close()
 
-    async def _dispatch(self, batch: SealedBatch, delivery: Delivery) -> None:
+    async def _dispatch(
+        self, batch: SealedBatch, delivery: Delivery, ahead: BatchesAhead | None = None
+    ) -> None:
+        await self.make_pending(batch)  # the commit point
+        await self._settler.deliver(delivery, uncertain=False, ahead=ahead)
+
+    async def make_pending(self, batch: SealedBatch) -> None:
+        """Add a batch to the pending messages, durably; if this raises, the batch never leaves."""
         log = self.log
         async with log.prefix:
             log.client.submit_all(batch.sealed)
             try:
-                await log.state.save(durable=True)  # the commit point
+                await log.state.save(durable=True)
             except BaseException:
-                log.client.refused()  # the messages have not left and never will
+                log.client.withdraw(len(batch.sealed))
                 with contextlib.suppress(StateError):
                     await log.state.save(durable=False)
                 raise
-        await self._settler.deliver(delivery, uncertain=False)
 
     # --- when a client_id cannot go on
 

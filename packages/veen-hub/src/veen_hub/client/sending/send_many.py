@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from veen_core.cap import CapToken
@@ -12,6 +13,7 @@ from veen_core.ids import AuthRef, Label, LeafHash
 from veen_core.receipt import Receipt
 from veen_core.rejection import EPOCH
 from veen_hub.client.errors import BoundsReached, CapRefused, Refused
+from veen_hub.client.sending.batches_ahead import Following
 from veen_hub.client.sending.batching import Lookahead
 from veen_hub.client.sending.body import Draft
 from veen_hub.client.sending.outbox import BatchDelivery
@@ -122,7 +124,7 @@ class Sending:
             while batch := await drafts.peek(size):
                 delivery = BatchDelivery()
                 try:
-                    await self._deliver_batch(batch, drafts.peek_after(size), ready, delivery)
+                    await self._deliver_batch(batch, partial(drafts.peek_after, size), ready, delivery)
                 finally:  # also when cancelled
                     self._count(delivery)
                 ready = delivery.ahead
@@ -139,7 +141,7 @@ class Sending:
             await self._stream.hub.wait_confirmed(self.newest.values(), self._confirm_timeout)
 
     async def _deliver_batch(
-        self, batch: list[Draft], ahead: list[Draft], ready: SealedBatch | None, delivery: BatchDelivery
+        self, batch: list[Draft], following: Following, ready: SealedBatch | None, delivery: BatchDelivery
     ) -> None:
         stream = self._stream
         outbox = await stream.hub.epochs(stream.id).outbox()
@@ -148,4 +150,4 @@ class Sending:
         except BoundsReached as exc:
             delivery.failure = exc
             return
-        await outbox.send(batch, delivery, token=token, ready=ready, ahead=ahead)
+        await outbox.send(batch, delivery, token=token, ready=ready, following=following)

@@ -7,6 +7,7 @@ searched before any other refusal is believed: a token may have expired after th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,8 +17,10 @@ from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREV_ACK, Code
 from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
 from veen_hub.client.label.label_log import LabelLog
+from veen_hub.client.sending.batches_ahead import BatchesAhead
 from veen_hub.client.sending.proof_of_work import ProofOfWork
 from veen_hub.client.sending.searching import find
+from veen_hub.client.wire.outcomes import Outcomes
 from veen_hub.client.wire.retry import Attempts, is_retryable
 from veen_hub.client.wire.shared_submits import MAX_REQUEST_BYTES
 
@@ -41,59 +44,93 @@ class Settler:
 
     def __init__(self, log: LabelLog) -> None:
         self._log = log
+        self._wanted: list[LeafHash] = []
+        """The messages of the delivery under way, in order."""
         self._receipts: dict[LeafHash, Receipt] = {}
         self._work = ProofOfWork(log.connection)
 
-    async def deliver(self, delivery: Delivery, *, uncertain: bool, window_passed: bool = False) -> None:
+    async def deliver(
+        self,
+        delivery: Delivery,
+        *,
+        uncertain: bool,
+        window_passed: bool = False,
+        ahead: BatchesAhead | None = None,
+    ) -> None:
         """Send until each pending message is answered or refused for good, or the retry policy gives up.
 
         The outcome is written into ``delivery``, also if this is cancelled. ``uncertain``: the messages may
         have left before. ``window_passed``: the label takes no messages any more, so the log is searched and
-        nothing is sent (§12). Messages without an answer stay pending, except after a final refusal: then
-        their client_seqs are free again.
+        nothing is sent (§12). ``ahead`` are batches that follow. Messages without an answer stay pending,
+        except after a final refusal: then their client_seqs are free again.
         """
-        wanted = self._log.client.pending_leaves
+        self._wanted = self._log.client.pending_leaves
         self._receipts, self._work = {}, ProofOfWork(self._log.connection)
         try:
             try:
                 if window_passed:
                     await self._find_or_drop()
                 else:
-                    await self._deliver(self._log.connection.retry.begin(), uncertain=uncertain)
+                    await self._deliver(self._log.connection.retry.begin(), uncertain, ahead)
             except VeenError as exc:
                 delivery.failure = exc
             async with self._log.prefix:
                 pass  # a reader that has settled one of the messages has noted its receipt by now
         finally:
-            for leaf in wanted:
+            for leaf in self._wanted:
                 if (seen := self._log.receipts_read.pop(leaf, None)) is not None:
                     self._receipts.setdefault(leaf, seen)
-            delivery.receipts += [self._receipts[leaf] for leaf in wanted if leaf in self._receipts]
+            delivery.receipts += [self._receipts[leaf] for leaf in self._wanted if leaf in self._receipts]
             delivery.unanswered = tuple(self._log.client.pending_leaves)
 
-    async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
-        while self._log.client.state.pending:
-            try:
-                outcomes = await self._work.submit(self._next_request(), attempts)
-            except Unreachable as exc:
-                uncertain = True
-                await attempts.wait(exc)
-                continue
-            except Refused as exc:
-                outcomes = [exc]
-            receipts, refusal = _split(outcomes)
-            if receipts:
-                await self._accept(receipts)
-                attempts.renew()
-            if refusal is None or (receipts and refusal.detail_enum == CLIENT_SEQ.detail):
-                continue  # messages after a refused one in the batch are refused too: send them again
-            if is_retryable(refusal):
-                # A proxy may refuse after the hub accepted the message.
-                uncertain = uncertain or isinstance(refusal, Unavailable)
-                await attempts.wait(refusal)
-            elif not await self._can_continue(refusal, uncertain=uncertain):
-                await self._drop_pending()
-                raise refusal
+    async def _deliver(self, attempts: Attempts, uncertain: bool, ahead: BatchesAhead | None) -> None:
+        request: asyncio.Task[Outcomes] | None = None
+        try:
+            while self._log.client.state.pending:
+                outcomes: Outcomes = []
+                try:
+                    answer = request or self._work.submit(self._next_request(), attempts)
+                    request = None
+                    outcomes = await answer
+                except Unreachable as exc:
+                    uncertain = True
+                    await attempts.wait(exc)
+                    continue
+                except Refused as exc:
+                    outcomes = [exc]
+                receipts, refusal = _split(outcomes)
+                if receipts:
+                    if ahead is not None and refusal is None:
+                        request = await self._send_next(ahead, len(receipts), attempts)
+                    await self._accept(receipts)
+                    attempts.renew()
+                if refusal is None or (receipts and refusal.detail_enum == CLIENT_SEQ.detail):
+                    continue  # messages after a refused one in the batch are refused too: send them again
+                uncertain = await self._handle(refusal, attempts, uncertain)
+        finally:
+            if request is not None:
+                request.cancel()
+                await asyncio.gather(request, return_exceptions=True)
+
+    async def _send_next(
+        self, ahead: BatchesAhead, answered: int, attempts: Attempts
+    ) -> asyncio.Task[Outcomes] | None:
+        """Send the next batch if all that is pending was answered; its messages are pending from now on."""
+        if answered < len(self._log.client.state.pending) or not (wires := await ahead.release()):
+            return None
+        self._wanted += self._log.client.pending_leaves[-len(wires) :]
+        return asyncio.create_task(self._work.submit(wires, attempts))
+
+    async def _handle(self, refusal: Refused, attempts: Attempts, uncertain: bool) -> bool:
+        """Prepare another attempt after a refusal, or raise it; returns whether the outcome is uncertain."""
+        if is_retryable(refusal):
+            await attempts.wait(refusal)
+            # A proxy may refuse after the hub accepted the message.
+            return uncertain or isinstance(refusal, Unavailable)
+        if not await self._can_continue(refusal, uncertain=uncertain):
+            await self._drop_pending()
+            raise refusal
+        return uncertain
 
     async def _find_or_drop(self) -> None:
         """Search the log of a label whose window has passed; drop messages that are not in it (§12)."""

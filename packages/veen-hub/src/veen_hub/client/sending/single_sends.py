@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, OpenError, StateError, VeenError
@@ -19,6 +19,10 @@ from veen_hub.client.sending.body import Draft
 
 if TYPE_CHECKING:
     from veen_hub.client.sending.outbox import Outbox
+
+TURNS_TO_REACT: Final = 3
+"""Turns of the event loop in which the sender of a failed message can cancel those that were sent with it.
+Its task wakes up, ends, and calls back."""
 
 
 class SingleSend(NamedTuple):
@@ -56,9 +60,12 @@ class SingleSends:
             raise StateError("this connection is closed", action="connect again")
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append(SingleSend(draft, token, receipt))
-        receipt.add_done_callback(self._stop_if_unwanted)
         self._start()
-        return await receipt
+        try:
+            return await receipt
+        except asyncio.CancelledError:
+            self._stop_if_unwanted()
+            raise
 
     async def close(self) -> None:
         """Stop sending; a message under way stays pending."""
@@ -84,10 +91,10 @@ class SingleSends:
         self._sending, self._under_way = None, []
         self._start()
 
-    def _stop_if_unwanted(self, receipt: asyncio.Future[Receipt]) -> None:
+    def _stop_if_unwanted(self) -> None:
         """Stop sending once no sender waits for it any more; a message that has left stays pending."""
         concerned = self._under_way or self._waiting
-        if receipt.cancelled() and self._sending is not None and not any(one.is_wanted for one in concerned):
+        if self._sending is not None and not any(one.is_wanted for one in concerned):
             self._sending.cancel()
 
     async def _send_waiting(self) -> None:
@@ -107,6 +114,8 @@ class SingleSends:
             return
         for one in failed:  # one of them is at fault: the others are sent without it
             await self._send_alone(one)
+            for _ in range(TURNS_TO_REACT):
+                await asyncio.sleep(0)
 
     async def _send_alone(self, one: SingleSend) -> None:
         delivery = await self._outbox.send_together(lambda: ([one.draft] if one.is_wanted else [], one.token))

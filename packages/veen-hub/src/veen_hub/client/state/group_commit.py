@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from veen_core.ids import HubId
 from veen_hub.client.state.store import StateStore
-from veen_hub.client.wire.threads import Workers, finished
+from veen_hub.client.wire.threads import Outcome, Workers
 
 
 class GroupCommit:
@@ -17,25 +17,31 @@ class GroupCommit:
         self._hub = hub
         self._workers = workers
         self._records: dict[str, bytes] = {}
-        self._outcome: asyncio.Future[None] | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._waiting: list[Outcome[None]] = []
+        self._is_writing = False
 
     async def commit(self, name: str, content: bytes) -> None:
         """Make a record durable. If cancelled, raise CancelledError only after the group was written."""
-        if self._outcome is None:
-            self._outcome = asyncio.get_running_loop().create_future()
+        outcome: Outcome[None] = Outcome()
         self._records[name] = content
-        outcome = self._outcome
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
-        await finished(outcome)
+        self._waiting.append(outcome)
+        if not self._is_writing:
+            self._write()
+        await outcome.wait()
 
-    async def _write(self) -> None:
-        while (outcome := self._outcome) is not None:
-            records, self._records, self._outcome = self._records, {}, None
-            try:
-                await self._workers.run(self._store.commit, self._hub, records)
-                outcome.set_result(None)
-            except BaseException as exc:  # noqa: BLE001 - raised in all that wait for it
-                outcome.set_exception(exc)
-        self._writing = None
+    def _write(self) -> None:
+        """Write the records that have gathered, in a thread."""
+        records, self._records = self._records, {}
+        group, self._waiting = self._waiting, []
+        self._is_writing = True
+        try:
+            self._workers.start(lambda: self._store.commit(self._hub, records), partial(self._end, group))
+        except BaseException as exc:  # noqa: BLE001 - raised in all that wait for it
+            self._end(group, None, exc)
+
+    def _end(self, group: list[Outcome[None]], _: None, failure: BaseException | None) -> None:
+        for outcome in group:
+            outcome.set(None, failure)
+        self._is_writing = False
+        if self._waiting:
+            self._write()

@@ -19,7 +19,6 @@ from veen_core.api import (
     ReceiptRequest,
     ReceiptResponse,
     StreamRequest,
-    SubmitResponse,
     wrap_submit,
 )
 from veen_core.checkpoint import Checkpoint
@@ -42,7 +41,7 @@ from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_core.wire import Wire
 from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused
 from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer
-from veen_hub.client.wire.outcomes import Outcomes, decode_outcomes
+from veen_hub.client.wire.outcomes import OutcomeDecoder, Outcomes
 from veen_hub.client.wire.stream_items import (
     cut_page,
     decode_item,
@@ -77,6 +76,7 @@ class Endpoints:
         """``workers`` decode unusual pages; without them the event loop does."""
         self.transport = transport
         self._workers = workers
+        self._outcomes = OutcomeDecoder()
         self.control_label: Label | None = None
         """The label whose entries are tokens (H5); set once the hub's identity is checked."""
 
@@ -93,11 +93,11 @@ class Endpoints:
                 body = await self.transport.call("POST", "/v1/submit", wrap_submit(wires[0]), headers=headers)
             except Refused as exc:
                 return [exc]
-            return [decode_response(SubmitResponse, body).receipt]
+            return [self._outcomes.decode_receipt(body)]
         body = await self.transport.call(
             "POST", "/v1/submit", b"".join(map(wrap_submit, wires)), content_type=CBOR_SEQ, headers=headers
         )
-        outcomes = decode_outcomes(body)
+        outcomes = self._outcomes.decode(body)
         if len(outcomes) != len(wires):
             raise Misbehaved(f"the hub gave {len(outcomes)} answers to {len(wires)} messages")
         return outcomes
@@ -147,9 +147,9 @@ class Endpoints:
         framer = Framer(max_bytes, max_items, None if control else find_end)
         async with self.transport.open(
             "GET", f"/v1/stream/{label.hex()}?from={start}", idle=self.transport.timeouts.idle
-        ) as response:
+        ) as parts:
             yield []
-            async for part in response.content.iter_any():
+            async for part in parts:
                 for begin in range(0, len(part), MAX_LIVE_BYTES):
                     items = enumerate(framer.feed(part[begin : begin + MAX_LIVE_BYTES]), at)
                     if entries := [decode_item(item, label, seq, control=control) for seq, item in items]:

@@ -16,19 +16,40 @@ from veen_hub.client.wire.outcomes import Outcomes
 
 MAX_UNDER_WAY: Final = 2
 """Requests under way at once: while the hub works on one, the next one is on its way."""
+MAX_SHARED_MESSAGES: Final = 16
+"""Messages of several streams in one request. While the hub works on one request, the client verifies the
+receipts of another one: of 64 streams, a message took 302 µs with 16, 326 with 32, and 339 with all 64."""
 MAX_REQUEST_BYTES: Final = 4 * 1_048_576
 """Bytes of messages in one request; the hub accepts 8 MiB."""
+
+
+class _Submit:
+    """The messages of one stream, the future of their outcomes, and all that share a request with them."""
+
+    __slots__ = ("outcomes", "request", "sharing", "wires")
+
+    def __init__(self, wires: Sequence[bytes]) -> None:
+        self.wires = wires
+        self.outcomes: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
+        self.request: asyncio.Task[None] | None = None
+        self.sharing: Sequence[_Submit] = ()
+
+    def end_if_unwanted(self) -> None:
+        """Cancel the request once no task waits for it any more."""
+        if self.request is not None and all(one.outcomes.cancelled() for one in self.sharing):
+            self.request.cancel()
 
 
 class SharedSubmits:
     """The submits of one connection."""
 
-    def __init__(self, api: Endpoints, max_messages: int) -> None:
+    def __init__(self, api: Endpoints, max_messages: int = MAX_SHARED_MESSAGES) -> None:
         self._api = api
         self._max_messages = max_messages
-        self._waiting: deque[tuple[Sequence[bytes], asyncio.Future[Outcomes]]] = deque()
+        self._waiting: deque[_Submit] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
-        self._scheduled = False
+        self._is_gathering = False
+        """Whether a request was started that has not taken its messages yet."""
 
     async def submit(self, wires: Sequence[bytes]) -> Outcomes:
         """Return an outcome for each message, in order; raises if the whole request is refused or lost.
@@ -36,58 +57,58 @@ class SharedSubmits:
         If this is cancelled, messages that have not left do not leave. A request under way continues if other
         messages share it.
         """
-        outcomes: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
-        self._waiting.append((wires, outcomes))
-        self._schedule()
-        return await outcomes
-
-    def _schedule(self) -> None:
-        """Start requests once all tasks that are ready now have added their messages."""
-        if not self._scheduled and self._waiting and len(self._under_way) < MAX_UNDER_WAY:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._start)
+        one = _Submit(wires)
+        self._waiting.append(one)
+        self._start()
+        try:
+            return await one.outcomes
+        except asyncio.CancelledError:
+            one.end_if_unwanted()
+            raise
 
     def _start(self) -> None:
-        self._scheduled = False
-        taken: list[tuple[Sequence[bytes], asyncio.Future[Outcomes]]] = []
-        count = size = 0
-        while self._waiting:
-            wires, outcomes = self._waiting[0]
-            if outcomes.done():  # cancelled
-                self._waiting.popleft()
-                continue
-            count, size = count + len(wires), size + sum(map(len, wires))
-            if taken and (count > self._max_messages or size > MAX_REQUEST_BYTES):
-                break
-            taken.append(self._waiting.popleft())
+        """Start a request; it begins once all tasks that are ready now have added their messages."""
+        if self._waiting and not self._is_gathering and len(self._under_way) < MAX_UNDER_WAY:
+            self._is_gathering = True
+            request = asyncio.create_task(self._submit())
+            self._under_way.add(request)
+            request.add_done_callback(self._ended)
+
+    def _ended(self, request: asyncio.Task[None]) -> None:
+        self._under_way.discard(request)
+        self._start()
+
+    async def _submit(self) -> None:
+        self._is_gathering = False
+        taken, request = self._take(), asyncio.current_task()
+        self._start()
         if not taken:
             return
-        task = asyncio.create_task(self._submit(taken))
-
-        def end_if_unwanted(_: object) -> None:
-            if all(outcomes.cancelled() for _, outcomes in taken):
-                task.cancel()
-
-        for _, outcomes in taken:
-            outcomes.add_done_callback(end_if_unwanted)
-        self._under_way.add(task)
-        task.add_done_callback(self._ended)
-        self._schedule()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
-        self._schedule()
-
-    async def _submit(self, taken: Sequence[tuple[Sequence[bytes], asyncio.Future[Outcomes]]]) -> None:
+        for one in taken:
+            one.request, one.sharing = request, taken
         try:
-            found = await self._api.submit([wire for wires, _ in taken for wire in wires])
+            found = await self._api.submit([wire for one in taken for wire in one.wires])
         except BaseException as exc:  # noqa: BLE001 - raised in all that share the request
-            for _, outcomes in taken:
-                if not outcomes.done():
-                    outcomes.set_exception(exc)
+            for one in taken:
+                if not one.outcomes.done():
+                    one.outcomes.set_exception(exc)
             return
         at = 0
-        for wires, outcomes in taken:
-            if not outcomes.done():  # cancelled
-                outcomes.set_result(found[at : at + len(wires)])
-            at += len(wires)
+        for one in taken:
+            if not one.outcomes.done():  # cancelled
+                one.outcomes.set_result(found[at : at + len(one.wires)])
+            at += len(one.wires)
+
+    def _take(self) -> list[_Submit]:
+        """Take the messages that fit into one request, without those that were cancelled."""
+        taken: list[_Submit] = []
+        count = size = 0
+        while self._waiting:
+            one = self._waiting[0]
+            if not one.outcomes.done():
+                count, size = count + len(one.wires), size + sum(map(len, one.wires))
+                if taken and (count > self._max_messages or size > MAX_REQUEST_BYTES):
+                    break
+                taken.append(one)
+            self._waiting.popleft()
+        return taken

@@ -6,29 +6,50 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar, cast
 
 from veen_core.errors import StateError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Ended = Callable[[T | None, BaseException | None], None]
+"""Takes the value of a call, or its exception."""
 
 
-async def finished(future: asyncio.Future[T]) -> T:
-    """Wait for a result. If cancelled, raise CancelledError only when there is one."""
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError as exc:
-            if not future.cancelled():
+class Outcome(Generic[T]):
+    """The outcome of work that is not interrupted if the one task that waits for it is cancelled.
+
+    ``asyncio.shield`` does the same with one more future and one more turn of the event loop.
+    """
+
+    __slots__ = ("_failure", "_is_set", "_value", "_waiter")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._value: T | None = None
+        self._failure: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self, value: T | None, failure: BaseException | None = None) -> None:
+        """Set the outcome, on the event loop: a value, or why there is none."""
+        self._is_set, self._value, self._failure = True, value, failure
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> T:
+        """Wait for the outcome. If cancelled, raise CancelledError only when it is set."""
+        cancelled: asyncio.CancelledError | None = None
+        while not self._is_set:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            except asyncio.CancelledError as exc:
                 cancelled = exc
-        except Exception:  # noqa: BLE001 - it is raised below
-            break
-    if cancelled is not None:
-        future.exception()  # mark it as retrieved: the cancellation takes precedence
-        raise cancelled
-    return future.result()
+        if cancelled is not None:  # it takes precedence over a failure
+            raise cancelled
+        if self._failure is not None:
+            raise self._failure
+        return cast(T, self._value)
 
 
 MAX_GIL_SECONDS: Final = 0.002
@@ -72,10 +93,25 @@ class Workers:
 
         A lock held around ``run`` is therefore held until the effects of the call are complete.
         """
+        outcome: Outcome[T] = Outcome()
+        self.start(lambda: call(*args, **kwargs), outcome.set)
+        return await outcome.wait()
+
+    def start(self, call: Callable[[], T], ended: Ended[T]) -> None:
+        """Run ``call`` in a thread, then ``ended`` on the event loop, with its value or its exception."""
         if self._closed:
             raise StateError("this connection is closed", action="connect again")
         loop = asyncio.get_running_loop()
-        return await finished(loop.run_in_executor(self._pool, lambda: call(*args, **kwargs)))
+
+        def work() -> None:
+            try:
+                value = call()
+            except BaseException as exc:  # noqa: BLE001 - handed over to ``ended``
+                loop.call_soon_threadsafe(ended, None, exc)
+            else:
+                loop.call_soon_threadsafe(ended, value, None)
+
+        self._pool.submit(work)
 
     async def run_sized(self, count: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call that handles ``count`` messages: here if they are few, else in a thread.

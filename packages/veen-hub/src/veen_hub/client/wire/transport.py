@@ -1,30 +1,30 @@
-"""HTTP to one hub: one session, bounded responses, timeouts, every failure a ``VeenError`` (§10.3, SH0.3)."""
+"""HTTP to one hub: bounded responses, timeouts, every failure a ``VeenError`` (§10.3, SH0.3)."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import aiohttp
+from urllib.parse import urlsplit
 
 from veen_core.api import ErrorEnvelope
 from veen_core.errors import ConfigError, DecodeError, StateError
 from veen_core.rejection import Code
 from veen_hub.client.errors import Misbehaved, RateLimited, Refused, Unavailable, Unreachable, refusal
+from veen_hub.client.wire.http_connection import HttpConnection
+from veen_hub.client.wire.http_pool import HttpPool
+from veen_hub.client.wire.http_response import HttpError, ResponseHead
 
 CBOR: Final = "application/cbor"
 CBOR_SEQ: Final = "application/cbor-seq"
 MAX_RESPONSE_BYTES: Final = 1_048_576
 """Largest response body, unless a request allows more."""
 MAX_ERROR_BYTES: Final = 64 * 1_024
-CHUNK_BYTES: Final = 256 * 1_024
-"""Bytes of a body that are read or written at a time."""
 MAX_CONCURRENT_REQUESTS: Final = 64
 """Requests under way at once; live streams, which stay open, are not counted."""
 
@@ -65,131 +65,157 @@ class Timeouts:
     """How long a live stream may be silent before the client reconnects."""
 
 
-Body = bytes | Callable[[], AsyncIterator[bytes]]
-
-
 class Transport:
     """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
         self.url = url.rstrip("/")
-        if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"{url} is not an http:// or https:// address")
-        if tls is not None and not self.url.startswith("https://"):
+        is_https = self.url.startswith("https://")
+        if tls is not None and not is_https and self.url.startswith("http://"):
             raise ConfigError(
                 f"{url}: TLS settings are given, but the address is plain HTTP",
                 action="write https://, or leave tls out",
             )
+        host, port, self._path = _parse_address(self.url)
         self.timeouts = timeouts
-        context = (tls or Tls()).context() if self.url.startswith("https://") else True
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=context),
-            headers={"Accept": f"{CBOR}, {CBOR_SEQ}", "Accept-Encoding": "identity"},
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        context = (tls or Tls()).context() if is_https else None
+        self._pool = HttpPool(host, port, context, connect_timeout=timeouts.connect)
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
+        self._closed = False
+        authority = urlsplit(self.url).netloc.rpartition("@")[2]
+        self._fields = (
+            f"Host: {authority}\r\nAccept: {CBOR}, {CBOR_SEQ}\r\nAccept-Encoding: identity\r\n"
+            f"User-Agent: veen-client\r\n"
+        )
 
     async def close(self) -> None:
-        await self._session.close()
+        self._closed = True
+        self._pool.close()
 
     async def call(
         self,
         method: str,
         path: str,
-        body: Body | None = None,
+        body: bytes | None = None,
         *,
         content_type: str = CBOR,
         headers: Mapping[str, str] | None = None,
         max_bytes: int = MAX_RESPONSE_BYTES,
+        timeout: float | None = None,
     ) -> bytes:
-        """Return the body of a 200 response, at most ``max_bytes``; any other response raises."""
-        timeout = self.timeouts.request if isinstance(body, bytes | None) else self.timeouts.transfer
-        async with self.open(
-            method, path, body, content_type=content_type, headers=headers, timeout=timeout
-        ) as response:
-            return await read_body(response, max_bytes)
+        """Return the body of a 200 response, at most ``max_bytes``; any other response raises.
+
+        ``timeout`` is ``timeouts.request`` unless it is given.
+        """
+        self._check_open()
+        head = self._request_head(method, path, body, content_type, headers)
+        limit = self.timeouts.request if timeout is None else timeout
+        try:
+            async with self._slots:
+                connection = await self._pool.acquire()
+                try:
+                    found = await connection.exchange(head, body or b"", timeout=limit, whole=True)
+                    content = await read_body(
+                        connection, max_bytes if found.status == 200 else MAX_ERROR_BYTES
+                    )
+                finally:
+                    self._pool.release(connection)
+        except (HttpError, OSError, UnicodeError) as exc:
+            raise self._no_answer(exc, method, path) from exc
+        if found.status != 200:
+            raise _refused(found, content)
+        return content
 
     @asynccontextmanager
     async def open(
+        self, method: str, path: str, *, timeout: float | None = None, idle: float | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a 200 response and yield an iterator over its body; network errors raise ``Unreachable``.
+
+        Without a ``timeout`` the response may stay open for ever and does not count as a request under way.
+        ``idle`` bounds the seconds without a byte.
+        """
+        self._check_open()
+        head = self._request_head(method, path, None, CBOR, None)
+        try:
+            async with self._slots if timeout is not None else nullcontext():
+                connection = await self._pool.acquire()
+                try:
+                    found = await connection.exchange(head, b"", timeout=timeout, whole=False)
+                    if found.status != 200:
+                        raise _refused(found, await read_body(connection, MAX_ERROR_BYTES, idle))
+                    yield connection.parts(idle)
+                finally:
+                    self._pool.release(connection)
+        except (HttpError, OSError, UnicodeError) as exc:
+            raise self._no_answer(exc, method, path) from exc
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StateError(f"{self.url}: this connection is closed", action="connect again")
+
+    def _request_head(
         self,
         method: str,
         path: str,
-        body: Body | None = None,
-        *,
-        content_type: str = CBOR,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        idle: float | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Open a 200 response whose body is still to be read; network errors raise ``Unreachable``.
-
-        Without a ``timeout`` the response may stay open for ever and does not count as a request under way.
-        """
-        if self._session.closed:
-            raise StateError(f"{self.url}: this connection is closed", action="connect again")
-        sent = dict(headers or {})
+        body: bytes | None,
+        content_type: str,
+        headers: Mapping[str, str] | None,
+    ) -> bytes:
+        """Return the request up to its body; ``headers`` are ours, made of hex and digits."""
+        lines = [f"{method} {self._path}{path} HTTP/1.1\r\n{self._fields}"]
         if body is not None:
-            sent["Content-Type"] = content_type
-        limits = aiohttp.ClientTimeout(total=timeout, connect=self.timeouts.connect, sock_read=idle)
-        try:
-            async with (
-                self._slots if timeout is not None else nullcontext(),
-                self._session.request(
-                    method,
-                    self.url + path,
-                    data=body() if callable(body) else body,
-                    headers=sent,
-                    timeout=limits,
-                    allow_redirects=False,
-                ) as response,
-            ):
-                if response.status != 200:
-                    raise await _refused(response)
-                yield response
-        except aiohttp.ClientConnectorCertificateError as exc:
-            raise Unreachable(
-                f"{self.url}: the certificate of the hub is not trusted: {exc.certificate_error}",
+            lines.append(f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n")
+        lines += [f"{name}: {value}\r\n" for name, value in (headers or {}).items()]
+        return "".join((*lines, "\r\n")).encode("ascii")
+
+    def _no_answer(self, error: Exception, method: str, path: str) -> Unreachable:
+        if isinstance(error, TimeoutError):
+            return Unreachable(f"{self.url}: no answer in time ({method} {path})")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Unreachable(
+                f"{self.url}: the certificate of the hub is not trusted: {error}",
                 retryable=False,
                 action="name the authority that signed the certificate (--ca, or Tls(ca=...))",
-            ) from exc
-        except aiohttp.InvalidURL as exc:
-            raise Unreachable(
-                f"{self.url}: not an address",
-                retryable=False,
-                action="write an address like https://hub.example:8080",
-            ) from exc
-        except TimeoutError as exc:
-            raise Unreachable(f"{self.url}: no answer in time ({method} {path})") from exc
-        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as exc:
-            raise no_answer(self.url, exc) from exc
+            )
+        return no_answer(self.url, error)
+
+
+def _parse_address(url: str) -> tuple[str, int, str]:
+    """Return host, port and path of an address."""
+    with suppress(ValueError):  # the port is not a number, or brackets do not match
+        parts = urlsplit(url)
+        is_plain = url.isascii() and " " not in url and parts.username is None
+        if is_plain and parts.scheme in ("http", "https") and parts.hostname:
+            return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
+    raise ConfigError(
+        f"{url} is not an http:// or https:// address",
+        action="write an address like https://hub.example:8080",
+    )
 
 
 def no_answer(url: str, error: Exception) -> Unreachable:
     """Say why no answer came from ``url``, and what to check where the cause hints at it."""
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    if isinstance(cause.__cause__, ssl.SSLError):  # aiohttp's ClientOSError
-        cause = cause.__cause__
-    hung_up = isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError) or (
-        isinstance(cause, OSError) and cause.errno == errno.ECONNRESET
+    hung_up = isinstance(error, ConnectionResetError | BrokenPipeError) or (
+        isinstance(error, OSError) and error.errno == errno.ECONNRESET
     )
     action = None
-    if isinstance(cause, ssl.SSLCertVerificationError):
+    if isinstance(error, ssl.SSLCertVerificationError):
         action = "name the authority that signed the certificate (--ca, or Tls(ca=...))"
-    elif isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+    elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
         action = "if the hub is plain HTTP, write http:// in its address"
     elif hung_up and not url.startswith("https:"):
         action = "if the hub uses TLS, write https:// in its address"
-    elif hung_up or isinstance(cause, ssl.SSLError):
+    elif hung_up or isinstance(error, ssl.SSLError):
         action = "if the hub demands a client certificate, present one (--cert and --cert-key)"
-    return Unreachable(f"{url}: {str(cause) or type(cause).__name__}", action=action)
+    return Unreachable(f"{url}: {str(error) or type(error).__name__}", action=action)
 
 
-async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+async def read_body(connection: HttpConnection, max_bytes: int, idle: float | None = None) -> bytes:
     """Read the body; raises once it exceeds ``max_bytes``."""
     parts: list[bytes] = []
     size = 0
-    async for part in response.content.iter_chunked(CHUNK_BYTES):
+    while part := await connection.read(idle):
         size += len(part)
         if size > max_bytes:
             raise Misbehaved(f"the response is larger than {max_bytes} bytes")
@@ -197,20 +223,17 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-async def _refused(response: aiohttp.ClientResponse) -> Refused | Misbehaved:
+def _refused(head: ResponseHead, body: bytes) -> Refused | Misbehaved:
     """Decode the error envelope (§10.6), or classify a proxy's response by its HTTP status."""
-    body = await read_body(response, MAX_ERROR_BYTES)
     try:
         return refusal(ErrorEnvelope.decode(body))
     except DecodeError:
-        after = response.headers.get("Retry-After", "")
-        retry_after = int(after) if after.isascii() and after.isdecimal() and len(after) < 6 else None
-        if response.status == 429:
+        after = head.fields.get(b"retry-after", b"")
+        retry_after = int(after) if after.isdigit() and len(after) < 6 else None
+        if head.status == 429:
             return RateLimited(Code.RATE, "HTTP 429 from a proxy", retry_after=retry_after)
-        if response.status in (502, 503, 504):
-            return Unavailable(
-                Code.UNAVAILABLE, f"HTTP {response.status} from a proxy", retry_after=retry_after
-            )
+        if head.status in (502, 503, 504):
+            return Unavailable(Code.UNAVAILABLE, f"HTTP {head.status} from a proxy", retry_after=retry_after)
         return Misbehaved(
-            f"HTTP {response.status} without an error envelope (core §10.6): this may not be a VEEN hub"
+            f"HTTP {head.status} without an error envelope (core §10.6): this may not be a VEEN hub"
         )
