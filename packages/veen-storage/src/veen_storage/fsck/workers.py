@@ -49,7 +49,7 @@ def _has_one_thread() -> bool:
     """Return whether this process has no other thread, known to Python or not.
 
     The kernel lists a thread for a moment after ``join`` has returned, as after the end of a pool. Without
-    waiting for it, every second check found one and lost half a second to the fork server.
+    waiting for it, a check could lose half a second to the fork server.
     """
     tasks = Path("/proc/self/task")
     if not tasks.is_dir():
