@@ -286,8 +286,8 @@ def test_a_snapshot_is_refused_if_one_byte_of_a_chunk_or_summary_is_changed(
     items: list[bytes] = []
     send_snapshot(primary, items.append)
     names = [str(cbor.decode_items(one)[1]) if cbor.decode_items(one)[0] == "file" else "" for one in items]
-    chunks = [n for n, name in enumerate(names) if "/chunk-" in name]
-    assert len(chunks) > 8
+    chunks = [n for n, name in enumerate(names) if "/chunk-" in name and not name.endswith(".pruned")]
+    assert len(chunks) > 5  # in a pruned chunk, no hash binds prev_ack and auth_ref (ADR 0008)
     for number in chunks:
         _file, name, data = cbor.decode_items(items[number])
         bad = bytearray(data)

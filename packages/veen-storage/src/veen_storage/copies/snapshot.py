@@ -219,7 +219,7 @@ class SnapshotTarget:
             raise StorageError(f"the snapshot of the primary does not verify: {exc.faults[0]}") from exc
         if made.rewritten:  # repair would replace such a file; in a copy it shows that something was changed
             raise StorageError(
-                f"the snapshot of the primary does not verify: {made.rewritten[0]} does not follow from the log"
+                f"the snapshot of the primary does not verify: {made.rewritten[0]} contradicts the log"
             )
         self._files.sync_directory(layout.root)
         self._files.replace(layout.version, self._versions[layout.version])
