@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from veen_core.cap import CapToken
-from veen_core.errors import VeenError
+from veen_core.errors import DecodeError, VeenError
+from veen_core.handover import Handover
 from veen_core.ids import Label, Signature, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import Profile
@@ -41,7 +42,16 @@ from veen_storage.disk.hub_keys import HubKeys, SignMany
 from veen_storage.disk.identity_artifacts import Artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import check_limits, check_profile, read_registry
-from veen_storage.errors import FSCK, REPAIR, DamageError, MismatchError, PoisonedError, StorageError
+from veen_storage.errors import (
+    FSCK,
+    REPAIR,
+    RESTORE,
+    DamageError,
+    MismatchError,
+    PoisonedError,
+    StorageError,
+    read_file,
+)
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
@@ -237,6 +247,19 @@ class Store:
         replicated = ReplicatedBatch(self._ledger, self.identity, batch)
         self.commit(replicated)
         return replicated
+
+    def read_handover(self) -> Handover | None:
+        """Return the hub's handover to its successor; None if it has not handed over."""
+        if not self.layout.handover.exists():
+            return None
+        try:
+            return Handover.decode(read_file(self.layout.handover))
+        except DecodeError as exc:
+            raise DamageError(self.layout.handover.name, None, str(exc), RESTORE) from exc
+
+    def record_handover(self, record: Handover) -> None:
+        """Make a handover durable: the hub signs nothing after it."""
+        self._files.replace(self.layout.handover, record.encode())
 
     def publish(self, signed: SignedHead) -> None:
         """Make a hub checkpoint, with its cosignatures, the one that is served; durable when this returns.

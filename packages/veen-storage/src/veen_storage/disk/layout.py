@@ -91,6 +91,10 @@ class Layout:
         return self.root / "handover.cbor"
 
     @property
+    def evidence(self) -> Path:
+        return self.root / "evidence"
+
+    @property
     def log(self) -> Path:
         return self.root / "log"
 
