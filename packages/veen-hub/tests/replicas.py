@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from veen_core import cbor
@@ -65,9 +67,10 @@ def catch_up(primary: Calls, replica: Calls, *labels: Label) -> None:
         until(lambda label=label, wanted=wanted: head(replica, label) >= wanted, f"the replica has {wanted}")  # type: ignore[misc]
 
 
-def hand_over(hub: Calls, new_hub: HubId, url: str = "") -> bytes:
-    """The admin's request, and the record."""
-    answer = hub.admin("/tooling/handover", HandoverRequest(new_hub=new_hub, url=url).encode())
+def hand_over(hub: Calls, new_hub: HubId, url: str = "", later: int = 0) -> bytes:
+    """The admin's request, and the record; a repeated request must be signed at another second."""
+    request = HandoverRequest(new_hub=new_hub, url=url).encode()
+    answer = hub.admin("/tooling/handover", request, at=hub.status().hub_ts + later)
     assert answer.status == 200, answer
     return answer.body
 
@@ -76,3 +79,11 @@ def ready(hub: Calls) -> str | None:
     """Why it is not ready, or None."""
     why = json.loads(hub.get("/readyz").body).get("why")
     return str(why) if why is not None else None
+
+
+def refusal_to_start(root: Path, *flags: str) -> str:
+    """What a hub says that does not start."""
+    command = [sys.executable, "-m", "veen_hub.main", f"--data-dir={root}", "--port=0", *flags]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1, ended
+    return ended.stderr

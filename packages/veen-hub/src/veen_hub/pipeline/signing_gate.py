@@ -55,6 +55,11 @@ class SigningGate:
         """Whether the gate stays closed until the hub is started again."""
         return self._closed is not None and self._closed.final
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another hub accepts writes instead of this one (P9)."""
+        return self._closed is not None and self._closed.elsewhere
+
     def wait(self, why: str, detail: str) -> None:
         """Close the gate until ``open`` is called."""
         if not self.is_final:

@@ -1,4 +1,4 @@
-"""Before a replica opens its data directory: the first copy of the primary, and the primary's newer keys (P9).
+"""Before a replica opens its directory: the first copy of the primary, and the primary's newer keys (P9).
 
 A directory that exists already is never copied again: the replica continues where it stopped. If the primary
 cannot be reached, an existing replica starts without asking it.
