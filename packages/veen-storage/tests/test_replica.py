@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from veen_core import cbor
+from veen_core import cbor, stream
+from veen_core.handover import UNSIGNED, Handover, attachments_hash
 from veen_core.hashing import H
-from veen_core.ids import Coid
+from veen_core.ids import Coid, HubPk
+from veen_core.keys import SigningKey
 from veen_storage import BatchesGoneError, JournalKeeping, RefusedBatchError, StorageError, Store
 from veen_storage.chunks.retention import PruneRule
 from veen_storage.commit import journal_format
 from veen_storage.commit.journal_format import Item, JournalBatch, encode_batch
 from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.commit.replicated_batch import split_batches
+from veen_storage.copies.fork import check_fork
+from veen_storage.copies.promote import lost_receipts, make_successor_key, promote, read_successor_key
 from veen_storage.copies.snapshot import SnapshotTarget, send_snapshot
 from veen_storage.fsck import fsck
 
 from .conftest import MakeStore
 from .sample import (
     HUB_ID,
+    HUB_KEY,
     INVOICES,
     ORDERS,
     Unsynced,
@@ -32,6 +38,7 @@ from .sample import (
     prune,
     send,
     send_each,
+    signing_key,
     token,
     tree,
 )
@@ -343,3 +350,123 @@ def test_the_header_of_a_batch_gives_its_size(primary: Store) -> None:
     header = journal_format.read_header(data)
     assert header is not None
     assert (header.number, journal_format.batch_size(header), count) == (1, len(data), 1)
+
+
+# --- promotion
+
+
+def handed_over(store: Store, new_key: SigningKey) -> Handover:
+    """What a hub signs last, made here without a hub."""
+    hub_checkpoint(store, at(900))
+    signed = store.hub_log.checkpoint
+    assert signed is not None
+    coids = list(store.attachments.coids())
+    record = Handover(
+        old_hub=HUB_ID,
+        new_hub=stream.hub_id(HubPk(new_key.public)),
+        hub_ts=store.hub_ts,
+        checkpoint=signed.encode(),
+        attachments=len(coids),
+        attachments_hash=attachments_hash(coids),
+        url="",
+        sig=UNSIGNED,
+    )
+    return dataclasses.replace(record, sig=HUB_KEY.sign(record.digest))
+
+
+NEW_KEY = signing_key("successor")
+
+
+def test_a_planned_promotion_forks_from_exactly_the_handover(
+    primary: Store, replica: Store, tmp_path: Path
+) -> None:
+    write_much(primary)
+    record = handed_over(primary, NEW_KEY)
+    follow(primary, replica)
+    replica.close()
+    made = promote(
+        tmp_path / "replica", tmp_path / "new", NEW_KEY, at(1_000), handover=record, files=Unsynced()
+    )
+    assert (made.old_hub, made.new_hub) == (HUB_ID, record.new_hub)
+    check_fork(tmp_path / "new")
+    assert (
+        Handover.decode((tmp_path / "new" / "ancestry" / HUB_ID.hex() / "handover.cbor").read_bytes())
+        == record
+    )
+    for root in (tmp_path / "new", tmp_path / "new" / "ancestry" / HUB_ID.hex()):
+        report = fsck(root)
+        assert report.faults == [], str(report)
+
+
+def test_a_promotion_is_refused_while_the_replica_lacks_a_batch(
+    primary: Store, replica: Store, tmp_path: Path
+) -> None:
+    send(primary, ORDERS, 5)
+    follow(primary, replica)
+    record = handed_over(primary, NEW_KEY)
+    replica.close()
+    with pytest.raises(StorageError, match="wait until the replica has caught up"):
+        promote(tmp_path / "replica", tmp_path / "new", NEW_KEY, at(1_000), handover=record)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_promotion_is_refused_with_another_key_and_with_entries_after_the_handover(
+    primary: Store, replica: Store, tmp_path: Path
+) -> None:
+    send(primary, ORDERS, 5)
+    record = handed_over(primary, NEW_KEY)
+    follow(primary, replica)
+    with pytest.raises(StorageError, match="another hub's"):
+        promote(tmp_path / "replica", tmp_path / "new", signing_key("thief"), at(1_000), handover=record)
+    send(primary, ORDERS, 1, now=at(950))  # the primary lies: it has written after its last hub checkpoint
+    follow(primary, replica)
+    replica.close()
+    with pytest.raises(StorageError, match="not covered"):
+        promote(tmp_path / "replica", tmp_path / "new", NEW_KEY, at(1_000), handover=record)
+
+
+def test_a_promotion_is_refused_while_an_attachment_is_missing(
+    primary: Store, replica: Store, tmp_path: Path
+) -> None:
+    send(primary, ORDERS, 5)
+    primary.attachments.put(Coid(H(b"content")), [b"content"])
+    record = handed_over(primary, NEW_KEY)
+    follow(primary, replica)
+    replica.close()
+    with pytest.raises(StorageError, match="copied all attachments"):
+        promote(tmp_path / "replica", tmp_path / "new", NEW_KEY, at(1_000), handover=record)
+
+
+def test_lost_receipts_are_those_beyond_the_cut_of_the_ancestor(
+    primary: Store, replica: Store, tmp_path: Path
+) -> None:
+    kept = send(primary, ORDERS, 5)
+    follow(primary, replica)
+    lost = [*send(primary, ORDERS, 2), *send(primary, INVOICES, 1)]
+    replica.close()
+    promote(tmp_path / "replica", tmp_path / "new", NEW_KEY, at(1_000), handover=None, files=Unsynced())
+    forged = dataclasses.replace(kept[0], hub_ts=at(5))
+    fates = [fate.fate for fate in lost_receipts(tmp_path / "new", [*kept, *lost, forged])]
+    assert fates == ["kept"] * 5 + ["lost"] * 3 + ["foreign"]
+
+
+def test_a_receipt_that_contradicts_the_ancestor_is_named(
+    make_store: MakeStore, primary: Store, replica: Store, tmp_path: Path
+) -> None:
+    send(primary, ORDERS, 2)
+    follow(primary, replica)
+    other = make_store("other")
+    contradicting = send(other, ORDERS, 1, body=b"other")
+    replica.close()
+    fates = [fate.fate for fate in lost_receipts(tmp_path / "replica", contradicting)]
+    assert fates == ["contradicted"]
+
+
+def test_the_key_of_a_successor_is_made_once_and_read_back(tmp_path: Path) -> None:
+    hub_id = make_successor_key(tmp_path / "keys", NEW_KEY)
+    assert hub_id == stream.hub_id(HubPk(NEW_KEY.public))
+    assert read_successor_key(tmp_path / "keys").seed == NEW_KEY.seed
+    with pytest.raises(StorageError, match="has a key already"):
+        make_successor_key(tmp_path / "keys", NEW_KEY)
+    with pytest.raises(StorageError, match="0 hub keys"):
+        read_successor_key(tmp_path / "nothing")
