@@ -51,7 +51,8 @@ MAX_RECEIPT_FILE_BYTES = 256 * 1_048_576
 def successor(out: Output, *, new_keys: Path) -> Answer:
     """Make the key of a hub's successor, and print its hub_id.
 
-    Run it where the successor will run. `veen hub handover --to` needs the hub_id, `veen hub promote` the key.
+    Run it where the successor will run. `veen hub handover --to` needs the hub_id, `veen hub promote` the
+    key.
     """
     del out
     with private_umask():
@@ -72,8 +73,8 @@ def handover(
 ) -> Answer:
     """End a running hub in favour of its successor.
 
-    The hub accepts nothing more, signs a last hub checkpoint and the record that names the successor. Both stay
-    readable. This cannot be undone. Replicas get the record by themselves.
+    The hub accepts nothing more, signs a last hub checkpoint and the record that names the successor. Its
+    log stays readable. This cannot be undone. Replicas get the record by themselves.
     """
     del out
     record = as_admin(target, lambda _hub, admin: admin.hand_over(new_hub, url_of_successor))
