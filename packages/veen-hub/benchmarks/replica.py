@@ -3,8 +3,8 @@
     python packages/veen-hub/benchmarks/replica.py
 
 One client sends ``RATE`` messages a second to a primary process for ``SECONDS``, ten a request, at fixed
-times. A follower reads the label at the replica process. The lag of a message is the time from the arrival of its
-receipt at the client to its arrival at the follower; it includes the follower's own delivery.
+times. A follower reads the label at the replica process. The lag of a message is the time from the arrival of
+its receipt at the client to its arrival at the follower; it includes the follower's own delivery.
 """
 
 from __future__ import annotations
