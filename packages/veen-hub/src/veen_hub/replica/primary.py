@@ -11,7 +11,7 @@ from veen_core.status import Status
 from veen_hub.client.errors import Misbehaved
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.framing import Framer
-from veen_hub.client.wire.transport import CHUNK_BYTES, Timeouts, Tls, Transport
+from veen_hub.client.wire.transport import Timeouts, Tls, Transport
 from veen_hub.ops.config import HubConfig
 from veen_hub.replica.items import ALIVE_SEC, MAX_ITEM_BYTES, ReplicaItem, decode_item
 
@@ -44,8 +44,8 @@ class Primary:
     async def snapshot(self) -> AsyncIterator[list[bytes]]:
         """Yield the encoded items of a snapshot."""
         framer = Framer(MAX_ITEM_BYTES)
-        async with self._transport.open("GET", "/v1/replica/snapshot", idle=60.0) as response:
-            async for part in response.content.iter_any():
+        async with self._transport.open("GET", "/v1/replica/snapshot", idle=60.0) as parts:
+            async for part in parts:
                 if items := framer.feed(part):
                     yield items
 
@@ -55,8 +55,8 @@ class Primary:
         path = f"/v1/replica/journal?after={after}"
         if size:
             path += f"&size={size}&root={root.hex()}"
-        async with self._transport.open("GET", path, idle=SILENCE_SEC) as response:
-            async for part in response.content.iter_any():
+        async with self._transport.open("GET", path, idle=SILENCE_SEC) as parts:
+            async for part in parts:
                 if items := framer.feed(part):
                     yield [decode_item(item) for item in items]
 
@@ -66,7 +66,7 @@ class Primary:
 
         async def parts() -> AsyncIterator[bytes]:
             size = 0
-            async for part in response.content.iter_chunked(CHUNK_BYTES):
+            async for part in response:
                 size += len(part)
                 if size > max_bytes:
                     raise Misbehaved(f"attachment {coid.hex()} is longer than {max_bytes} bytes")
