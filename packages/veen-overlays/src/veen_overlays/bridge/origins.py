@@ -1,0 +1,155 @@
+"""The origins of imported events: which positions of which source label, and their tree (J1, K2, P7).
+
+The events of one source label are summarised as *runs*: consecutive source positions, in the order of the
+import stream. An import without a gap is one run, whatever its length. A run has the hashes of the fewest
+aligned subtrees that cover its leaves (as a consistency proof has, RESOLUTIONS B11), so its root can be
+compared with a root that the source hub signed: the comparison proves every event of the run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from veen_core.hashing import u64be
+from veen_core.ids import HubId, Label, LeafHash, MmrRoot, NodeHash, StreamSeq
+from veen_core.mmr import Mmr, node_hash, subtrees
+from veen_overlays.bridge.records import ImportedEvent, origin_of
+from veen_overlays.fold.event import Event
+from veen_overlays.fold.monoid import Monoid, map_of
+from veen_overlays.fold.overlay import Overlay
+from veen_overlays.fold.table import ColumnType, Table
+from veen_overlays.schema.record import Record
+
+
+class OriginRun(NamedTuple):
+    """Consecutive source positions, imported in order without another event of the label between them."""
+
+    from_seq: int
+    to_seq: int
+    tiles: tuple[bytes, ...]
+    """The hashes of ``subtrees(from_seq - 1, to_seq)``, left to right."""
+    last_root: bytes
+    """The root in the receipt of the last event."""
+
+    def extends(self, peaks_before: tuple[NodeHash, ...], root_before: MmrRoot) -> bool:
+        """Whether the tree of these peaks has ``root_before`` and grows by this run to ``last_root``."""
+        tree = Mmr(self.from_seq - 1, peaks_before)
+        if self.from_seq > 1 and tree.root != root_before:
+            return False
+        for (height, _), tile in zip(subtrees(self.from_seq - 1, self.to_seq), self.tiles, strict=True):
+            tree.append_subtree(height, tile)
+        return tree.root == self.last_root
+
+
+Runs = tuple[OriginRun, ...]
+OriginState = Mapping[bytes, Runs]
+"""The runs of each source label, by ``source_hub_id || source_label``, in the order of the import stream."""
+
+
+def _joined(a: OriginRun, b: OriginRun) -> OriginRun:
+    """One run of two that follow each other: neighbouring subtrees of one parent are replaced by it."""
+    stack: list[tuple[int, int, bytes]] = []
+    for run in (a, b):
+        for (height, index), tile in zip(subtrees(run.from_seq - 1, run.to_seq), run.tiles, strict=True):
+            node = height, index, tile
+            while stack and stack[-1][0] == node[0] and stack[-1][1] == node[1] - 1 and node[1] & 1:
+                left = stack.pop()
+                node = node[0] + 1, node[1] >> 1, bytes(node_hash(left[2], node[2]))
+            stack.append(node)
+    return OriginRun(a.from_seq, b.to_seq, tuple(node[2] for node in stack), b.last_root)
+
+
+def _concatenated(a: Runs, b: Runs) -> Runs:
+    if not a or not b:
+        return a or b
+    if b[0].from_seq != a[-1].to_seq + 1:
+        return a + b
+    return (*a[:-1], _joined(a[-1], b[0]), *b[1:])
+
+
+_RUNS: Final[Monoid[Runs]] = Monoid(
+    (),
+    _concatenated,
+    lambda runs: [[run.from_seq, run.to_seq, list(run.tiles), run.last_root] for run in runs],
+    lambda item: tuple(OriginRun(run[0], run[1], tuple(run[2]), run[3]) for run in item),
+)
+
+
+def source_key(hub: HubId, label: Label) -> bytes:
+    """The key of a source label in an ``OriginState``."""
+    return hub + label
+
+
+def position_key(hub: HubId, label: Label, seq: StreamSeq) -> bytes:
+    """The key of an event by its place at the source; ``first_use`` finds the import of the event."""
+    return b"at" + hub + label + u64be(seq)
+
+
+def origin_key(leaf: LeafHash) -> bytes:
+    """The key of an event by its original msg_id; ``first_use`` finds the import of the event."""
+    return b"origin" + leaf
+
+
+def runs_of(state: OriginState, hub: HubId, label: Label) -> Runs:
+    """The imported runs of a source label."""
+    return state.get(source_key(hub, label), ())
+
+
+def sources(state: OriginState) -> Iterator[tuple[HubId, Label]]:
+    """The source labels that events were imported from."""
+    return ((HubId(key[:32]), Label(key[32:])) for key in sorted(state))
+
+
+def _lift(event: Event) -> OriginState:
+    record = event.record
+    assert isinstance(record, ImportedEvent)
+    receipt = origin_of(record)
+    seq = receipt.stream_seq
+    run = OriginRun(seq, seq, (bytes(receipt.leaf_hash),), bytes(receipt.mmr_root))
+    return {source_key(record.source_hub_id, record.source_label): (run,)}
+
+
+def _keys(record: Record) -> tuple[bytes, ...]:
+    if not isinstance(record, ImportedEvent):
+        return ()
+    at = position_key(record.source_hub_id, record.source_label, record.source_stream_seq)
+    return at, origin_key(origin_of(record).leaf_hash)
+
+
+def _view(state: OriginState) -> list[dict[str, Any]]:
+    return [
+        {
+            "source_hub_id": key[:32],
+            "source_label": key[32:],
+            "runs": [[run.from_seq, run.to_seq, run.last_root] for run in state[key]],
+        }
+        for key in sorted(state)
+    ]
+
+
+def _rows(view: Any) -> Iterator[tuple[Any, ...]]:
+    for source in view:
+        for run in source["runs"]:
+            yield source["source_hub_id"], source["source_label"], *run
+
+
+ORIGINS: Final[Overlay[OriginState]] = Overlay(
+    name="bridge.origins",
+    title="The origins of the events of an import stream: runs of source positions (AGB0 J1).",
+    schemas=(ImportedEvent,),
+    monoid=map_of(_RUNS),
+    lift=_lift,
+    view=_view,
+    keys=_keys,
+    table=Table(
+        {
+            "source_hub_id": ColumnType.BYTES,
+            "source_label": ColumnType.BYTES,
+            "from_seq": ColumnType.UINT,
+            "to_seq": ColumnType.UINT,
+            "last_root": ColumnType.BYTES,
+        },
+        _rows,
+    ),
+)
