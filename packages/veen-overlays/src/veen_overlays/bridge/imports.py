@@ -1,4 +1,4 @@
-"""The state of bridge/offline/log: imported bundles, repeated imports, failures (products-spec-1 §4.6, P8)."""
+"""The state of bridge/offline/log: imported bundles and failed imports (products-spec-1 §4.6, P8)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_FAILURES: Final = 64
 
 ImportState = Mapping[str, Any]
 """``bundles``: the first report of each bundle. ``repeated``: the number of further reports of a bundle.
-``heads``: the last bundle of each chain. ``failed``: the number of failures. ``failures``: the latest of them,
-encoded."""
+``heads``: the last bundle of each chain. ``failed``: the number of failures. ``failures``: the latest of
+them, encoded."""
 
 _LATEST: Final[Monoid[tuple[bytes, ...]]] = Monoid((), lambda a, b: (a + b)[-MAX_FAILURES:], list, tuple)
 
