@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from veen_cli.arguments.tls_files import load_tls
     from veen_cli.frame.command_class import Command, command
     from veen_cli.frame.command_groups import Group, LazyCommand
+    from veen_cli.frame.connection import Target, connects, witness_policy_file, witnesses_option
     from veen_cli.frame.exits import CommandFailed, Exit
+    from veen_cli.frame.loop import run as run_loop
     from veen_cli.frame.output import Answer, Output, Progress, escape_controls, fields, json_text, plural
     from veen_cli.frame.process import run_command
     from veen_cli.frame.settings import parse_hub_url
@@ -49,7 +51,9 @@ __all__ = [
     "Passphrase",
     "Progress",
     "Seconds",
+    "Target",
     "command",
+    "connects",
     "escape_controls",
     "fields",
     "json_text",
@@ -59,7 +63,10 @@ __all__ = [
     "plural",
     "refuse_if_shared",
     "run_command",
+    "run_loop",
     "start_process",
+    "witness_policy_file",
+    "witnesses_option",
     "writable",
 ]
 
@@ -72,6 +79,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "veen_cli.arguments.tls_files": ("load_tls",),
         "veen_cli.frame.command_class": ("Command", "command"),
         "veen_cli.frame.command_groups": ("Group", "LazyCommand"),
+        "veen_cli.frame.connection": ("Target", "connects", "witness_policy_file", "witnesses_option"),
         "veen_cli.frame.exits": ("CommandFailed", "Exit"),
         "veen_cli.frame.output": (
             "Answer",
@@ -89,6 +97,8 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
     def __getattr__(name: str) -> Any:
+        if name == "run_loop":
+            return import_module("veen_cli.frame.loop").run
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(_MODULE_OF[name]), name)
