@@ -45,7 +45,7 @@ from veen_hub.client.label import LabelLog
 from veen_hub.client.reading import Message
 from veen_hub.client.sending.attachments import AttachingMessage, Source
 from veen_hub.client.sending.batching import Lookahead
-from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, encode_body
+from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, Outgoing, encode_body
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.sending.send_many import MAX_CONTINUATIONS, Sending, can_continue, name_stream
 from veen_hub.client.sending.settling import Delivery
@@ -140,7 +140,7 @@ class Stream:
 
     def send_many(
         self,
-        bodies: Iterable[Body] | AsyncIterable[Body],
+        bodies: Iterable[Body | Outgoing] | AsyncIterable[Body | Outgoing],
         *,
         schema: SchemaId | str | None = None,
         to: Recipient | None = None,
@@ -152,6 +152,7 @@ class Stream:
     ) -> Sending:
         """Send messages in batches; returns an async iterator of their receipts, in order.
 
+        An ``Outgoing`` is a body with its own schema, parent and expiry; the arguments are the defaults.
         Each batch is one request, and the next batch is sealed while it is on its way. If a message fails,
         the receipts of the messages before it come first, then its error; no later message is sent.
         ``Sending.acknowledged`` tells how many arrived, also after an interruption. With ``confirm`` the
@@ -168,12 +169,19 @@ class Stream:
 
     def _draft(
         self,
-        body: Body,
+        body: Body | Outgoing,
         schema: SchemaId | str | None,
         to: Recipient | None,
         parent: LeafHash | None,
         expires_at: UnixTime | None,
     ) -> Draft:
+        if isinstance(body, Outgoing):
+            schema, parent, expires_at = (
+                body.schema or schema,
+                body.parent or parent,
+                expires_at if body.expires_at is None else body.expires_at,
+            )
+            body = body.body
         schema_id, encoded = encode_body(body, schema)
         return Draft(
             recipient=self._recipient(to),

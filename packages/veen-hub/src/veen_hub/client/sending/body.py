@@ -52,6 +52,16 @@ Composer = Callable[[Sequence[AttachmentRef]], Body]
 """Makes a body from the references of its attachments."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A body of ``send_many`` with a header of its own: it overrides the header given for all bodies."""
+
+    body: Body
+    schema: SchemaId | None = None
+    parent: LeafHash | None = None
+    expires_at: UnixTime | None = None
+
+
 def schema_of(name: SchemaId | str) -> SchemaId:
     """Return a schema id as it is, or the hash of a schema name (B14)."""
     return name if isinstance(name, SchemaId) else SchemaId(H(name.encode()))
