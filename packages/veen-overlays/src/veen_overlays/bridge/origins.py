@@ -75,7 +75,7 @@ _RUNS: Final[Monoid[Runs]] = Monoid(
     (),
     _concatenated,
     lambda runs: [[*run[:3], list(run.tiles), *run[4:]] for run in runs],
-    lambda item: tuple(OriginRun(*run[:3], tuple(run[3]), *run[4:]) for run in item),
+    lambda item: tuple(OriginRun._make([*run[:3], tuple(run[3]), *run[4:]]) for run in item),
 )
 
 
