@@ -247,6 +247,11 @@ class Stream:
     # --- reading
 
     @property
+    def opens_what_it_sends(self) -> bool:
+        """Whether this client has a key that opens the messages it seals to the default recipient."""
+        return self._recipient(None) in {key.public for key in self._keys}
+
+    @property
     def _keys(self) -> tuple[DhKey, ...]:
         identity = self.hub.connection.identity
         return (*self._readers, *(identity.dh_keys if identity is not None else ()))
