@@ -53,7 +53,7 @@ def _reports(source: SourceSide, target: TargetSide) -> Iterator[Finding]:
             yield _of(facts, FindingKind.CONTRADICTION, "the two zones report different ranges or roots")
         if report.skipped_from is not None:
             span = Span(report.skipped_from, facts.from_seq - 1)
-            text = f"positions {span.from_seq} to {span.to_seq}" if span.count > 0 else "heartbeats only"
+            text = f"positions {span.from_seq} to {span.to_seq}" if span.size > 0 else "heartbeats only"
             detail = f"imported with an allowed gap: {text}"
             yield _of(facts, FindingKind.ALLOWED_GAP, detail)
     yield from _misplaced(target.imports)
@@ -167,7 +167,7 @@ class _LabelComparison(NamedTuple):
         exported, _ = covered(facts.span for facts in self.exported)
         for span in exported:
             beyond = Span(max(span.from_seq, proven + 1), span.to_seq)
-            if beyond.count <= 0:
+            if beyond.size <= 0:
                 continue
             absent = missing(beyond, self.union)
             yield from (Gap(span=gap, kind=GapKind.NOT_IMPORTED) for gap in absent)

@@ -13,7 +13,7 @@ class Span(NamedTuple):
     to_seq: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return self.to_seq - self.from_seq + 1
 
 
@@ -21,7 +21,7 @@ def covered(spans: Iterable[Span]) -> tuple[list[Span], list[Span]]:
     """The union of spans, and the positions that more than one of them covers; both ascending."""
     union: list[Span] = []
     twice: list[Span] = []
-    for span in sorted(span for span in spans if span.count > 0):
+    for span in sorted(span for span in spans if span.size > 0):
         if union and span.from_seq <= union[-1].to_seq:
             _add(twice, Span(span.from_seq, min(span.to_seq, union[-1].to_seq)))
         _add(union, span)
