@@ -212,10 +212,7 @@ class PartVerifier:
             except VeenError as exc:
                 failure, failed_at = exc, entry.stream_seq
                 break
-            if (
-                entry.stream_seq == self._bundle.header.from_seq
-                and step.hub_ts != self._bundle.header.from_ts
-            ):
+            if entry.stream_seq == header.from_seq and step.hub_ts != header.from_ts:
                 failure = InvariantError("P6", f"from_ts is not its hub_ts {step.hub_ts}")
                 break
         if invalid := invalid_signatures(claims, threads=self._bundle.threads):
