@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,8 +37,8 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
-    yield Exported(tmp_path_factory.mktemp("damage"))
+def made(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return Exported(tmp_path_factory.mktemp("damage"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Exporting from a real hub: ranges without gap or overlap, and no memory but the audit log (AGB0 4.4, P8)."""
+"""Exporting from a real hub: ranges without gap or overlap, no memory but the audit log (AGB0 4.4, P8)."""
 
 from __future__ import annotations
 
