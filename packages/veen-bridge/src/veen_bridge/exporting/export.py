@@ -121,14 +121,11 @@ class Exporter:
         return ExportedBundle(bundle_id=name, header=sealed.header, files=tuple(files), resumed=resumed)
 
     def _sealed(self, draft: BundleHeader, written: WrittenParts) -> PartTrailer:
-        times = {} if draft.is_heartbeat else {"from_ts": written.first_ts, "to_ts": written.hub_ts}
         header = dataclasses.replace(
-            draft,
-            counts=written.counts,
-            root_after=written.tree.root,
-            parts=tuple(written.rows),
-            **times,
+            draft, counts=written.counts, root_after=written.tree.root, parts=tuple(written.rows)
         )
+        if not draft.is_heartbeat:
+            header = dataclasses.replace(header, from_ts=written.first_ts, to_ts=written.hub_ts)
         key = self._session.keys.identity.signing_key
         return PartTrailer(number=1, header=header, signature=sign_bundle(key, header))
 
