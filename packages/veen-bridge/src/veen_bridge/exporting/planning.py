@@ -63,7 +63,7 @@ class Planner:
         wanted = range(first, window.stop)
         known: set[Label] | None = None
         if len(wanted) > MANY_EPOCHS:
-            known = set((await self._hub.label_heads()).heads)
+            known = set((await self._hub.label_heads()).table.newest)
         return [Epoch(e) for e in wanted if known is None or labels.label_of(Epoch(e)) in known]
 
     async def plan(self, stream: str, epoch: Epoch) -> ExportPlan | None:
