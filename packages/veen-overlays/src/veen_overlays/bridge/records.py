@@ -146,6 +146,8 @@ class Imported(Record):
     bundle_id: BundleId
     prev_bundle_id: BundleId
     source_hub_id: HubId
+    source_bridge_id: ClientId
+    """The bridge_online that made the bundle."""
     source_stream_id: StreamId
     source_label: Label
     from_seq: StreamSeq
@@ -164,6 +166,21 @@ class Imported(Record):
     bridge_id: ClientId
     operator: str
     """The person or the automation that started the import."""
+
+
+@record("bridge.import.gap.v1", section="products-spec-1 4.5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportGap(Record):
+    """Report, before the first event, that a bundle is imported although a bundle before it is missing."""
+
+    bundle_id: BundleId
+    missing_bundle_id: BundleId
+    """The bundle that the imported one continues; zeros if it begins a new chain."""
+    skipped_from: StreamSeq
+    """The first source position that no imported bundle covers."""
+    import_time: UnixTime
+    bridge_id: ClientId
+    operator: str
 
 
 @record("bridge.import.failed.v1", section="products-spec-1 4.5")
