@@ -15,10 +15,10 @@ from veen_bridge.importing.bundle_import import BundleImport, ImportedBundle
 from veen_bridge.roles.config import SourceHub
 from veen_bridge.roles.session import RoleSession
 from veen_core.bundle import BundleTrust
-from veen_core.errors import VeenError
+from veen_core.errors import ConfigError, VeenError
 from veen_core.ids import BundleId
+from veen_core.tlog.policy import WitnessPolicy, parse_policy
 from veen_hub.client import Refused, Unreachable
-from veen_hub.client.hub_log import load_policy
 from veen_overlays import Store
 from veen_overlays.bridge.imports import imported_bundle
 
@@ -98,5 +98,12 @@ class ImportRun:
 
 def trust_of(source: SourceHub) -> BundleTrust:
     """What bundles of a configured source are verified against."""
-    policy = load_policy(source.witnesses) if source.witnesses is not None else None
+    policy = _policy(source.witnesses) if source.witnesses is not None else None
     return BundleTrust(pinned=source.hub_id, bridge=source.bridge_id, policy=policy, origin=source.log_origin)
+
+
+def _policy(path: Path) -> WitnessPolicy:
+    try:
+        return parse_policy(path.read_bytes())
+    except OSError as exc:
+        raise ConfigError(f"witness policy {path} cannot be read: {exc.strerror}") from None
