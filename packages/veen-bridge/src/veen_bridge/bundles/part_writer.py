@@ -55,8 +55,8 @@ class PartWriter:
         self._buffered = 0
 
     @property
-    def is_empty(self) -> bool:
-        return self._size == len(MAGIC)
+    def attachment_bytes(self) -> int:
+        return sum(each.size for each in self._attachments)
 
     def _index_bytes(self) -> int:
         return (

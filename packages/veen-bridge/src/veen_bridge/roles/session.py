@@ -109,6 +109,7 @@ async def open_session(
         config.hub,
         keys.identity,
         trust=config.trust,
+        witnesses=config.witnesses,
         state=config.client / "state",
         bounds=TOKEN_BOUNDS,
         tls=tls,

@@ -1,7 +1,8 @@
 """The chain of bundles: each names the one before it of the same source hub, stream and bridge (P6).
 
 A stream with epochs has several labels. Its bundles form one chain, so that a lost bundle is noticed whatever
-its label; within one label, each bundle continues exactly where the one before it ended.
+its label. Within a label, a bundle also names the one that ended right before it (``prev_in_label``), and
+continues its tree. A range that was exported again joins the chain, and continues an older bundle or none.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def verify_chain_step(previous: BundleHeader, header: BundleHeader) -> None:
         )
     if previous.signed_head.head.size > header.signed_head.head.size:
         raise BundleError("the hub log is smaller than in the previous bundle", "RESOLUTIONS P1")
-    if previous.label == header.label:
+    if header.prev_in_label == held:
         verify_continuation(previous, header)
 
 
@@ -38,6 +39,8 @@ def verify_continuation(before: BundleHeader, header: BundleHeader) -> None:
     """Raise ``BundleError`` unless ``header`` continues its label exactly where ``before`` ended."""
     if header.prev_in_label != bundle_id(before):
         raise BundleError(f"the bundle names {header.prev_in_label.hex()} as the one before it in its label")
+    if header.label != before.label:
+        raise BundleError("the bundle that ended right before it is of another label")
     if header.from_seq != before.to_seq + 1:
         raise BundleError(
             f"entries {before.to_seq + 1} to {header.from_seq - 1} are in neither bundle"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from veen_core.bundle.chain import verify_chain_step
-from veen_core.bundle.header import AttachmentRule, BundleHeader, PartRow, bundle_id
+from veen_core.bundle.header import SECTION, AttachmentRule, BundleHeader, PartRow, bundle_id
 from veen_core.bundle.header_rules import BundleTrust, verify_header
 from veen_core.bundle.part import BundleError, PartIndex, PartTrailer
 from veen_core.bundle.records import RecordParser
@@ -200,26 +200,11 @@ class PartVerifier:
         self._bundle.note_part(self)
 
     def _verify(self, entries: Sequence[Entry]) -> None:
-        """Verify consecutive events; report the first fault in the order of the log."""
-        claims: list[Claim] = []
-        check = HubSignatures(self.log.terms, claims)
-        header = self._bundle.header
-        failure: VeenError | None = None
-        failed_at = entries[0].stream_seq
-        for entry in entries:
-            try:
-                step = self.log.accept(entry, check)
-            except VeenError as exc:
-                failure, failed_at = exc, entry.stream_seq
-                break
-            if entry.stream_seq == header.from_seq and step.hub_ts != header.from_ts:
-                failure = InvariantError("P6", f"from_ts is not its hub_ts {step.hub_ts}")
-                break
-        if invalid := invalid_signatures(claims, threads=self._bundle.threads):
-            at = entries[invalid[0] // CLAIMS_PER_EVENT].stream_seq
-            raise self._fault(claims[invalid[0]].refusal(), at)
-        if failure is not None:
-            raise self._fault(failure, failed_at)
+        header, first = self._bundle.header, entries[0]
+        verify_events(self.log, entries, part=self.number, threads=self._bundle.threads)
+        if first.stream_seq == header.from_seq and first.receipt.hub_ts != header.from_ts:
+            found = f"from_ts is not the hub_ts {first.receipt.hub_ts} of the first event"
+            raise BundleError(found, part=self.number, seq=first.stream_seq)
 
     def _check_ends(self) -> None:
         header = self._bundle.header
@@ -231,9 +216,31 @@ class PartVerifier:
         if not header.is_heartbeat and self.log.hub_ts != header.to_ts:
             raise self._fail(f"to_ts is not the hub_ts {self.log.hub_ts} of the last event")
 
-    def _fault(self, error: VeenError, seq: int) -> BundleError:
-        clause = _CLAUSES.get(error.invariant, "") if isinstance(error, InvariantError) else "core §4.1, §4.3"
-        return BundleError(error.message, clause or "RESOLUTIONS P6", part=self.number, seq=seq)
-
     def _fail(self, found: str, clause: str = "RESOLUTIONS P6") -> BundleError:
         return BundleError(found, clause, part=self.number)
+
+
+def verify_events(
+    log: LogVerifier, entries: Sequence[Entry], *, part: int, threads: int | None = None
+) -> None:
+    """Verify consecutive events, which extend ``log``; report the first fault in the order of the log.
+
+    After a fault, ``log`` is in an unknown state.
+    """
+    claims: list[Claim] = []
+    check = HubSignatures(log.terms, claims)
+    failure: VeenError | None = None
+    failed_at = entries[0].stream_seq
+    for entry in entries:
+        try:
+            log.accept(entry, check)
+        except VeenError as exc:
+            failure, failed_at = exc, entry.stream_seq
+            break
+    if invalid := invalid_signatures(claims, threads=threads):
+        at = entries[invalid[0] // CLAIMS_PER_EVENT].stream_seq
+        refusal = claims[invalid[0]].refusal()
+        raise BundleError(refusal.message, "core §4.1, §4.3", part=part, seq=at)
+    if failure is not None:
+        clause = _CLAUSES.get(failure.invariant) if isinstance(failure, InvariantError) else None
+        raise BundleError(failure.message, clause or SECTION, part=part, seq=failed_at)
