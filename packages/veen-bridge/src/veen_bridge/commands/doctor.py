@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from veen_bridge.commands.options import config_option, load_role
+from veen_bridge.commands.arguments import config_option, load_role
 from veen_bridge.roles.path_check import check_paths
 from veen_cli.frame import Answer, Exit, Output, command, passphrase_option
 

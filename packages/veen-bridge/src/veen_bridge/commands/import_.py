@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from veen_bridge.commands.options import config_option, load_role, unlocks
+from veen_bridge.commands.arguments import config_option, load_role, unlock_with
 from veen_bridge.importing.run import ImportRun, Outcome
 from veen_bridge.roles.config import OFFLINE, BridgeConfig
 from veen_bridge.roles.session import RoleKeys, RoleSession, open_session
@@ -17,6 +17,7 @@ from veen_cli.frame import (
     CommandFailed,
     Exit,
     Output,
+    Passphrase,
     Progress,
     ViewStore,
     command,
@@ -71,7 +72,11 @@ def import_(
         raise click.UsageError("--checkpoint and --anchor need --admin: the target hub's admin signs them.")
     config, keys = load_role(config_file, passphrase_file)
     config.require(OFFLINE, "import")
-    admin_key = Identity.of(unlocks(passphrase_file)(admin)).signing_key if admin is not None else None
+    admin_key = (
+        Identity.of(unlock_with(Passphrase(passphrase_file))(admin)).signing_key
+        if admin is not None
+        else None
+    )
 
     async def work() -> tuple[list[Outcome], list[str]]:
         with ViewStore(_views(config, keys)) as store, out.progress("importing events") as bar:
