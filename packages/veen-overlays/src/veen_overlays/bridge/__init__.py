@@ -9,6 +9,7 @@ from veen_overlays.bridge.exports import EXPORTS
 from veen_overlays.bridge.imports import IMPORTS
 from veen_overlays.bridge.origins import ORIGINS
 from veen_overlays.bridge.records import (
+    EnvelopedEvent,
     Exported,
     Imported,
     ImportedEvent,
@@ -22,6 +23,7 @@ __all__ = [
     "IMPORTS",
     "ORIGINS",
     "OVERLAYS",
+    "EnvelopedEvent",
     "Exported",
     "ImportFailed",
     "ImportGap",

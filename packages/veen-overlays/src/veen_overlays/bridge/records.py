@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from veen_core.attached import ATTACHED_NAME, AttachmentRef
 from veen_core.errors import DecodeError
 from veen_core.ids import (
     BundleId,
@@ -14,6 +15,7 @@ from veen_core.ids import (
     Label,
     MmrRoot,
     NodeHash,
+    SchemaId,
     StreamId,
     StreamSeq,
     UnixTime,
@@ -86,6 +88,37 @@ class ImportedEvent(Record):
     origin_msg: bytes | None = None
     import_time: UnixTime
     bridge_id: ClientId
+
+
+def _carries_an_event(envelope: EnvelopedEvent) -> bool:
+    try:
+        event = ImportedEvent.decode(envelope.body)
+    except DecodeError:
+        return False
+    return envelope.schema == ImportedEvent.SCHEMA and event.origin_msg is None
+
+
+@record(
+    ATTACHED_NAME,
+    section="4.6, P7",
+    rules=(
+        RecordRule("body is bridge.import.v1 without origin_msg", _carries_an_event),
+        RecordRule("there is one attachment, the original MSG", lambda each: len(each.attachments) == 1),
+    ),
+    int_keys=True,
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopedEvent(Record):
+    """Carry an imported event whose original MSG is too large for a body and travels as an attachment."""
+
+    ver: Literal[1] = 1
+    schema: SchemaId
+    body: bytes
+    attachments: tuple[AttachmentRef, ...]
+
+    @property
+    def event(self) -> ImportedEvent:
+        return ImportedEvent.decode(self.body)
 
 
 _RANGE_RULE: Final = RecordRule(
