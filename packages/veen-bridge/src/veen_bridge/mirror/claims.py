@@ -49,7 +49,7 @@ async def check_claim(message: Message, source: Hub, held: Mapping[Label, int]) 
         verify_receipt(source.identity, shown)
         if (shown.leaf_hash, shown.mmr_root) != (receipt.leaf_hash, receipt.mmr_root):
             raise DivergenceError(
-                f"entry {receipt.stream_seq} of label {receipt.label.hex()} at the source is another than the "
+                f"entry {receipt.stream_seq} of label {receipt.label.hex()} at the source differs from the "
                 f"one whose receipt entry {message.stream_seq} of the target carries",
                 held=receipt.encode(),
                 shown=shown.encode(),
