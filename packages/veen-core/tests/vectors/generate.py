@@ -33,6 +33,7 @@ MODULES = (
     "hub_log",
     "hub_exports",
     "forks",
+    "bundles",
 )
 PACKAGE = "veen_core_vector_generator"
 

@@ -17,10 +17,12 @@ from typing import Final, Literal
 from veen_core import hub_log, stream
 from veen_core.checkpoint import LabelOrigin
 from veen_core.consistency import MmrConsistency
-from veen_core.hashing import ZERO_32, Ht
+from veen_core.hashing import Ht
 from veen_core.hub_identity import HubIdentity
 from veen_core.hub_log import LabelHead
 from veen_core.ids import (
+    BundleId,
+    ClientId,
     Epoch,
     FixedBytes,
     HubId,
@@ -32,7 +34,6 @@ from veen_core.ids import (
     StreamId,
     StreamSeq,
     UnixTime,
-    VerifyKey,
 )
 from veen_core.keys import SigningKey
 from veen_core.limits import DEFAULT_LIMITS
@@ -48,20 +49,10 @@ MAX_NAME_BYTES: Final = 1_024
 """Longest name of a stream, in UTF-8."""
 
 
-class BundleId(FixedBytes):
-    """Id of a bundle, ``Ht("veen/bundle", CBOR(header))`` (P6)."""
-
-    __slots__ = ()
-
-
 class PartDigest(FixedBytes):
     """SHA-256 of a part's content: everything in its file before the trailer."""
 
     __slots__ = ()
-
-
-FIRST: Final = BundleId(ZERO_32)
-"""``previous`` of a bundle that continues none."""
 
 
 class AttachmentRule(enum.StrEnum):
@@ -121,10 +112,10 @@ class BundleHeader(Wire):
 
     kind: Literal["veen-bundle"] = KIND
     ver: Literal[1] = 1
-    previous: BundleId
-    """The bundle before this one of the same source hub, stream and bridge; ``FIRST`` if there is none."""
-    previous_in_label: BundleId
-    """The bundle that ends at ``from_seq - 1`` of the same label; the same as ``previous`` without epochs."""
+    prev_bundle_id: BundleId
+    """The bundle before this one of the same source hub, stream and bridge; ``NO_BUNDLE`` if none."""
+    prev_in_label: BundleId
+    """The bundle that ends at ``from_seq - 1`` of this label; without epochs, the bundle before this one."""
     identity: HubIdentity
     """The source hub: its hub_id and its keys."""
     profile: Profile
@@ -146,7 +137,7 @@ class BundleHeader(Wire):
     checkpoint: bytes
     """The hub checkpoint, with its cosignatures."""
     attachments: AttachmentRule
-    bridge_id: VerifyKey
+    bridge_id: ClientId
     """Public key of the bridge, which signs bundle_id."""
     exported_at: UnixTime
     """Time of the source hub when the export began."""

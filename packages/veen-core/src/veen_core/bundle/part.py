@@ -1,6 +1,6 @@
-"""The layout of one part of a bundle: records, index, and the signed header as its trailer (P6).
+r"""The layout of one part of a bundle: records, index, and the signed header as its trailer (P6).
 
-    magic     "veen-bundle 1\\n"
+    magic     "veen-bundle 1\n"
     records   event:       0x01 | u32be length of MSG | u16be length of RECEIPT | MSG | RECEIPT
               attachment:  0x02 | u32be length | ciphertext
     index     CBOR(PartIndex); the part's row has its size
@@ -86,7 +86,9 @@ class PartIndex(Wire):
     offsets: tuple[int, ...]
     """Offset in the file of the part's first event and of every ``INDEX_STEP``-th after it."""
     attachments: tuple[IndexedAttachment, ...]
-    """In the order of their records; each coid once in a bundle."""
+    """In the order of their records."""
+    unopened: int
+    """Messages of this part that the bridge could not open."""
 
 
 @int_map("part trailer", section=SECTION)

@@ -1,9 +1,9 @@
 """The origins of imported events: which positions of which source label, and their tree (J1, K2, P7).
 
-The events of one source label are summarised as *runs*: consecutive source positions, in the order of the
-import stream. An import without a gap is one run, whatever its length. A run has the hashes of the fewest
-aligned subtrees that cover its leaves (as a consistency proof has, RESOLUTIONS B11), so its root can be
-compared with a root that the source hub signed: the comparison proves every event of the run at once.
+The events of one source label are summarised as *runs*: consecutive source positions of one bundle, in the
+order of the import stream. A complete bundle is one run, whatever its length. A run has the hashes of the
+fewest aligned subtrees that cover its leaves (as a consistency proof has, RESOLUTIONS B11), so the root after
+it can be computed and compared with one that the source hub signed: that proves every event of the run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from veen_core.hashing import u64be
-from veen_core.ids import HubId, Label, LeafHash, MmrRoot, NodeHash, StreamSeq
+from veen_core.ids import HubId, Label, LeafHash, StreamSeq
 from veen_core.mmr import Mmr, node_hash, subtrees
 from veen_overlays.bridge.records import ImportedEvent, origin_of
 from veen_overlays.fold.event import Event
@@ -23,23 +23,25 @@ from veen_overlays.schema.record import Record
 
 
 class OriginRun(NamedTuple):
-    """Consecutive source positions, imported in order without another event of the label between them."""
+    """Consecutive source positions of one bundle, imported in order without another event between them."""
 
+    bundle_id: bytes
     from_seq: int
     to_seq: int
     tiles: tuple[bytes, ...]
     """The hashes of ``subtrees(from_seq - 1, to_seq)``, left to right."""
     last_root: bytes
     """The root in the receipt of the last event."""
+    from_ts: int
+    to_ts: int
+    """hub_ts of the first and the last event at the source."""
 
-    def extends(self, peaks_before: tuple[NodeHash, ...], root_before: MmrRoot) -> bool:
-        """Whether the tree of these peaks has ``root_before`` and grows by this run to ``last_root``."""
-        tree = Mmr(self.from_seq - 1, peaks_before)
-        if self.from_seq > 1 and tree.root != root_before:
-            return False
+    def appended_to(self, tree: Mmr) -> Mmr:
+        """The tree of the source label after this run, from the tree of ``from_seq - 1`` entries."""
+        grown = tree.copy()
         for (height, _), tile in zip(subtrees(self.from_seq - 1, self.to_seq), self.tiles, strict=True):
-            tree.append_subtree(height, tile)
-        return tree.root == self.last_root
+            grown.append_subtree(height, tile)
+        return grown
 
 
 Runs = tuple[OriginRun, ...]
@@ -57,13 +59,14 @@ def _joined(a: OriginRun, b: OriginRun) -> OriginRun:
                 left = stack.pop()
                 node = node[0] + 1, node[1] >> 1, bytes(node_hash(left[2], node[2]))
             stack.append(node)
-    return OriginRun(a.from_seq, b.to_seq, tuple(node[2] for node in stack), b.last_root)
+    tiles = tuple(node[2] for node in stack)
+    return OriginRun(a.bundle_id, a.from_seq, b.to_seq, tiles, b.last_root, a.from_ts, b.to_ts)
 
 
 def _concatenated(a: Runs, b: Runs) -> Runs:
     if not a or not b:
         return a or b
-    if b[0].from_seq != a[-1].to_seq + 1:
+    if (b[0].bundle_id, b[0].from_seq) != (a[-1].bundle_id, a[-1].to_seq + 1):
         return a + b
     return (*a[:-1], _joined(a[-1], b[0]), *b[1:])
 
@@ -71,8 +74,8 @@ def _concatenated(a: Runs, b: Runs) -> Runs:
 _RUNS: Final[Monoid[Runs]] = Monoid(
     (),
     _concatenated,
-    lambda runs: [[run.from_seq, run.to_seq, list(run.tiles), run.last_root] for run in runs],
-    lambda item: tuple(OriginRun(run[0], run[1], tuple(run[2]), run[3]) for run in item),
+    lambda runs: [[*run[:3], list(run.tiles), *run[4:]] for run in runs],
+    lambda item: tuple(OriginRun._make([*run[:3], tuple(run[3]), *run[4:]]) for run in item),
 )
 
 
@@ -106,7 +109,8 @@ def _lift(event: Event) -> OriginState:
     assert isinstance(record, ImportedEvent)
     receipt = origin_of(record)
     seq = receipt.stream_seq
-    run = OriginRun(seq, seq, (bytes(receipt.leaf_hash),), bytes(receipt.mmr_root))
+    leaf, root, ts = bytes(receipt.leaf_hash), bytes(receipt.mmr_root), receipt.hub_ts
+    run = OriginRun(bytes(record.bundle_id), seq, seq, (leaf,), root, ts, ts)
     return {source_key(record.source_hub_id, record.source_label): (run,)}
 
 
@@ -122,7 +126,10 @@ def _view(state: OriginState) -> list[dict[str, Any]]:
         {
             "source_hub_id": key[:32],
             "source_label": key[32:],
-            "runs": [[run.from_seq, run.to_seq, run.last_root] for run in state[key]],
+            "runs": [
+                [run.bundle_id, run.from_seq, run.to_seq, run.last_root, run.from_ts, run.to_ts]
+                for run in state[key]
+            ],
         }
         for key in sorted(state)
     ]
@@ -146,9 +153,12 @@ ORIGINS: Final[Overlay[OriginState]] = Overlay(
         {
             "source_hub_id": ColumnType.BYTES,
             "source_label": ColumnType.BYTES,
+            "bundle_id": ColumnType.BYTES,
             "from_seq": ColumnType.UINT,
             "to_seq": ColumnType.UINT,
             "last_root": ColumnType.BYTES,
+            "from_ts": ColumnType.UINT,
+            "to_ts": ColumnType.UINT,
         },
         _rows,
     ),
