@@ -275,17 +275,18 @@ class Stream:
     @property
     def opens_what_it_sends(self) -> bool:
         """Whether this client has a key that opens the messages it seals to the default recipient."""
-        return self._recipient(None) in {key.public for key in self._keys}
+        return self._recipient(None) in {key.public for key in self.keys}
 
     @property
-    def _keys(self) -> tuple[DhKey, ...]:
+    def keys(self) -> tuple[DhKey, ...]:
+        """The keys that are tried to open a message, in order."""
         identity = self.hub.connection.identity
         return (*self._readers, *(identity.dh_keys if identity is not None else ()))
 
     async def _open(self, entries: Sequence[Entry]) -> list[Message]:
         connection = self.hub.connection
         messages = await connection.workers.run_sized(
-            len(entries), reading.open_all, entries, self._keys, connection.limits
+            len(entries), reading.open_all, entries, self.keys, connection.limits
         )
         if self.hub.confirmations is not None:
             log = await self.hub.log(entries[-1].label)
