@@ -72,6 +72,9 @@ class ExportView:
                 return message.seq
         return None
 
+    async def message(self, position: int) -> Message:
+        return next(message for message in self._messages() if message.seq == position)
+
     async def messages(self) -> AsyncIterator[Message]:
         for message in self._messages():
             yield message

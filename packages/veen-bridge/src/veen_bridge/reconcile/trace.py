@@ -87,9 +87,8 @@ class Tracer:
             view: StreamView[Any] = await self.target.view(ORIGINS, stream)
             if (position := await view.first_use(key)) is None:
                 continue
-            async for message in view.messages():
-                if message.seq == position and (event := event_of(message)) is not None:
-                    return stream, position, event
+            if (event := event_of(await view.message(position))) is not None:
+                return stream, position, event
         return None
 
     async def _origin(
@@ -147,13 +146,10 @@ class Tracer:
         names = ", ".join(self.record_streams)
         return TraceStep(step=6, what=what, found=None, detail=f"no message of {names} refers to it")
 
-    async def _msg_id(self, place: tuple[StreamId, int, ImportedEvent]) -> bytes | None:
+    async def _msg_id(self, place: tuple[StreamId, int, ImportedEvent]) -> bytes:
         assert self.target is not None
         view: StreamView[Any] = await self.target.view(ORIGINS, place[0])
-        async for message in view.messages():
-            if message.seq == place[1]:
-                return message.msg_id
-        return None
+        return (await view.message(place[1])).msg_id
 
 
 def _in_bundle(bundle: BundleFacts | None) -> TraceStep:

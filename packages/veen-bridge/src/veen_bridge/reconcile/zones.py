@@ -34,6 +34,9 @@ class StreamView(Protocol[S]):
     async def first_use(self, key: bytes) -> int | None:
         """The position of the first event that used a key of the overlay, or None."""
 
+    async def message(self, position: int) -> Message:
+        """The opened message at a position."""
+
     def messages(self) -> AsyncIterator[Message]:
         """All messages of the stream, opened, in order."""
 
@@ -62,6 +65,9 @@ class LiveView:
 
     async def first_use(self, key: bytes) -> int | None:
         return await self.inner.first_use(key)
+
+    async def message(self, position: int) -> Message:
+        return await self.inner.message(position)
 
     async def messages(self) -> AsyncIterator[Message]:
         if isinstance(self.inner, EpochView):
