@@ -48,7 +48,7 @@ class ExportView:
             receipt = Receipt.decode(receipt_bytes)
             entry = Entry(self.label, receipt.stream_seq, payload, receipt_bytes)
             try:
-                yield open_entry(entry, receipt, self.keys)
+                yield open_entry(entry, receipt, self.keys, keep_wrappers=True)
             except DecodeError as exc:
                 raise ConfigError(
                     f"{self.folder}: the payload of entry {receipt.stream_seq} was pruned or is no MSG",

@@ -72,10 +72,10 @@ class LiveView:
     async def messages(self) -> AsyncIterator[Message]:
         if isinstance(self.inner, EpochView):
             async for position, entry in self.inner.entries():
-                yield open_entry(entry, entry.receipt, self.keys)._replace(seq=position)
+                yield open_entry(entry, entry.receipt, self.keys, keep_wrappers=True)._replace(seq=position)
             return
         async for entry in Prefix(self.inner.label).entries(self.hub.log_reader(), self.inner.size):
-            yield open_entry(entry, entry.receipt, self.keys)
+            yield open_entry(entry, entry.receipt, self.keys, keep_wrappers=True)
 
 
 @dataclass(slots=True)
