@@ -68,7 +68,9 @@ class SourceZone:
         admin = Identity.generate().client_id.hex()
         (root / "hub.yaml").write_text(config)
         self._flags = [f"--data-dir={self.data}", f"--config={root / 'hub.yaml'}"]
-        subprocess.run([*PROGRAM, "--init", f"--admin={admin}", f"--profile={profile}", *self._flags], check=True)
+        subprocess.run(
+            [*PROGRAM, "--init", f"--admin={admin}", f"--profile={profile}", *self._flags], check=True
+        )
         self.hub_id = HubIdentity.decode((self.data / "hub-identity.cbor").read_bytes()).hub_id
         self.trust = BundleTrust(pinned=self.hub_id, bridge=BRIDGE.client_id)
         self.url, self._process = "", None
