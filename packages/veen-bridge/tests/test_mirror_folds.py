@@ -32,12 +32,15 @@ from .mirror_fixtures import (
 )
 
 REALM = realm_id("shop")
-ANN, BEN = (wallet_id(REALM, CtxId(bytes([n]) * 32), "EUR") for n in (1, 2))
+OWNERS = CtxId(b"\x01" * 32), CtxId(b"\x02" * 32)
+ANN, BEN = (wallet_id(REALM, owner, "EUR") for owner in OWNERS)
 
 
 def wallet_events() -> list[Record]:
     opened = [
-        Open(wallet_id=w, realm_id=REALM, ctx_id=CtxId(bytes([n]) * 32), currency="EUR", created_at=UnixTime(1))
+        Open(
+            wallet_id=w, realm_id=REALM, ctx_id=CtxId(bytes([n]) * 32), currency="EUR", created_at=UnixTime(1)
+        )
         for n, w in ((1, ANN), (2, BEN))
     ]
     paid = Deposit(wallet_id=ANN, amount=100, ts=UnixTime(2))
