@@ -266,9 +266,7 @@ def test_the_check_compares_records_with_the_sources_receipts(
         async with talking(target, "liar") as there:
             last = Mirror.decode((await read_all(there, "checked"))[-1].body)
             stream = there.stream("checked", readers=(TARGET_READER,))
-            await stream.send(
-                replace(last, source_receipt_root=last.source_leaf_hash, mirror_time=UnixTime(1))
-            )
+            await stream.send(replace(last, source_receipt_root=MmrRoot(last.source_leaf_hash)))
 
     run(lie())
     done = check(flags)
