@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,9 +21,13 @@ from veen_bridge.mirror.service import HubTarget, MirrorService, MirrorSettings
 from veen_bridge.mirror.stream_mirror import MirrorOptions, StreamPair
 from veen_bridge.transfer import Mode
 from veen_core.hashing import H
+from veen_core.ids import UnixTime
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import Secrets
+from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.profile import Profile
 from veen_hub.client import FileStateStore, Hub, Identity, Message, Retry, connect
+from veen_storage import create
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))
@@ -62,7 +67,7 @@ class HubProcess:
         self,
         root: Path,
         *,
-        profile: str = "default",
+        epoch_sec: int = 0,
         gated: bool = False,
         settings: dict[str, Any] | None = None,
     ) -> None:
@@ -72,7 +77,14 @@ class HubProcess:
         self._log = root / "hub.log"
         self._gated = gated
         self.configure(settings or {})
-        self._once("--init", f"--admin={ADMIN.public.hex()}", f"--profile={profile}")
+        create(
+            self.directory,
+            SigningKey(SigningSeed(os.urandom(32))),
+            UnixTime(int(time.time()) - 2),
+            profile=Profile(epoch_sec=epoch_sec, pad_block=256),
+            limits=Limits(max_epoch_skew_sec=epoch_sec) if epoch_sec else DEFAULT_LIMITS,
+            admin_pk=ADMIN.public,
+        )
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -226,8 +238,9 @@ def write_secrets(folder: Path, identity: Identity) -> Path:
     """Write an identity folder as `veen keygen --no-passphrase` does."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "secrets.cbor"
-    keys = Secrets(signing_key=identity.signing_key, dh_keys=identity.dh_keys)
-    path.write_bytes(keys.encode())
+    (dh_key,) = identity.dh_keys
+    secrets = Secrets(id_sign=identity.signing_key.seed, id_dh=dh_key.secret, created_at=UnixTime(1))
+    path.write_bytes(secrets.encode())
     path.chmod(0o600)
     return folder
 

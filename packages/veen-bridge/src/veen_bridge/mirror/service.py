@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from veen_bridge.mirror.metrics import MirrorMetrics
 from veen_bridge.mirror.stream_mirror import MirrorOptions, StreamMirror, StreamPair
+from veen_bridge.roles.session import TOKEN_BOUNDS
 from veen_core.cap import CapToken
-from veen_core.client_state import ClientBounds
-from veen_core.errors import VeenError
+from veen_core.errors import ConfigError, VeenError
 from veen_hub.client import (
     Diverged,
     Hub,
@@ -32,14 +32,12 @@ from veen_hub.client import (
     Unreachable,
     connect,
 )
+from veen_hub.ops.logs import log
 
-LOGGER: Final = logging.getLogger("veen.bridge")
 SESSION_RETRY: Final = Retry(max_attempts=20, deadline=10.0, max_outage=10.0, max_delay=1.0)
 """Within a session a hub may be away for 10 s; then the session ends, and readiness with it."""
 FIRST_PAUSE_SEC: Final = 0.2
 MAX_PAUSE_SEC: Final = 5.0
-TOKEN_LIFE: Final = ClientBounds(max_client_id_lifetime_sec=2**40, max_msgs_per_client_id_per_label=2**40)
-"""At a gated hub the token names the bridge's key; the hub's own bounds apply (core §6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +62,6 @@ class MirrorSettings:
     store: StateStore
     caps: tuple[CapToken, ...] = ()
     """Tokens for the target; authorized at each start, which is idempotent (H5)."""
-
-
-def log(level: int, event: str, **fields: object) -> None:
-    """Log one event: a stable snake_case key with fields (spec-4 10.3)."""
-    LOGGER.log(level, event, extra={"fields": fields})
 
 
 class MirrorService:
@@ -129,30 +122,40 @@ class MirrorService:
             )
             await run_all([mirror.run(stopping) for mirror in mirrors])
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[tuple[Hub, Hub]]:
-        given = self._settings
-        self._connecting = "source"
+    def _note_stage(self, stage: str) -> None:
+        self._connecting = stage
+
+    def _connected(self) -> AbstractAsyncContextManager[tuple[Hub, Hub]]:
+        return connected(self._settings, self._note_stage)
+
+
+@asynccontextmanager
+async def connected(
+    given: MirrorSettings, stage: Callable[[str], None] = lambda _stage: None
+) -> AsyncIterator[tuple[Hub, Hub]]:
+    """Connect to the source, without an identity, and to the target; ``stage`` is told which comes next."""
+    stage("source")
+    async with connect(
+        given.source.url, trust=given.source.pin, tls=given.source.tls, state=given.store, retry=SESSION_RETRY
+    ) as source:
+        stage("target")
         async with connect(
-            given.source.url,
-            trust=given.source.pin,
-            tls=given.source.tls,
+            given.target.url,
+            given.identity,
+            trust=given.target.pin,
+            tls=given.target.tls,
             state=given.store,
             retry=SESSION_RETRY,
-        ) as source:
-            self._connecting = "target"
-            async with connect(
-                given.target.url,
-                given.identity,
-                trust=given.target.pin,
-                tls=given.target.tls,
-                state=given.store,
-                retry=SESSION_RETRY,
-            ) as target:
-                if target.connection.status.gating:
-                    target.connection.bounds = TOKEN_LIFE
-                self._connecting = "either"
-                yield source, target
+        ) as target:
+            if source.hub_id == target.hub_id:
+                raise ConfigError(
+                    f"source and target are the same hub {source.hub_id.hex()}",
+                    action="give the addresses of two hubs",
+                )
+            if target.connection.status.gating:
+                target.connection.bounds = TOKEN_BOUNDS
+            stage("either")
+            yield source, target
 
 
 async def run_all(works: Sequence[Coroutine[None, None, None]]) -> None:

@@ -2,7 +2,7 @@
 
 A bridge in mode wrap sends the original MSG inside ``bridge.import.v1`` (RESOLUTIONS P4, P7). If the
 reader's keys open that MSG too, the fold gets its schema and body, and its *origin* as ``parent_id``: the
-msg_id of the original, or the parent that the original itself names. So a wrapped copy has the identity of its
+msg_id of the original, or the parent that the original names. So a wrapped copy has the identity of its
 original, and an event counts once however often it was mirrored (ID 12.1, WALBR0 11.4). A resealed copy has
 that identity too, unless the original names a parent, which resealing replaces (P4).
 
