@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from veen_bridge.roles.session import Unlock
+from veen_bridge.roles.config import BridgeConfig, load_config
+from veen_bridge.roles.session import RoleKeys, Unlock
 from veen_cli.frame import CommandFailed, Exit, Passphrase
 from veen_core.errors import DecodeError, VeenError
 from veen_core.ids import ClientId, FixedBytes, HubId
@@ -87,3 +88,9 @@ def read_policy(path: Path | None) -> WitnessPolicy | None:
 def fault_lines(faults: Sequence[VeenError]) -> list[str]:
     """Return one line per fault."""
     return [f"FAULT  {fault}" for fault in faults]
+
+
+def load_role(config_file: Path, passphrase_file: Path | None) -> tuple[BridgeConfig, RoleKeys]:
+    """Read a role's configuration and its keys."""
+    config = load_config(config_file)
+    return config, RoleKeys.load(config, unlock_with(Passphrase(passphrase_file)))

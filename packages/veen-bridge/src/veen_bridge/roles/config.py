@@ -12,10 +12,11 @@
         mapping: [{from: "export/zone1/*", to: "import/zone1/*"}]
     mode: wrap                          # or reseal, which needs source_readers
     readers: [import-reader]            # whose keys seal and open the import streams
+    streams: [import/zone1/orders]      # which streams the tokens are for
 
     role: bridge_online
     …
-    streams: ["export/zone1/orders"]    # bridge_online: which streams may be exported
+    streams: ["export/zone1/*"]         # which streams may be exported
 
 A key of the other role is refused: a configuration has one direction.
 """
@@ -40,10 +41,10 @@ OFFLINE: Final = "bridge_offline"
 AUDIT_STREAMS: Final = {ONLINE: ONLINE_LOG, OFFLINE: OFFLINE_LOG}
 
 _COMMON: Final = frozenset(
-    ("role", "hub", "trust", "client", "tokens", "operator", "ca", "cert", "cert_key", "readers")
+    ("role", "hub", "trust", "client", "tokens", "operator", "ca", "cert", "cert_key", "readers", "streams")
 )
 _OWN: Final = {
-    ONLINE: frozenset(("streams", "witnesses")),
+    ONLINE: frozenset(("witnesses",)),
     OFFLINE: frozenset(("sources", "mode", "source_readers")),
 }
 _SOURCE_KEYS: Final = frozenset(("hub_id", "bridge_id", "mapping", "witnesses", "log_origin"))
@@ -83,6 +84,7 @@ class BridgeConfig:
     readers: tuple[Path, ...] = ()
     """Identity folders whose keys open the streams of this zone; messages are sealed to the first."""
     streams: tuple[str, ...] = ()
+    """bridge_online: the streams that may be exported. bridge_offline: the import streams of its tokens."""
     witnesses: Path | None = None
     sources: tuple[SourceHub, ...] = ()
     mode: Literal["wrap", "reseal"] = "wrap"

@@ -18,7 +18,7 @@ from veen_core.keystore import Secrets
 from veen_hub.client import Hub, Identity, Retry, Stream, Tls, connect
 
 TOKEN_BOUNDS: Final = ClientBounds(max_client_id_lifetime_sec=2**40, max_msgs_per_client_id_per_label=2**63)
-"""A role writes under its identity's own key, as its token demands. The token bounds it by ttl and rate."""
+"""A role writes under its identity's own key, as its token demands; the token bounds the use of the key."""
 
 Unlock = Callable[[Path], Secrets | Identity]
 """Opens the identity in a folder; asks for its passphrase if it has one."""

@@ -7,7 +7,15 @@ that may be missing. Memory is bounded by the number of labels, whatever the len
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Sequence,
+)
 
 from veen_bridge.transfer.origin import OriginEntry
 from veen_bridge.transfer.recognition import is_copy
@@ -22,7 +30,7 @@ Unmatched = Callable[[Message], Awaitable[None]]
 class OriginCursor:
     """The entries of one source label in order, from the first that the target may lack."""
 
-    def __init__(self, label: Label, held: int, entries: AsyncIterator[OriginEntry]) -> None:
+    def __init__(self, label: Label, held: int, entries: AsyncGenerator[OriginEntry, None]) -> None:
         """``entries`` begin at ``held + 1``; the target holds everything up to ``held``."""
         self.label = label
         self.held = StreamSeq(held)
@@ -41,6 +49,10 @@ class OriginCursor:
         if self.next is not None:
             self.held, self.next = self.next.seq, None
         return await self.load()
+
+    async def aclose(self) -> None:
+        """Stop reading the source."""
+        await self._entries.aclose()
 
     async def rest(self) -> AsyncIterator[OriginEntry]:
         """Yield the entries that the target lacks."""

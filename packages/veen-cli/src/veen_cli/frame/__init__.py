@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from veen_cli.arguments.object_files import writable
     from veen_cli.arguments.passphrase import Passphrase, passphrase_option
     from veen_cli.arguments.private_files import refuse_if_shared
+    from veen_cli.arguments.times import Duration, format_utc
     from veen_cli.arguments.tls_files import load_tls
     from veen_cli.frame.command_class import Command, command
     from veen_cli.frame.command_groups import Group, LazyCommand
@@ -38,12 +39,17 @@ if TYPE_CHECKING:
     from veen_cli.frame.process import run_command
     from veen_cli.frame.settings import parse_hub_url
     from veen_cli.frame.start import start_process
+    from veen_cli.identity.identity_folder import Folder, new_secrets
+    from veen_storage import ViewStore
+    from veen_storage.copies.export import verify_hub_export
 
 __all__ = [
     "Answer",
     "Command",
     "CommandFailed",
+    "Duration",
     "Exit",
+    "Folder",
     "Group",
     "Integer",
     "LazyCommand",
@@ -52,12 +58,15 @@ __all__ = [
     "Progress",
     "Seconds",
     "Target",
+    "ViewStore",
     "command",
     "connects",
     "escape_controls",
     "fields",
+    "format_utc",
     "json_text",
     "load_tls",
+    "new_secrets",
     "parse_hub_url",
     "passphrase_option",
     "plural",
@@ -65,6 +74,7 @@ __all__ = [
     "run_command",
     "run_loop",
     "start_process",
+    "verify_hub_export",
     "witness_policy_file",
     "witnesses_option",
     "writable",
@@ -76,6 +86,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "veen_cli.arguments.object_files": ("writable",),
         "veen_cli.arguments.passphrase": ("Passphrase", "passphrase_option"),
         "veen_cli.arguments.private_files": ("refuse_if_shared",),
+        "veen_cli.arguments.times": ("Duration", "format_utc"),
         "veen_cli.arguments.tls_files": ("load_tls",),
         "veen_cli.frame.command_class": ("Command", "command"),
         "veen_cli.frame.command_groups": ("Group", "LazyCommand"),
@@ -93,6 +104,9 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "veen_cli.frame.process": ("run_command",),
         "veen_cli.frame.settings": ("parse_hub_url",),
         "veen_cli.frame.start": ("start_process",),
+        "veen_cli.identity.identity_folder": ("Folder", "new_secrets"),
+        "veen_storage": ("ViewStore",),
+        "veen_storage.copies.export": ("verify_hub_export",),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

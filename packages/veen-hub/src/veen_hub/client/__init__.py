@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from veen_hub.client.state import FileStateStore, MemoryStateStore, StateStore
     from veen_hub.client.stream import Recipient, Stream
-    from veen_hub.client.tokens import TokenSource
+    from veen_hub.client.tokens import TokenSource, held_tokens
     from veen_hub.client.trust import Pin, PinOnFirstUse
     from veen_hub.client.wire.retry import Retry
     from veen_hub.client.wire.transport import Timeouts, Tls
@@ -109,6 +109,7 @@ __all__ = [
     "Unconfirmed",
     "Unreachable",
     "connect",
+    "held_tokens",
 ]
 
 if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
@@ -152,7 +153,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         ),
         "state": ("FileStateStore", "MemoryStateStore", "StateStore"),
         "stream": ("Recipient", "Stream"),
-        "tokens": ("TokenSource",),
+        "tokens": ("TokenSource", "held_tokens"),
         "trust": ("Pin", "PinOnFirstUse"),
         "wire.retry": ("Retry",),
         "wire.transport": ("Timeouts", "Tls"),

@@ -8,15 +8,25 @@ reconciliation compares (RESOLUTIONS P7, P8).
 from veen_overlays.bridge.exports import EXPORTS
 from veen_overlays.bridge.imports import IMPORTS
 from veen_overlays.bridge.origins import ORIGINS
-from veen_overlays.bridge.records import Exported, Imported, ImportedEvent, ImportFailed, TargetRange
+from veen_overlays.bridge.records import (
+    EnvelopedEvent,
+    Exported,
+    Imported,
+    ImportedEvent,
+    ImportFailed,
+    ImportGap,
+    TargetRange,
+)
 
 __all__ = [
     "EXPORTS",
     "IMPORTS",
     "ORIGINS",
     "OVERLAYS",
+    "EnvelopedEvent",
     "Exported",
     "ImportFailed",
+    "ImportGap",
     "Imported",
     "ImportedEvent",
     "TargetRange",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from veen_core import cbor
 from veen_core.ids import BundleId, ClientId, HubId, StreamId
-from veen_overlays.bridge.records import Imported, ImportFailed
+from veen_overlays.bridge.records import Imported, ImportFailed, ImportGap
 from veen_overlays.fold.event import Event
 from veen_overlays.fold.monoid import FIRST_WRITER, LWW, SUM, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
@@ -18,8 +18,8 @@ MAX_FAILURES: Final = 64
 
 ImportState = Mapping[str, Any]
 """``bundles``: the first report of each bundle. ``repeated``: the number of further reports of a bundle.
-``heads``: the last bundle of each chain. ``failed``: the number of failures. ``failures``: the latest of
-them, encoded."""
+``heads``: the last bundle of each chain. ``gaps``: bundles imported after an allowed gap. ``failed``: the
+number of failures. ``failures``: the latest of them, encoded."""
 
 _LATEST: Final[Monoid[tuple[bytes, ...]]] = Monoid((), lambda a, b: (a + b)[-MAX_FAILURES:], list, tuple)
 
@@ -28,6 +28,8 @@ def _lift(event: Event) -> ImportState:
     match event.record:
         case ImportFailed() as failure:
             return {"failed": 1, "failures": (failure.encode(),)}
+        case ImportGap() as gap:
+            return {"gaps": {bytes(gap.bundle_id): (event.stamp(0), gap.encode())}}
         case Imported() as bundle:
             written: StampedValue = event.stamp(0), bundle.encode()
             if any(event.repeated):
@@ -35,7 +37,7 @@ def _lift(event: Event) -> ImportState:
                     "bundles": {bytes(bundle.bundle_id): written},
                     "repeated": {bytes(bundle.bundle_id): 1},
                 }
-            chain = bundle.source_hub_id + bundle.source_stream_id + bundle.bridge_id
+            chain = bundle.source_hub_id + bundle.source_stream_id + bundle.source_bridge_id
             return {"bundles": {bytes(bundle.bundle_id): written}, "heads": {chain: written}}
     raise AssertionError(event.record)
 
@@ -52,15 +54,23 @@ def imported_bundle(state: ImportState, bundle: BundleId) -> Imported | None:
     return None if written is None else Imported.decode(written[1])
 
 
-def last_imported(state: ImportState, hub: HubId, stream: StreamId, bridge: ClientId) -> Imported | None:
-    """The last bundle of a stream that the bridge imported: the next one must name it as previous (P6)."""
-    written = state.get("heads", {}).get(hub + stream + bridge)
+def last_imported(
+    state: ImportState, hub: HubId, stream: StreamId, source_bridge: ClientId
+) -> Imported | None:
+    """The last imported bundle of a chain: the next one must name it as previous (P6)."""
+    written = state.get("heads", {}).get(hub + stream + source_bridge)
     return None if written is None else Imported.decode(written[1])
 
 
 def repeated_imports(state: ImportState) -> Mapping[BundleId, int]:
     """How often each bundle was reported as imported again; empty if every bundle was imported once (4.7)."""
     return {BundleId(bundle): times for bundle, times in state.get("repeated", {}).items()}
+
+
+def allowed_gap(state: ImportState, bundle: BundleId) -> ImportGap | None:
+    """The report that a bundle was imported, or begun to be, although one before it was missing."""
+    written = state.get("gaps", {}).get(bytes(bundle))
+    return None if written is None else ImportGap.decode(written[1])
 
 
 def failed_imports(state: ImportState) -> tuple[ImportFailed, ...]:
@@ -74,6 +84,7 @@ def _view(state: ImportState) -> dict[str, Any]:
     return {
         "bundles": [cbor.decode(body) for _stamp, body in sorted(written)],
         "repeated": {bundle: repeated[bundle] for bundle in sorted(repeated)},
+        "gaps": [cbor.decode(state["gaps"][key][1]) for key in sorted(state.get("gaps", {}))],
         "failed": state.get("failed", 0),
         "failures": [cbor.decode(body) for body in state.get("failures", ())],
     }
@@ -99,11 +110,12 @@ _COLUMNS: Final = {
 IMPORTS: Final[Overlay[ImportState]] = Overlay(
     name="bridge.imports",
     title="The bundles that a bridge has imported, and the imports that failed (AGB0 4.6).",
-    schemas=(Imported, ImportFailed),
+    schemas=(Imported, ImportFailed, ImportGap),
     monoid=product(
         bundles=map_of(FIRST_WRITER),
         repeated=map_of(SUM),
         heads=map_of(LWW),
+        gaps=map_of(FIRST_WRITER),
         failed=SUM,
         failures=_LATEST,
     ),

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from veen_core.hashing import u64be
 from veen_core.ids import HubId, Label, LeafHash, StreamSeq
 from veen_core.mmr import Mmr, node_hash, subtrees
-from veen_overlays.bridge.records import ImportedEvent, origin_of
-from veen_overlays.fold.event import Event
+from veen_overlays.bridge.records import EnvelopedEvent, ImportedEvent, origin_of
+from veen_overlays.fold.event import Event, IgnoredMessage, Message
 from veen_overlays.fold.monoid import Monoid, map_of
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, Table
@@ -104,21 +104,43 @@ def sources(state: OriginState) -> Iterator[tuple[HubId, Label]]:
     return ((HubId(key[:32]), Label(key[32:])) for key in sorted(state))
 
 
-def _lift(event: Event) -> OriginState:
-    record = event.record
+def event_of(message: Message) -> ImportedEvent | None:
+    """The imported event that a message carries, or None."""
+    event = ORIGINS.decode(message)
+    return None if isinstance(event, IgnoredMessage) else _imported(event.record)
+
+
+def add_event(runs: list[OriginRun], event: ImportedEvent) -> None:
+    """Add an event to the runs of its source label."""
+    last = tuple(runs[-1:])
+    runs[-1:] = _concatenated(last, (_run(event),))
+
+
+def _imported(record: Record) -> ImportedEvent:
+    if isinstance(record, EnvelopedEvent):
+        return record.event
     assert isinstance(record, ImportedEvent)
-    receipt = origin_of(record)
-    seq = receipt.stream_seq
-    leaf, root, ts = bytes(receipt.leaf_hash), bytes(receipt.mmr_root), receipt.hub_ts
-    run = OriginRun(bytes(record.bundle_id), seq, seq, (leaf,), root, ts, ts)
-    return {source_key(record.source_hub_id, record.source_label): (run,)}
+    return record
+
+
+def _run(event: ImportedEvent) -> OriginRun:
+    receipt = origin_of(event)
+    seq, ts = receipt.stream_seq, receipt.hub_ts
+    leaf, root = bytes(receipt.leaf_hash), bytes(receipt.mmr_root)
+    return OriginRun(bytes(event.bundle_id), seq, seq, (leaf,), root, ts, ts)
+
+
+def _lift(event: Event) -> OriginState:
+    imported = _imported(event.record)
+    return {source_key(imported.source_hub_id, imported.source_label): (_run(imported),)}
 
 
 def _keys(record: Record) -> tuple[bytes, ...]:
-    if not isinstance(record, ImportedEvent):
+    if not isinstance(record, ImportedEvent | EnvelopedEvent):
         return ()
-    at = position_key(record.source_hub_id, record.source_label, record.source_stream_seq)
-    return at, origin_key(origin_of(record).leaf_hash)
+    event = _imported(record)
+    at = position_key(event.source_hub_id, event.source_label, event.source_stream_seq)
+    return at, origin_key(origin_of(event).leaf_hash)
 
 
 def _view(state: OriginState) -> list[dict[str, Any]]:
@@ -144,7 +166,7 @@ def _rows(view: Any) -> Iterator[tuple[Any, ...]]:
 ORIGINS: Final[Overlay[OriginState]] = Overlay(
     name="bridge.origins",
     title="The origins of the events of an import stream: runs of source positions (AGB0 J1).",
-    schemas=(ImportedEvent,),
+    schemas=(ImportedEvent, EnvelopedEvent),
     monoid=map_of(_RUNS),
     lift=_lift,
     view=_view,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from veen_core.attached import ATTACHED_NAME, AttachmentRef
 from veen_core.errors import DecodeError
 from veen_core.ids import (
     BundleId,
@@ -14,6 +15,7 @@ from veen_core.ids import (
     Label,
     MmrRoot,
     NodeHash,
+    SchemaId,
     StreamId,
     StreamSeq,
     UnixTime,
@@ -88,6 +90,37 @@ class ImportedEvent(Record):
     bridge_id: ClientId
 
 
+def _carries_an_event(envelope: EnvelopedEvent) -> bool:
+    try:
+        event = ImportedEvent.decode(envelope.body)
+    except DecodeError:
+        return False
+    return envelope.schema == ImportedEvent.SCHEMA and event.origin_msg is None
+
+
+@record(
+    ATTACHED_NAME,
+    section="4.6, P7",
+    rules=(
+        RecordRule("body is bridge.import.v1 without origin_msg", _carries_an_event),
+        RecordRule("there is one attachment, the original MSG", lambda each: len(each.attachments) == 1),
+    ),
+    int_keys=True,
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopedEvent(Record):
+    """Carry an imported event whose original MSG is too large for a body and travels as an attachment."""
+
+    ver: Literal[1] = 1
+    schema: SchemaId
+    body: bytes
+    attachments: tuple[AttachmentRef, ...]
+
+    @property
+    def event(self) -> ImportedEvent:
+        return ImportedEvent.decode(self.body)
+
+
 _RANGE_RULE: Final = RecordRule(
     "from_seq is at least 1 and to_seq is from_seq + events - 1",
     lambda each: each.from_seq >= 1 and each.to_seq == each.from_seq + each.events - 1,
@@ -146,6 +179,8 @@ class Imported(Record):
     bundle_id: BundleId
     prev_bundle_id: BundleId
     source_hub_id: HubId
+    source_bridge_id: ClientId
+    """The bridge_online that made the bundle."""
     source_stream_id: StreamId
     source_label: Label
     from_seq: StreamSeq
@@ -164,6 +199,21 @@ class Imported(Record):
     bridge_id: ClientId
     operator: str
     """The person or the automation that started the import."""
+
+
+@record("bridge.import.gap.v1", section="products-spec-1 4.5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportGap(Record):
+    """Report, before the first event, that a bundle is imported although a bundle before it is missing."""
+
+    bundle_id: BundleId
+    missing_bundle_id: BundleId
+    """The bundle that the imported one continues; zeros if it begins a new chain."""
+    skipped_from: StreamSeq
+    """The first source position that no imported bundle covers."""
+    import_time: UnixTime
+    bridge_id: ClientId
+    operator: str
 
 
 @record("bridge.import.failed.v1", section="products-spec-1 4.5")
