@@ -5,8 +5,8 @@
 
 ``bridge.import``            events imported per second in mode wrap, with the verification of the bundle,
                              divided by the rate of ``send_many`` for bodies of that size to the same hub
-``bridge.reconcile_growth``  time of a reconciliation after one new bundle with 100 times as many events before
-                             it, divided by the time with the smaller number (``--quick``: 20 times)
+``bridge.reconcile_growth``  time of a reconciliation after one new bundle with 100 times as many events
+                             before it, divided by the time with the smaller number (``--quick``: 20 times)
 
 The hubs are processes of their own on the same cores.
 """
@@ -114,9 +114,13 @@ class Zones:
         return time.perf_counter() - start
 
     async def send_rate(self, count: int) -> float:
-        """Events per second of ``send_many`` to the target hub, with bodies as large as wrapped events."""
+        """Events per second of ``send_many`` to the target hub, with bodies as large as wrapped events.
+
+        The client's state is durable, as a bridge's is.
+        """
         writer, body = Identity.generate(), b"x" * WRAPPED_BYTES
-        async with connect(self.target.url, writer, trust=self.target.hub_id.hex()) as hub:
+        state, trust = self.root / f"writer-{writer.client_id.hex()[:8]}", self.target.hub_id.hex()
+        async with connect(self.target.url, writer, trust=trust, state=state) as hub:
             start = time.perf_counter()
             async for _ in hub.stream("bench/plain").send_many(body for _ in range(count)):
                 pass
