@@ -74,7 +74,9 @@ def _lines(files: BundleFiles) -> Iterator[str]:
     yield from (f"  {line}" for line in fields(rows))
     for number, part in sorted(files.parts.items()):
         row = header.parts[number - 1] if number <= len(header.parts) else None
-        span = f"entries {row.first_seq} to {row.last_seq}" if row is not None else "unknown to the header"
+        span = "unknown to the header" if row is None else f"entries {row.first_seq} to {row.last_seq}"
+        if row is not None and row.last_seq < row.first_seq:
+            span = "no entries"
         yield f"  part {number}  {span}  {part.path}"
     for part in files.doubled:
         yield f"  part {part.number} again  {part.path}"

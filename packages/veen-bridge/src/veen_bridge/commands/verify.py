@@ -132,10 +132,14 @@ def _lines(report: BundleReport, has_previous: bool) -> Iterator[str]:
         yield f"    {fault}"
     if verdict is None:
         return
-    yield (
-        f"    {plural(header.counts.events, 'entry', 'entries')}, every MSG and RECEIPT verified, in "
-        f"{plural(len(header.parts), 'part')}; {plural(header.counts.attachments, 'attachment')}"
-    )
+    if header.is_heartbeat:
+        size = header.signed_head.head.size
+        yield f"    nothing new: entry {header.to_seq} is the label's head under the hub checkpoint at size {size}"
+    else:
+        yield (
+            f"    {plural(header.counts.events, 'entry', 'entries')}, every MSG and RECEIPT verified, in "
+            f"{plural(len(header.parts), 'part')}; {plural(header.counts.attachments, 'attachment')}"
+        )
     if has_previous:
         yield f"    continues bundle {header.prev_bundle_id.hex()[:16]}…"
     elif header.prev_bundle_id == NO_BUNDLE:

@@ -243,4 +243,5 @@ def verify_events(
         raise BundleError(refusal.message, "core §4.1, §4.3", part=part, seq=at)
     if failure is not None:
         clause = _CLAUSES.get(failure.invariant) if isinstance(failure, InvariantError) else None
-        raise BundleError(failure.message, clause or SECTION, part=part, seq=failed_at)
+        found = failure.message.removesuffix(f" ({clause}, stream_seq {failed_at})")
+        raise BundleError(found, clause or SECTION, part=part, seq=failed_at)
