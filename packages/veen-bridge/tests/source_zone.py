@@ -28,6 +28,8 @@ T = TypeVar("T")
 PROGRAM = (sys.executable, "-m", "veen_hub.main")
 VEEN = (sys.executable, "-c", "from veen_cli.frame.start import main; main()")
 LISTENING = "veen-hub listening on "
+FAST = '{"hub_log": {"max_entries": 1}}'
+"""A hub checkpoint after every batch, so that no test waits a second for one."""
 STREAM = "export/zone1/orders"
 BRIDGE_KEYS = Secrets(
     id_sign=SigningSeed(H(b"bridge online")), id_dh=DhSecret(H(b"bridge dh")), created_at=UnixTime(1)
@@ -61,7 +63,7 @@ class SourceZone:
     """Z1: a hub that anybody may write to, and a bridge that may export one stream or several."""
 
     def __init__(
-        self, root: Path, *, profile: str = "default", streams: Sequence[str] = (STREAM,), config: str = "{}"
+        self, root: Path, *, profile: str = "default", streams: Sequence[str] = (STREAM,), config: str = FAST
     ) -> None:
         self.root, self.data, self.out = root, root / "data", root / "out"
         root.mkdir(parents=True, exist_ok=True)

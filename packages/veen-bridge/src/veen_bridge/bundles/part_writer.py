@@ -7,6 +7,7 @@ trailer is appended later (``append_ending``), when the hashes of all parts are 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -55,6 +56,10 @@ class PartWriter:
         self._buffered = 0
 
     @property
+    def is_empty(self) -> bool:
+        return self._size == len(MAGIC)
+
+    @property
     def attachment_bytes(self) -> int:
         return sum(each.size for each in self._attachments)
 
@@ -68,22 +73,30 @@ class PartWriter:
     def _fits(self, size: int) -> bool:
         return self._size + size + self._index_bytes() <= self._max_bytes
 
-    def has_room(self, entry: Entry) -> bool:
-        """Return whether an event fits into this part."""
-        return self._fits(EVENT_HEAD.size + len(entry.msg_bytes) + len(entry.receipt_bytes))
-
     def has_room_for(self, attachment_size: int) -> bool:
         """Return whether an attachment of this size fits into this part."""
         return len(self._attachments) < MAX_INDEXED_ATTACHMENTS and self._fits(
             ATTACHMENT_HEAD.size + attachment_size
         )
 
-    def add_event(self, entry: Entry) -> None:
-        if (self.next_seq - self.first_seq) % INDEX_STEP == 0:
-            self._offsets.append(self._size)
-        msg, receipt = entry.msg_bytes, entry.receipt_bytes
-        self._write(event_head(msg, receipt) + msg + receipt)
-        self.next_seq = StreamSeq(self.next_seq + 1)
+    def add_events(self, entries: Sequence[Entry]) -> int:
+        """Add consecutive events as long as they fit; return how many were added."""
+        pieces: list[bytes] = []
+        size, seq = self._size, self.next_seq
+        limit = self._max_bytes - self._index_bytes() - OFFSET_BYTES * (len(entries) // INDEX_STEP + 1)
+        for entry in entries:
+            msg, receipt = entry.msg_bytes, entry.receipt_bytes
+            end = size + EVENT_HEAD.size + len(msg) + len(receipt)
+            if end > limit:
+                break
+            if (seq - self.first_seq) % INDEX_STEP == 0:
+                self._offsets.append(size)
+            pieces += (event_head(msg, receipt), msg, receipt)
+            size, seq = end, StreamSeq(seq + 1)
+        added = seq - self.next_seq
+        self.next_seq = seq
+        self._write(b"".join(pieces))
+        return added
 
     def add_attachment(self, coid: Coid, ciphertext: bytes) -> None:
         self._write(attachment_head(len(ciphertext)))

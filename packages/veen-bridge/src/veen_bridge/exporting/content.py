@@ -48,8 +48,11 @@ class ContentWriter:
             if written.next_seq <= header.to_seq:
                 async with aclosing(self._pages()) as pages:
                     async for entries, messages in pages:
-                        for entry, message in zip(entries, messages, strict=True):
-                            await self._add(entry, message)
+                        if messages is None:
+                            self._add_events(entries)
+                        else:
+                            for entry, message in zip(entries, messages, strict=True):
+                                await self._add_opened(entry, message)
                         advance(len(entries))
             if self._writer is not None or not written.rows:
                 self._finish_part()
@@ -59,7 +62,8 @@ class ContentWriter:
         self._check_end(header)
         return written
 
-    async def _pages(self) -> AsyncGenerator[tuple[Sequence[Entry], Sequence[Message | None]], None]:
+    async def _pages(self) -> AsyncGenerator[tuple[Sequence[Entry], Sequence[Message] | None], None]:
+        """Yield verified entries, and the opened messages unless attachments are omitted."""
         header, hub = self._plan.draft, self._session.hub
         opens = header.attachments is AttachmentRule.OPENED
         reader, workers, keys = hub.log_reader(), hub.connection.workers, self._session.keys.opening
@@ -68,20 +72,24 @@ class ContentWriter:
                 if opens:
                     yield entries, await workers.run_sized(len(entries), open_messages, entries, keys)
                 else:
-                    yield entries, [None] * len(entries)
+                    yield entries, None
 
-    async def _add(self, entry: Entry, message: Message | None) -> None:
-        if self._writer is not None and not self._writer.has_room(entry):
-            self._finish_part()
-        writer = self._part()
-        if not writer.has_room(entry):
-            raise self._too_small(f"entry {entry.stream_seq}")
-        writer.add_event(entry)
-        self._written.add(entry)
-        if message is None:
-            return
+    def _add_events(self, entries: Sequence[Entry]) -> None:
+        """Add events to the current part, and to as many further parts as they need."""
+        while entries:
+            added = self._part().add_events(entries)
+            self._written.add(entries[:added])
+            entries = entries[added:]
+            if entries:
+                if self._part().is_empty:
+                    raise self._too_small(f"entry {entries[0].stream_seq}")
+                self._finish_part()
+
+    async def _add_opened(self, entry: Entry, message: Message) -> None:
+        """Add an event and its attachments, or count it as unopened."""
+        self._add_events([entry])
         if not message.is_open:
-            writer.unopened += 1
+            self._part().unopened += 1
             return
         for ref in message.attachments:
             if ref.coid not in self._known:

@@ -69,15 +69,18 @@ class Exporter:
         self._out.mkdir(parents=True, exist_ok=True)
         with _locked(self._out):
             await self._audit.load()
+            resumed: set[str] = set()
             for staged in self._left_behind():
                 if (finished := await self._resume(staged, streams)) is not None:
+                    resumed.add(finished.header.stream)
                     yield finished
                     await self._audit.load()
             for stream in streams:
-                async for bundle in self._export_stream(stream):
+                async for bundle in self._export_stream(stream, quiet=stream in resumed):
                     yield bundle
 
-    async def _export_stream(self, stream: str) -> AsyncIterator[ExportedBundle]:
+    async def _export_stream(self, stream: str, *, quiet: bool) -> AsyncIterator[ExportedBundle]:
+        """Export all labels of a stream; ``quiet``: without a heartbeat if nothing is new."""
         planner = Planner(self._session, self._audit, self._wishes)
         epochs, written = await planner.epochs(stream), False
         for epoch in epochs:
@@ -85,8 +88,10 @@ class Exporter:
                 yield await self._begin(plan)
                 await self._audit.load()
                 written = True
-        if not written and self._wishes.heartbeat and epochs:
-            yield await self._begin(await planner.heartbeat(stream, epochs[-1]))
+        if written or quiet or not self._wishes.heartbeat or not epochs:
+            return
+        if (plan := await planner.heartbeat(stream, epochs[-1])) is not None:
+            yield await self._begin(plan)
             await self._audit.load()
 
     # --- one bundle
@@ -116,14 +121,11 @@ class Exporter:
         return ExportedBundle(bundle_id=name, header=sealed.header, files=tuple(files), resumed=resumed)
 
     def _sealed(self, draft: BundleHeader, written: WrittenParts) -> PartTrailer:
-        times = {} if draft.is_heartbeat else {"from_ts": written.first_ts, "to_ts": written.hub_ts}
         header = dataclasses.replace(
-            draft,
-            counts=written.counts,
-            root_after=written.tree.root,
-            parts=tuple(written.rows),
-            **times,
+            draft, counts=written.counts, root_after=written.tree.root, parts=tuple(written.rows)
         )
+        if not draft.is_heartbeat:
+            header = dataclasses.replace(header, from_ts=written.first_ts, to_ts=written.hub_ts)
         key = self._session.keys.identity.signing_key
         return PartTrailer(number=1, header=header, signature=sign_bundle(key, header))
 

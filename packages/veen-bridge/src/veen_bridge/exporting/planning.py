@@ -63,7 +63,7 @@ class Planner:
         wanted = range(first, window.stop)
         known: set[Label] | None = None
         if len(wanted) > MANY_EPOCHS:
-            known = set((await self._hub.label_heads()).heads)
+            known = set((await self._hub.label_heads()).table.newest)
         return [Epoch(e) for e in wanted if known is None or labels.label_of(Epoch(e)) in known]
 
     async def plan(self, stream: str, epoch: Epoch) -> ExportPlan | None:
@@ -86,9 +86,14 @@ class Planner:
             return None
         return await self._draft(stream, epoch, head, StreamSeq(from_seq), StreamSeq(to_seq))
 
-    async def heartbeat(self, stream: str, epoch: Epoch) -> ExportPlan:
-        """Plan a bundle without events, after the last entry that the hub checkpoint covers."""
+    async def heartbeat(self, stream: str, epoch: Epoch) -> ExportPlan | None:
+        """Plan a bundle without events, after the last entry that the hub checkpoint covers.
+
+        None if the hub has no hub checkpoint yet: a bundle could prove nothing.
+        """
         head = await self._head(self._label(stream, epoch))
+        if head is None and await self._checkpoint() is None:
+            return None
         to_seq = head.head.upto_seq if head is not None else 0
         return await self._draft(stream, epoch, head, StreamSeq(to_seq + 1), StreamSeq(to_seq))
 
@@ -115,6 +120,8 @@ class Planner:
         label = self._label(stream, epoch)
         peaks = await peaks_at(hub, label, from_seq - 1)
         checkpoint = head.checkpoint if head is not None else await self._checkpoint()
+        if checkpoint is None:
+            raise StateError(f"stream {stream}: the hub has no hub checkpoint any more")
         origin = parse_signed_head(checkpoint).head.origin
         last, before = self._audit.last(stream_id(stream)), self._audit.ending_at(label, from_seq - 1)
         none = BundleCounts(events=0, event_bytes=0, attachments=0, attachment_bytes=0, unopened=0)
@@ -156,16 +163,11 @@ class Planner:
             consistency = await self._hub.log_reader().consistency(label, to_seq, head.head.upto_seq)
         return HeadProof(head=head.head, index=head.index, proof=head.proof, consistency=consistency)
 
-    async def _checkpoint(self) -> bytes:
+    async def _checkpoint(self) -> bytes | None:
         """Return the published hub checkpoint, for the heartbeat of a label without entries."""
         connection = self._hub.connection
         signed = await connection.ask(connection.api.hub_checkpoint)
-        if signed is None:
-            raise StateError(
-                "the hub has no hub checkpoint yet, so a bundle could prove nothing",
-                action="try again after the hub's first hub checkpoint",
-            )
-        return signed.encode()
+        return signed.encode() if signed is not None else None
 
 
 async def peaks_at(hub: Hub, label: Label, size: int) -> tuple[NodeHash, ...]:

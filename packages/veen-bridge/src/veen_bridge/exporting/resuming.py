@@ -6,6 +6,7 @@ RECEIPT and root. A part that does not verify, and those after it, are written a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -40,13 +41,16 @@ class WrittenParts:
     attachment_bytes: int = 0
     unopened: int = 0
 
-    def add(self, entry: Entry) -> None:
-        """Count an event, and extend the tree by it."""
-        receipt = entry.receipt
-        self.tree.add(receipt.leaf_hash)
-        self.first_ts, self.hub_ts = self.first_ts or receipt.hub_ts, receipt.hub_ts
-        self.event_bytes += len(entry.msg_bytes) + len(entry.receipt_bytes)
-        self.next_seq = StreamSeq(entry.stream_seq + 1)
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Count consecutive events, and extend the tree by them."""
+        if not entries:
+            return
+        for entry in entries:
+            self.tree.add(entry.receipt.leaf_hash)
+            self.event_bytes += len(entry.msg_bytes) + len(entry.receipt_bytes)
+        self.first_ts = self.first_ts or entries[0].receipt.hub_ts
+        self.hub_ts = entries[-1].receipt.hub_ts
+        self.next_seq = StreamSeq(entries[-1].stream_seq + 1)
 
     def complete(self, row: PartRow, unopened: int, attachment_bytes: int) -> None:
         """Count a part that is complete; its events were added."""
@@ -98,8 +102,7 @@ def _verify_part(path: Path, number: int, row: PartRow, log: LogVerifier, trial:
             left -= len(block)
             if events := parser.feed(block):
                 verify_events(log, events, part=number)
-                for entry in events:
-                    trial.add(entry)
+                trial.add(events)
         parser.finish()
         encoded = file.read(row.index_size)
     parser.skip(encoded)

@@ -14,7 +14,7 @@ import stream itself, so a bridge with an empty disk continues as well (P8).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -118,7 +118,7 @@ class BundleImport:
 
     # --- the events of the bundle
 
-    async def _origins(self) -> AsyncIterator[OriginEntry]:
+    async def _origins(self) -> AsyncGenerator[OriginEntry, None]:
         """The wanted events. The files were verified; this checks that they are still the same."""
         header = self._plan.header
         tree = Mmr(header.from_seq - 1, header.peaks_before)

@@ -20,6 +20,7 @@ from veen_core.stream import stream_id
 from veen_hub.client import Hub, Tls, connect
 from veen_overlays import MemoryStore, Overlay, Store, Summary
 from veen_overlays.fold.event import Message
+from veen_overlays.live import EpochView, Materializer, Prefix, open_entry
 
 S = TypeVar("S")
 
@@ -32,6 +33,9 @@ class StreamView(Protocol[S]):
 
     async def first_use(self, key: bytes) -> int | None:
         """The position of the first event that used a key of the overlay, or None."""
+
+    async def message(self, position: int) -> Message:
+        """The opened message at a position."""
 
     def messages(self) -> AsyncIterator[Message]:
         """All messages of the stream, opened, in order."""
@@ -54,17 +58,24 @@ class LiveView:
     hub: Hub
     stream: StreamId
     keys: Sequence[DhKey]
-    inner: Any
+    inner: Materializer[Any] | EpochView[Any]
 
     async def summary(self) -> Summary[Any]:
-        return (await self.inner.state()).summary  # type: ignore[no-any-return]  # both views have it
+        return (await self.inner.state()).summary
 
     async def first_use(self, key: bytes) -> int | None:
-        return await self.inner.first_use(key)  # type: ignore[no-any-return]
+        return await self.inner.first_use(key)
+
+    async def message(self, position: int) -> Message:
+        return await self.inner.message(position)
 
     async def messages(self) -> AsyncIterator[Message]:
-        for position in range(1, self.inner.size + 1):
-            yield await self.inner.message(position)
+        if isinstance(self.inner, EpochView):
+            async for position, entry in self.inner.entries():
+                yield open_entry(entry, entry.receipt, self.keys, keep_wrappers=True)._replace(seq=position)
+            return
+        async for entry in Prefix(self.inner.label).entries(self.hub.log_reader(), self.inner.size):
+            yield open_entry(entry, entry.receipt, self.keys, keep_wrappers=True)
 
 
 @dataclass(slots=True)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from veen_cli.frame.start import start_process
     from veen_cli.identity.identity_folder import Folder, new_secrets
     from veen_storage import ViewStore
+    from veen_storage.copies.export import verify_hub_export
 
 __all__ = [
     "Answer",
@@ -73,6 +74,7 @@ __all__ = [
     "run_command",
     "run_loop",
     "start_process",
+    "verify_hub_export",
     "witness_policy_file",
     "witnesses_option",
     "writable",
@@ -104,6 +106,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "veen_cli.frame.start": ("start_process",),
         "veen_cli.identity.identity_folder": ("Folder", "new_secrets"),
         "veen_storage": ("ViewStore",),
+        "veen_storage.copies.export": ("verify_hub_export",),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
