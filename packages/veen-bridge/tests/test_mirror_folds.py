@@ -132,6 +132,11 @@ def test_transfers_mirrored_twice_and_in_two_modes_are_credited_once(
     run(work())
 
 
+async def send_for_ever(hub: Hub) -> None:
+    while True:
+        await hub.stream("orders").send("after")
+
+
 def test_a_tenants_policy_follows_mirrored_admin_streams_while_the_authority_is_down(tmp_path: Path) -> None:
     """FED1, KEX1+: the tenant reads its own copies of the realm's streams, so it needs no authority."""
     key = write_secrets(
@@ -149,8 +154,7 @@ def test_a_tenants_policy_follows_mirrored_admin_streams_while_the_authority_is_
                 await here.stream(admin, readers=(TARGET_READER,)).send(lost)
             async with mirroring(await settings(authority, tenant, tmp_path / "state", admin)):
                 with pytest.raises(CapRefused, match="REVOKED"):
-                    while True:
-                        await alice.stream("orders").send("after")
+                    await send_for_ever(alice)
             authority.kill()
             with pytest.raises(CapRefused, match="REVOKED"):
                 await alice.stream("orders").send("still revoked")
