@@ -34,6 +34,7 @@ MODULES = (
     "hub_exports",
     "forks",
     "handovers",
+    "bundles",
 )
 PACKAGE = "veen_core_vector_generator"
 

@@ -18,6 +18,7 @@ from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import StateError
 from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_identity import HubIdentity
+from veen_core.hub_log import HubProofResponse
 from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, StreamId, StreamSeq, UnixTime
 from veen_core.keys import DhKey, SigningKey
 from veen_core.keystore import Secrets
@@ -33,6 +34,7 @@ from veen_hub.client.hub_log import (
     HubCheckpoints,
     LabelHeads,
     gather_evidence,
+    gather_head,
     load_policy,
     read_label_heads,
 )
@@ -164,6 +166,19 @@ class Hub:
         """
         log = await self.log(label)
         return await gather_evidence(log, StreamSeq(stream_seq), self.confirmations, timeout)
+
+    async def label_head(
+        self, label: Label, stream_seq: int | None = None, *, timeout: float = CONFIRM_TIMEOUT
+    ) -> HubProofResponse:
+        """Return a label's newest head in the hub log, or wait for the first that covers ``stream_seq`` (P1).
+
+        Its inclusion, the hub's signature and, with a witness policy, the quorum are verified. Its root is
+        not compared with the label's log: the caller, who reads so far, has that root. Raises ``NotFound``
+        without ``stream_seq`` if the hub log does not have the label.
+        """
+        log = await self.log(label)
+        wanted = StreamSeq(stream_seq) if stream_seq is not None else None
+        return await gather_head(log, wanted, self.confirmations, timeout)
 
     async def label_heads(self, *, progress: Callable[[int], None] | None = None) -> LabelHeads:
         """Return the newest head of every label, complete under one hub checkpoint.
