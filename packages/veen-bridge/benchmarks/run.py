@@ -6,6 +6,7 @@
 ``bridge.export``  entries exported per second, divided by the Ed25519 verifications per second of one core
 ``bridge.verify``  signatures of a bundle verified per second, divided by what all cores verify at most
 ``bridge.size``    bytes of the bundle, divided by the bytes of its MSGs and RECEIPTs
+``bridge.mirror_lag_ms``  see ``mirror_lag``; ``--only-mirror`` measures nothing else
 ``bridge.rss_mb``  largest resident memory of the process that exports and verifies, in MB
 
 The hub is a process of its own on the same cores. An entry has two signatures: MSG.sig and RECEIPT.hub_sig.
@@ -27,6 +28,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from mirror_lag import mirror_lags, percentile
 
 from veen_bridge.bundles import open_bundles, verify_bundle
 from veen_bridge.exporting.export import Counter, ExportedBundle, Exporter
@@ -50,6 +53,7 @@ TARGETS = {
     "bridge.export": (0.6, True),
     "bridge.verify": (0.6, True),
     "bridge.size": (1.05, False),
+    "bridge.mirror_lag_ms": (50.0, False),
     "bridge.rss_mb": (300.0, False),
 }
 """Target of each figure, and whether it is a least value."""
@@ -183,17 +187,39 @@ def report(name: str, value: float) -> bool:
     return ok
 
 
+def measure_mirror(seconds: int) -> bool:
+    """Mirror between two hubs and report the lag."""
+    with tempfile.TemporaryDirectory(prefix="veen-bridge-bench-") as folder:
+        zones = []
+        try:
+            for name in ("source", "target"):
+                (Path(folder) / name).mkdir()
+                zones.append(Zone(Path(folder) / name))
+            source, target = ((zone.url, zone.hub_id) for zone in zones)
+            lags = mirror_lags(source, target, zones[1].root / "bridge", seconds)
+        finally:
+            for zone in zones:
+                zone.stop()
+    median = {"name": "bridge.mirror_lag_ms.p50", "value": round(percentile(lags, 0.5), 3)}
+    print(json.dumps(median), flush=True)  # noqa: T201
+    return report("bridge.mirror_lag_ms", percentile(lags, 0.99))
+
+
 def main() -> int:
     """Run the benchmark, or, in the measured process, print what was measured."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--quick", action="store_true")
     arguments.add_argument("--entries", type=int, help="number of entries instead of 10^6")
     arguments.add_argument("--measure", nargs=2, metavar=("ROOT", "HUB_ID"), help=argparse.SUPPRESS)
+    arguments.add_argument("--only-mirror", action="store_true", help="measure the mirror's lag alone")
     given = arguments.parse_args()
     if given.measure:
         root, hub_id = given.measure
         print(json.dumps(measure(Path(root), HubId.from_hex(hub_id))))  # noqa: T201
         return 0
+    mirrored = measure_mirror(5 if given.quick else 20)
+    if given.only_mirror:
+        return 0 if mirrored else 1
     count = given.entries or (20_000 if given.quick else 1_000_000)
     made = claims(4_000)
     with tempfile.TemporaryDirectory(prefix="veen-bridge-bench-") as folder:
@@ -208,6 +234,7 @@ def main() -> int:
             zone.stop()
     found = json.loads(done.stdout)
     results = [
+        mirrored,
         report("bridge.export", found["events"] / found["export_seconds"] / one),
         report("bridge.verify", 2 * found["events"] / found["verify_seconds"] / all_),
         report("bridge.size", found["size"]),

@@ -10,7 +10,8 @@ import pytest
 
 from veen_bridge.transfer import Mode
 from veen_core.ids import UnixTime
-from veen_hub.client import Hub
+from veen_hub.client import CapRefused, Hub, Identity
+from veen_overlays.control.records import Revocation, RevokedId, revocation_stream
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, TransferId, realm_id, wallet_id
 from veen_overlays.live import Materializer
@@ -20,6 +21,7 @@ from veen_overlays.wallet import LEDGER
 from veen_overlays.wallet.records import Deposit, Open, Transfer
 
 from .mirror_fixtures import (
+    BRIDGE,
     SOURCE_READER,
     TARGET_READER,
     HubProcess,
@@ -29,6 +31,7 @@ from .mirror_fixtures import (
     serving,
     settings,
     talking,
+    write_secrets,
 )
 
 REALM = realm_id("shop")
@@ -127,3 +130,38 @@ def test_transfers_mirrored_twice_and_in_two_modes_are_credited_once(
                 assert await folded(there, "copies", LEDGER) == await folded(here, "twice", LEDGER)
 
     run(work())
+
+
+async def send_for_ever(hub: Hub) -> None:
+    while True:
+        await hub.stream("orders").send("after")
+
+
+def test_a_tenants_policy_follows_mirrored_admin_streams_while_the_authority_is_down(tmp_path: Path) -> None:
+    """FED1, KEX1+: the tenant reads its own copies of the realm's streams, so it needs no authority."""
+    key = write_secrets(
+        tmp_path / "realm", Identity(signing_key=BRIDGE.signing_key, dh_keys=(TARGET_READER,))
+    )
+    realm = {"id": REALM.hex(), "key": str(key / "secrets.cbor"), "refresh_ms": 50}
+    admin = revocation_stream(REALM).hex()
+
+    async def work(authority: HubProcess, tenant: HubProcess) -> None:
+        async with talking(tenant, "alice") as alice, talking(tenant, "bob") as bob:
+            await alice.stream("orders").send("before")
+            device = await alice.stream("orders").client_id()
+            async with talking(authority, "admin") as here:
+                lost = Revocation(kind="client-id", target=RevokedId(device), ts=UnixTime(1), reason="lost")
+                await here.stream(admin, readers=(TARGET_READER,)).send(lost)
+            async with mirroring(await settings(authority, tenant, tmp_path / "state", admin)):
+                with pytest.raises(CapRefused, match="REVOKED"):
+                    await send_for_ever(alice)
+            authority.kill()
+            with pytest.raises(CapRefused, match="REVOKED"):
+                await alice.stream("orders").send("still revoked")
+            await bob.stream("orders").send("another device")
+
+    with (
+        serving(tmp_path / "authority") as authority,
+        serving(tmp_path / "tenant", settings={"level": "hardened", "realm": realm}) as tenant,
+    ):
+        run(work(authority, tenant))

@@ -126,11 +126,11 @@ class BundleImport:
         span = next(wanted, None)
         for entry in self._files.events(header.from_seq):
             try:
-                receipt = entry.receipt
-                tree.add(entry.msg.leaf_hash)
+                receipt, leaf = entry.receipt, entry.msg.leaf_hash
             except VeenError as exc:
                 raise _changed(entry.stream_seq) from exc
-            if (receipt.leaf_hash, receipt.mmr_root) != (entry.msg.leaf_hash, tree.root):
+            tree.add(leaf)
+            if (receipt.leaf_hash, receipt.mmr_root) != (leaf, tree.root):
                 raise _changed(entry.stream_seq)
             while span is not None and entry.stream_seq > span.to_seq:
                 span = next(wanted, None)

@@ -23,6 +23,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import NO_BUNDLE, BundleId, ClientId, Label, SchemaId, UnixTime
 from veen_core.keys import DhKey
 from veen_core.limits import Limits
+from veen_core.wire import Wire
 from veen_overlays.bridge import ImportedEvent
 from veen_overlays.federation import mirror_of
 
@@ -104,7 +105,7 @@ class CopyMaker:
             import_time=now,
             bridge_id=self.bridge_id,
         )
-        body = record.encode()
+        body = Wire.encode(record)  # the caller verified the entry: the record's rules would decode it again
         if self._fits(body):
             return Copy(origin=origin, mode=Mode.WRAP, schema=record.SCHEMA, body=body)
         return Copy(
