@@ -134,7 +134,7 @@ def _lines(report: BundleReport, has_previous: bool) -> Iterator[str]:
         return
     if header.is_heartbeat:
         size = header.signed_head.head.size
-        yield f"    nothing new: entry {header.to_seq} is the label's head under the hub checkpoint at size {size}"
+        yield f"    nothing new: entry {header.to_seq} is the label's head in the hub log at size {size}"
     else:
         yield (
             f"    {plural(header.counts.events, 'entry', 'entries')}, every MSG and RECEIPT verified, in "
