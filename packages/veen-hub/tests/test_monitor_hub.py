@@ -260,7 +260,9 @@ def test_a_hub_that_runs_twice_is_convicted_by_its_two_addresses(
         send(twin, "two", times=6)
         found = watch.round(hub.url, twin.url)
         found = found or watch.round(hub.url, twin.url)
-        convicted(found, Key.FORK, hub.hub_id)
+        assert found
+        for each in found:  # one, or two if both logs happen to have the same size
+            convicted([each], Key.FORK, hub.hub_id)
 
 
 def test_a_restored_hub_is_caught_with_the_help_of_a_witness_alone(watch: Watch, tmp_path: Path) -> None:
