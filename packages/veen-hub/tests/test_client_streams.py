@@ -170,6 +170,26 @@ def test_sending_inside_the_loop_over_receipts_does_not_deadlock(open_hub: HubPr
     run(story())
 
 
+def test_a_source_that_fills_batches_partly_sends_each_message_once(open_hub: HubProcess) -> None:
+    """A batch sealed ahead may be smaller than what is available when its turn comes."""
+    texts = [str(n) for n in range(600)]
+
+    async def trickle() -> AsyncIterator[str]:
+        for n, text in enumerate(texts):
+            if n % 7 < 2:
+                await asyncio.sleep(n % 5 / 5_000)  # a slow source: up to a millisecond between its items
+            yield text
+
+    async def main() -> list[str]:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            stream = hub.stream("trickle")
+            receipts = [r async for r in stream.send_many(trickle())]
+            assert len(receipts) == len(texts)
+            return [message.text async for message in stream.read()]
+
+    assert run(main()) == texts
+
+
 def test_a_single_message_does_not_wait_for_all_batches_of_send_many(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(open_hub.url, ALICE, trust=open_hub.hub_id, batch=4) as hub:

@@ -30,10 +30,11 @@ Following = Callable[[int], Sequence[Draft]]
 class BatchesAhead:
     """The batches after ``first``; the outbox, which has the label's turn, sends one after the other."""
 
-    def __init__(self, outbox: Outbox, first: SealedBatch, following: Following) -> None:
+    def __init__(self, outbox: Outbox, first: SealedBatch, following: Following, delivered: int) -> None:
+        """``delivered``: how many drafts before ``first`` have left already; ``following`` counts them."""
         self._outbox = outbox
         self._following = following
-        self._sent = 0
+        self._sent = delivered
         self._batches = 0
         self._sealing: asyncio.Task[SealedBatch] | None = None
         self._seal_after(first)

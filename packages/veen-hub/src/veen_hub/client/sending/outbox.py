@@ -210,7 +210,7 @@ class Outbox:
         self, batch: SealedBatch, delivery: BatchDelivery, following: Following
     ) -> None:
         """Send a batch, and the batches after it, each as soon as the one before is answered."""
-        ahead = BatchesAhead(self, batch, following)
+        ahead = BatchesAhead(self, batch, following, delivered=len(delivery.receipts))
         try:
             await self._dispatch(batch, delivery, ahead)
             if delivery.failure is None:
