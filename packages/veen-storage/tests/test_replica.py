@@ -20,7 +20,7 @@ from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.commit.replicated_batch import split_batches
 from veen_storage.copies.fork import check_fork
 from veen_storage.copies.promote import lost_receipts, make_successor_key, promote, read_successor_key
-from veen_storage.copies.snapshot import SnapshotTarget, send_snapshot
+from veen_storage.copies.snapshot import UNFINISHED, SnapshotTarget, send_snapshot
 from veen_storage.fsck import fsck
 
 from .conftest import MakeStore
@@ -329,6 +329,30 @@ def test_a_snapshot_that_ends_early_is_no_data_directory(primary: Store, tmp_pat
     with pytest.raises(StorageError, match="ended early"):
         target.finish()
     copy(primary, tmp_path / "replica")  # starts over in what was left
+
+
+def test_a_snapshot_never_removes_files_that_it_did_not_write(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "one").write_bytes(b"precious")
+    with pytest.raises(StorageError, match=r"not empty.*photos"):
+        SnapshotTarget(folder, HUB_ID, Unsynced())
+    assert (folder / "photos" / "one").read_bytes() == b"precious"
+
+
+def test_a_finished_snapshot_leaves_no_mark_of_an_unfinished_one(primary: Store, tmp_path: Path) -> None:
+    copy(primary, tmp_path / "replica")
+    assert not (tmp_path / "replica" / UNFINISHED).exists()
+
+
+def test_the_version_in_a_snapshot_is_bounded(tmp_path: Path) -> None:
+    target = SnapshotTarget(tmp_path / "replica", HUB_ID, Unsynced())
+    target.take(cbor.encode(["snapshot", 1, bytes(HUB_ID)]))
+    part = cbor.encode(["file", "VERSION", bytes(2_000)])
+    target.take(part)
+    target.take(part)
+    with pytest.raises(StorageError, match="exceeds"):
+        target.take(part)
 
 
 def test_a_snapshot_of_another_hub_is_refused(primary: Store, tmp_path: Path) -> None:
