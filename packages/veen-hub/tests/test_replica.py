@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.handover import Handover, verify_handover
 from veen_core.hashing import H
 from veen_core.hub_identity import verify_receipt
-from veen_core.ids import HubId, StreamSeq
+from veen_core.ids import HubId, StreamSeq, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.proof import verify_inclusion
+from veen_storage import rotate
 
 from .conftest import StartProcess
 from .people import Writer, ciphertext
@@ -186,6 +189,50 @@ def test_a_primary_restored_from_an_old_copy_stops_its_replica_with_evidence(
         assert "another history" in str(ready(replica))
         evidence = next(path for path in event["evidence"] if "equivocation-" in path)
         verify_evidence(Equivocation.decode(Path(evidence).read_bytes()), replica.status().identity)
+    finally:
+        replica.kill()
+
+
+def test_a_replica_follows_key_rotations_and_refuses_an_identity_record_from_before(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    primary = start_process("primary", "--open")
+    alice = Writer("alice", primary.status().identity.hub_id)
+    send(primary, alice, 3)
+    assert primary.stop() == 0
+    shutil.copytree(tmp_path / "primary", tmp_path / "old")
+    rotate(tmp_path / "primary", SigningKey(SigningSeed(H(b"new key"))), UnixTime(int(time.time()) + 1), 600)
+    primary = start_process("primary", "--open")
+    send(primary, alice, 3)
+    replica = start_replica(tmp_path, primary)
+    catch_up(primary, replica, alice.label)
+    assert len(replica.status().identity.hub_keys) == 2
+    assert replica.stop() == 0
+    assert primary.stop() == 0
+    restored = start_process("old", "--open")
+    replica = start_replica(tmp_path, restored)
+    try:
+        until(lambda: "another history" in str(ready(replica)), "it is noticed")
+        assert head(replica, alice.label) == 6, "what it has stays readable"
+    finally:
+        replica.kill()
+
+
+def test_a_replica_needs_no_setting_for_the_origin_of_the_hub_log(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    config = tmp_path / "hub.yaml"
+    config.write_text("hub_log: {origin: example.com/primary}\n")
+    primary = start_process("primary", "--open", f"--config={config}")
+    alice = Writer("alice", primary.status().identity.hub_id)
+    send(primary, alice, 3)
+    replica = start_replica(tmp_path, primary)
+    try:
+        until(lambda: published_size(replica) == 1, "the replica serves the hub checkpoint")
+        hand_over(primary, SUCCESSOR)
+        until(lambda: replica.status().handover is not None, "the replica has the handover")
+        assert replica.get("/log/checkpoint").body.startswith(b"example.com/primary\n")
+        assert replica.status().hub_log_origin == "example.com/primary"
     finally:
         replica.kill()
 

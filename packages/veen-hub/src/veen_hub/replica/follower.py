@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from veen_core import handover as handovers
+from veen_core import hub_identity
 from veen_core import hub_log as hub_logs
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
@@ -147,8 +148,12 @@ class ReplicaFollower:
 
     async def _stop_for_good(self, primary: Primary, error: DivergedPrimaryError) -> None:
         self._metrics.replica_diverged.set(1)
-        files = await Divergence(self._store, self._access, primary).record(error)
         self._give_up(f"the primary has another history: {error}")
+        try:
+            files = await Divergence(self._store, self._access, primary).record(error)
+        except OSError as exc:  # such as a full disk
+            log(logging.CRITICAL, "evidence_not_written", error=str(exc))
+            files = []
         log(logging.CRITICAL, "primary_diverged", error=str(error), evidence=[str(path) for path in files])
 
     async def _follow(self, primary: Primary) -> None:
@@ -184,6 +189,12 @@ class ReplicaFollower:
         held = self._store.identity
         if hello.identity != held:
             check_identity(hello.identity, hello.signature, held.hub_id)
+            try:
+                hub_identity.verify_successor(held, hello.identity, hello.signature)
+            except VeenError as exc:
+                raise DivergedPrimaryError(
+                    f"its identity record does not continue the known one: {exc}"
+                ) from exc
             self._on_reopen("the primary has a new key")
             await asyncio.Event().wait()  # the hub ends, and opens its directory with the new record
         self._metrics.replica_connected.set(1)
@@ -202,15 +213,19 @@ class ReplicaFollower:
 
     async def _publish(self, item: Published) -> None:
         try:
-            origin = self._config.hub_log.origin
-            hub_logs.verify_hub_checkpoint(self._store.identity, item.signed, origin=origin)
+            hub_logs.verify_hub_checkpoint(self._store.identity, item.signed, origin=self._origin)
             await self._access.read(lambda: self._store.publish(item.signed))
         except StorageError as exc:
             raise DivergedPrimaryError(f"the primary has published: {exc}") from exc
 
+    @property
+    def _origin(self) -> str | None:
+        """The origin of the primary's hub log, as its batches name it; the replica's settings may differ."""
+        held = self._store.hub_log.checkpoint
+        return held.head.origin if held is not None else self._config.hub_log.origin
+
     async def _hand_over(self, record: Handover) -> None:
-        origin = self._config.hub_log.origin
-        signed = handovers.verify_handover(record, self._store.identity, origin=origin)
+        signed = handovers.verify_handover(record, self._store.identity, origin=self._origin)
         head = self._store.hub_log.checkpoint
         if head is None or head.head != signed.head or self._store.hub_log.moved:
             raise DivergedPrimaryError("the primary's handover names another hub checkpoint than its last")
