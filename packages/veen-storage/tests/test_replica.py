@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
 
 from veen_core import cbor, stream
+from veen_core.entry import unframe
 from veen_core.handover import UNSIGNED, Handover, attachments_hash
 from veen_core.hashing import H
 from veen_core.ids import Coid, HubPk
@@ -15,6 +17,7 @@ from veen_core.keys import SigningKey
 from veen_storage import BatchesGoneError, JournalKeeping, RefusedBatchError, StorageError, Store
 from veen_storage.chunks.retention import PruneRule
 from veen_storage.commit import journal_format
+from veen_storage.commit.journal import ENTRY
 from veen_storage.commit.journal_format import Item, JournalBatch, encode_batch
 from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.commit.replicated_batch import split_batches
@@ -206,6 +209,26 @@ def test_kept_segments_are_bounded_by_bytes_and_by_age(tmp_path: Path) -> None:
     assert [int(path.stem[8:]) for path in sorted(folder.iterdir())] == [3, 4]
     kept.trim()
     assert not list(folder.iterdir())
+
+
+def test_a_payload_that_retention_prunes_leaves_the_kept_journal_too(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """COMP0.1: the journal of replicas must not serve what the log no longer has."""
+    monkeypatch.setattr("veen_storage.commit.journal.SEGMENT_BYTES", 2_000)
+    primary = make_store("primary", keeping=JournalKeeping(max_bytes=1 << 30, max_age_sec=1 << 40))
+    for second in range(0, 80, 4):
+        send(primary, ORDERS, 3, now=at(second))
+        settle(primary)
+        os.utime(max(primary.layout.journal.glob("*.wal")), (at(second), at(second)))
+    decisions = prune(primary, ORDERS, PruneRule(max_age_sec=10), at(50))
+    feed = primary.journal_feed(0)
+    with pytest.raises(BatchesGoneError, match="no longer kept"):
+        feed.read()
+    kept = min(int(path.stem[8:]) for path in primary.layout.kept_journal.iterdir())
+    items = [item for batch in batches(primary, kept - 1) for item in batch.items]
+    left = [unframe(item.data).stream_seq for item in items if item.kind == ENTRY]
+    assert max(decision.end_seq for decision in decisions) < min(left) < max(left) == 60
 
 
 # --- what a replica refuses
