@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
 import shutil
 import signal
+import ssl
 import time
 from pathlib import Path
 
@@ -17,9 +20,12 @@ from veen_core.hub_identity import verify_receipt
 from veen_core.ids import HubId, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.proof import verify_inclusion
+from veen_core.status import HandoverRequest
 from veen_storage import rotate
 
-from .conftest import StartProcess
+from .certificates import Certificates
+from .client_fixtures import serving
+from .conftest import StartHub, StartProcess
 from .people import Writer, ciphertext
 from .replicas import (
     assert_same_log,
@@ -237,6 +243,32 @@ def test_a_replica_needs_no_setting_for_the_origin_of_the_hub_log(
         replica.kill()
 
 
+def test_a_hub_that_requires_a_certificate_of_readers_requires_it_of_replicas(tmp_path: Path) -> None:
+    """COMP0.3: the whole log must not leave by another door."""
+    made = Certificates(tmp_path)
+    (cert, key), (own, own_key) = made.hub, made.client
+    tls = f"tls: {{cert: {cert}, key: {key}, client_ca: {made.authority}, client_certificate: reading}}\n"
+    with serving(tmp_path / "primary", config=tls) as hub:
+        url = hub.url.replace("http://", "https://")
+        context = ssl.create_default_context(cafile=made.authority)
+        for path in ("/v1/replica/snapshot", "/v1/replica/journal?after=0"):
+            connection = http.client.HTTPSConnection("127.0.0.1", hub.port, context=context, timeout=20)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            assert (answer.status, b"client certificate" in answer.read()) == (401, True), path
+            connection.close()
+        config = tmp_path / "replica.yaml"
+        config.write_text(f"replica_ca: {made.authority}\n")
+        said = refusal_to_start(tmp_path / "replica", f"--replica-of={url}", f"--config={config}")
+        assert "requires a client certificate" in said
+        config.write_text(f"replica_ca: {made.authority}\nreplica_cert: {own}\nreplica_key: {own_key}\n")
+        replica = HubProcess(tmp_path / "replica", f"--replica-of={url}", f"--config={config}")
+        try:
+            until(lambda: ready(replica) is None, "the replica follows")
+        finally:
+            replica.kill()
+
+
 def test_a_replica_that_was_away_too_long_says_what_to_do(
     start_process: StartProcess, tmp_path: Path
 ) -> None:
@@ -315,3 +347,38 @@ def test_an_empty_hub_has_nothing_to_hand_over_and_stays_primary(primary: HubPro
     request = b"\xa3\x01\x01\x02\x58\x20" + bytes(SUCCESSOR) + b"\x03\x60"
     assert primary.admin("/tooling/handover", request).error.code == "E.NOT_FOUND"
     assert primary.submit(alice.next()).status == 200
+
+
+def test_a_handover_whose_record_may_be_durable_keeps_the_hub_closed(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write happened and failed: after a restart the hub is handed over, so it accepts nothing now."""
+    hub = start_hub(gating=False)
+    writer = Writer("alice", hub.hub_id)
+    send(hub, writer, 2)
+    record = hub.store.record_handover
+
+    def write_and_fail(made: Handover) -> None:
+        record(made)
+        raise OSError(errno.EIO, "the folder could not be synced")
+
+    monkeypatch.setattr(hub.store, "record_handover", write_and_fail)
+    request = HandoverRequest(new_hub=SUCCESSOR, url="").encode()
+    assert hub.admin("/tooling/handover", request).status >= 500
+    assert hub.submit(writer.next()).detail == "NOT_PRIMARY"
+
+
+def test_a_handover_that_wrote_nothing_leaves_the_hub_primary(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = start_hub(gating=False)
+    writer = Writer("alice", hub.hub_id)
+    send(hub, writer, 2)
+
+    def fail(_made: Handover) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(hub.store, "record_handover", fail)
+    request = HandoverRequest(new_hub=SUCCESSOR, url="").encode()
+    assert hub.admin("/tooling/handover", request).status >= 500
+    assert send(hub, writer, 1)[0].stream_seq == 3

@@ -46,6 +46,8 @@ from veen_storage.errors import AbsentError
 RETRY_SEC: Final = 0.2
 MAX_RETRY_SEC: Final = 5.0
 ATTACHMENT_RETRY_SEC: Final = 2.0
+MAX_WANTED: Final = 200_000
+"""Attachments that wait to be copied, about 30 MB; the primary names the others at the next connection."""
 STALE_SEC: Final = 30.0
 """A replica that has not heard of its primary for this long is not ready."""
 
@@ -77,6 +79,8 @@ class ReplicaFollower:
         self._tasks: list[asyncio.Task[None]] = []
         self._wanted: dict[Coid, None] = {}
         self._wanted_changed = asyncio.Event()
+        self._wants_more = False
+        """Whether the primary has named attachments that did not fit into ``_wanted``."""
         self._heard_at: float | None = None
         self._last = store.last_batch
         """The primary's last batch, as far as it is known."""
@@ -157,6 +161,7 @@ class ReplicaFollower:
         log(logging.CRITICAL, "primary_diverged", error=str(error), evidence=[str(path) for path in files])
 
     async def _follow(self, primary: Primary) -> None:
+        self._wants_more = False
         head = await self._access.read(lambda: self._store.hub_log.checkpoint)
         size, root = (head.head.size, head.head.root) if head is not None else (0, b"")
         try:
@@ -164,6 +169,8 @@ class ReplicaFollower:
                 self._heard_at = time.monotonic()
                 for item in items:
                     await self._take(item)
+                if self._wants_more and not self._wanted:
+                    return  # connect again, for the list of attachments
         except Conflict as exc:
             raise DivergedPrimaryError(exc.hub_message) from exc
 
@@ -236,7 +243,9 @@ class ReplicaFollower:
 
     async def _want(self, coids: tuple[Coid, ...]) -> None:
         missing = await self._access.read(lambda: [coid for coid in coids if not self._has(coid)])
-        self._wanted |= dict.fromkeys(missing)
+        room = MAX_WANTED - len(self._wanted)
+        self._wants_more = self._wants_more or len(missing) > room
+        self._wanted |= dict.fromkeys(missing[: max(0, room)])
         if missing:
             self._wanted_changed.set()
 
