@@ -256,7 +256,7 @@ class Replication:
     keep_bytes: int = 1_073_741_824
     """Bytes of applied journal that are kept, so that a replica can be away for a while; 0 keeps nothing."""
     keep_sec: int = 86_400
-    """Longest time that applied journal is kept; it may hold payloads that retention has pruned."""
+    """Longest time that applied journal is kept; payloads that retention prunes leave it at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
