@@ -21,10 +21,11 @@ from veen_core.ids import HubId, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.proof import verify_inclusion
 from veen_core.status import HandoverRequest
+from veen_hub.client import FileStateStore, Unreachable, connect
 from veen_storage import rotate
 
 from .certificates import Certificates
-from .client_fixtures import serving
+from .client_fixtures import person, run, serving
 from .conftest import StartHub, StartProcess
 from .people import Writer, ciphertext
 from .replicas import (
@@ -285,6 +286,36 @@ def test_a_replica_that_was_away_too_long_says_what_to_do(
     try:
         until(lambda: "no longer kept" in str(ready(replica)), "it says so")
         assert "remove the data directory" in str(ready(replica))
+    finally:
+        replica.kill()
+
+
+def test_a_client_does_not_accuse_a_replica_that_is_behind(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    """The primary comes back at another address, which the replica does not know."""
+    primary = start_process("primary", "--open")
+    hub_id = primary.status().identity.hub_id
+    state = FileStateStore(tmp_path / "state")
+
+    async def send_one(url: str) -> None:
+        async with connect(url, person("alice"), trust=hub_id, state=state) as hub:
+            await hub.stream("orders").send("an order")
+
+    async def read_all(url: str) -> int:
+        async with connect(url, person("alice"), trust=hub_id, state=state) as hub:
+            return len([message async for message in hub.stream("orders").read()])
+
+    run(send_one(primary.url))
+    replica = start_replica(tmp_path, primary)
+    try:
+        assert run(read_all(replica.url)) == 1
+        assert primary.stop() == 0
+        primary = start_process("primary", "--open")
+        run(send_one(primary.url))
+        with pytest.raises(Unreachable, match="does not have entry 2"):
+            run(read_all(replica.url))
+        assert not list((tmp_path / "state").rglob("evidence/*"))
     finally:
         replica.kill()
 
