@@ -497,6 +497,20 @@ def test_lost_receipts_are_those_beyond_the_cut_of_the_ancestor(
     assert fates == ["kept"] * 5 + ["lost"] * 3 + ["foreign"]
 
 
+def test_receipts_of_every_ancestor_are_found_after_two_cutovers(
+    primary: Store, replica: Store, tmp_path: Path
+) -> None:
+    kept = send(primary, ORDERS, 3)
+    follow(primary, replica)
+    lost = send(primary, ORDERS, 2)
+    replica.close()
+    promote(tmp_path / "replica", tmp_path / "new", NEW_KEY, at(1_000), handover=None, files=Unsynced())
+    newest = signing_key("the third")
+    promote(tmp_path / "new", tmp_path / "third", newest, at(2_000), handover=None, files=Unsynced())
+    fates = [fate.fate for fate in lost_receipts(tmp_path / "third", [*kept, *lost])]
+    assert fates == ["kept"] * 3 + ["lost"] * 2
+
+
 def test_a_receipt_that_contradicts_the_ancestor_is_named(
     make_store: MakeStore, primary: Store, replica: Store, tmp_path: Path
 ) -> None:
