@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
 import shutil
 import signal
+import ssl
+import time
 from pathlib import Path
 
 import pytest
@@ -13,10 +17,16 @@ from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.handover import Handover, verify_handover
 from veen_core.hashing import H
 from veen_core.hub_identity import verify_receipt
-from veen_core.ids import HubId, StreamSeq
+from veen_core.ids import HubId, StreamSeq, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.proof import verify_inclusion
+from veen_core.status import HandoverRequest
+from veen_hub.client import FileStateStore, Unreachable, connect
+from veen_storage import rotate
 
-from .conftest import StartProcess
+from .certificates import Certificates
+from .client_fixtures import person, run, serving
+from .conftest import StartHub, StartProcess
 from .people import Writer, ciphertext
 from .replicas import (
     assert_same_log,
@@ -190,6 +200,76 @@ def test_a_primary_restored_from_an_old_copy_stops_its_replica_with_evidence(
         replica.kill()
 
 
+def test_a_replica_follows_key_rotations_and_refuses_an_identity_record_from_before(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    primary = start_process("primary", "--open")
+    alice = Writer("alice", primary.status().identity.hub_id)
+    send(primary, alice, 3)
+    assert primary.stop() == 0
+    shutil.copytree(tmp_path / "primary", tmp_path / "old")
+    rotate(tmp_path / "primary", SigningKey(SigningSeed(H(b"new key"))), UnixTime(int(time.time()) + 1), 600)
+    primary = start_process("primary", "--open")
+    send(primary, alice, 3)
+    replica = start_replica(tmp_path, primary)
+    catch_up(primary, replica, alice.label)
+    assert len(replica.status().identity.hub_keys) == 2
+    assert replica.stop() == 0
+    assert primary.stop() == 0
+    restored = start_process("old", "--open")
+    replica = start_replica(tmp_path, restored)
+    try:
+        until(lambda: "another history" in str(ready(replica)), "it is noticed")
+        assert head(replica, alice.label) == 6, "what it has stays readable"
+    finally:
+        replica.kill()
+
+
+def test_a_replica_needs_no_setting_for_the_origin_of_the_hub_log(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    config = tmp_path / "hub.yaml"
+    config.write_text("hub_log: {origin: example.com/primary}\n")
+    primary = start_process("primary", "--open", f"--config={config}")
+    alice = Writer("alice", primary.status().identity.hub_id)
+    send(primary, alice, 3)
+    replica = start_replica(tmp_path, primary)
+    try:
+        until(lambda: published_size(replica) == 1, "the replica serves the hub checkpoint")
+        hand_over(primary, SUCCESSOR)
+        until(lambda: replica.status().handover is not None, "the replica has the handover")
+        assert replica.get("/log/checkpoint").body.startswith(b"example.com/primary\n")
+        assert replica.status().hub_log_origin == "example.com/primary"
+    finally:
+        replica.kill()
+
+
+def test_a_hub_that_requires_a_certificate_of_readers_requires_it_of_replicas(tmp_path: Path) -> None:
+    """COMP0.3: the whole log must not leave by another door."""
+    made = Certificates(tmp_path)
+    (cert, key), (own, own_key) = made.hub, made.client
+    tls = f"tls: {{cert: {cert}, key: {key}, client_ca: {made.authority}, client_certificate: reading}}\n"
+    with serving(tmp_path / "primary", config=tls) as hub:
+        url = hub.url.replace("http://", "https://")
+        context = ssl.create_default_context(cafile=made.authority)
+        for path in ("/v1/replica/snapshot", "/v1/replica/journal?after=0"):
+            connection = http.client.HTTPSConnection("127.0.0.1", hub.port, context=context, timeout=20)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            assert (answer.status, b"client certificate" in answer.read()) == (401, True), path
+            connection.close()
+        config = tmp_path / "replica.yaml"
+        config.write_text(f"replica_ca: {made.authority}\n")
+        said = refusal_to_start(tmp_path / "replica", f"--replica-of={url}", f"--config={config}")
+        assert "requires a client certificate" in said
+        config.write_text(f"replica_ca: {made.authority}\nreplica_cert: {own}\nreplica_key: {own_key}\n")
+        replica = HubProcess(tmp_path / "replica", f"--replica-of={url}", f"--config={config}")
+        try:
+            until(lambda: ready(replica) is None, "the replica follows")
+        finally:
+            replica.kill()
+
+
 def test_a_replica_that_was_away_too_long_says_what_to_do(
     start_process: StartProcess, tmp_path: Path
 ) -> None:
@@ -206,6 +286,36 @@ def test_a_replica_that_was_away_too_long_says_what_to_do(
     try:
         until(lambda: "no longer kept" in str(ready(replica)), "it says so")
         assert "remove the data directory" in str(ready(replica))
+    finally:
+        replica.kill()
+
+
+def test_a_client_does_not_accuse_a_replica_that_is_behind(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    """The primary comes back at another address, which the replica does not know."""
+    primary = start_process("primary", "--open")
+    hub_id = primary.status().identity.hub_id
+    state = FileStateStore(tmp_path / "state")
+
+    async def send_one(url: str) -> None:
+        async with connect(url, person("alice"), trust=hub_id, state=state) as hub:
+            await hub.stream("orders").send("an order")
+
+    async def read_all(url: str) -> int:
+        async with connect(url, person("alice"), trust=hub_id, state=state) as hub:
+            return len([message async for message in hub.stream("orders").read()])
+
+    run(send_one(primary.url))
+    replica = start_replica(tmp_path, primary)
+    try:
+        assert run(read_all(replica.url)) == 1
+        assert primary.stop() == 0
+        primary = start_process("primary", "--open")
+        run(send_one(primary.url))
+        with pytest.raises(Unreachable, match="does not have entry 2"):
+            run(read_all(replica.url))
+        assert not list((tmp_path / "state").rglob("evidence/*"))
     finally:
         replica.kill()
 
@@ -268,3 +378,38 @@ def test_an_empty_hub_has_nothing_to_hand_over_and_stays_primary(primary: HubPro
     request = b"\xa3\x01\x01\x02\x58\x20" + bytes(SUCCESSOR) + b"\x03\x60"
     assert primary.admin("/tooling/handover", request).error.code == "E.NOT_FOUND"
     assert primary.submit(alice.next()).status == 200
+
+
+def test_a_handover_whose_record_may_be_durable_keeps_the_hub_closed(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write happened and failed: after a restart the hub is handed over, so it accepts nothing now."""
+    hub = start_hub(gating=False)
+    writer = Writer("alice", hub.hub_id)
+    send(hub, writer, 2)
+    record = hub.store.record_handover
+
+    def write_and_fail(made: Handover) -> None:
+        record(made)
+        raise OSError(errno.EIO, "the folder could not be synced")
+
+    monkeypatch.setattr(hub.store, "record_handover", write_and_fail)
+    request = HandoverRequest(new_hub=SUCCESSOR, url="").encode()
+    assert hub.admin("/tooling/handover", request).status >= 500
+    assert hub.submit(writer.next()).detail == "NOT_PRIMARY"
+
+
+def test_a_handover_that_wrote_nothing_leaves_the_hub_primary(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = start_hub(gating=False)
+    writer = Writer("alice", hub.hub_id)
+    send(hub, writer, 2)
+
+    def fail(_made: Handover) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(hub.store, "record_handover", fail)
+    request = HandoverRequest(new_hub=SUCCESSOR, url="").encode()
+    assert hub.admin("/tooling/handover", request).status >= 500
+    assert send(hub, writer, 1)[0].stream_seq == 3

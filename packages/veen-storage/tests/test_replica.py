@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
 
 from veen_core import cbor, stream
+from veen_core.entry import unframe
 from veen_core.handover import UNSIGNED, Handover, attachments_hash
 from veen_core.hashing import H
 from veen_core.ids import Coid, HubPk
@@ -15,12 +17,13 @@ from veen_core.keys import SigningKey
 from veen_storage import BatchesGoneError, JournalKeeping, RefusedBatchError, StorageError, Store
 from veen_storage.chunks.retention import PruneRule
 from veen_storage.commit import journal_format
+from veen_storage.commit.journal import ENTRY
 from veen_storage.commit.journal_format import Item, JournalBatch, encode_batch
 from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.commit.replicated_batch import split_batches
 from veen_storage.copies.fork import check_fork
 from veen_storage.copies.promote import lost_receipts, make_successor_key, promote, read_successor_key
-from veen_storage.copies.snapshot import SnapshotTarget, send_snapshot
+from veen_storage.copies.snapshot import UNFINISHED, SnapshotTarget, send_snapshot
 from veen_storage.fsck import fsck
 
 from .conftest import MakeStore
@@ -208,6 +211,26 @@ def test_kept_segments_are_bounded_by_bytes_and_by_age(tmp_path: Path) -> None:
     assert not list(folder.iterdir())
 
 
+def test_a_payload_that_retention_prunes_leaves_the_kept_journal_too(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """COMP0.1: the journal of replicas must not serve what the log no longer has."""
+    monkeypatch.setattr("veen_storage.commit.journal.SEGMENT_BYTES", 2_000)
+    primary = make_store("primary", keeping=JournalKeeping(max_bytes=1 << 30, max_age_sec=1 << 40))
+    for second in range(0, 80, 4):
+        send(primary, ORDERS, 3, now=at(second))
+        settle(primary)
+        os.utime(max(primary.layout.journal.glob("*.wal")), (at(second), at(second)))
+    decisions = prune(primary, ORDERS, PruneRule(max_age_sec=10), at(50))
+    feed = primary.journal_feed(0)
+    with pytest.raises(BatchesGoneError, match="no longer kept"):
+        feed.read()
+    kept = min(int(path.stem[8:]) for path in primary.layout.kept_journal.iterdir())
+    items = [item for batch in batches(primary, kept - 1) for item in batch.items]
+    left = [unframe(item.data).stream_seq for item in items if item.kind == ENTRY]
+    assert max(decision.end_seq for decision in decisions) < min(left) < max(left) == 60
+
+
 # --- what a replica refuses
 
 
@@ -331,6 +354,30 @@ def test_a_snapshot_that_ends_early_is_no_data_directory(primary: Store, tmp_pat
     copy(primary, tmp_path / "replica")  # starts over in what was left
 
 
+def test_a_snapshot_never_removes_files_that_it_did_not_write(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "one").write_bytes(b"precious")
+    with pytest.raises(StorageError, match=r"not empty.*photos"):
+        SnapshotTarget(folder, HUB_ID, Unsynced())
+    assert (folder / "photos" / "one").read_bytes() == b"precious"
+
+
+def test_a_finished_snapshot_leaves_no_mark_of_an_unfinished_one(primary: Store, tmp_path: Path) -> None:
+    copy(primary, tmp_path / "replica")
+    assert not (tmp_path / "replica" / UNFINISHED).exists()
+
+
+def test_the_version_in_a_snapshot_is_bounded(tmp_path: Path) -> None:
+    target = SnapshotTarget(tmp_path / "replica", HUB_ID, Unsynced())
+    target.take(cbor.encode(["snapshot", 1, bytes(HUB_ID)]))
+    part = cbor.encode(["file", "VERSION", bytes(2_000)])
+    target.take(part)
+    target.take(part)
+    with pytest.raises(StorageError, match="exceeds"):
+        target.take(part)
+
+
 def test_a_snapshot_of_another_hub_is_refused(primary: Store, tmp_path: Path) -> None:
     target = SnapshotTarget(tmp_path / "replica", type(HUB_ID)(H(b"another")), Unsynced())
     with pytest.raises(StorageError, match="snapshot is of hub"):
@@ -448,6 +495,20 @@ def test_lost_receipts_are_those_beyond_the_cut_of_the_ancestor(
     forged = dataclasses.replace(kept[0], hub_ts=at(5))
     fates = [fate.fate for fate in lost_receipts(tmp_path / "new", [*kept, *lost, forged])]
     assert fates == ["kept"] * 5 + ["lost"] * 3 + ["foreign"]
+
+
+def test_receipts_of_every_ancestor_are_found_after_two_cutovers(
+    primary: Store, replica: Store, tmp_path: Path
+) -> None:
+    kept = send(primary, ORDERS, 3)
+    follow(primary, replica)
+    lost = send(primary, ORDERS, 2)
+    replica.close()
+    promote(tmp_path / "replica", tmp_path / "new", NEW_KEY, at(1_000), handover=None, files=Unsynced())
+    newest = signing_key("the third")
+    promote(tmp_path / "new", tmp_path / "third", newest, at(2_000), handover=None, files=Unsynced())
+    fates = [fate.fate for fate in lost_receipts(tmp_path / "third", [*kept, *lost])]
+    assert fates == ["kept"] * 3 + ["lost"] * 2
 
 
 def test_a_receipt_that_contradicts_the_ancestor_is_named(

@@ -22,6 +22,7 @@ from veen_core.client_state import ClientBounds
 from veen_core.entry import Entry
 from veen_core.errors import ApiError, IdentityError
 from veen_core.handover import Handover
+from veen_core.hub_log import origin_of
 from veen_core.ids import AuthRef, ClientId, Label, UnixTime, VerifyKey
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
@@ -494,12 +495,19 @@ class Hub:
             max_page_items=self.config.max_page_items,
             level=self.policy.describe().get("level", "core"),
             server_version=VERSION,
-            hub_log_origin=self.config.hub_log.origin,
+            hub_log_origin=self._hub_log_origin(),
             memories=self.hub_log.memories.names or None,
             not_signing=self.signing_gate.closed,
             replica_of=self.config.replica_of,
             handover=self.handover,
         )
+
+    def _hub_log_origin(self) -> str | None:
+        """The origin of the hub log if it is not the usual one; a replica has its primary's."""
+        held = self.store.hub_log.checkpoint
+        if self.replica is None or held is None:
+            return self.config.hub_log.origin
+        return held.head.origin if held.head.origin != origin_of(self.identity.hub_id) else None
 
     def _enforces(self) -> tuple[str, ...]:
         tls = self.config.tls

@@ -26,7 +26,7 @@ from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_storage.chunks import retention
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
-from veen_storage.commit.changes import Changes, Prune
+from veen_storage.commit.changes import Changes, Prune, Pruned
 from veen_storage.commit.journal import Journal, JournalBatch
 from veen_storage.commit.journal_format import PRUNE
 from veen_storage.commit.kept_segments import JournalKeeping, KeptSegments
@@ -411,11 +411,18 @@ class Store:
             for change in taken:
                 self._tail.drop(change)
             self._journal.trim(self._applied)
+            self._forget_pruned(taken)
         except BaseException as exc:
             self._queue.failed = True
             self._journal.poison(f"applying failed: {exc}")
             self._tail.wake()
             raise
+
+    def _forget_pruned(self, taken: list[Changes]) -> None:
+        """Remove from the kept journal what this round has pruned from the log (COMP0.1)."""
+        steps = [step for change in taken for step in change.steps if isinstance(step, Pruned)]
+        if steps and (last_ts := retention.newest_pruned(self._index, steps)) is not None:
+            self._kept.forget_payloads(last_ts, self.layout.journal)
 
     def _run(self) -> None:
         """Run the background thread until the store closes or a round fails."""

@@ -47,6 +47,10 @@ ENVIRONMENT: Final = "VEEN_BRIDGE_"
 """Prefix of the variables of most options; spec-4's own arguments have short names too."""
 
 
+TlsFiles = tuple[Path | None, Path | None, Path | None]
+"""Authority, certificate and key."""
+
+
 def _hub_options(side: str) -> list[Callable[[Any], Any]]:
     """Return the options that name one hub."""
     upper = side.upper()
@@ -68,6 +72,20 @@ def _hub_options(side: str) -> list[Callable[[Any], Any]]:
         ),
         click.option(
             f"--{side}-ca", type=path, help=f"PEM file of the authority of the {side}'s certificate."
+        ),
+        click.option(
+            f"--{side}-cert",
+            type=path,
+            envvar=f"VEEN_{upper}_CERT",
+            show_envvar=True,
+            help=f"PEM file with the bridge's certificate, if the {side} hub requires one.",
+        ),
+        click.option(
+            f"--{side}-cert-key",
+            type=path,
+            envvar=f"VEEN_{upper}_CERT_KEY",
+            show_envvar=True,
+            help=f"PEM file with the private key of --{side}-cert.",
         ),
     ]
 
@@ -223,9 +241,13 @@ def read_settings(
     source_url: str,
     source_trust: str,
     source_ca: Path | None,
+    source_cert: Path | None = None,
+    source_cert_key: Path | None = None,
     target_url: str,
     target_trust: str,
     target_ca: Path | None,
+    target_cert: Path | None = None,
+    target_cert_key: Path | None = None,
     streams: tuple[str, ...],
     stream_list: Path | None,
     rules: tuple[str, ...],
@@ -248,8 +270,8 @@ def read_settings(
     if chosen is Mode.RESEAL and not source_readers:
         raise click.UsageError("--mode reseal needs --source-reader: the bridge must open what it seals.")
     return MirrorSettings(
-        source=_hub("source", source_url, source_trust, source_ca),
-        target=_hub("target", target_url, target_trust, target_ca),
+        source=_hub("source", source_url, source_trust, (source_ca, source_cert, source_cert_key)),
+        target=_hub("target", target_url, target_trust, (target_ca, target_cert, target_cert_key)),
         pairs=stream_pairs(streams, stream_list, rules),
         options=MirrorOptions(
             mode=chosen,
@@ -263,12 +285,12 @@ def read_settings(
     )
 
 
-def _hub(side: str, url: str, trust: str, ca: Path | None) -> HubTarget:
+def _hub(side: str, url: str, trust: str, tls_files: TlsFiles) -> HubTarget:
     try:
         pin = HubId.from_hex(trust.strip().lower())
     except DecodeError as exc:
         raise click.UsageError(f"--{side}-trust: {exc}") from None
-    return HubTarget(url=parse_hub_url(url), pin=pin, tls=load_tls(str(ca) if ca else None, None, None))
+    return HubTarget(url=parse_hub_url(url), pin=pin, tls=load_tls(*tls_files))
 
 
 def _token(path: Path) -> CapToken:

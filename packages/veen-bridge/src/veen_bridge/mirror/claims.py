@@ -13,7 +13,7 @@ from veen_core.errors import DecodeError, DivergenceError, SignatureError
 from veen_core.hub_identity import verify_receipt
 from veen_core.ids import Label
 from veen_core.receipt import Receipt
-from veen_hub.client import Diverged, Hub, Message, NotFound
+from veen_hub.client import Diverged, Hub, Message, NotFound, Unreachable
 from veen_overlays.bridge import ImportedEvent
 
 
@@ -58,6 +58,12 @@ async def check_claim(message: Message, source: Hub, held: Mapping[Label, int]) 
     try:
         await log.verifying(compare)  # adds the evidence
     except NotFound:
+        if (primary := source.connection.status.replica_of) is not None:
+            raise Unreachable(
+                f"the source is a replica that does not have entry {receipt.stream_seq} of label "
+                f"{receipt.label.hex()} yet",
+                action=f"wait until the replica has caught up, or mirror the primary at {primary}",
+            ) from None
         raise await _denied(message, source, receipt) from None
 
 

@@ -256,7 +256,7 @@ class Replication:
     keep_bytes: int = 1_073_741_824
     """Bytes of applied journal that are kept, so that a replica can be away for a while; 0 keeps nothing."""
     keep_sec: int = 86_400
-    """Longest time that applied journal is kept; it may hold payloads that retention has pruned."""
+    """Longest time that applied journal is kept; payloads that retention prunes leave it at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +273,10 @@ class HubConfig:
     """hub_id of the primary, in hex; without it, the hub that answers first is taken for the primary."""
     replica_ca: Path | None = None
     """PEM file, if this machine does not trust the primary's certificate."""
+    replica_cert: Path | None = None
+    """PEM file with the replica's certificate, if the primary requires one of its readers."""
+    replica_key: Path | None = None
+    """PEM file with the private key of `replica_cert`, if that file does not have it."""
     role: Literal["authority", "tenant"] = "tenant"
     """The hub's role (spec-4 §2); ``hub_profile`` is another name of this setting."""
     tenant_id: str | None = None
@@ -333,11 +337,7 @@ class HubConfig:
         if self.authority_url is not None:
             check_address("authority_url", self.authority_url)
         check_ca("authority_ca", self.authority_ca, "authority_url", self.authority_url)
-        if self.replica_of is not None:
-            check_address("replica_of", self.replica_of)
-        elif self.replica_pinned is not None:
-            raise ConfigError("replica_pinned: has no effect without replica_of")
-        check_ca("replica_ca", self.replica_ca, "replica_of", self.replica_of)
+        self._check_replica()
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
@@ -347,6 +347,16 @@ class HubConfig:
         self._check_memories()
         if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
             raise ConfigError("pow.max_difficulty: must not be below pow.difficulty")
+
+    def _check_replica(self) -> None:
+        if self.replica_of is not None:
+            check_address("replica_of", self.replica_of)
+        elif self.replica_pinned is not None:
+            raise ConfigError("replica_pinned: has no effect without replica_of")
+        check_ca("replica_ca", self.replica_ca, "replica_of", self.replica_of)
+        check_ca("replica_cert", self.replica_cert, "replica_of", self.replica_of)
+        if self.replica_key is not None and self.replica_cert is None:
+            raise ConfigError("replica_key: has no effect without replica_cert")
 
     def _check_memories(self) -> None:
         path = self.hub_log.memories.heads_file

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from veen_core import handover as handovers
+from veen_core import hub_identity
 from veen_core import hub_log as hub_logs
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
@@ -45,6 +46,8 @@ from veen_storage.errors import AbsentError
 RETRY_SEC: Final = 0.2
 MAX_RETRY_SEC: Final = 5.0
 ATTACHMENT_RETRY_SEC: Final = 2.0
+MAX_WANTED: Final = 200_000
+"""Attachments that wait to be copied, about 30 MB; the primary names the others at the next connection."""
 STALE_SEC: Final = 30.0
 """A replica that has not heard of its primary for this long is not ready."""
 
@@ -76,6 +79,8 @@ class ReplicaFollower:
         self._tasks: list[asyncio.Task[None]] = []
         self._wanted: dict[Coid, None] = {}
         self._wanted_changed = asyncio.Event()
+        self._wants_more = False
+        """Whether the primary has named attachments that did not fit into ``_wanted``."""
         self._heard_at: float | None = None
         self._last = store.last_batch
         """The primary's last batch, as far as it is known."""
@@ -147,11 +152,16 @@ class ReplicaFollower:
 
     async def _stop_for_good(self, primary: Primary, error: DivergedPrimaryError) -> None:
         self._metrics.replica_diverged.set(1)
-        files = await Divergence(self._store, self._access, primary).record(error)
         self._give_up(f"the primary has another history: {error}")
+        try:
+            files = await Divergence(self._store, self._access, primary).record(error)
+        except OSError as exc:  # such as a full disk
+            log(logging.CRITICAL, "evidence_not_written", error=str(exc))
+            files = []
         log(logging.CRITICAL, "primary_diverged", error=str(error), evidence=[str(path) for path in files])
 
     async def _follow(self, primary: Primary) -> None:
+        self._wants_more = False
         head = await self._access.read(lambda: self._store.hub_log.checkpoint)
         size, root = (head.head.size, head.head.root) if head is not None else (0, b"")
         try:
@@ -159,6 +169,8 @@ class ReplicaFollower:
                 self._heard_at = time.monotonic()
                 for item in items:
                     await self._take(item)
+                if self._wants_more and not self._wanted:
+                    return  # connect again, for the list of attachments
         except Conflict as exc:
             raise DivergedPrimaryError(exc.hub_message) from exc
 
@@ -184,6 +196,12 @@ class ReplicaFollower:
         held = self._store.identity
         if hello.identity != held:
             check_identity(hello.identity, hello.signature, held.hub_id)
+            try:
+                hub_identity.verify_successor(held, hello.identity, hello.signature)
+            except VeenError as exc:
+                raise DivergedPrimaryError(
+                    f"its identity record does not continue the known one: {exc}"
+                ) from exc
             self._on_reopen("the primary has a new key")
             await asyncio.Event().wait()  # the hub ends, and opens its directory with the new record
         self._metrics.replica_connected.set(1)
@@ -202,15 +220,19 @@ class ReplicaFollower:
 
     async def _publish(self, item: Published) -> None:
         try:
-            origin = self._config.hub_log.origin
-            hub_logs.verify_hub_checkpoint(self._store.identity, item.signed, origin=origin)
+            hub_logs.verify_hub_checkpoint(self._store.identity, item.signed, origin=self._origin)
             await self._access.read(lambda: self._store.publish(item.signed))
         except StorageError as exc:
             raise DivergedPrimaryError(f"the primary has published: {exc}") from exc
 
+    @property
+    def _origin(self) -> str | None:
+        """The origin of the primary's hub log, as its batches name it; the replica's settings may differ."""
+        held = self._store.hub_log.checkpoint
+        return held.head.origin if held is not None else self._config.hub_log.origin
+
     async def _hand_over(self, record: Handover) -> None:
-        origin = self._config.hub_log.origin
-        signed = handovers.verify_handover(record, self._store.identity, origin=origin)
+        signed = handovers.verify_handover(record, self._store.identity, origin=self._origin)
         head = self._store.hub_log.checkpoint
         if head is None or head.head != signed.head or self._store.hub_log.moved:
             raise DivergedPrimaryError("the primary's handover names another hub checkpoint than its last")
@@ -221,7 +243,9 @@ class ReplicaFollower:
 
     async def _want(self, coids: tuple[Coid, ...]) -> None:
         missing = await self._access.read(lambda: [coid for coid in coids if not self._has(coid)])
-        self._wanted |= dict.fromkeys(missing)
+        room = MAX_WANTED - len(self._wanted)
+        self._wants_more = self._wants_more or len(missing) > room
+        self._wanted |= dict.fromkeys(missing[: max(0, room)])
         if missing:
             self._wanted_changed.set()
 

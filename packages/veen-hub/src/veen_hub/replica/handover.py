@@ -8,7 +8,8 @@ Order:
 4. The record is signed and written to ``handover.cbor``: **the commit point**. The hub is handed over, also
    after a restart.
 
-A failure before step 4 opens the gate again: the hub stays primary.
+A failure before step 4 opens the gate again: the hub stays primary. The gate stays closed if the file exists
+although writing it failed, or if the request was cancelled and the sequencer may still write it.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ class HandoverService:
         try:
             await self._wait_for_uploads()
             record = await self._access.act(lambda _batch: self._close(_batch, request), reads=True)
-        except BaseException:
-            self._gate.cancel_handover()
+        except Exception:
+            if not self._store.layout.handover.exists():
+                self._gate.cancel_handover()
             raise
         self._gate.write_elsewhere(refusal_after(record))
         log(

@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from veen_core import hub_identity
-from veen_core.errors import VeenError
+from veen_core.errors import IdentityError, VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Signature
 from veen_core.status import Status
@@ -46,7 +46,10 @@ async def _refresh(config: HubConfig, primary: Primary, layout: Layout) -> None:
         log(logging.WARNING, "primary_unreachable", error=str(exc))
         return
     check_identity(status.identity, status.identity_sig, hub_id)
-    adopt_identity(layout, hub_id, status.identity, status.identity_sig)
+    try:
+        adopt_identity(layout, hub_id, status.identity, status.identity_sig)
+    except IdentityError as exc:  # an older record: the follower stops, and what is here stays readable
+        log(logging.ERROR, "identity_refused", error=str(exc))
 
 
 async def _copy(config: HubConfig, primary: Primary, layout: Layout) -> None:

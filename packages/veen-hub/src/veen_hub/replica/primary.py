@@ -24,7 +24,9 @@ class Primary:
 
     def __init__(self, config: HubConfig) -> None:
         assert config.replica_of is not None
-        tls = Tls(ca=config.replica_ca) if config.replica_ca is not None else None
+        tls = None
+        if config.replica_ca is not None or config.replica_cert is not None:
+            tls = Tls(ca=config.replica_ca, cert=config.replica_cert, key=config.replica_key)
         self.url = config.replica_of
         self._transport = Transport(self.url, tls=tls, timeouts=Timeouts(connect=5.0, request=10.0))
         self._api = Endpoints(self._transport)

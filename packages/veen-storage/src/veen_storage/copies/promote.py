@@ -12,6 +12,7 @@ A successor is a fork: a hub with a key, labels and a hub log of its own, and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -129,11 +130,18 @@ class ReceiptFate:
 
 
 def lost_receipts(root: Path, receipts: Iterable[Receipt]) -> Iterator[ReceiptFate]:
-    """Compare receipts of the old hub with the ancestor of a successor, or with a replica itself."""
-    ancestor = next((path for _record, path in ancestors(root)), root)
-    with open_source(ancestor) as store:
+    """Compare receipts of old hubs with the ancestors of a successor, or with a replica itself.
+
+    A hub that was replaced more than once has several ancestors: the one that signed a receipt counts.
+    """
+    roots = [path for _record, path in ancestors(root)] or [root]
+    with ExitStack() as stack:
+        stores = [stack.enter_context(open_source(path)) for path in roots]
         for receipt in receipts:
-            yield _fate(store, receipt)
+            fates = (_fate(store, receipt) for store in stores)
+            nearest = next(fates)
+            found = (fate for fate in (nearest, *fates) if fate.fate != "foreign")
+            yield next(found, nearest)
 
 
 def _fate(store: Source, receipt: Receipt) -> ReceiptFate:

@@ -37,6 +37,10 @@ from veen_storage.read.observer import Source
 Emit = Callable[[bytes], None]
 """Sends one encoded item; may block, and may raise to end the snapshot."""
 MAX_OPEN_FILES: Final = 128
+MAX_VERSION_BYTES: Final = 4_096
+"""VERSION is held in memory until the copy is verified."""
+UNFINISHED: Final = "snapshot-unfinished"
+"""File that marks a folder of an interrupted snapshot: only such a folder may be emptied."""
 _NAME: Final = re.compile(
     r"(log|hublog)/[A-Za-z0-9][A-Za-z0-9._-]*"
     r"|VERSION|registry\.cbor|hub-identity\.(cbor|sig)|hub-key-map\.cbor|checkpoint-binding\.cbor"
@@ -134,22 +138,33 @@ class SnapshotTarget:
         self._batch: int | None = None
         self._versions: dict[Path, bytes] = {}
         """VERSION of the hub and of each ancestor, written once its index is built."""
+        self._unfinished = root / UNFINISHED
         self._ended = False
         self._offsets: dict[Path, int] = {}
         self.bytes_received = 0
         self._clear()
 
     def _clear(self) -> None:
+        """Empty the folder if an interrupted snapshot has left it; never remove anything else."""
         root = self.layout.root
-        if root.exists():
-            for path in root.iterdir():
-                if path.name == self.layout.keys.name:
-                    raise StorageError(f"{root} holds keys: a replica must not", action="name another folder")
-                if not path.is_dir():
-                    self._files.remove(path)
-                else:
-                    shutil.rmtree(path)
+        found = sorted(root.iterdir()) if root.exists() else []
+        if found and not self._unfinished.exists():
+            raise StorageError(
+                f"{root} is not empty, and no interrupted copy has left it: it has {found[0].name}",
+                action="name a new or an empty folder as the replica's data directory",
+            )
+        for path in found:
+            if path.name == self.layout.keys.name:
+                raise StorageError(f"{root} holds keys: a replica must not", action="name another folder")
+            if path == self._unfinished:
+                continue
+            if not path.is_dir():
+                self._files.remove(path)
+            else:
+                shutil.rmtree(path)
         self._files.make_directories(root)
+        os.close(self._files.open_append(self._unfinished))  # first: a folder without it is never emptied
+        self._files.sync_directory(root)
         for directory in self.layout.directories():
             self._files.make_directory(directory)
 
@@ -179,6 +194,8 @@ class SnapshotTarget:
         self.bytes_received += len(data)
         if path.name == self.layout.version.name:
             self._versions[path] = self._versions.get(path, b"") + data
+            if len(self._versions[path]) > MAX_VERSION_BYTES:
+                raise StorageError(f"the snapshot's {name[:200]!r} exceeds {MAX_VERSION_BYTES} bytes")
             return
         if path not in self._offsets:
             self._files.make_directory(path.parent)
@@ -207,6 +224,7 @@ class SnapshotTarget:
         roots = sorted((path.parent for path in self._versions), key=lambda path: -len(path.parts))
         for root in roots:
             self._finish(Layout(root), batch=self._batch if root == self.layout.root else 0)
+        self._files.remove(self._unfinished)
         return self._batch
 
     def _finish(self, layout: Layout, batch: int) -> None:
