@@ -1,4 +1,4 @@
-"""A client process for the cutover tests: it sends until it is killed, or dies at a chosen write of its state.
+"""A client process for the cutover tests: it sends until it is killed, or dies at a chosen write.
 
 cutover_client.py send URL HUB_ID SUCCESSOR_URL STATE STREAM FIRST     prints each body that has a receipt
 cutover_client.py settle URL HUB_ID SUCCESSOR_URL STATE STREAM WRITES  dies after so many writes
@@ -47,7 +47,8 @@ class DyingStore(FileStateStore):
         self._wrote()
 
 
-async def send(url: str, hub_id: str, successor: str, state: Path, name: str, first: int) -> None:
+async def send(hubs: tuple[str, str, str], state: Path, name: str, first: int) -> None:
+    url, hub_id, successor = hubs
     numbers = itertools.count(first)
     async with connect(
         url, identity_of("alice"), trust=hub_id, successor=successor, state=state, retry=RETRY, batch=8
@@ -63,7 +64,8 @@ async def send(url: str, hub_id: str, successor: str, state: Path, name: str, fi
             os.write(1, "".join(f"{body}\n" for body in single).encode())
 
 
-async def settle(url: str, hub_id: str, successor: str, state: Path, name: str, writes: int) -> None:
+async def settle(hubs: tuple[str, str, str], state: Path, name: str, writes: int) -> None:
+    url, hub_id, successor = hubs
     store = DyingStore(state, writes)
     async with connect(
         url, identity_of("alice"), trust=hub_id, successor=successor, state=store, retry=RETRY
@@ -74,4 +76,4 @@ async def settle(url: str, hub_id: str, successor: str, state: Path, name: str, 
 if __name__ == "__main__":
     work, url, hub_id, successor, state, name, number = sys.argv[1:]
     run = send if work == "send" else settle
-    asyncio.run(run(url, hub_id, successor, Path(state), name, int(number)))
+    asyncio.run(run((url, hub_id, successor), Path(state), name, int(number)))

@@ -50,7 +50,7 @@ class Predecessor(Protocol):
     """The message that each moved message was sealed from; both by their leaf_hash."""
 
     async def move(self, stream: Stream) -> Delivery:
-        """Move a stream's pending messages; returns what became of them. Only the first call does anything."""
+        """Move a stream's pending messages at its first call; returns what became of them."""
 
 
 class ClosedHub:
@@ -108,8 +108,8 @@ class ClosedHub:
             or read.stream_seq < proof.head.upto_seq
         ):
             raise Misbehaved(
-                f"hub {self.hub.hub_id.hex()} serves label {old.log.label.hex()} only in part, although it has "
-                "handed over"
+                f"hub {self.hub.hub_id.hex()} has handed over, but serves only a part of label "
+                f"{old.log.label.hex()}"
             )
 
     # --- sealing again
@@ -159,7 +159,7 @@ class ClosedHub:
 
 
 def _draft_of(msg: Msg, keys: Sequence[DhKey]) -> Draft | None:
-    """Open a message of our own; None if no key opens it, or if it has attachments, whose keys are its own."""
+    """Open a message; None if no key opens it, or if it has attachments, which are sealed for this message."""
     for key in keys:
         try:
             opened = msg.open(key)
