@@ -355,8 +355,8 @@ async def connect(
 ) -> AsyncIterator[Hub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
-    ``successor`` is the address of the hub that replaces this one: after a signed handover, streams send there
-    by themselves, if that hub is the one that the handover names (P9).
+    ``successor`` is the address of the hub that replaces this one: after a signed handover, streams send
+    there, if that hub is the one that the handover names (P9).
     ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``witnesses``
     is a witness policy or its file: witnesses must have cosigned the hub's log as it says (P2). ``state`` is
     a folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function

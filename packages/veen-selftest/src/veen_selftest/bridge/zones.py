@@ -38,7 +38,7 @@ class BridgedZones:
         self.writer = Identity.generate()
         for hub, name in ((source, "admin1"), (target, "admin2")):
             assert hub.admin is not None  # the selftest started the hub
-            _write_identity(root / name, hub.admin)
+            write_identity(root / name, hub.admin)
         init = ("bridge", "init", "--no-passphrase", "--json")
         made = self.veen(
             *(*init, "--role", "bridge_online", "--out", "z1", "--hub", source.url, "--issuer", "admin1"),
@@ -133,7 +133,7 @@ class BridgedZones:
         return asyncio.run(work())
 
 
-def _write_identity(folder: Path, key: SigningKey) -> None:
+def write_identity(folder: Path, key: SigningKey) -> None:
     """Write the folder of an identity that has this signing key."""
     folder.mkdir()
     secrets = Secrets(id_sign=key.seed, id_dh=DhSecret(bytes(range(32))), created_at=UnixTime(1))

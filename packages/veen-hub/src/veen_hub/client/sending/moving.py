@@ -159,7 +159,7 @@ class ClosedHub:
 
 
 def _draft_of(msg: Msg, keys: Sequence[DhKey]) -> Draft | None:
-    """Open a message; None if no key opens it, or if it has attachments, which are sealed for this message."""
+    """Open a message; None if no key opens it, or if it has attachments: their keys belong to it."""
     for key in keys:
         try:
             opened = msg.open(key)
