@@ -241,7 +241,8 @@ def test_a_client_that_dies_at_any_write_while_it_moves_sends_each_message_once(
         assert await cutover.bodies(name) == (Counter(["first"]), Counter(["never taken"])), died
 
     for writes, name in enumerate(names, 1):
-        code = cutover.client("settle", state, name, writes).wait()
+        with cutover.client("settle", state, name, writes) as client:
+            code = client.wait()
         died += code == KILLED
         asyncio.run(go_on(name))
         if code == 0:

@@ -1,4 +1,4 @@
-"""A planned cutover: nothing acknowledged is lost, and clients that name both hubs go on (goals_dr_cutover)."""
+"""A planned cutover: nothing acknowledged is lost, and clients that name both hubs go on."""
 
 from __future__ import annotations
 
