@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from veen_core.cap import mint
+from veen_core.cap import CapToken, mint
 from veen_core.ids import ClientId, HubId, StreamId
 from veen_core.receipt import Receipt
 from veen_hub.client import Hub, Identity, Retry, connect
-from veen_selftest.bridge.zones import write_identity
 from veen_selftest.hubs.http_hub import HttpHub
+from veen_selftest.hubs.operator import COMMAND_SECONDS, Operator
 from veen_selftest.hubs.own_hub import LISTENING, PROBES
 from veen_selftest.hubs.own_hub import PROGRAM as HUB_PROGRAM
 from veen_selftest.hubs.server_process import START_STOP_SECONDS, ServerProcess
@@ -27,22 +25,21 @@ from veen_selftest.runner.check import Violation
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 
-PROGRAM: Final = (sys.executable, "-P", "-c", "from veen_cli.frame.start import main; main()")
-COMMAND_SECONDS: Final = 120
 STREAM: Final = "selftest/dr"
 POLL_SECONDS: Final = 0.02
 
 
-class Site:
+class Site(Operator):
     """The hub that fails, the replica that takes over, and a client with a state folder."""
 
     def __init__(self, root: Path, primary: HttpHub) -> None:
         assert primary.admin is not None  # the selftest started the hub
-        self.root, self.primary = root, primary
+        super().__init__(root)
+        self.primary = primary
         self.admin = primary.admin
         self.writer = Identity.generate()
         self.old_hub = primary.known.identity.hub_id
-        write_identity(root / "admin", primary.admin)
+        self.write_identity("admin", primary.admin)
         self._replica = ServerProcess("the replica", HUB_PROGRAM, root / "replica.log", START_STOP_SECONDS)
         self._successor = ServerProcess("the successor", HUB_PROGRAM, root / "new.log", START_STOP_SECONDS)
         with socket.socket() as probe:
@@ -56,25 +53,6 @@ class Site:
         return f"http://127.0.0.1:{self._port}"
 
     # --- what the operator does
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `veen`; the caller looks at the exit code."""
-        return subprocess.run(  # noqa: S603 - this Python, arguments of this suite
-            [*PROGRAM, *arguments],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-
-    def veen(self, *arguments: str) -> str:
-        """Run `veen`, which must succeed; return its output."""
-        done = self.run(*arguments)
-        if done.returncode != 0:
-            words = " ".join(arguments[:2])
-            raise Violation(f"`veen {words}` ended with {done.returncode}: {done.stderr or done.stdout}")
-        return done.stdout
 
     def start_replica(self) -> HttpHub:
         flags = (f"--data-dir={self.root / 'replica'}", f"--replica-of={self.primary.url}")
@@ -120,7 +98,7 @@ class Site:
     async def connect(self, url: str, hub_id: HubId, *, successor: str | None = None) -> AsyncIterator[Hub]:
         """Connect as the writer, with a token from the admin."""
 
-        async def token(client_id: ClientId, on: StreamId) -> Any:
+        async def token(client_id: ClientId, on: StreamId) -> CapToken:
             return mint(self.admin, client_id, [on], 3_600)
 
         state, retry = self.root / "state", Retry(max_attempts=1_000, max_delay=0.2)
@@ -148,7 +126,7 @@ class Site:
         return asyncio.run(work())
 
 
-def wait_until(is_so: Any, what: str) -> None:
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
     """Wait until a condition holds; after ``COMMAND_SECONDS`` it is a violation that it never did."""
     deadline = time.monotonic() + COMMAND_SECONDS
     while not is_so():
