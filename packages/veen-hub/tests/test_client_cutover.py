@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import random
@@ -62,9 +63,12 @@ MIN_WRITES = 5
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that stays free until the successor starts: outgoing connections use none below 32768."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass
@@ -83,7 +87,7 @@ class Cutover:
         return f"http://127.0.0.1:{self.port}"
 
     def restart_primary(self) -> None:
-        self.primary = self.start("primary", "--open", f"--port={self.primary.port}")
+        self.primary = self.start("primary", "--open", f"--port={self.primary.port}", "--probes-port=0")
 
     def hand_over(self) -> Handover:
         return Handover.decode(hand_over(self.primary, SUCCESSOR, self.successor_url))
@@ -95,7 +99,7 @@ class Cutover:
         now = UnixTime(record.hub_ts + 1)
         new = self.root / "new"
         promote(self.root / "replica", new, NEW_KEY, now, handover=record, admin_pk=ADMIN.public)
-        return self.start("new", "--open", f"--port={self.port}")
+        return self.start("new", "--open", f"--port={self.port}", "--probes-port=0")
 
     async def bodies(self, name: str = "orders") -> tuple[Counter[str], Counter[str]]:
         """Read the stream under the old and under the new label."""
@@ -304,7 +308,7 @@ def pending_bodies(state: Path, *hubs: HubId) -> set[str]:
 
 
 def test_without_a_handover_nothing_moves(cutover: Cutover) -> None:
-    cutover.start("other", "--open", f"--port={cutover.port}")
+    cutover.start("other", "--open", f"--port={cutover.port}", "--probes-port=0")
 
     async def work() -> None:
         async with connect(
@@ -326,7 +330,7 @@ def test_a_hub_that_the_handover_does_not_name_is_refused(cutover: Cutover) -> N
         async with connect(cutover.primary.url, ALICE, trust=cutover.old_hub) as hub:
             await hub.stream("orders").send("one")
         cutover.hand_over()
-        cutover.start("other", "--open", f"--port={cutover.port}")
+        cutover.start("other", "--open", f"--port={cutover.port}", "--probes-port=0")
         with pytest.raises(IdentityError):
             async with cutover.connect():
                 pass

@@ -8,7 +8,7 @@ import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ POLL_SECONDS: Final = 0.02
 class Site(Operator):
     """The hub that fails, the replica that takes over, and a client with a state folder."""
 
-    def __init__(self, root: Path, primary: HttpHub) -> None:
+    def __init__(self, context: CheckContext, root: Path, primary: HttpHub) -> None:
         assert primary.admin is not None  # the selftest started the hub
         super().__init__(root)
         self.primary = primary
@@ -42,9 +42,7 @@ class Site(Operator):
         self.write_identity("admin", primary.admin)
         self._replica = ServerProcess("the replica", HUB_PROGRAM, root / "replica.log", START_STOP_SECONDS)
         self._successor = ServerProcess("the successor", HUB_PROGRAM, root / "new.log", START_STOP_SECONDS)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = int(probe.getsockname()[1])
+        self._port = _free_port(context)
         made = json.loads(self.veen("hub", "successor", "--new-keys", "keys", "--json"))
         self.new_hub = HubId.from_hex(made["hub_id"])
 
@@ -75,8 +73,8 @@ class Site(Operator):
         return made
 
     def start_successor(self) -> None:
-        flags = (f"--data-dir={self.root / 'new'}", f"--port={self._port}", "--log-level=warning")
-        self._successor.start(LISTENING, *flags)
+        flags = (f"--data-dir={self.root / 'new'}", f"--port={self._port}", "--probes-port=0")
+        self._successor.start(LISTENING, "--log-level=warning", *flags)
 
     def lost(self, receipts: Sequence[Receipt]) -> tuple[int, dict[str, Any]]:
         """Ask which receipts the successor's ancestor lacks; return the exit code and the JSON object."""
@@ -126,6 +124,15 @@ class Site(Operator):
         return asyncio.run(work())
 
 
+def _free_port(context: CheckContext) -> int:
+    """Return a port for the successor; outgoing connections use none below 32768, so it stays free."""
+    while True:
+        port = context.rng.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 def wait_until(is_so: Callable[[], bool], what: str) -> None:
     """Wait until a condition holds; after ``COMMAND_SECONDS`` it is a violation that it never did."""
     deadline = time.monotonic() + COMMAND_SECONDS
@@ -142,7 +149,7 @@ def site(context: CheckContext) -> Iterator[Site]:
         tempfile.TemporaryDirectory(prefix="veen-selftest-dr-") as folder,
         context.own_hub(HUB_LOG).running() as primary,
     ):
-        made = Site(Path(folder), primary)
+        made = Site(context, Path(folder), primary)
         try:
             yield made
         finally:
