@@ -114,8 +114,8 @@ class Cutover:
 
     def connect(self, **options: Any) -> AbstractAsyncContextManager[Hub]:
         """Connect as a client that names both hubs."""
-        named = {"trust": self.old_hub, "successor": self.successor_url}
-        return connect(self.primary.url, ALICE, **named, **options)
+        url, successor = self.primary.url, self.successor_url
+        return connect(url, ALICE, trust=self.old_hub, successor=successor, **options)
 
     def client(self, work: str, state: Path, name: str, number: int) -> subprocess.Popen[str]:
         arguments = (
@@ -237,7 +237,7 @@ def test_a_client_that_dies_at_any_write_while_it_moves_sends_each_message_once(
     asyncio.run(leave_pending(cutover, state, *names))
     cutover.restart_primary()
     cutover.promote(cutover.hand_over())
-    died = 0
+    died, code = 0, KILLED
 
     async def go_on(name: str) -> None:
         async with cutover.connect(state=state) as hub:
