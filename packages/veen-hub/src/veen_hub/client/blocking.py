@@ -376,7 +376,7 @@ class BlockingHub:
     def label_head(
         self, label: Label, stream_seq: int | None = None, *, timeout: float = CONFIRM_TIMEOUT
     ) -> HubProofResponse:
-        """Return a label's newest head in the hub log, or wait for the first that covers ``stream_seq`` (P1)."""
+        """Return a label's newest head in the hub log, or the first that covers ``stream_seq`` (P1)."""
         return self._loop.run(self._hub.label_head(label, stream_seq, timeout=timeout))
 
     def label_heads(self, *, progress: Callable[[int], None] | None = None) -> LabelHeads:
@@ -387,7 +387,7 @@ class BlockingHub:
         return self._loop.run(self._hub.label_heads(progress=progress))
 
     def cut_over(self) -> bool:
-        """Move to the successor that this hub's verified handover names; False if no address is known (P9)."""
+        """Move to the successor that this hub's verified handover names; False without an address (P9)."""
         return self._loop.run(self._hub.cut_over())
 
     def admin(self, key: SigningKey) -> BlockingAdmin:
