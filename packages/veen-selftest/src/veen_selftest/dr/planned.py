@@ -44,12 +44,14 @@ async def _send_through(made: Site) -> tuple[list[str], list[Receipt]]:
         stream = hub.stream(STREAM)
         cutover = asyncio.create_task(asyncio.to_thread(replace_the_hub))
         left = MESSAGES_AFTER
-        while left:
-            body = f"message {len(sent)}"
-            receipts.append(await stream.send(body))
-            sent.append(body)
-            left -= cutover.done()
-        await cutover
+        try:
+            while left:
+                body = f"message {len(sent)}"
+                receipts.append(await stream.send(body))
+                sent.append(body)
+                left -= cutover.done()
+        finally:
+            await cutover  # why there is no successor comes before the client's complaint
     return sent, receipts
 
 
