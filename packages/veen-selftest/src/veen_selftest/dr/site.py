@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -67,10 +68,10 @@ class Site(Operator):
         self.veen("hub", "handover", *hub, *to, "--out", "handover.cbor")
         wait_until((self.root / "replica" / "handover.cbor").exists, "the replica has the handover")
 
-    def promote(self, *flags: str) -> dict[str, Any]:
-        where = ("--data-dir", "replica", "--new-keys", "keys", "--out", "new", "--admin", "admin")
-        made: dict[str, Any] = json.loads(self.veen("hub", "promote", *where, "--json", *flags))
-        return made
+    def promote(self, *flags: str) -> subprocess.CompletedProcess[str]:
+        """Run `veen hub promote`; the caller looks at the exit code."""
+        where = ("--data-dir", "replica", "--new-keys", "keys", "--out", "new")
+        return self.run("hub", "promote", *where, "--admin", self.admin.public.hex(), "--json", *flags)
 
     def start_successor(self) -> None:
         flags = (f"--data-dir={self.root / 'new'}", f"--port={self._port}", "--probes-port=0")
