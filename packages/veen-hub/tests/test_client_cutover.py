@@ -371,3 +371,24 @@ def test_a_client_that_knows_the_handover_needs_the_old_hub_only_for_pending_mes
     asyncio.run(use("unsettled"))
     assert asyncio.run(cutover.bodies("settled"))[1] == Counter({"never taken": 1, "one more": 2})
     assert asyncio.run(cutover.bodies("unsettled"))[1] == Counter(["never taken", "one more"])
+
+
+def test_a_replica_settles_pending_messages_in_place_of_the_old_hub(cutover: Cutover, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    asyncio.run(leave_pending(cutover, state, "orders"))
+    cutover.restart_primary()
+    cutover.promote(cutover.hand_over())
+    cutover.primary.kill()
+    again = HubProcess(tmp_path / "replica", f"--replica-of={cutover.primary.url}")
+
+    async def go_on() -> None:
+        async with connect(
+            again.url, ALICE, trust=cutover.old_hub, successor=cutover.successor_url, state=state
+        ) as hub:
+            await hub.stream("orders").send("last")
+            assert [message.text async for message in hub.stream("orders").read()] == ["never taken", "last"]
+
+    try:
+        asyncio.run(go_on())
+    finally:
+        again.kill()
