@@ -46,6 +46,10 @@ def test_a_planned_cutover_by_commands_loses_nothing(tmp_path: Path) -> None:
         successor = veen("hub", "start", "-d", new, "--open", *start).json["url"]
         sent = veen("send", "two", *alice, "--hub", successor, "--trust", new_hub, "--json").json
         assert sent["stream_seq"] == 1
+        both = ("--hub", hub, "--trust", made["hub_id"], "--successor", successor)
+        assert veen("send", "three", *alice, *both, "--json").json["stream_seq"] == 2
+        veen("hub", "stop", "-d", tmp_path / "hub").ok()
+        assert veen("send", "four", *alice, *both, "--json").json["stream_seq"] == 3
 
 
 def test_a_receipt_that_the_copy_lacks_is_listed_as_lost(tmp_path: Path) -> None:

@@ -75,11 +75,16 @@ class Stream:
     def __init__(
         self, hub: Hub, name: str, stream_id: StreamId, *, to: Recipient | None, readers: Sequence[DhKey]
     ) -> None:
-        self.hub = hub
+        self._hub = hub
         self.name = name
         self.id = stream_id
         self._to = to
         self._readers = tuple(readers)
+
+    @property
+    def hub(self) -> Hub:
+        """The hub that takes the stream's messages: after a cutover the successor (P9)."""
+        return self._hub.current
 
     # --- label and client_id
 
@@ -91,8 +96,12 @@ class Stream:
     async def _log(self, epoch: Epoch | None = None) -> LabelLog:
         return await self.hub.log(self.label(epoch), self.hub.connection.origin(self.id))
 
-    async def _outbox(self) -> Outbox:
-        return await self.hub.epochs(self.id).outbox()
+    async def outbox(self) -> Outbox:
+        """Return the outbox to send with, after a cutover with nothing pending at the old hub."""
+        hub = self.hub
+        if hub.predecessor is not None:
+            await hub.predecessor.move(self)
+        return await hub.epochs(self.id).outbox()
 
     async def client_id(self) -> ClientId:
         """Return the client_id of the next message sent without a token: ask for a token for it (§6)."""
@@ -104,7 +113,7 @@ class Stream:
 
     async def rotate(self) -> ClientId:
         """Switch to a fresh client_id now, before the old one reaches its bounds (KEX1+ 4.1)."""
-        await (await self._outbox()).rotate()
+        await (await self.outbox()).rotate()
         return await self.client_id()
 
     async def settle(self) -> Delivery:
@@ -113,7 +122,19 @@ class Stream:
         Each pending message is sent again byte for byte, or found in the log. ``send`` does this first.
         ``failure`` says why a message is not in the log and never will be.
         """
-        return await self.hub.epochs(self.id).settle()
+        try:
+            return await self._settle()
+        except Refused as exc:
+            if not await can_continue(self, exc):
+                raise
+            return await self._settle()
+
+    async def _settle(self) -> Delivery:
+        hub, moved = self.hub, Delivery()
+        if hub.predecessor is not None:
+            moved = await hub.predecessor.move(self)
+        here = await hub.epochs(self.id).settle()
+        return Delivery(moved.receipts + here.receipts, moved.failure or here.failure, here.unanswered)
 
     # --- sending
 
@@ -272,8 +293,8 @@ class Stream:
         """Send to the label of the current epoch; continue under the next epoch or a fresh client_id."""
         continuations = 0
         while True:
-            outbox = await self._outbox()
             try:
+                outbox = await self.outbox()
                 return await attempt(outbox, await self.hub.tokens.choose(outbox.log, self.id, cap))
             except (Refused, BoundsReached) as exc:
                 if continuations == MAX_CONTINUATIONS or not await can_continue(self, exc):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,32 +11,30 @@ from pathlib import Path
 from typing import Any, Final
 
 from veen_core.cap import mint
-from veen_core.ids import HubId, UnixTime
-from veen_core.keys import DhSecret, SigningKey
-from veen_core.keystore import Secrets
+from veen_core.ids import HubId
 from veen_core.stream import stream_id
 from veen_hub.client import Identity, Message, connect
 from veen_selftest.hubs.http_hub import HttpHub
+from veen_selftest.hubs.operator import Operator
 from veen_selftest.runner.check import Violation
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 
-PROGRAM: Final = (sys.executable, "-P", "-c", "from veen_cli.frame.start import main; main()")
-COMMAND_SECONDS: Final = 120
 EXPORT, IMPORT = "export/selftest/events", "import/selftest/events"
 AUDIT: Final = "bridge/offline/log"
 
 
-class BridgedZones:
+class BridgedZones(Operator):
     """A source zone, a target zone, a bridge identity in each, and a folder that is the removable medium."""
 
     def __init__(self, root: Path, source: HttpHub, target: HttpHub) -> None:
-        self.root, self.source, self.target = root, source, target
+        super().__init__(root)
+        self.source, self.target = source, target
         self.media = root / "media"
         self.writer = Identity.generate()
         for hub, name in ((source, "admin1"), (target, "admin2")):
             assert hub.admin is not None  # the selftest started the hub
-            _write_identity(root / name, hub.admin)
+            self.write_identity(name, hub.admin)
         init = ("bridge", "init", "--no-passphrase", "--json")
         made = self.veen(
             *(*init, "--role", "bridge_online", "--out", "z1", "--hub", source.url, "--issuer", "admin1"),
@@ -66,25 +62,6 @@ class BridgedZones:
     @property
     def offline(self) -> Identity:
         return Identity.load(self.root / "z2" / "identity")
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `veen`; the caller looks at the exit code."""
-        return subprocess.run(  # noqa: S603 - this Python, arguments of this suite
-            [*PROGRAM, *arguments],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-
-    def veen(self, *arguments: str) -> str:
-        """Run `veen`, which must succeed; return its output."""
-        done = self.run(*arguments)
-        if done.returncode != 0:
-            words = " ".join(arguments[:2])
-            raise Violation(f"`veen {words}` ended with {done.returncode}: {done.stderr or done.stdout}")
-        return done.stdout
 
     # --- what people in the two zones do
 
@@ -131,15 +108,6 @@ class BridgedZones:
                 return [message async for message in hub.stream(stream).read()]
 
         return asyncio.run(work())
-
-
-def _write_identity(folder: Path, key: SigningKey) -> None:
-    """Write the folder of an identity that has this signing key."""
-    folder.mkdir()
-    secrets = Secrets(id_sign=key.seed, id_dh=DhSecret(bytes(range(32))), created_at=UnixTime(1))
-    path = folder / "secrets.cbor"
-    path.touch(0o600)
-    path.write_bytes(secrets.encode())
 
 
 @contextmanager
