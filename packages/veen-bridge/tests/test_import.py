@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from veen_bridge.importing.run import Outcome
+from veen_bridge.importing.run import LOCK, Outcome
+from veen_bridge.roles.run_lock import only_run
 from veen_core.ids import Coid
 from veen_core.msg import Msg
 from veen_hub.client import Identity, connect
@@ -260,3 +261,14 @@ def test_the_command_prints_one_object_and_a_refusal_has_exit_code_3(
     again = bridge.import_command(str(media))
     assert again.returncode == 3
     assert "ALREADY_IMPORTED" in again.stdout
+
+
+def test_a_second_import_with_the_same_identity_waits_its_turn(
+    bridge: OfflineBridge, exported: Callable[..., Path]
+) -> None:
+    media = exported(2)
+    with only_run(bridge.config.client / LOCK, "held by the test"):
+        refused = bridge.import_command(str(media))
+    assert refused.returncode != 0
+    assert "another import runs" in refused.stderr
+    assert bridge.import_command(str(media)).returncode == 0

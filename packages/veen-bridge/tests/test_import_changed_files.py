@@ -69,6 +69,7 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [change_signature, change_attachment, change_index, cut, Path.unlink])
 def test_a_file_that_changes_after_its_verification_is_refused_before_an_event_is_written(
+    *,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     source: SourceZone,

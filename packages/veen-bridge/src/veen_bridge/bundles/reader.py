@@ -29,6 +29,7 @@ from veen_core.errors import DecodeError
 from veen_core.hashing import H
 from veen_core.ids import BundleId, Coid, StreamSeq
 
+
 @dataclass(frozen=True, slots=True)
 class PartFile:
     """One file that ends like a part of a bundle; nothing is verified yet."""

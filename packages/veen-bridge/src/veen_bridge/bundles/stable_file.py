@@ -87,7 +87,7 @@ class _StableFile(io.RawIOBase):
             raise BundleError(
                 f"{self._path.name} was changed after it was verified",
                 part=self._part,
-                action="copy the file again to a place that nobody else writes to, and start the command again",
+                action="copy the file to a folder that no other program writes to, and import it from there",
             )
         return block
 
