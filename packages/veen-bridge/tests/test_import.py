@@ -121,6 +121,18 @@ def test_a_gap_is_refused_and_recorded_if_it_is_allowed(
     assert seqs == [1, 2, 3, 4, 8, 9, 5, 6, 7]
 
 
+def test_a_range_that_skips_entries_is_a_gap_although_its_chain_is_whole(
+    bridge: OfflineBridge, source: SourceZone, stream: str, tmp_path: Path
+) -> None:
+    """No bridge of this version exports such a range after another; a chain may begin with one."""
+    source.send(6, stream)
+    source.export(stream, out=tmp_path / "late", from_seq=4)
+    assert codes(bridge.import_(tmp_path / "late")) == ["GAP"]
+    (outcome,) = bridge.import_(tmp_path / "late", allow_gap=True)
+    assert outcome.imported is not None
+    assert outcome.imported.plan.skipped_from == 1
+
+
 def test_bundles_of_an_unknown_hub_or_bridge_are_refused(
     bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str
 ) -> None:

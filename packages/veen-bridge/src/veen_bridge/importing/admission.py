@@ -5,7 +5,8 @@ The rules, in order:
 1. the source hub, and the bridge that made the bundle, are configured;
 2. the bundle was not imported before;
 3. a mapping rule names its import stream, which no other source stream uses, now or earlier;
-4. the bundle continues its chain: the previous bundle was imported, or a gap is allowed;
+4. the bundle continues its chain: the previous bundle and every entry right before it were imported, or a gap
+   is allowed;
 5. within its label it continues exactly where the bundle before it ended. No flag allows anything else: two
    histories of one label are evidence against the source hub.
 """
@@ -104,9 +105,7 @@ def plan_import(
     if skipped is not None and begun is None and not allow_gap:
         raise BundleRefusedError(
             "GAP",
-            f"the bundle continues bundle {header.prev_bundle_id.hex()}, which was not imported"
-            if header.prev_bundle_id != NO_BUNDLE
-            else "the bundle begins a new chain, but bundles of this stream were imported before",
+            _gap_reason(header, state, skipped),
             position=header.from_seq,
             action="import the missing bundle first; if it is lost, --allow-gap records the gap and goes on",
         )
@@ -168,14 +167,29 @@ def _uses(state: ImportState) -> Iterator[tuple[Imported, StreamId]]:
 
 
 def _gap(header: BundleHeader, state: ImportState, union: list[Span]) -> StreamSeq | None:
-    """The first source position that importing the bundle now would skip; None without a gap (rule 4)."""
-    if header.prev_bundle_id == NO_BUNDLE:
-        if last_imported(state, header.hub_id, header.stream_id, header.bridge_id) is None:
-            return None
-    elif imported_bundle(state, header.prev_bundle_id) is not None:
+    """The first source position that importing the bundle now would skip; None without a gap (rule 4).
+
+    A gap is a bundle of the chain that was not imported, or entries right before this bundle that no imported
+    bundle covers: a range may have been exported that begins later than the one before it ended.
+    """
+    before = max((span.to_seq for span in union if span.from_seq < header.from_seq), default=0)
+    if before >= header.from_seq - 1 and _chain_is_whole(header, state):
         return None
-    before = [span.to_seq for span in union if span.to_seq < header.from_seq]
-    return StreamSeq(max(before, default=0) + 1)
+    return StreamSeq(min(before + 1, header.from_seq))
+
+
+def _gap_reason(header: BundleHeader, state: ImportState, skipped: StreamSeq) -> str:
+    if _chain_is_whole(header, state):
+        return f"entries {skipped} to {header.from_seq - 1} before the bundle were not imported"
+    if header.prev_bundle_id != NO_BUNDLE:
+        return f"the bundle continues bundle {header.prev_bundle_id.hex()}, which was not imported"
+    return "the bundle begins a new chain, but bundles of this stream were imported before"
+
+
+def _chain_is_whole(header: BundleHeader, state: ImportState) -> bool:
+    if header.prev_bundle_id == NO_BUNDLE:
+        return last_imported(state, header.hub_id, header.stream_id, header.bridge_id) is None
+    return imported_bundle(state, header.prev_bundle_id) is not None
 
 
 def _check_continuation(header: BundleHeader, state: ImportState) -> None:
