@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from veen_bridge.bundles import open_bundles
+from veen_bridge.importing.admission import BundleRefusedError, plan_import
+from veen_bridge.importing.audit import AuditLog
 from veen_bridge.importing.run import LOCK, Outcome
 from veen_bridge.roles.run_lock import only_run
-from veen_core.ids import Coid
+from veen_bridge.roles.session import RoleKeys, open_session
+from veen_core.ids import NO_BUNDLE, Coid
 from veen_core.msg import Msg
 from veen_hub.client import Identity, connect
 from veen_overlays.bridge import Imported, ImportedEvent, ImportFailed, ImportGap
@@ -284,3 +289,26 @@ def test_a_second_import_with_the_same_identity_waits_its_turn(
     assert refused.returncode != 0
     assert "another import runs" in refused.stderr
     assert bridge.import_command(str(media)).returncode == 0
+
+
+def test_another_root_at_a_known_position_is_a_fork_whatever_chain_the_bundle_names(
+    bridge: OfflineBridge, exported: Callable[..., Path]
+) -> None:
+    bridge.import_(exported(3))
+    (files,) = open_bundles([exported(2)]).bundles
+    forked = dataclasses.replace(
+        files.header,
+        prev_in_label=NO_BUNDLE,
+        root_before=files.header.root_after,
+        root_after=files.header.root_after,
+    )
+
+    async def work() -> None:
+        async with open_session(bridge.config, RoleKeys.load(bridge.config)) as session:
+            state = await AuditLog(session).state()
+            plan_import(files.bundle_id, files.header, bridge.config, state)
+            with pytest.raises(BundleRefusedError, match="two histories") as refusal:
+                plan_import(files.bundle_id, forked, bridge.config, state, allow_gap=True)
+            assert refusal.value.code == "DIVERGED"
+
+    run(work())
