@@ -27,7 +27,7 @@ from veen_bridge.exporting.planning import ExportWishes, Planner
 from veen_bridge.exporting.resuming import WrittenParts, read_written
 from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleSession
-from veen_core.bundle import BundleHeader, PartTrailer, bundle_id, sign_bundle
+from veen_core.bundle import AttachmentRule, BundleHeader, PartTrailer, bundle_id, sign_bundle
 from veen_core.ids import NO_BUNDLE, BundleId
 from veen_core.stream import stream_id
 
@@ -155,4 +155,6 @@ class Exporter:
         """Return whether an interrupted export is what the operator asks for now."""
         draft, wishes = plan.draft, self._wishes
         same_start = wishes.from_seq in (None, draft.from_seq)
+        if wishes.attachments != (draft.attachments is AttachmentRule.OPENED):
+            return False
         return same_start and wishes.to_seq in (None, draft.to_seq) and plan.part_size == wishes.part_size
