@@ -129,6 +129,8 @@ def _next_kind(file: BufferedReader, number: int, seq: int) -> bytes:
 def open_part(path: Path) -> PartFile:
     """Open a file as a part of a bundle; raise ``BundleError`` that names the file if it is none."""
     named = number_in_name(path)
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+        raise BundleError(f"{path.name} is not a regular file", part=named)
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
