@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -172,3 +173,9 @@ def test_a_later_bundle_without_the_one_before_it_is_refused_as_its_continuation
     assert check_bundle(later, made.trust, previous=made.parted.header).faults == ()
     (fault,) = check_bundle(later, made.trust, previous=made.small.header).faults
     assert "a bundle is missing between them" in str(fault)
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.veenb")
+    (fault,) = open_bundles([tmp_path]).faults
+    assert "pipe.veenb is not a regular file" in str(fault)

@@ -129,6 +129,18 @@ def test_a_missing_bundle_ends_the_consistent_region() -> None:
     ]
 
 
+def test_entries_between_two_bundles_that_are_in_none_are_named() -> None:
+    first, third = bundle(1, 5), bundle(9, 16)
+    result = reconcile(SourceSide.of([first, third]), target([first, third]))
+    assert [(each.kind, each.span) for each in result.findings] == [(FindingKind.MISSING, (6, 8))]
+    assert not result.consistent
+    (region,) = result.regions
+    assert [(gap.span, gap.kind) for gap in region.gaps] == [
+        ((6, 8), GapKind.NOT_EXPORTED),
+        ((9, 16), GapKind.UNPROVEN),
+    ]
+
+
 def test_a_missing_heartbeat_is_named() -> None:
     first = bundle(1, 5)
     heartbeat = bundle(6, 5, first.bundle_id)

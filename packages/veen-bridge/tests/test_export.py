@@ -71,6 +71,14 @@ def test_a_lost_bundle_can_be_exported_again_as_a_range(zone: SourceZone) -> Non
     assert [report.faults for report in zone.check()] == [(), (), ()]
 
 
+def test_a_range_that_would_leave_entries_in_no_bundle_is_refused(zone: SourceZone) -> None:
+    zone.send(3)
+    zone.export()
+    zone.send(5)
+    with pytest.raises(ConfigError, match="entries 4 to 5 would be in no bundle"):
+        zone.export(from_seq=6)
+
+
 def test_the_attachments_of_opened_messages_travel_and_others_are_counted(zone: SourceZone) -> None:
     zone.send(1, attachments=[b"for the bridge"])
     zone.send(0, attachments=[b"for somebody else"], to=Identity.generate())

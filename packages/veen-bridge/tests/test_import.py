@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from veen_bridge.importing.run import Outcome
-from veen_core.ids import Coid
+from veen_bridge.bundles import open_bundles
+from veen_bridge.importing.admission import BundleRefusedError, plan_import
+from veen_bridge.importing.audit import AuditLog
+from veen_bridge.importing.run import LOCK, Outcome
+from veen_bridge.roles.run_lock import only_run
+from veen_bridge.roles.session import RoleKeys, open_session
+from veen_core.ids import NO_BUNDLE, Coid
 from veen_core.msg import Msg
 from veen_hub.client import Identity, connect
 from veen_overlays.bridge import Imported, ImportedEvent, ImportFailed, ImportGap
@@ -118,6 +124,18 @@ def test_a_gap_is_refused_and_recorded_if_it_is_allowed(
     assert codes(bridge.import_(second)) == [None], "the missing bundle may come late"
     seqs = [ImportedEvent.decode(each.body).source_stream_seq for each in bridge.read(imported_name(stream))]
     assert seqs == [1, 2, 3, 4, 8, 9, 5, 6, 7]
+
+
+def test_a_range_that_skips_entries_is_a_gap_although_its_chain_is_whole(
+    bridge: OfflineBridge, source: SourceZone, stream: str, tmp_path: Path
+) -> None:
+    """No bridge of this version exports such a range after another; a chain may begin with one."""
+    source.send(6, stream)
+    source.export(stream, out=tmp_path / "late", from_seq=4)
+    assert codes(bridge.import_(tmp_path / "late")) == ["GAP"]
+    (outcome,) = bridge.import_(tmp_path / "late", allow_gap=True)
+    assert outcome.imported is not None
+    assert outcome.imported.plan.skipped_from == 1
 
 
 def test_bundles_of_an_unknown_hub_or_bridge_are_refused(
@@ -260,3 +278,37 @@ def test_the_command_prints_one_object_and_a_refusal_has_exit_code_3(
     again = bridge.import_command(str(media))
     assert again.returncode == 3
     assert "ALREADY_IMPORTED" in again.stdout
+
+
+def test_a_second_import_with_the_same_identity_waits_its_turn(
+    bridge: OfflineBridge, exported: Callable[..., Path]
+) -> None:
+    media = exported(2)
+    with only_run(bridge.config.client / LOCK, "held by the test"):
+        refused = bridge.import_command(str(media))
+    assert refused.returncode != 0
+    assert "another import runs" in refused.stderr
+    assert bridge.import_command(str(media)).returncode == 0
+
+
+def test_another_root_at_a_known_position_is_a_fork_whatever_chain_the_bundle_names(
+    bridge: OfflineBridge, exported: Callable[..., Path]
+) -> None:
+    bridge.import_(exported(3))
+    (files,) = open_bundles([exported(2)]).bundles
+    forked = dataclasses.replace(
+        files.header,
+        prev_in_label=NO_BUNDLE,
+        root_before=files.header.root_after,
+        root_after=files.header.root_after,
+    )
+
+    async def work() -> None:
+        async with open_session(bridge.config, RoleKeys.load(bridge.config)) as session:
+            state = await AuditLog(session).state()
+            plan_import(files.bundle_id, files.header, bridge.config, state)
+            with pytest.raises(BundleRefusedError, match="two histories") as refusal:
+                plan_import(files.bundle_id, forked, bridge.config, state, allow_gap=True)
+            assert refusal.value.code == "DIVERGED"
+
+    run(work())

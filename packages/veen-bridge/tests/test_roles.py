@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from veen_bridge.roles.config import OFFLINE, ONLINE, BridgeConfig, load_config, parse_config
 from veen_bridge.roles.mapping import MappingRule, NamePattern, StreamMapping, check_one_to_one
 from veen_bridge.roles.path_check import check_paths
+from veen_bridge.roles.session import check_one_side
 from veen_bridge.roles.templates import issue_token
 from veen_core.cap import mint
 from veen_core.errors import ConfigError
@@ -158,12 +159,27 @@ def test_the_doctor_names_one_key_in_both_zones_and_a_mapping_that_leads_on() ->
     mapping = [{"from": "export/*", "to": "export/again/*"}]
     sources = [{"hub_id": HUB_1.hex(), "bridge_id": BRIDGE_ID.hex(), "mapping": mapping}]
     assert failing(config(OFFLINE, sources=sources)) == [
+        "tokens",
         f"source {HUB_1.hex()[:8]}",
         "mapping to export/again/*",
     ]
     online = dataclasses.replace(config(ONLINE), trust=HUB_1.hex())
-    assert failing(config(OFFLINE), other=(online, ONLINE_ID)) == []
-    assert failing(config(OFFLINE), other=(online, BRIDGE_ID)) == ["two keys"]
+    assert failing(config(OFFLINE), other=(online, ONLINE_ID)) == ["tokens"]
+    assert failing(config(OFFLINE), other=(online, BRIDGE_ID)) == ["tokens", "two keys"]
+
+
+@pytest.mark.parametrize("role", [ONLINE, OFFLINE])
+def test_the_doctor_does_not_vouch_for_a_role_without_a_token(role: str) -> None:
+    (finding,) = [each for each in check_paths(config(role), BRIDGE_ID) if each.check == "tokens"]
+    assert not finding.ok
+    assert "every stream" in finding.detail
+
+
+def test_no_session_opens_with_one_key_on_both_sides() -> None:
+    sources = [{"hub_id": HUB_1.hex(), "bridge_id": BRIDGE_ID.hex()}]
+    with pytest.raises(ConfigError, match="may not serve both zones"):
+        check_one_side(config(OFFLINE, sources=sources), BRIDGE_ID)
+    check_one_side(config(OFFLINE), BRIDGE_ID)
 
 
 def veen(*arguments: str) -> subprocess.CompletedProcess[str]:

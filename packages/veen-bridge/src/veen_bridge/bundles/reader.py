@@ -1,7 +1,8 @@
 """Opening the files of bundles: footer, trailer and index first, content in blocks (P6).
 
 ``open_bundles`` sorts files into bundles by the header that each carries. A file that cannot be opened as a
-part is a fault that names the file. Only indices and one block of content are held in memory.
+part is a fault that names the file. Only indices and one block of content are held in memory. Content that is
+read again must be what was read first: verification and import see the same bytes.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final
 
 from veen_bridge.bundles.naming import number_in_name
+from veen_bridge.bundles.stable_file import BLOCK_BYTES, BlockHashes, open_stable
 from veen_core.bundle import BundleError, BundleHeader, PartIndex, PartRow, PartTrailer, bundle_id
 from veen_core.bundle.part import (
     ATTACHMENT,
@@ -27,9 +29,6 @@ from veen_core.errors import DecodeError
 from veen_core.hashing import H
 from veen_core.ids import BundleId, Coid, StreamSeq
 
-BLOCK_BYTES: Final = 1_048_576
-"""Bytes of content that are read at once."""
-
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
@@ -39,6 +38,8 @@ class PartFile:
     trailer: PartTrailer
     content_size: int
     """Bytes before the trailer."""
+    hashes: BlockHashes = field(default_factory=dict, compare=False, repr=False)
+    """Hashes of the blocks that were read."""
 
     @property
     def number(self) -> int:
@@ -66,17 +67,21 @@ class PartFile:
                 part=self.number,
             )
 
+    def open(self) -> BufferedReader:
+        """Open the file; reading raises ``BundleError`` if it is not what was read first."""
+        return open_stable(self.path, self.number, self.hashes)
+
     def index_bytes(self) -> bytes:
         """Read the bytes of the index."""
         row = self.row
-        with self.path.open("rb") as file:
+        with self.open() as file:
             file.seek(row.size - row.index_size)
             return file.read(row.index_size)
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the content before the index."""
         left = self.row.size - self.row.index_size
-        with self.path.open("rb") as file:
+        with self.open() as file:
             while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
                 left -= len(block)
                 yield block
@@ -89,7 +94,7 @@ class PartFile:
             return
         step = (seq - row.first_seq) // INDEX_STEP
         at = row.first_seq + step * INDEX_STEP
-        with self.path.open("rb", buffering=BLOCK_BYTES) as file:
+        with self.open() as file:
             file.seek(index.offsets[step])
             while at <= row.last_seq:
                 msg, receipt = _next_event(file, self.number, at)
@@ -98,10 +103,10 @@ class PartFile:
                 at += 1
 
 
-def _next_event(file: BinaryIO, number: int, seq: int) -> tuple[bytes, bytes]:
+def _next_event(file: BufferedReader, number: int, seq: int) -> tuple[bytes, bytes]:
     """Read the next event; attachments before it are skipped."""
     while True:
-        kind = file.peek(1)[:1] if hasattr(file, "peek") else b""
+        kind = _next_kind(file, number, seq)
         head = file.read(ATTACHMENT_HEAD.size if kind == bytes([ATTACHMENT]) else EVENT_HEAD.size)
         if kind == bytes([ATTACHMENT]) and len(head) == ATTACHMENT_HEAD.size:
             file.seek(ATTACHMENT_HEAD.unpack(head)[1], os.SEEK_CUR)
@@ -114,9 +119,18 @@ def _next_event(file: BinaryIO, number: int, seq: int) -> tuple[bytes, bytes]:
         raise BundleError("the file was changed after it was verified", part=number, seq=seq)
 
 
+def _next_kind(file: BufferedReader, number: int, seq: int) -> bytes:
+    try:
+        return file.peek(1)[:1]
+    except BundleError as exc:
+        raise BundleError(exc.found, part=number, seq=seq, action=exc.action) from None
+
+
 def open_part(path: Path) -> PartFile:
     """Open a file as a part of a bundle; raise ``BundleError`` that names the file if it is none."""
     named = number_in_name(path)
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+        raise BundleError(f"{path.name} is not a regular file", part=named)
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -167,7 +181,7 @@ class BundleFiles:
         for part in self.parts.values():
             for each in PartIndex.decode(part.index_bytes()).attachments:
                 if each.coid == coid:
-                    with part.path.open("rb") as file:
+                    with part.open() as file:
                         file.seek(each.offset)
                         content = file.read(each.size)
                     if H(content) != coid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from veen_bridge.roles.config import ONLINE, load_config
 from veen_bridge.roles.session import RoleKeys, open_session
 from veen_cli.frame import (
     Answer,
+    CommandFailed,
+    Exit,
     Integer,
     Output,
     Passphrase,
@@ -122,7 +125,15 @@ def export(
             exporter = Exporter(session, folder, wishes, watch)
             return [bundle async for bundle in exporter.export(chosen)]
 
-    bundles = run_loop(work())
+    try:
+        bundles = run_loop(work())
+    except OSError as exc:
+        if exc.errno != errno.ENOSPC:
+            raise
+        found = f"the bundle does not fit into {folder}: {exc.strerror}"
+        raise CommandFailed(
+            found, Exit.USAGE, "free space there and start the same command again: it continues"
+        ) from None
     return Answer({"bundles": [as_object(each) for each in bundles]}, _lines(bundles))
 
 

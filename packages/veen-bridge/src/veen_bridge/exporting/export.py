@@ -13,10 +13,8 @@ and the next run continues or repeats it; after step 4 the next run completes st
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -27,9 +25,9 @@ from veen_bridge.exporting.audit_log import ExportAudit
 from veen_bridge.exporting.content import ContentWriter
 from veen_bridge.exporting.planning import ExportWishes, Planner
 from veen_bridge.exporting.resuming import WrittenParts, read_written
+from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleSession
-from veen_core.bundle import BundleHeader, PartTrailer, bundle_id, sign_bundle
-from veen_core.errors import StateError
+from veen_core.bundle import AttachmentRule, BundleHeader, PartTrailer, bundle_id, sign_bundle
 from veen_core.ids import NO_BUNDLE, BundleId
 from veen_core.stream import stream_id
 
@@ -67,7 +65,7 @@ class Exporter:
     async def export(self, streams: Sequence[str]) -> AsyncIterator[ExportedBundle]:
         """Export the streams; yield each bundle when it is complete."""
         self._out.mkdir(parents=True, exist_ok=True)
-        with _locked(self._out):
+        with only_run(self._out / LOCK, f"another export writes to {self._out}"):
             await self._audit.load()
             resumed: set[str] = set()
             for staged in self._left_behind():
@@ -157,18 +155,6 @@ class Exporter:
         """Return whether an interrupted export is what the operator asks for now."""
         draft, wishes = plan.draft, self._wishes
         same_start = wishes.from_seq in (None, draft.from_seq)
+        if wishes.attachments != (draft.attachments is AttachmentRule.OPENED):
+            return False
         return same_start and wishes.to_seq in (None, draft.to_seq) and plan.part_size == wishes.part_size
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Keep a second export out of the folder."""
-    fd = os.open(out / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StateError(f"another export writes to {out}", action="wait until it has ended") from None
-        yield
-    finally:
-        os.close(fd)

@@ -72,6 +72,12 @@ class Planner:
         head = await self._head(label)
         before = self._audit.last_in_label(label)
         from_seq = self._wishes.from_seq or (before.to_seq + 1 if before is not None else 1)
+        if before is not None and from_seq > before.to_seq + 1:
+            raise ConfigError(
+                f"stream {stream}: entries {before.to_seq + 1} to {from_seq - 1} would be in no bundle, "
+                f"because the next export continues after this one",
+                action=f"give --from {before.to_seq + 1}, or leave --from out",
+            )
         to_seq = head.head.upto_seq if head is not None else 0
         if self._wishes.to_seq is not None:
             if self._wishes.to_seq > to_seq:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from veen_bridge.bundles.reader import BLOCK_BYTES
+from veen_bridge.bundles.stable_file import BLOCK_BYTES
 from veen_bridge.bundles.staging import StagedBundle
 from veen_core.bundle import BundleCounts, BundleError, BundleHeader, PartIndex, PartRow
 from veen_core.bundle.records import RecordParser

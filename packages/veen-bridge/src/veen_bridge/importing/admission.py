@@ -5,21 +5,23 @@ The rules, in order:
 1. the source hub, and the bridge that made the bundle, are configured;
 2. the bundle was not imported before;
 3. a mapping rule names its import stream, which no other source stream uses, now or earlier;
-4. the bundle continues its chain: the previous bundle was imported, or a gap is allowed;
-5. within its label it continues exactly where the bundle before it ended. No flag allows anything else: two
+4. the bundle continues its chain: the previous bundle and every entry right before it were imported, or a gap
+   is allowed;
+5. within its label it continues exactly where the bundle before it ended, and states no other root for a
+   position than an imported bundle. No flag allows anything else: two
    histories of one label are evidence against the source hub.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from veen_bridge.reconcile.intervals import Span, covered, missing
 from veen_bridge.roles.config import BridgeConfig, SourceHub
 from veen_core.bundle import BundleHeader
 from veen_core.errors import ConfigError, VerificationError
-from veen_core.ids import NO_BUNDLE, BundleId, StreamId, StreamSeq
+from veen_core.ids import NO_BUNDLE, BundleId, MmrRoot, StreamId, StreamSeq
 from veen_core.stream import stream_id
 from veen_overlays.bridge.imports import (
     ImportState,
@@ -92,8 +94,8 @@ def plan_import(
     if (done := imported_bundle(state, bundle)) is not None:
         raise BundleRefusedError(
             "ALREADY_IMPORTED",
-            f"bundle {bundle.hex()} was imported at {done.import_time}, entries {done.from_seq} to "
-            f"{done.to_seq}",
+            f"bundle {bundle.hex()} was imported at {done.import_time}, "
+            + (f"entries {done.from_seq} to {done.to_seq}" if done.events else "a heartbeat"),
             action="leave it out, or skip such bundles with --skip-imported",
         )
     target = _target(source, header, state)
@@ -104,13 +106,11 @@ def plan_import(
     if skipped is not None and begun is None and not allow_gap:
         raise BundleRefusedError(
             "GAP",
-            f"the bundle continues bundle {header.prev_bundle_id.hex()}, which was not imported"
-            if header.prev_bundle_id != NO_BUNDLE
-            else "the bundle begins a new chain, but bundles of this stream were imported before",
+            _gap_reason(header, state, skipped),
             position=header.from_seq,
             action="import the missing bundle first; if it is lost, --allow-gap records the gap and goes on",
         )
-    _check_continuation(header, state)
+    _check_continuation(header, imported)
     wanted = missing(Span(header.from_seq, header.to_seq), union)
     return ImportPlan(
         bundle_id=bundle,
@@ -168,26 +168,50 @@ def _uses(state: ImportState) -> Iterator[tuple[Imported, StreamId]]:
 
 
 def _gap(header: BundleHeader, state: ImportState, union: list[Span]) -> StreamSeq | None:
-    """The first source position that importing the bundle now would skip; None without a gap (rule 4)."""
-    if header.prev_bundle_id == NO_BUNDLE:
-        if last_imported(state, header.hub_id, header.stream_id, header.bridge_id) is None:
-            return None
-    elif imported_bundle(state, header.prev_bundle_id) is not None:
+    """The first source position that importing the bundle now would skip; None without a gap (rule 4).
+
+    A gap is a bundle of the chain that was not imported, or entries right before this bundle that no imported
+    bundle covers: a range may have been exported that begins later than the one before it ended.
+    """
+    before = max((span.to_seq for span in union if span.from_seq < header.from_seq), default=0)
+    if before >= header.from_seq - 1 and _chain_is_whole(header, state):
         return None
-    before = [span.to_seq for span in union if span.to_seq < header.from_seq]
-    return StreamSeq(max(before, default=0) + 1)
+    return StreamSeq(min(before + 1, header.from_seq))
 
 
-def _check_continuation(header: BundleHeader, state: ImportState) -> None:
-    """Check that the bundle continues its label where an imported bundle ended (rule 5)."""
-    before = imported_bundle(state, header.prev_in_label)
-    if before is None:
-        return
-    if header.from_seq != before.to_seq + 1 or header.root_before != before.root_after:
-        raise BundleRefusedError(
-            "DIVERGED",
-            f"the bundle does not continue the label where the bundle before it ended, at entry "
-            f"{before.to_seq} with root {before.root_after.hex()}: the source hub showed two histories",
-            position=header.from_seq,
-            action="keep both bundles: they are the evidence",
-        )
+def _gap_reason(header: BundleHeader, state: ImportState, skipped: StreamSeq) -> str:
+    if _chain_is_whole(header, state):
+        return f"entries {skipped} to {header.from_seq - 1} before the bundle were not imported"
+    if header.prev_bundle_id != NO_BUNDLE:
+        return f"the bundle continues bundle {header.prev_bundle_id.hex()}, which was not imported"
+    return "the bundle begins a new chain, but bundles of this stream were imported before"
+
+
+def _chain_is_whole(header: BundleHeader, state: ImportState) -> bool:
+    if header.prev_bundle_id == NO_BUNDLE:
+        return last_imported(state, header.hub_id, header.stream_id, header.bridge_id) is None
+    return imported_bundle(state, header.prev_bundle_id) is not None
+
+
+def _check_continuation(header: BundleHeader, imported: Sequence[Imported]) -> None:
+    """Check that the bundle fits the imported bundles of its label (rule 5).
+
+    One position of a label has one root, whichever bundle states it: ``root_before`` or ``root_after``.
+    """
+    for before in imported:
+        if before.bundle_id == header.prev_in_label and header.from_seq != before.to_seq + 1:
+            raise _diverged(header, before.to_seq, before.root_after)
+        known = {before.from_seq - 1: before.root_before, before.to_seq: before.root_after}
+        for at, root in ((header.from_seq - 1, header.root_before), (header.to_seq, header.root_after)):
+            if known.get(at, root) != root:
+                raise _diverged(header, at, known[at])
+
+
+def _diverged(header: BundleHeader, at: int, root: MmrRoot) -> BundleRefusedError:
+    return BundleRefusedError(
+        "DIVERGED",
+        f"the bundle contradicts an imported bundle of its label, with root {root.hex()} at entry {at}: "
+        "the source hub showed two histories",
+        position=header.from_seq,
+        action="keep both bundles: they are the evidence",
+    )

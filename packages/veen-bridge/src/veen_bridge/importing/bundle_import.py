@@ -106,7 +106,7 @@ class BundleImport:
         for number in sorted(self._files.parts):
             part = self._files.parts[number]
             index = PartIndex.decode(part.index_bytes())
-            with part.path.open("rb") as file:
+            with part.open() as file:
                 for each in index.attachments:
                     file.seek(each.offset)
                     if await self._stream.store_attachment(file.read(each.size)) != each.coid:

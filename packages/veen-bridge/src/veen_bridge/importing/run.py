@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from veen_bridge.bundles import BundleFiles, in_chain_order, open_bundles, verify_bundle
 from veen_bridge.importing.admission import accepted_source, plan_import
 from veen_bridge.importing.audit import AuditLog, failure_code
 from veen_bridge.importing.bundle_import import BundleImport, ImportedBundle
 from veen_bridge.roles.config import SourceHub
+from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleSession
 from veen_core.bundle import BundleTrust
 from veen_core.errors import ConfigError, VeenError
@@ -22,6 +24,7 @@ from veen_hub.client import Refused, Unreachable
 from veen_overlays import Store
 from veen_overlays.bridge.imports import imported_bundle
 
+LOCK: Final = ".veen-bridge-import.lock"
 Progress = Callable[[str, int], None]
 """Called with the step, ``verify`` or ``import``, and the number of events done since the last call."""
 
@@ -56,8 +59,14 @@ class ImportRun:
         """Import all bundles among the files, in the order of their chains.
 
         A bundle that fails is reported in the audit log, and the next one is tried. A hub that cannot be
-        reached, or that refuses the bridge's messages, ends the run.
+        reached, or that refuses the bridge's messages, ends the run. A second run with the same identity
+        would report bundles that the first is importing, so it is refused.
         """
+        folder = self.session.config.client
+        with only_run(folder / LOCK, f"another import runs with the identity in {folder}"):
+            return await self._all(paths)
+
+    async def _all(self, paths: Sequence[Path]) -> list[Outcome]:
         opened = await asyncio.to_thread(open_bundles, paths)
         audit = AuditLog(self.session, self.store)
         outcomes: list[Outcome] = []

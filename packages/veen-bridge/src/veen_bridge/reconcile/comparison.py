@@ -90,6 +90,11 @@ def _of(facts: BundleFacts, kind: FindingKind, detail: str, span: Span | None = 
     )
 
 
+def _between(union: list[Span]) -> list[Span]:
+    """The positions between the first and the last of an ascending union that it does not cover."""
+    return missing(Span(union[0].from_seq, union[-1].to_seq), union) if union else []
+
+
 class _LabelComparison(NamedTuple):
     """Bundles and imported events of one source label."""
 
@@ -123,6 +128,8 @@ class _LabelComparison(NamedTuple):
         for span in self.twice:
             yield self._find(FindingKind.DUPLICATE_EVENT, "imported more than once", span)
         known, _ = covered(facts.span for facts in self.exported)
+        for span in _between(known):
+            yield self._find(FindingKind.MISSING, "between two bundles, but in none", span)
         for have in self.union:
             for span in missing(have, known):
                 yield self._find(FindingKind.NO_ORIGIN, "imported, but in no exported bundle", span)
@@ -160,7 +167,7 @@ class _LabelComparison(NamedTuple):
             mmr_root=proven.root if proven is not None else None,
             from_ts=inside[0].from_ts if inside else None,
             to_ts=max((run.to_ts for run in inside), default=None),
-            gaps=tuple(self._gaps(end)),
+            gaps=tuple(sorted(self._gaps(end), key=lambda gap: gap.span)),
         )
 
     def _gaps(self, proven: int) -> Iterator[Gap]:
@@ -172,6 +179,7 @@ class _LabelComparison(NamedTuple):
             absent = missing(beyond, self.union)
             yield from (Gap(span=gap, kind=GapKind.NOT_IMPORTED) for gap in absent)
             yield from (Gap(span=gap, kind=GapKind.UNPROVEN) for gap in missing(beyond, absent))
+        yield from (Gap(span=gap, kind=GapKind.NOT_EXPORTED) for gap in _between(exported))
         last = max((span.to_seq for span in exported), default=0)
         if self.head > last:
             yield Gap(span=Span(last + 1, self.head), kind=GapKind.NOT_EXPORTED)

@@ -49,7 +49,9 @@ def _tokens(config: BridgeConfig, bridge: ClientId) -> Iterator[PathFinding]:
     for path, token in zip(config.tokens, load_tokens(config), strict=True):
         yield _token(f"token {path.name}", token, config, bridge)
     if not config.tokens:
-        yield PathFinding(check="tokens", ok=True, detail="no token files: the role may write nothing")
+        # Without a token the role works only at a hub that is open, and there it may write to every stream.
+        detail = "no token limits the role: at an open hub it may write to every stream"
+        yield PathFinding(check="tokens", ok=False, detail=detail)
 
 
 def _token(check: str, token: CapToken, config: BridgeConfig, bridge: ClientId) -> PathFinding:

@@ -79,6 +79,17 @@ class RoleSession:
         return self.stream(self.config.audit_stream)
 
 
+def check_one_side(config: BridgeConfig, bridge: ClientId) -> None:
+    """Refuse a configuration in which the bridge's own key also serves the source zone (RESOLUTIONS P5)."""
+    for source in config.sources:
+        if source.bridge_id == bridge:
+            raise ConfigError(
+                f"bridge_offline {bridge.hex()} has the key of the bridge_online of hub "
+                f"{source.hub_id.hex()}: one key may not serve both zones (RESOLUTIONS P5)",
+                action="make an identity for this zone with `veen bridge init --role bridge_offline`",
+            )
+
+
 def load_tokens(config: BridgeConfig) -> tuple[CapToken, ...]:
     """Read the role's token files."""
     return tuple(_token(path) for path in config.tokens)
@@ -102,6 +113,7 @@ async def open_session(
     The client's state in the identity's folder saves work. Nothing depends on it: without it, the state of
     the bridge is folded from the logs (RESOLUTIONS P8).
     """
+    check_one_side(config, keys.bridge_id)
     tls = None
     if config.ca is not None or config.cert is not None:
         tls = Tls(ca=config.ca, cert=config.cert, key=config.cert_key)
