@@ -104,7 +104,9 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--quick", action="store_true")
     arguments.add_argument("--entries", type=int, help="events of the bundle, instead of 10^6")
-    arguments.add_argument("--only", action="append", choices=TARGETS, help="measure only this figure; repeat")
+    arguments.add_argument(
+        "--only", action="append", choices=TARGETS, help="measure only this figure; repeat"
+    )
     given = arguments.parse_args()
     wanted = set(given.only or TARGETS)
     with tempfile.TemporaryDirectory(prefix="veen-bridge-bench-") as folder:

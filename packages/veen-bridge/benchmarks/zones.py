@@ -62,7 +62,9 @@ class Zone:
         folder = self.root / name
         folder.mkdir()
         keys = Secrets(
-            id_sign=SigningSeed(H(name.encode())), id_dh=DhSecret(H(b"dh" + name.encode())), created_at=UnixTime(1)
+            id_sign=SigningSeed(H(name.encode())),
+            id_dh=DhSecret(H(b"dh" + name.encode())),
+            created_at=UnixTime(1),
         )
         (folder / "secrets.cbor").touch(0o600)
         (folder / "secrets.cbor").write_bytes(keys.encode())
