@@ -3,8 +3,9 @@
 ``bridge.export``  entries exported per second, divided by the Ed25519 verifications per second of one core
 ``bridge.verify``  signatures of a bundle verified per second, divided by what all cores verify at most
 ``bridge.size``    bytes of the bundle, divided by the bytes of its MSGs and RECEIPTs
-``bridge.import``  events imported per second in mode wrap, with the verification of the bundle, divided by the
-                   rate of ``send_many`` for bodies of that size to the same hub, with a durable state folder
+``bridge.import``  events imported per second in mode wrap, with the verification of the bundle, divided by
+                   the rate of ``send_many`` for bodies of that size to the same hub, with a durable state
+                   folder
 ``bridge.rss_mb``  largest resident memory of the process that exports, verifies and imports, in MB
 
 An entry has two signatures: MSG.sig and RECEIPT.hub_sig.

@@ -3,12 +3,14 @@
     python packages/veen-bridge/benchmarks/run.py            10^6 entries, about an hour
     python packages/veen-bridge/benchmarks/run.py --quick    20,000 entries, a minute or two
 
-``bridge.export``, ``bridge.verify``, ``bridge.size``, ``bridge.import``, ``bridge.rss_mb``: ``bundle_figures``
+``bridge.export``, ``bridge.verify``, ``bridge.size``, ``bridge.import`` and ``bridge.rss_mb``: see
+``bundle_figures``
 ``bridge.mirror_lag_ms``: ``mirror_lag``
 ``bridge.reconcile_growth``: ``reconcile_growth``
 ``replica.lag_ms``: ``replica``, among the benchmarks of veen-hub
 
-``--only NAME`` measures one figure, and can be repeated. The hubs are processes of their own on the same cores.
+``--only NAME`` measures one figure, and can be repeated. The hubs are processes of their own on the same
+cores.
 """
 
 from __future__ import annotations
