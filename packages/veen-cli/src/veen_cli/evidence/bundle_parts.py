@@ -17,7 +17,7 @@ from veen_cli.evidence.verification import NO_PIN
 from veen_cli.frame.output import plural
 from veen_core import stream
 from veen_core.bundle import BundleError, BundleHeader, BundleTrust, BundleVerifier, PartTrailer, bundle_id
-from veen_core.bundle.part import FOOTER_SIZE, MAGIC, trailer_size
+from veen_core.bundle.part import FOOTER_SIZE, MAGIC, trailer_start
 from veen_core.errors import DecodeError, VeenError
 from veen_core.ids import BundleId, HubId, HubPk
 from veen_core.tlog.policy import WitnessPolicy
@@ -51,12 +51,10 @@ def read_part(path: Path) -> Part:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - FOOTER_SIZE))
-        length = trailer_size(file.read(FOOTER_SIZE))
-        start = size - FOOTER_SIZE - length
-        if start < 0:
-            raise DecodeError(f"announces a trailer of {length} bytes in a file of {size}")
+        start = trailer_start(size, file.read(FOOTER_SIZE))
         file.seek(start)
-        return Part(path=path, trailer=PartTrailer.decode(file.read(length)), content_size=start)
+        trailer = PartTrailer.decode(file.read(size - FOOTER_SIZE - start))
+        return Part(path=path, trailer=trailer, content_size=start)
 
 
 def verify_parts(paths: Iterable[Path], pin: HubId | None, policy: WitnessPolicy | None) -> list[Verdict]:
