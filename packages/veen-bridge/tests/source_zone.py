@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import subprocess
 import sys
 from collections.abc import Coroutine, Iterator, Sequence
@@ -24,10 +23,10 @@ from veen_core.keys import DhSecret, SigningSeed
 from veen_core.keystore import Secrets
 from veen_hub.client import Identity, Source, connect
 
+from .hub_process import PROGRAM, HubProcess
+
 T = TypeVar("T")
-PROGRAM = (sys.executable, "-m", "veen_hub.main")
 VEEN = (sys.executable, "-c", "from veen_cli.frame.start import main; main()")
-LISTENING = "veen-hub listening on "
 FAST = '{"hub_log": {"max_entries": 1}}'
 """A hub checkpoint after every batch, so that no test waits a second for one."""
 STREAM = "export/zone1/orders"
@@ -59,7 +58,7 @@ def unwatched(what: str, total: int) -> Iterator[Counter]:
     yield NoProgress()
 
 
-class SourceZone:
+class SourceZone(HubProcess):
     """Z1: a hub that anybody may write to, and a bridge that may export one stream or several."""
 
     def __init__(
@@ -75,25 +74,8 @@ class SourceZone:
         )
         self.hub_id = HubIdentity.decode((self.data / "hub-identity.cbor").read_bytes()).hub_id
         self.trust = BundleTrust(pinned=self.hub_id, bridge=BRIDGE.client_id)
-        self.url, self._process = "", None
-        self.start()
+        super().__init__(["--open", *self._flags])
         self.write_bridge(streams)
-
-    def start(self) -> None:
-        flags = ["--open", "--port=0", "--probes-port=0", "--log-level=error", *self._flags]
-        self._process = subprocess.Popen([*PROGRAM, *flags], stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line.startswith(LISTENING), line
-        self.url = line.removeprefix(LISTENING).partition(",")[0].strip()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            self._process.wait(60)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
 
     def write_bridge(self, streams: Sequence[str]) -> None:
         client = self.root / "bridge"

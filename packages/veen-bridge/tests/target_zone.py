@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,12 +22,13 @@ from veen_core.keys import DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import Secrets
 from veen_hub.client import Identity, Message, connect
 
-from .source_zone import BRIDGE, LISTENING, PROGRAM, VEEN, run
+from .hub_process import PROGRAM, HubProcess
+from .source_zone import BRIDGE, VEEN, run
 
 TARGET = "import/zone1/orders"
 
 
-class TargetHub:
+class TargetHub(HubProcess):
     """Z2's hub: it takes messages only with a token of its admin."""
 
     def __init__(self, root: Path, *, profile: str = "default") -> None:
@@ -46,24 +46,7 @@ class TargetHub:
         ]
         subprocess.run(init, check=True)
         self.hub_id = HubIdentity.decode((self.data / "hub-identity.cbor").read_bytes()).hub_id
-        self._process: subprocess.Popen[str] | None = None
-        self.start()
-
-    def start(self) -> None:
-        flags = ["--port=0", "--probes-port=0", "--log-level=error", *self._flags]
-        self._process = subprocess.Popen([*PROGRAM, *flags], stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line.startswith(LISTENING), line
-        self.url = line.removeprefix(LISTENING).partition(",")[0].strip()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            self._process.wait(60)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
+        super().__init__(self._flags)
 
 
 class OfflineBridge:

@@ -22,7 +22,7 @@ from veen_core.bundle.part import (
     EVENT_HEAD,
     FOOTER_SIZE,
     INDEX_STEP,
-    trailer_size,
+    trailer_start,
 )
 from veen_core.entry import Entry
 from veen_core.errors import DecodeError
@@ -135,12 +135,9 @@ def open_part(path: Path) -> PartFile:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - FOOTER_SIZE))
-            length = trailer_size(file.read(FOOTER_SIZE))
-            start = size - FOOTER_SIZE - length
-            if start < 0:
-                raise DecodeError(f"announces a trailer of {length} bytes in a file of {size}")
+            start = trailer_start(size, file.read(FOOTER_SIZE))
             file.seek(start)
-            trailer = PartTrailer.decode(file.read(length))
+            trailer = PartTrailer.decode(file.read(size - FOOTER_SIZE - start))
     except DecodeError as exc:
         raise BundleError(f"{path.name}: {exc}", part=named) from None
     except OSError as exc:

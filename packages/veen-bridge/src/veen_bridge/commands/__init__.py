@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Final
 
 from veen_cli.frame import Group, LazyCommand
@@ -20,9 +19,7 @@ LINES: Final = {
 """Name of each command, its module in this package, and its line of help."""
 
 COMMANDS: Final = {
-    name: LazyCommand(f"{__name__}.{module}:{module}", line)
-    for name, (module, line) in LINES.items()
-    if find_spec(f"{__name__}.{module}") is not None
+    name: LazyCommand(f"{__name__}.{module}:{module}", line) for name, (module, line) in LINES.items()
 }
 
 bridge = Group(

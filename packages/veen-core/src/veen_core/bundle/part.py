@@ -131,3 +131,12 @@ def trailer_size(footer: bytes) -> int:
             f"announces a trailer of {size} bytes, at most {MAX_HEADER_BYTES} are allowed", where=where
         )
     return size
+
+
+def trailer_start(file_size: int, footer: bytes) -> int:
+    """Return where the trailer begins in a file with this footer; raise ``DecodeError`` if it was cut."""
+    length = trailer_size(footer)
+    start = file_size - FOOTER_SIZE - length
+    if start < 0:
+        raise DecodeError(f"announces a trailer of {length} bytes in a file of {file_size}")
+    return start
