@@ -19,6 +19,8 @@ from veen_hub.client import Identity, connect
 
 RATE = 500
 STREAM = "bench/mirror"
+MAX_WAIT_SEC = 60.0
+"""Longest time that the mirror may need beyond the time of sending; a mirror that ended never copies."""
 PROGRAM = (sys.executable, "-m", "veen_bridge.commands.mirror")
 
 
@@ -37,7 +39,7 @@ def mirror_lags(
     ]
     process = subprocess.Popen([*PROGRAM, *flags], stdout=subprocess.PIPE)  # noqa: S603 - of this project
     try:
-        return asyncio.run(_lags(source, target, RATE * seconds))
+        return asyncio.run(asyncio.wait_for(_lags(source, target, RATE * seconds), seconds + MAX_WAIT_SEC))
     finally:
         process.terminate()
         process.wait(60)
