@@ -27,6 +27,7 @@ def imported_distributions(source: Path) -> set[str]:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 modules.add(node.module)
     names = {module.partition(".")[0] for module in modules} - set(sys.stdlib_module_names)
+    names.discard("_typeshed")  # exists for type checkers only
     return {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names}
 
 
