@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from veen_core import api, hub_log, status
+from veen_core import api, handover, hub_log, status
 from veen_core.codec import ArrayCodec
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 def envelopes() -> str:
     kinds = [
         kind
-        for module in (api, status, hub_log)
+        for module in (api, status, handover, hub_log)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Wire) and kind.__module__ == module.__name__
     ]

@@ -53,7 +53,8 @@ def test_a_status_without_the_keys_about_trust_is_one_of_an_earlier_version(stat
 
 def test_a_status_with_an_invalid_part_is_refused(status: Status) -> None:
     items = Status.codec.write(status)
-    assert list(items) == list(range(1, len(dataclasses.fields(status)) + 1))
+    last = len(dataclasses.fields(status)) - 2  # replica_of and handover are set by few hubs (P9)
+    assert list(items) == list(range(1, last + 1))
     with pytest.raises(DecodeError, match=r"status\.profile .core §12.: profile .core §3\.2.: pad_block"):
         Status.decode(cbor.encode(items | {4: items[4] | {7: 2**30}}))
 

@@ -83,6 +83,8 @@ ASYNC_ONLY = {"log", "knows", "outbox", "leave", "epochs", "epoch_labels"} | {
     "log_reader",
     "log_writer",
     "close",
+    "current",
+    "hub",
     "require_witnesses",
     "wait_confirmed",
 }

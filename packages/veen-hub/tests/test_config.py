@@ -210,6 +210,7 @@ def test_each_variable_sets_its_key(monkeypatch: pytest.MonkeyPatch, variable: s
         "VEEN_LISTEN_PORT": "9",
         "VEEN_PROBES_PORT": "9",
         "VEEN_AUTHORITY_URL": "http://h",
+        "VEEN_REPLICA_OF": "http://h",
     }.get(variable, "/x")
     monkeypatch.setenv(variable, value)
     config: Any = program.parse([])

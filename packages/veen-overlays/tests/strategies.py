@@ -7,9 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from veen_core.attached import AttachmentRef
 from veen_core.codec import MapCodec
 from veen_core.hashing import U64_MAX, H, u64be
+from veen_core.ids import BundleId, ClientId, Coid, HubId, Label, LeafHash, MmrRoot, NodeHash, UnixTime
 from veen_core.kinds import AnyValue, Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
+from veen_core.receipt import Receipt
+from veen_overlays.bridge import ImportedEvent
 from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
@@ -110,11 +114,48 @@ def _handle(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"handle": "@user" if len(values["handle"]) % 2 else "ann@example.com"}
 
 
+def _imported_event(values: dict[str, Any]) -> dict[str, Any]:
+    """An event of a source log in which any two positions may follow each other."""
+    seq = 1 + values["source_stream_seq"] % 6
+    leaf = H(b"leaf" + u64be(seq))
+    label = values["source_label"]
+    receipt = Receipt(
+        label=label, stream_seq=seq, leaf_hash=LeafHash(leaf), mmr_root=MmrRoot(H(leaf)), hub_ts=UnixTime(0)
+    )
+    given = {**values, "source_stream_seq": seq, "origin_receipt": receipt.encode()}
+    given.pop("origin_msg", None)
+    return given
+
+
+def _enveloped_event(values: dict[str, Any]) -> dict[str, Any]:
+    drawn = {
+        "bundle_id": BundleId(bytes(32)),
+        "source_hub_id": HubId(bytes(32)),
+        "source_label": Label(bytes(32)),
+        "source_stream_seq": len(values["body"]),
+        "import_time": UnixTime(1),
+        "bridge_id": ClientId(bytes(32)),
+    }
+    event = ImportedEvent(**_imported_event(drawn))
+    ref = AttachmentRef(coid=Coid(H(values["body"])), size=len(values["body"]))
+    return values | {"schema": ImportedEvent.SCHEMA, "body": event.encode(), "attachments": (ref,)}
+
+
+def _bundle(values: dict[str, Any]) -> dict[str, Any]:
+    first, events = 1 + values["from_seq"] % 9, values["events"] % 5
+    peaks = tuple(NodeHash(H(u64be(n))) for n in range((first - 1).bit_count()))
+    return values | {"from_seq": first, "events": events, "to_seq": first + events - 1, "peaks_before": peaks}
+
+
 def _with_map(name: str) -> Any:
     return lambda values: values | ({name: {"k": values[name]}} if name in values else {})
 
 
 ADJUST: dict[str, Any] = {
+    "bridge.import.v1": _imported_event,
+    "veen.attached.v1": _enveloped_event,
+    "bridge.exported.v1": _bundle,
+    "bridge.imported.v1": _bundle,
     "wallet.open.v1": _open_wallet,
     "wallet.transfer.v1": _with_map("metadata"),
     "id.device.v1": _device,

@@ -6,14 +6,18 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from veen_core.attached import AttachmentRef
 from veen_core.codec import MapCodec
 from veen_core.hashing import H
-from veen_core.ids import SchemaId
+from veen_core.ids import Coid, LeafHash, MmrRoot, NodeHash, SchemaId, StreamSeq, UnixTime
 from veen_core.kinds import Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
+from veen_core.receipt import Receipt
+from veen_overlays.bridge import ImportedEvent
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
 from veen_overlays.schema.record import Record
 
+MAX_ATTEMPTS = 1_000
 WALLETS = tuple(wallet_id(RealmId(bytes([n]) * 32), CtxId(bytes([n]) * 32), "USD") for n in range(3))
 
 
@@ -47,9 +51,36 @@ def values_of(rng: random.Random, codec: Any) -> dict[str, Any]:
     return {f.name: value_of(rng, f.kind) for f in wanted}
 
 
+def imported_event(values: dict[str, Any]) -> dict[str, Any]:
+    """Give an event a receipt of its own place; the original MSG is left out."""
+    seq = StreamSeq(1 + values["source_stream_seq"] % 6)
+    leaf = LeafHash(H(b"leaf" + bytes([seq])))
+    receipt = Receipt(
+        label=values["source_label"],
+        stream_seq=seq,
+        leaf_hash=leaf,
+        mmr_root=MmrRoot(H(leaf)),
+        hub_ts=UnixTime(0),
+    )
+    rest = {name: value for name, value in values.items() if name != "origin_msg"}
+    return rest | {"source_stream_seq": seq, "origin_receipt": receipt.encode()}
+
+
+def attached_event(rng: random.Random, values: dict[str, Any]) -> dict[str, Any]:
+    event = ImportedEvent(**imported_event(values_of(rng, ImportedEvent.codec)))
+    ref = AttachmentRef(coid=Coid(H(b"original")), size=8)
+    return values | {"schema": ImportedEvent.SCHEMA, "body": event.encode(), "attachments": (ref,)}
+
+
+def bundle(values: dict[str, Any]) -> dict[str, Any]:
+    first, events = 1 + values["from_seq"] % 9, values["events"] % 5
+    peaks = tuple(NodeHash(H(bytes([n]))) for n in range((first - 1).bit_count()))
+    return values | {"from_seq": first, "events": events, "to_seq": first + events - 1, "peaks_before": peaks}
+
+
 def record_of(rng: random.Random, shape: type[Record]) -> Record:
     """Return a valid record."""
-    while True:
+    for _attempt in range(MAX_ATTEMPTS):
         values = values_of(rng, shape.codec)
         if shape.NAME == "wallet.open.v1":
             realm = RealmId(bytes([rng.randrange(3)]) * 32)
@@ -60,9 +91,16 @@ def record_of(rng: random.Random, shape: type[Record]) -> Record:
             values |= {"device_id": device_id(values["device_pk"])}
         if shape.NAME == "id.handlemap.v1":
             values |= {"handle": rng.choice(("@user", "ann@example.com"))}
+        if shape.NAME == "bridge.import.v1":
+            values = imported_event(values)
+        if shape.NAME == "veen.attached.v1":
+            values = attached_event(rng, values)
+        if shape.NAME in {"bridge.exported.v1", "bridge.imported.v1"}:
+            values = bundle(values)
         record = shape(**values)
         if record.broken_rule() is None:
             return record
+    raise AssertionError(f"{shape.NAME}: drawn values never obey its rules: {record.broken_rule()}")
 
 
 def bodies(overlay: Overlay[Any], count: int, seed: int = 1) -> Iterator[tuple[SchemaId, bytes]]:

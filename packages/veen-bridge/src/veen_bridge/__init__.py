@@ -1,1 +1,5 @@
-"""Reserved for copying logs between hubs; this package contains no code yet."""
+"""Evidence across an air gap, and mirrors between hubs (AGB0, ANCHOR0.3, RESOLUTIONS P4 to P9).
+
+``exporting`` writes ranges of streams into bundles, ``bundles`` reads, writes and verifies their files, and
+``commands`` is ``veen bridge …``. A hub is reached only through ``veen_hub.client``.
+"""

@@ -94,7 +94,7 @@ def verify_evidence(
     hub_log.verify_hub_checkpoint(identity, signed, origin=name, since=head.hub_ts)
     cosigned = None
     if policy is not None:
-        _check_log(identity, name, policy, pinned, origin)
+        check_log_name(identity, name, policy, pinned, origin)
         cosigned = policy.check(signed, log_keys=hub_log.note_keys(identity, name))
     return Verdict(receipt=receipt, head=head, checkpoint=signed, cosigned=cosigned)
 
@@ -122,7 +122,7 @@ def _check_head(receipt: Receipt, head: LabelHead) -> None:
         )
 
 
-def _check_log(
+def check_log_name(
     identity: HubIdentity, name: str, policy: WitnessPolicy, pinned: HubId | None, origin: str | None
 ) -> None:
     """Raise ``EvidenceError`` if nothing ties a log with a name of its own to the hub.

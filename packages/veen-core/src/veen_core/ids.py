@@ -93,6 +93,16 @@ class HubId(FixedBytes):
     __slots__ = ()
 
 
+class BundleId(FixedBytes):
+    """Id of an export bundle, ``Ht("veen/bundle", CBOR(header))``; zeros: no bundle (P6)."""
+
+    __slots__ = ()
+
+
+NO_BUNDLE = BundleId(bytes(32))
+"""The previous bundle of the first bundle of a chain (P6)."""
+
+
 class KeyId(FixedBytes):
     """Id of one hub key in identity artifacts (§8.4)."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from veen_core.checkpoint import Checkpoint
+from veen_core.handover import Handover
 from veen_core.hashing import H, Ht, u64be
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, Coid, Epoch, HubId, Label, Signature, UnixTime, VerifyKey
@@ -44,6 +45,10 @@ class Status(Wire):
     """What the hub compares its log with before it signs (P3); absent if nothing is configured."""
     not_signing: str | None = None
     """Why the hub signs nothing now, and what helps; absent if it signs (P3)."""
+    replica_of: str | None = None
+    """Address of the primary, if this hub is a replica (P9); absent otherwise."""
+    handover: Handover | None = None
+    """The handover to a successor, after which the hub signs nothing (P9); absent before."""
 
 
 @int_map("authorize response", section="H5")
@@ -91,6 +96,16 @@ class CheckpointsResponse(Wire):
     ver: Literal[1] = 1
     checkpoints: tuple[Checkpoint, ...]
     server_version: str | None = None
+
+
+@int_map("handover request", section="RESOLUTIONS P9")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverRequest(Wire):
+    """The successor of a hub that ends: hub_id, and address or an empty string."""
+
+    ver: Literal[1] = 1
+    new_hub: HubId
+    url: str
 
 
 @int_map("retention response", section="COMP0.1")

@@ -33,6 +33,8 @@ MODULES = (
     "hub_log",
     "hub_exports",
     "forks",
+    "handovers",
+    "bundles",
 )
 PACKAGE = "veen_core_vector_generator"
 

@@ -13,16 +13,20 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from veen_core import pow as proof_of_work
 from veen_core import stream
 from veen_core.client_state import ClientBounds
 from veen_core.entry import Entry
-from veen_core.errors import IdentityError
+from veen_core.errors import ApiError, IdentityError
+from veen_core.handover import Handover
+from veen_core.hub_log import origin_of
 from veen_core.ids import AuthRef, ClientId, Label, UnixTime, VerifyKey
 from veen_core.protocols import Clock
-from veen_core.status import Status
+from veen_core.rejection import Code
+from veen_core.status import HandoverRequest, Status
 from veen_hub.admission import table
 from veen_hub.admission.attachment_quota import AttachmentQuota
 from veen_hub.admission.authorization import Authorization
@@ -53,12 +57,19 @@ from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.uploads import Uploads
 from veen_hub.pipeline.worker_process import has_cores
+from veen_hub.replica.announcements import Announcements
+from veen_hub.replica.handover import HandoverService, refusal_after
 from veen_hub.version import VERSION
 from veen_storage import Batch, Head, PendingEntry, Store, ViewStore
+
+if TYPE_CHECKING:
+    from veen_hub.replica.follower import ReplicaFollower
 
 KEX1_LEVELS: Final = ("hardened", "meta")
 """Levels at which client keys have bounds (spec-2 §8)."""
 READER_THREADS: Final = 2
+KEPT_JOURNAL_SEC: Final = 600.0
+"""How often kept journal that is too old is removed."""
 SUMMARY_SEC: Final = 60.0
 """How often the log gets a summary of submits."""
 
@@ -85,7 +96,8 @@ class Hub:
         with contextlib.suppress(
             IdentityError
         ):  # the clock's fault, not the configuration's: see ``Readiness``
-            store.check_signing(self.hub_ts)
+            if config.replica_of is None:
+                store.check_signing(self.hub_ts)
         self.metrics = Metrics()
         self._counts = StageCounts()
         self.metrics.stage.labels("accepted").set_function(lambda: self._counts.accepted)
@@ -105,9 +117,14 @@ class Hub:
         self.stopping = asyncio.Event()
         self.drained = asyncio.Event()
         """No further entry will come: followers that have everything may end."""
+        self.log_ended = asyncio.Event()
+        """No further batch will come: replicas that have everything may end."""
         self.failure: str | None = None
         """Why the pipeline has failed; the hub then ends."""
         self.failed = asyncio.Event()
+        self.reopening = asyncio.Event()
+        """The data directory must be opened again, for the primary's new key."""
+        self._set_up_replication()
         self._set_up_pipeline()
         self._set_up_parts(anchor)
         self._applied_before = 0
@@ -124,11 +141,24 @@ class Hub:
         self.store.set_previous_label(self._labels.previous)
         self._stream_names = {stream.stream_id(name): name for name in self.config.streams}
 
+    def _set_up_replication(self) -> None:
+        """Decide whether this hub may write at all: not a replica, nor one that has handed over (P9)."""
+        self.announcements = Announcements()
+        self.snapshot_running = False
+        self.handover: Handover | None = self.store.read_handover()
+        self.replica: ReplicaFollower | None = None
+        self.signing_gate = SigningGate()
+        if self.handover is not None:
+            self.signing_gate.write_elsewhere(refusal_after(self.handover))
+        elif self.config.replica_of is not None:
+            self.signing_gate.write_elsewhere(
+                f"this hub is a replica: send to the primary at {self.config.replica_of}"
+            )
+
     def _set_up_pipeline(self) -> None:
         store, config = self.store, self.config
         self._signer = Signer(enabled=has_cores())
         store.set_sign_many(self._signer)
-        self.signing_gate = SigningGate()
         self._sequencer = Sequencer(
             store,
             self.clock,
@@ -190,6 +220,27 @@ class Hub:
             anchor=anchor,
             hub_ts=lambda: self.hub_ts,
         )
+        self._handing_over = HandoverService(
+            store,
+            self.log,
+            self.signing_gate,
+            self.uploads,
+            origin=self.hub_log.origin,
+            hub_ts=self.clock.now,
+        )
+        if config.replica_of is not None:
+            # Imported here: only a replica needs the client.
+            from veen_hub.replica.follower import ReplicaFollower  # noqa: PLC0415
+
+            self.replica = ReplicaFollower(
+                config,
+                store,
+                self.log,
+                self.metrics,
+                on_entries=self._replicated,
+                on_handover=self._handed_over,
+                on_reopen=self._reopen,
+            )
         self.realm_follower = RealmFollower(
             self.policy,
             config.realm,
@@ -210,6 +261,7 @@ class Hub:
             authority=AuthorityProbe(url, ca) if url is not None else None,
             hub_ts=lambda: self.hub_ts,
             failure=lambda: "the hub is shutting down" if self.stopping.is_set() else self.failure,
+            replica=self.replica,
         )
 
     def _client_bounds(self) -> ClientBounds | None:
@@ -232,15 +284,24 @@ class Hub:
         for name in ("durable", "checkpointed", "anchored"):
             self.metrics.stage.labels(name).set(0)
         self._applied_before = -self.store.applied_entries
-        await self.upkeep.start()
-        await self.hub_log.start()
+        if self.replica is not None:
+            self.replica.start()
+        else:
+            if self.handover is None:
+                await self.upkeep.start()
+            await self.hub_log.start()
         self._last = await self.log.read(self.store.read.newest_head)
         stored, stored_bytes = await self.log.read(self.store.attachments.recorded)
         self.metrics.attachments.inc(stored)
         self.metrics.attachment_bytes.inc(stored_bytes)
         self.attachment_quota.stored_bytes = stored_bytes
         self.metrics.ready.set(0 if await self.log.read(self.readiness.local_problem) else 1)
-        self._chores = [asyncio.create_task(Chore("summary", self._summarize, SUMMARY_SEC).repeat())]
+        trim = partial(self.log.read, self.store.trim_kept_journal)
+        chores = (
+            Chore("summary", self._summarize, SUMMARY_SEC),
+            Chore("kept journal", trim, KEPT_JOURNAL_SEC),
+        )
+        self._chores = [asyncio.create_task(chore.repeat()) for chore in chores]
 
     def _count_backlog(self, entries: int) -> None:
         """In the sequencer: count entries that the last run left without a checkpoint or anchor."""
@@ -263,9 +324,13 @@ class Hub:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
         await self.upkeep.stop()
+        if self.replica is not None:
+            await self.replica.stop()
         await self._intake.drain(self.failed)
         self.drained.set()
-        await self.hub_log.drain()
+        if self.replica is None:
+            await self.hub_log.drain()
+        self.log_ended.set()
 
     async def stop(self) -> None:
         """Close the data directory, after ``drain``."""
@@ -324,6 +389,7 @@ class Hub:
         if sync_seconds is None:
             return
         self.metrics.fsync_ms.observe(sync_seconds * 1_000)
+        self.announcements.wake()
         if entries:
             self._last = entries[-1]
         self.metrics.stage.labels("durable").inc(len(entries))
@@ -331,6 +397,36 @@ class Hub:
             self.metrics.appends.labels(names[label]).inc(count)
         if self.feed.followers:
             self.feed.announce(entries)
+
+    # --- replica and handover (P9)
+
+    def _replicated(self, entries: list[Entry]) -> None:
+        """On the event loop: announce entries of the primary that are durable here."""
+        self.announcements.wake()
+        if entries:
+            self._last = entries[-1]
+            self.metrics.stage.labels("durable").inc(len(entries))
+        if self.feed.followers:
+            self.feed.announce(entries)
+
+    def _reopen(self, why: str) -> None:
+        log(logging.WARNING, "reopening", why=why)
+        self.reopening.set()
+
+    async def hand_over(self, request: HandoverRequest) -> Handover:
+        """End this hub in favour of its successor; asking again returns the same record."""
+        if self.handover is not None and self.handover.new_hub != request.new_hub:
+            raise ApiError(Code.CONFLICT, refusal_after(self.handover))
+        if self.handover is None:
+            self._handed_over(await self._handing_over.hand_over(request))
+            await self.upkeep.stop()
+        assert self.handover is not None
+        return self.handover
+
+    def _handed_over(self, record: Handover) -> None:
+        self.handover = record
+        self.signing_gate.write_elsewhere(refusal_after(record))
+        self.announcements.wake()
 
     def _stream_name(self, label: Label, now: UnixTime) -> str:
         """Return the configured name of the label's stream; all others share one, to keep metrics few."""
@@ -399,10 +495,19 @@ class Hub:
             max_page_items=self.config.max_page_items,
             level=self.policy.describe().get("level", "core"),
             server_version=VERSION,
-            hub_log_origin=self.config.hub_log.origin,
+            hub_log_origin=self._hub_log_origin(),
             memories=self.hub_log.memories.names or None,
             not_signing=self.signing_gate.closed,
+            replica_of=self.config.replica_of,
+            handover=self.handover,
         )
+
+    def _hub_log_origin(self) -> str | None:
+        """The origin of the hub log if it is not the usual one; a replica has its primary's."""
+        held = self.store.hub_log.checkpoint
+        if self.replica is None or held is None:
+            return self.config.hub_log.origin
+        return held.head.origin if held.head.origin != origin_of(self.identity.hub_id) else None
 
     def _enforces(self) -> tuple[str, ...]:
         tls = self.config.tls
@@ -443,6 +548,10 @@ class Hub:
     def refresh_gauges(self) -> None:
         """Update the gauges that are read rather than counted, before a scrape."""
         self.hub_log.refresh_gauges()
+        self.metrics.replicas.set(self.announcements.replicas)
+        if self.replica is not None:
+            self.metrics.replica_behind.set(self.replica.behind)
+            self.metrics.replica_missing_attachments.set(self.replica.missing_attachments)
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
         self.policy.stale(self.clock.now())  # makes the policy update the age of its view

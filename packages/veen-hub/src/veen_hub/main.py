@@ -34,7 +34,7 @@ from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
 from veen_hub.version import VERSION
-from veen_storage import Store
+from veen_storage import JournalKeeping, Store
 
 ROLES: Final = ("authority", "tenant")
 
@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         help="port of /readyz and /metrics; default: API port + 1, with --port=0 a free one",
     )
+    parser.add_argument("--replica-of", help="address of the primary: follow it, and sign nothing")
     parser.add_argument("--open", action="store_true", help="no gating: accept messages without a cap token")
     parser.add_argument(
         "--level",
@@ -108,6 +109,7 @@ def configure(given: argparse.Namespace) -> HubConfig:
         "role": given.role,
         "data_dir": given.data_dir,
         "keys_dir": given.keys_dir,
+        "replica_of": given.replica_of,
         "listen.host": given.host,
         "listen.port": given.port,
         "probes.host": given.probes_host,
@@ -123,7 +125,8 @@ def configure(given: argparse.Namespace) -> HubConfig:
 def open_hub(config: HubConfig) -> Hub:
     """Open the data directory and make the hub over it."""
     limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
-    store = Store(config.data_dir, keys_directory=config.keys_dir, limits=limits)
+    keeping = JournalKeeping(max_bytes=config.replication.keep_bytes, max_age_sec=config.replication.keep_sec)
+    store = Store(config.data_dir, keys_directory=config.keys_dir, limits=limits, keeping=keeping)
     try:
         return Hub(config, store, anchor=load_anchor(config.anchor))
     except BaseException:
@@ -151,9 +154,17 @@ def _is_beyond_loopback(host: str) -> bool:
         return host != "localhost"
 
 
-async def serve(config: HubConfig) -> None:
-    """Run the hub until a signal or a failure of its pipeline; then drain."""
+async def serve(config: HubConfig) -> bool:
+    """Run the hub until a signal or a failure of its pipeline; then drain.
+
+    Return whether it must be run again, because its data directory has to be opened anew.
+    """
     allow_many_connections()
+    if config.replica_of is not None:
+        # Imported here: only a replica needs the client.
+        from veen_hub.replica.preparation import prepare_replica  # noqa: PLC0415
+
+        await prepare_replica(config)
     server = Server(open_hub(config))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -165,12 +176,13 @@ async def serve(config: HubConfig) -> None:
     _log_start(config, hub, url, server.probes_url)
     # The starting program waits for this line. One write, because the log may go to the same file.
     print(f"veen-hub listening on {url}, probes on {server.probes_url}\n", end="", flush=True)  # noqa: T201
-    await _first_of(stopping, hub.failed)
+    await _first_of(stopping, hub.failed, hub.reopening)
     log(logging.INFO, "draining")
     await server.stop()
     log(logging.INFO, "stopped")
     if hub.failure is not None:
         raise VeenError(hub.failure, action="see the log, then start the hub again")
+    return hub.reopening.is_set() and not stopping.is_set()
 
 
 def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
@@ -225,7 +237,8 @@ def run(arguments: Sequence[str]) -> None:
     set_up(config.log_level, **always)
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            uvloop.run(serve(config))
+            while uvloop.run(serve(config)):
+                pass
     finally:
         finish()
 

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from veen_storage.chunks.retention import LONG_TERM, PrunePolicy, PruneRule
     from veen_storage.commit.changes import Anchored, Checkpointed
+    from veen_storage.commit.kept_segments import JournalKeeping
     from veen_storage.commit.ledger import Draft
+    from veen_storage.commit.replicated_batch import RefusedBatchError, split_batches
     from veen_storage.commit.writer import Batch, PendingEntry
     from veen_storage.disk.creation import create
     from veen_storage.disk.directory_lock import lock_owner
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from veen_storage.index.view_store import ViewStore
     from veen_storage.read.attachments import ContentError, LostError, TooLargeError
     from veen_storage.read.hub_log import HubLogReader
+    from veen_storage.read.journal_feed import BatchesGoneError, JournalFeed
     from veen_storage.read.observer import Source, open_source
     from veen_storage.read.reader import Head, LabelProgress
     from veen_storage.store import Store
@@ -52,6 +55,7 @@ __all__ = [
     "AbsentError",
     "Anchored",
     "Batch",
+    "BatchesGoneError",
     "CapRecord",
     "Checkpointed",
     "ClientCursor",
@@ -62,6 +66,8 @@ __all__ = [
     "Files",
     "Head",
     "HubLogReader",
+    "JournalFeed",
+    "JournalKeeping",
     "LabelProgress",
     "Layout",
     "LockedError",
@@ -72,6 +78,7 @@ __all__ = [
     "PrunePolicy",
     "PruneRule",
     "PrunedError",
+    "RefusedBatchError",
     "Registry",
     "Source",
     "StorageError",
@@ -83,12 +90,15 @@ __all__ = [
     "open_source",
     "read_registry",
     "rotate",
+    "split_batches",
 ]
 
 _MODULES = {
     "chunks.retention": ("LONG_TERM", "PrunePolicy", "PruneRule"),
     "commit.changes": ("Anchored", "Checkpointed"),
+    "commit.kept_segments": ("JournalKeeping",),
     "commit.ledger": ("Draft",),
+    "commit.replicated_batch": ("RefusedBatchError", "split_batches"),
     "commit.writer": ("Batch", "PendingEntry"),
     "disk.creation": ("create",),
     "disk.directory_lock": ("lock_owner",),
@@ -104,6 +114,7 @@ _MODULES = {
     "index.view_store": ("ViewStore",),
     "read.attachments": ("ContentError", "LostError", "TooLargeError"),
     "read.hub_log": ("HubLogReader",),
+    "read.journal_feed": ("BatchesGoneError", "JournalFeed"),
     "read.observer": ("Source", "open_source"),
     "read.reader": ("Head", "LabelProgress"),
     "store": ("Store",),

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from veen_core.cap import CapToken
-from veen_core.errors import VeenError
+from veen_core.errors import DecodeError, VeenError
+from veen_core.handover import Handover
 from veen_core.ids import Label, Signature, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import Profile
@@ -25,10 +26,13 @@ from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_storage.chunks import retention
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
-from veen_storage.commit.changes import Changes, Prune
-from veen_storage.commit.journal import Journal
+from veen_storage.commit.changes import Changes, Prune, Pruned
+from veen_storage.commit.journal import Journal, JournalBatch
+from veen_storage.commit.journal_format import PRUNE
+from veen_storage.commit.kept_segments import JournalKeeping, KeptSegments
 from veen_storage.commit.ledger import Ledger
 from veen_storage.commit.recovery import Recovery
+from veen_storage.commit.replicated_batch import RefusedBatchError, ReplicatedBatch
 from veen_storage.commit.writer import Batch, PreviousLabel, Signer
 from veen_storage.disk import hub_keys, hub_log_start, open_checks
 from veen_storage.disk.creation import create
@@ -38,11 +42,21 @@ from veen_storage.disk.hub_keys import HubKeys, SignMany
 from veen_storage.disk.identity_artifacts import Artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import check_limits, check_profile, read_registry
-from veen_storage.errors import FSCK, REPAIR, DamageError, MismatchError, PoisonedError, StorageError
+from veen_storage.errors import (
+    FSCK,
+    REPAIR,
+    RESTORE,
+    DamageError,
+    MismatchError,
+    PoisonedError,
+    StorageError,
+    read_file,
+)
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.journal_feed import JournalFeed
 from veen_storage.read.reader import Reader
 from veen_storage.read.tail import Tail
 
@@ -86,15 +100,18 @@ class Store:
         limits: Limits | None = None,
         profile: Profile | None = None,
         previous_label: PreviousLabel = lambda _label: None,
+        keeping: JournalKeeping | None = None,
         files: Files | None = None,
         background: bool = True,
     ) -> None:
         """Open a data directory; ``limits`` and ``profile``, if given, must equal the directory's.
 
+        ``keeping`` says how much of the applied journal is kept for replicas; without it, nothing is kept.
         Without ``background`` nothing is applied until ``apply`` is called, which tests use.
         """
         self.layout = Layout(root)
         self._files = files or Files()
+        self._kept = KeptSegments(self._files, self.layout.kept_journal, keeping or JournalKeeping())
         self.registry = read_registry(self.layout)
         if limits is not None:
             check_limits(self.registry, limits)
@@ -154,13 +171,13 @@ class Store:
         self.attachments = Attachments(
             self._files, self.layout, self.registry.limits.max_attachment_bytes, self._index
         )
-        recovery = Recovery(self.layout, self._files, self.identity, self._ledger, self._notice)
+        recovery = Recovery(self.layout, self._files, self.identity, self._ledger, self._notice, self._kept)
         last = recovery.run(self._applied, self._apply_round)
         self.hub_log = HubLogReader(
             self.layout, self._index, self._tail, moved=lambda: len(self._ledger.moved)
         )
         hub_log_start.check_checkpoints(self.layout, self.identity, self._index, self.hub_log)
-        self._journal = Journal(self.layout.journal, self._files, last + 1)
+        self._journal = Journal(self.layout.journal, self._files, last + 1, self._kept)
         self._publishing = threading.Lock()
 
     def _notice(self, what: str) -> None:
@@ -180,7 +197,7 @@ class Store:
         """Start a group commit; a batch that is not committed changes nothing."""
         return Batch(self._ledger, self._signer, self._previous_label, now)
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: Batch | ReplicatedBatch) -> None:
         """Make a batch durable. When this returns, its receipts may leave and readers see its entries."""
         batch.sign()
         if not batch.items:
@@ -202,6 +219,47 @@ class Store:
             if self.poisoned is None:
                 self._journal.poison(f"memory did not follow the journal: {exc!r}")
             raise
+
+    # --- replication (RESOLUTIONS P9)
+
+    @property
+    def last_batch(self) -> int:
+        """Number of the last durable batch."""
+        return self._journal.last
+
+    def journal_feed(self, after: int) -> JournalFeed:
+        """Return the feed of the batches after ``after``, for a replica."""
+        return JournalFeed(self.layout, lambda: self._journal.last, after)
+
+    def trim_kept_journal(self) -> None:
+        """Remove kept journal segments that are too old."""
+        self._kept.trim()
+
+    def replicate(self, batch: JournalBatch) -> ReplicatedBatch:
+        """Verify the primary's next batch and make it durable; raise ``RefusedBatchError`` unless it fits.
+
+        Call from one thread, in a directory that nothing else writes to.
+        """
+        if batch.number != self._journal.last + 1:
+            raise RefusedBatchError(batch.number, f"batch {self._journal.last + 1} comes next", None)
+        if any(item.kind == PRUNE for item in batch.items):
+            self._apply_all()  # the decision refers to chunks that the primary's index has
+        replicated = ReplicatedBatch(self._ledger, self.identity, batch)
+        self.commit(replicated)
+        return replicated
+
+    def read_handover(self) -> Handover | None:
+        """Return the hub's handover to its successor; None if it has not handed over."""
+        if not self.layout.handover.exists():
+            return None
+        try:
+            return Handover.decode(read_file(self.layout.handover))
+        except DecodeError as exc:
+            raise DamageError(self.layout.handover.name, None, str(exc), RESTORE) from exc
+
+    def record_handover(self, record: Handover) -> None:
+        """Make a handover durable: the hub signs nothing after it."""
+        self._files.replace(self.layout.handover, record.encode())
 
     def publish(self, signed: SignedHead) -> None:
         """Make a hub checkpoint, with its cosignatures, the one that is served; durable when this returns.
@@ -332,6 +390,13 @@ class Store:
         if round_:
             self._apply_taken(round_)
 
+    def _apply_all(self) -> None:
+        """Apply everything that is durable, in the background thread or here."""
+        if self._thread is not None:
+            self.settle()
+        while self._thread is None and self._queue.waiting:
+            self.apply()
+
     def _take_round(self) -> list[Changes]:
         taken: list[Changes] = []
         size = 0
@@ -346,11 +411,18 @@ class Store:
             for change in taken:
                 self._tail.drop(change)
             self._journal.trim(self._applied)
+            self._forget_pruned(taken)
         except BaseException as exc:
             self._queue.failed = True
             self._journal.poison(f"applying failed: {exc}")
             self._tail.wake()
             raise
+
+    def _forget_pruned(self, taken: list[Changes]) -> None:
+        """Remove from the kept journal what this round has pruned from the log (COMP0.1)."""
+        steps = [step for change in taken for step in change.steps if isinstance(step, Pruned)]
+        if steps and (last_ts := retention.newest_pruned(self._index, steps)) is not None:
+            self._kept.forget_payloads(last_ts, self.layout.journal)
 
     def _run(self) -> None:
         """Run the background thread until the store closes or a round fails."""

@@ -59,6 +59,9 @@ def _absolute(text: str | None) -> str | None:
     shell_complete=completions.files,
     help="Witness policy file for the hub's log.",
 )
+@click.option(
+    "--successor", metavar="URL", help="Address of the hub to go on with, after the hub's signed handover."
+)
 @click.option("--use", "use_it", is_flag=True, help="Make it the current context.")
 def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     """Create a context, or replace it."""
@@ -73,6 +76,11 @@ def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
         hub=settings.parse_hub_url(hub) if (hub := given["hub"]) is not None else None,
         trust=settings.parse_trust(given["trust"]),
         stream=given["stream"],
+        successor=(
+            settings.parse_hub_url(successor, "--successor")
+            if (successor := given["successor"]) is not None
+            else None
+        ),
         **{key: _absolute(given[key]) for key in PATHS},
     )
     contexts = settings.load().with_one(name, made)

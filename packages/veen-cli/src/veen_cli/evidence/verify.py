@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments import completions, times
+from veen_cli.evidence.bundle_parts import is_part, verify_parts
 from veen_cli.evidence.hub_log import is_pinned, verify_checkpoint_note
 from veen_cli.evidence.recognize import recognize_all
 from veen_cli.evidence.recognized import Recognized
@@ -160,10 +161,12 @@ def _verify_files(files: Sequence[str], against: TrustOptions, kind: type[Wire] 
     pin, owner = pinned_hub(against.trust), client_folder(against.client)
     named = [path for name in files for path in _expand(Path(name))]
     folders = [path for path in named if path.is_dir()]
-    found, unreadable = _recognize(path for path in named if not path.is_dir())
+    files_named = [path for path in named if not path.is_dir()]
+    parts = [path for path in files_named if is_part(path)]
+    found, unreadable = _recognize(path for path in files_named if path not in parts)
     first_is_known = not any(each.where == str(named[0]) for each in unreadable)
     if kind is not None and first_is_known and not (found and isinstance(found[0].thing, kind)):
-        name = found[0].name if found else "folder"
+        name = found[0].name if found else "part of a bundle" if parts else "folder"
         raise CommandFailed(
             f"{files[0]} holds {name}, not {kind.codec.name}", Exit.USAGE, "use `veen verify` for other kinds"
         )
@@ -174,7 +177,12 @@ def _verify_files(files: Sequence[str], against: TrustOptions, kind: type[Wire] 
     now = UnixTime(times.now())
     policy = against.policy()
     verifier = EvidenceVerifier(found, pin, identity, now, knowledge=knowledge, policy=policy)
-    return [*verifier.verdicts(), *unreadable, *(_verify_folder(folder, pin, policy) for folder in folders)]
+    return [
+        *verifier.verdicts(),
+        *verify_parts(parts, pin, policy),
+        *unreadable,
+        *(_verify_folder(folder, pin, policy) for folder in folders),
+    ]
 
 
 def _expand(named: Path) -> list[Path]:
@@ -288,7 +296,7 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
 )
 @trust_options
 def verify(out: Output, *, files: tuple[str, ...], allow_partial: bool, against: TrustOptions) -> Answer:
-    """Verify files without a hub: evidence of any kind, exports, identity cards, tokens.
+    """Verify files without a hub: evidence of any kind, exports, bundles, identity cards, tokens.
 
     Files are verified together: proofs against the receipts and checkpoints given, and receipts and
     checkpoints under the identity of the pinned hub. With --client, receipts and checkpoints are also

@@ -30,6 +30,7 @@ HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 
 
 PLUGINS: Final = {
+    "bridge": "Move evidence across an air gap, and mirror streams between hubs.",
     "selftest": "Test a hub from outside, through its public API.",
     "spark": "Verify, fold, query, convert and follow logs of any size on Spark.",
 }

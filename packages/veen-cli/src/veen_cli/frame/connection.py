@@ -47,6 +47,8 @@ class Target:
     out: Output
     witnesses: Path | None = None
     """Witness policy file; None if the hub is trusted without witnesses."""
+    successor: str | None = None
+    """Address of the hub to go on with after a planned cutover (RESOLUTIONS P9)."""
 
     def secrets(self) -> Secrets:
         folder = self.folder or Folder(Path(settings.required_value("client", None)))
@@ -89,6 +91,7 @@ class Target:
             self.url,
             secrets,
             trust=self.pin,
+            successor=self.successor,
             witnesses=self.witnesses,
             state=state,
             tls=self.tls,
@@ -125,6 +128,13 @@ OPTIONS: Final = (
         envvar="VEEN_TRUST",
         show_envvar=True,
         help="The hub's hub_id or first hub_pk in hex, or 'first' to pin the hub that answers.",
+    ),
+    click.option(
+        "--successor",
+        envvar="VEEN_SUCCESSOR",
+        show_envvar=True,
+        metavar="URL",
+        help="Address of the hub to go on with, once the hub has signed a handover to it.",
     ),
     witnesses_option,
     click.option(
@@ -175,6 +185,7 @@ def may_connect(work: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any,
         hub: str | None,
         trust: str | None,
+        successor: str | None,
         witnesses: str | None,
         client: str | None,
         ca: str | None,
@@ -188,6 +199,7 @@ def may_connect(work: Callable[..., Any]) -> Callable[..., Any]:
         if url is None:
             return work(out, *args, target=None, **options)
         client = settings.value_or_context("client", client)
+        successor = settings.value_or_context("successor", successor)
         target = Target(
             url=settings.parse_hub_url(url),
             trust=settings.parse_trust(settings.value_or_context("trust", trust)),
@@ -201,6 +213,7 @@ def may_connect(work: Callable[..., Any]) -> Callable[..., Any]:
             wait=wait,
             out=out,
             witnesses=witness_policy_file(witnesses),
+            successor=settings.parse_hub_url(successor, "--successor") if successor is not None else None,
         )
         return work(out, *args, target=target, **options)
 

@@ -57,7 +57,7 @@ COMMANDS: Final = {
     ),
     "verify": LazyCommand(
         "veen_cli.evidence.verify:verify",
-        "Verify files without a hub: evidence of any kind, exports, identity cards, tokens.",
+        "Verify files without a hub: evidence of any kind, exports, bundles, identity cards, tokens.",
     ),
     "inspect": LazyCommand(
         "veen_cli.evidence.inspect:inspect",

@@ -38,6 +38,7 @@ class Context:
     cert: str | None = None
     cert_key: str | None = None
     witnesses: str | None = None
+    successor: str | None = None
 
     def as_dict(self) -> dict[str, str]:
         """Return the values that are set."""

@@ -29,6 +29,16 @@ COMMANDS: Final = {
     "fork": LazyCommand(
         "veen_cli.hub.copies:fork", "Create a new hub that keeps another hub's log as evidence."
     ),
+    "successor": LazyCommand(
+        "veen_cli.hub.cutover:successor", "Make the key of a hub's successor, and print its hub_id."
+    ),
+    "handover": LazyCommand("veen_cli.hub.cutover:handover", "End a running hub in favour of its successor."),
+    "promote": LazyCommand(
+        "veen_cli.hub.cutover:promote", "Make a replica's successor: a new hub with the old log as evidence."
+    ),
+    "lost": LazyCommand(
+        "veen_cli.hub.cutover:lost", "List acknowledged messages that a successor never had."
+    ),
     "export": LazyCommand(
         "veen_cli.hub.copies:export",
         "Write a range of a stream, or a whole hub, to a folder that can be verified offline.",

@@ -26,7 +26,9 @@ stream_option = click.option(
 )
 
 
-def _as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
+def as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
+    """Run ``work`` with the admin's key of the connection's identity."""
+
     async def run() -> T:
         async with target.connect() as hub:
             identity = hub.connection.identity
@@ -73,9 +75,7 @@ def checkpoint(out: Output, *, target: Target, stream: str | None) -> Answer:
     The hub also makes checkpoints by count and by time. Ask for one before you export evidence.
     """
     del out
-    return _answer(
-        "checkpointed", _as_admin(target, lambda hub, admin: admin.checkpoint(_label(hub, stream)))
-    )
+    return _answer("checkpointed", as_admin(target, lambda hub, admin: admin.checkpoint(_label(hub, stream))))
 
 
 @command("veen hub anchor --client admin")
@@ -88,7 +88,7 @@ def anchor(out: Output, *, target: Target, stream: str | None) -> Answer:
     """
     del out
     try:
-        made = _as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream)))
+        made = as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream)))
     except NotFound as exc:
         # No anchor is configured, or the label does not exist: the hub's message includes the next step.
         raise CommandFailed(
@@ -105,7 +105,7 @@ def retention(out: Output, *, target: Target) -> Answer:
     Payloads are pruned by the rules of hub.yaml; receipts and proofs stay.
     """
     del out
-    chunks, entries = _as_admin(target, lambda _hub, admin: admin.retention())
+    chunks, entries = as_admin(target, lambda _hub, admin: admin.retention())
     return Answer(
         {"chunks": chunks, "entries": entries},
         [f"pruned the payloads of {plural(entries, 'entry', 'entries')} in {plural(chunks, 'chunk')}"],

@@ -26,13 +26,15 @@ from veen_cli.arguments.private_files import private_umask
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
-from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
+from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_option, new_data_dir_option
 from veen_storage import Layout, lock_owner
 
 LISTENING: Final = "veen-hub listening on "
 PROBES: Final = ", probes on "
 START_SECONDS: Final = 60.0
 """Longest time for a hub to start or to stop."""
+COPY_SECONDS: Final = 86_400.0
+"""Longest time for a new replica to copy its primary."""
 POLL_SECONDS: Final = 0.02
 SIGNING_SECONDS: Final = 1.0
 """How long a hub that listens may take to open its signing gate before that is reported."""
@@ -62,7 +64,9 @@ def addresses_in(line: str) -> tuple[str, str]:
     return url, probes_url
 
 
-def launch(arguments: list[str], log: Path, without: Collection[str] = ()) -> StartedHub:
+def launch(
+    arguments: list[str], log: Path, without: Collection[str] = (), *, seconds: float = START_SECONDS
+) -> StartedHub:
     """Start a hub in a session of its own, ``without`` these environment variables.
 
     Return when it listens; raise its error if it ends before.
@@ -81,7 +85,7 @@ def launch(arguments: list[str], log: Path, without: Collection[str] = ()) -> St
     lines: list[str] = []
     try:
         # Polls are counted, because a clock would also count the time that the machine is suspended.
-        for _ in range(round(START_SECONDS / POLL_SECONDS)):
+        for _ in range(round(seconds / POLL_SECONDS)):
             ended = process.poll() is not None  # asked before the log is read, so that no line is missed
             lines = log_lines_since(log, start)
             for line in lines:
@@ -97,7 +101,7 @@ def launch(arguments: list[str], log: Path, without: Collection[str] = ()) -> St
     process.kill()
     last = lines[-1].strip() if lines else "(none)"
     raise CommandFailed(
-        f"the hub did not listen within {START_SECONDS:.0f} s; the last line of its log: {last}",
+        f"the hub did not listen within {seconds:.0f} s; the last line of its log: {last}",
         Exit.USAGE,
         "try again when the machine is less busy",
     )
@@ -148,13 +152,19 @@ def terminate(data_dir: Path, pid: int, timeout: float = START_SECONDS) -> None:
     "veen hub start --data-dir hub",
     "veen hub start --data-dir hub --port 8080 --detach",
     "veen hub start --data-dir hub --config hub.yaml",
+    "veen hub start --data-dir replica --replica-of http://127.0.0.1:8080 --port 8090",
 )
-@data_dir_option
+@new_data_dir_option
 @keys_dir_option
 @click.option(
     "--config",
     type=click.Path(path_type=Path, exists=True),
     help="Configuration file (hub.yaml); flags have precedence.",
+)
+@click.option(
+    "--replica-of",
+    metavar="URL",
+    help="Follow the hub at this address as its replica: serve reads, sign nothing.",
 )
 @click.option("--host", help="Address to listen on [default: 127.0.0.1].")
 @click.option(
@@ -191,6 +201,7 @@ def start(
     data_dir: Path,
     keys_dir: Path | None,
     config: Path | None,
+    replica_of: str | None,
     host: str | None,
     port: int | None,
     probes_port: int | None,
@@ -203,12 +214,16 @@ def start(
 ) -> Answer | None:
     """Run a hub, in the foreground or with --detach.
 
-    In the foreground, Ctrl-C or SIGTERM drains and stops it. With --detach, `veen hub stop` does.
+    In the foreground, Ctrl-C or SIGTERM drains and stops it. With --detach, `veen hub stop` does. With
+    --replica-of, the data directory may be new: the replica first copies the whole hub.
     """
+    if replica_of is None:
+        data_dir = existing(data_dir)
     flags = {
         "--data-dir": data_dir,
         "--keys-dir": keys_dir,
         "--config": config,
+        "--replica-of": replica_of,
         "--host": host,
         "--port": port,
         "--probes-port": probes_port,
@@ -217,20 +232,20 @@ def start(
     }
     arguments = [f"{name}={value}" for name, value in flags.items() if value is not None]
     arguments += ["--open"] if open_ else []
-    if not Layout(data_dir).version.exists():
+    if replica_of is None and not Layout(data_dir).version.exists():
         raise CommandFailed(
             f"{data_dir} is not a data directory",
             Exit.USAGE,
             f"check the name, or create it with `veen hub init -d {quote(str(data_dir))}`",
         )
-    if (pid := lock_owner(data_dir)) is not None:
+    if data_dir.exists() and (pid := lock_owner(data_dir)) is not None:
         raise CommandFailed(
             f"process {pid} has {data_dir} open",
             Exit.USAGE,
             f"stop it with `veen hub stop -d {quote(str(data_dir))}`",
         )
     if detach:
-        return _detached(out, data_dir, arguments, pid_file, log_file)
+        return _detached(out, data_dir, arguments, pid_file, log_file, replica=replica_of is not None)
     _in_foreground(out, arguments)
     return None
 
@@ -280,13 +295,20 @@ def warn(out: Output, url: str, advice: str = HUB_ADVICE) -> list[str]:
 
 
 def _detached(
-    out: Output, data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None
+    out: Output,
+    data_dir: Path,
+    arguments: list[str],
+    pid_file: Path | None,
+    log_file: Path | None,
+    *,
+    replica: bool,
 ) -> Answer:
     pid_file, log_file = pid_file or sibling_file(data_dir, "pid"), log_file or sibling_file(data_dir, "log")
     must_be_writable(pid_file)  # before the start: a later failure would leave a hub running unnoticed
     try:
         with out.progress("waiting for the hub to listen"):
-            process, url, probes_url = launch(arguments, log_file)
+            seconds = COPY_SECONDS if replica else START_SECONDS
+            process, url, probes_url = launch(arguments, log_file, seconds=seconds)
     except CommandFailed as failed:
         log = f"(its log: {log_file})"
         message = failed.message if failed.action else f"{failed.message} {log}"
@@ -299,7 +321,7 @@ def _detached(
         process.wait()
         raise
     process.returncode = 0  # suppresses Python's warning: the hub outlives this process on purpose
-    why = why_not_signing(probes_url)
+    why = None if replica else why_not_signing(probes_url)
     return Answer(
         {
             "url": url,

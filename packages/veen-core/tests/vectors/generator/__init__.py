@@ -18,4 +18,5 @@
 ``hub_log``  label head, the envelopes of the hub log, hub evidence
 ``hub_exports``  the head of an exported label, the manifest of an export of a whole hub
 ``forks``    evidence of a fork, in the hub log and of a label
+``handovers``  the handover of a hub to its successor, and the request for it
 """

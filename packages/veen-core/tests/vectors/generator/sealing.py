@@ -9,6 +9,7 @@ import cbor2
 from nacl import bindings
 
 from veen_core import attachment, ciphertext, hpke
+from veen_core.attached import Attached, AttachmentRef
 from veen_core.ciphertext import Binding, Sealer, open_ciphertext
 from veen_core.errors import DecodeError, OpenError
 from veen_core.hashing import H
@@ -30,7 +31,7 @@ from veen_core.payload import PayloadHeader
 from veen_core.profile import Profile
 
 from . import cast
-from .case import Bad, Context, Good, Object, readable, unhex
+from .case import Bad, Context, Good, Object, decoded, readable, unhex
 from .crooked import flip
 
 AUTH_REF = cast.token().auth_ref
@@ -301,4 +302,23 @@ ATT_ROOT = Object(
 )
 
 
-OBJECTS = (CIPHERTEXT, ATTACHMENT, ATT_ROOT)
+ATTACHED = Object(
+    name="attached",
+    judge=decoded(Attached),
+    wire=Attached,
+    good=(
+        Good(
+            "two",
+            Attached(
+                schema=cast.SCHEMA,
+                body=b"order 1",
+                attachments=(
+                    AttachmentRef(coid=Coid(H(b"first")), size=5),
+                    AttachmentRef(coid=Coid(H(b"second")), size=6),
+                ),
+            ).encode(),
+        ),
+    ),
+    bad=(Bad("empty", b"\xa0", DecodeError, "attached.ver (core §4.6): missing"),),
+)
+OBJECTS = (CIPHERTEXT, ATTACHMENT, ATT_ROOT, ATTACHED)

@@ -49,13 +49,14 @@ if TYPE_CHECKING:
         Body,
         Composer,
         Delivery,
+        Outgoing,
         Record,
         Sending,
         Source,
     )
     from veen_hub.client.state import FileStateStore, MemoryStateStore, StateStore
     from veen_hub.client.stream import Recipient, Stream
-    from veen_hub.client.tokens import TokenSource
+    from veen_hub.client.tokens import TokenSource, held_tokens
     from veen_hub.client.trust import Pin, PinOnFirstUse
     from veen_hub.client.wire.retry import Retry
     from veen_hub.client.wire.transport import Timeouts, Tls
@@ -86,6 +87,7 @@ __all__ = [
     "Misbehaved",
     "NotFound",
     "OutOfTime",
+    "Outgoing",
     "Pin",
     "PinOnFirstUse",
     "RateLimited",
@@ -107,6 +109,7 @@ __all__ = [
     "Unconfirmed",
     "Unreachable",
     "connect",
+    "held_tokens",
 ]
 
 if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
@@ -143,13 +146,14 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
             "Body",
             "Composer",
             "Delivery",
+            "Outgoing",
             "Record",
             "Sending",
             "Source",
         ),
         "state": ("FileStateStore", "MemoryStateStore", "StateStore"),
         "stream": ("Recipient", "Stream"),
-        "tokens": ("TokenSource",),
+        "tokens": ("TokenSource", "held_tokens"),
         "trust": ("Pin", "PinOnFirstUse"),
         "wire.retry": ("Retry",),
         "wire.transport": ("Timeouts", "Tls"),

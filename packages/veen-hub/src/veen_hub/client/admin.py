@@ -1,14 +1,21 @@
-"""Requests that need the hub's admin key: checkpoint, anchor and retention now (H19)."""
+"""Requests that need the hub's admin key: checkpoint, anchor, retention and handover now (H19, P9)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from veen_core.checkpoint import Checkpoint
+from veen_core.handover import Handover, verify_handover
 from veen_core.hub_identity import verify_checkpoint_signers
-from veen_core.ids import Label, UnixTime
+from veen_core.ids import HubId, Label, UnixTime
 from veen_core.keys import SigningKey
-from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse, admin_digest
+from veen_core.status import (
+    CheckpointsResponse,
+    HandoverRequest,
+    LabelRequest,
+    RetentionResponse,
+    admin_digest,
+)
 from veen_hub.client.errors import Misbehaved
 from veen_hub.client.wire.endpoints import decode_response
 
@@ -40,6 +47,16 @@ class Admin:
         """Apply the retention rules now; returns how many chunks and entries lost their payloads."""
         done = decode_response(RetentionResponse, await self._call("/tooling/retention", b""))
         return done.chunks, done.entries
+
+    async def hand_over(self, new_hub: HubId, url: str = "") -> Handover:
+        """End the hub in favour of its successor; returns the verified record (P9)."""
+        request = HandoverRequest(new_hub=new_hub, url=url)
+        record = decode_response(Handover, await self._call("/tooling/handover", request.encode()))
+        if record.new_hub != new_hub:
+            raise Misbehaved("the hub answered with a handover to another hub")
+        status = self._connection.status
+        verify_handover(record, status.identity, origin=status.hub_log_origin)
+        return record
 
     async def _checkpoints(self, path: str, label: Label | None) -> tuple[Checkpoint, ...]:
         body = await self._call(path, LabelRequest(label=label).encode())

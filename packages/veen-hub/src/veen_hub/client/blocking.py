@@ -24,8 +24,10 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.client_state import ClientBounds
 from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
+from veen_core.handover import Handover
 from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_identity import HubIdentity
+from veen_core.hub_log import HubProofResponse
 from veen_core.ids import (
     AuthRef,
     ClientId,
@@ -271,6 +273,20 @@ class BlockingStream:
         """Return the newest receipt, verified; None if the stream is empty."""
         return self._loop.run(self._stream.head(epoch=epoch))
 
+    @property
+    def keys(self) -> tuple[DhKey, ...]:
+        """The keys that are tried to open a message, in order."""
+        return self._stream.keys
+
+    @property
+    def opens_what_it_sends(self) -> bool:
+        """Whether this client has a key that opens the messages it seals to the default recipient."""
+        return self._stream.opens_what_it_sends
+
+    def store_attachment(self, ciphertext: bytes, *, cap: CapToken | AuthRef | None = None) -> Coid:
+        """Store the ciphertext of an attachment under its own coid; durable when this returns (H17)."""
+        return self._loop.run(self._stream.store_attachment(ciphertext, cap=cap))
+
 
 class BlockingAdmin:
     """Requests that need the hub's admin key (H19). Made by ``BlockingHub.admin``."""
@@ -290,6 +306,10 @@ class BlockingAdmin:
     def retention(self) -> tuple[int, int]:
         """Apply the retention rules now; returns how many chunks and entries lost their payloads."""
         return self._loop.run(self._admin.retention())
+
+    def hand_over(self, new_hub: HubId, url: str = "") -> Handover:
+        """End the hub in favour of its successor; returns the verified record (P9)."""
+        return self._loop.run(self._admin.hand_over(new_hub, url))
 
 
 class BlockingHub:
@@ -353,12 +373,22 @@ class BlockingHub:
         """Return evidence of a message that travels alone, verified; see ``veen_core.hub_evidence`` (P1)."""
         return self._loop.run(self._hub.evidence(label, stream_seq, timeout=timeout))
 
+    def label_head(
+        self, label: Label, stream_seq: int | None = None, *, timeout: float = CONFIRM_TIMEOUT
+    ) -> HubProofResponse:
+        """Return a label's newest head in the hub log, or the first that covers ``stream_seq`` (P1)."""
+        return self._loop.run(self._hub.label_head(label, stream_seq, timeout=timeout))
+
     def label_heads(self, *, progress: Callable[[int], None] | None = None) -> LabelHeads:
         """Return the newest head of every label, complete under one hub checkpoint (P1).
 
         The whole hub log is read; ``progress`` is called in another thread with the number of entries read.
         """
         return self._loop.run(self._hub.label_heads(progress=progress))
+
+    def cut_over(self) -> bool:
+        """Move to the successor that this hub's verified handover names; False without an address (P9)."""
+        return self._loop.run(self._hub.cut_over())
 
     def admin(self, key: SigningKey) -> BlockingAdmin:
         """Return the requests that need the hub's admin key (H19)."""
@@ -379,6 +409,7 @@ def connect(
     identity: Identity | Secrets | None = None,
     *,
     trust: Pin,
+    successor: str | None = None,
     witnesses: WitnessPolicy | Path | str | None = None,
     state: StateStore | Path | str | None = None,
     tokens: TokenSource | None = None,
@@ -393,6 +424,8 @@ def connect(
 ) -> Iterator[BlockingHub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
+    ``successor`` is the address of the hub that replaces this one: after a signed handover, streams send
+    there, if that hub is the one that the handover names (P9).
     ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``witnesses``
     is a witness policy or its file: witnesses must have cosigned the hub's log as it says (P2). ``state`` is
     a folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
@@ -406,6 +439,7 @@ def connect(
             url,
             identity,
             trust=trust,
+            successor=successor,
             witnesses=witnesses,
             state=state,
             tokens=tokens,

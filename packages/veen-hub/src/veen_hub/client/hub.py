@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import StateError
 from veen_core.hub_evidence import HubEvidence
 from veen_core.hub_identity import HubIdentity
+from veen_core.hub_log import HubProofResponse
 from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, StreamId, StreamSeq, UnixTime
 from veen_core.keys import DhKey, SigningKey
 from veen_core.keystore import Secrets
@@ -27,12 +29,15 @@ from veen_core.status import CapStatus, Status
 from veen_core.tlog.policy import WitnessPolicy
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.admin import Admin
+from veen_hub.client.cutover import SilentHub, stored_handover, verified_handover
+from veen_hub.client.errors import Unreachable
 from veen_hub.client.hub_log import (
     CONFIRM_TIMEOUT,
     Confirmations,
     HubCheckpoints,
     LabelHeads,
     gather_evidence,
+    gather_head,
     load_policy,
     read_label_heads,
 )
@@ -41,6 +46,7 @@ from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.log import HubLogReader, HubLogWriter
 from veen_hub.client.reading.attachments import fetch_attachment
 from veen_hub.client.sending.epochs import EpochLabels, EpochOutboxes, current_window
+from veen_hub.client.sending.moving import ClosedHub, Predecessor
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.state.group_commit import GroupCommit
 from veen_hub.client.state.records import decode_record
@@ -72,8 +78,17 @@ class Hub:
         connection: HubConnection,
         tokens: TokenSource | None,
         confirmations: Confirmations | None = None,
+        successors: Successors | None = None,
     ) -> None:
+        """``successors`` connects to the hub that a handover names; without it the client never moves."""
         self.connection = connection
+        self.successor: Hub | None = None
+        """The hub that this one has handed over to, once this client has moved there (P9)."""
+        self.predecessor: Predecessor | None = None
+        """The hub that has handed over to this one, if this client came from there."""
+        self._successors = successors
+        self._after = AsyncExitStack()
+        self._moving = asyncio.Lock()
         self.confirmations = confirmations
         """What a quorum of witnesses has confirmed; None without a witness policy."""
         self._logs: dict[Label, LabelLog] = {}
@@ -100,6 +115,26 @@ class Hub:
     def url(self) -> str:
         """The hub's address."""
         return self.connection.api.transport.url
+
+    @property
+    def current(self) -> Hub:
+        """The hub to send to: this one, or the successor that this client has moved to (P9)."""
+        return self.successor.current if self.successor is not None else self
+
+    async def cut_over(self) -> bool:
+        """Move to the successor that this hub's verified handover names; False if no address is known (P9).
+
+        Streams send there from now on. What a stream has pending here is settled before its first message.
+        """
+        if self._successors is None:
+            return False
+        async with self._moving:
+            if self.successor is None:
+                record = await verified_handover(self.connection)
+                new = await self._after.enter_async_context(self._successors(record.new_hub))
+                new.predecessor = ClosedHub(self, new, record)
+                self.successor = new
+        return True
 
     def epoch_at(self, hub_ts: UnixTime) -> Epoch:
         """Return the epoch of a receipt's time; 0 under a profile without epochs (§3.2)."""
@@ -164,6 +199,19 @@ class Hub:
         """
         log = await self.log(label)
         return await gather_evidence(log, StreamSeq(stream_seq), self.confirmations, timeout)
+
+    async def label_head(
+        self, label: Label, stream_seq: int | None = None, *, timeout: float = CONFIRM_TIMEOUT
+    ) -> HubProofResponse:
+        """Return a label's newest head in the hub log, or wait for the first that covers ``stream_seq`` (P1).
+
+        Its inclusion, the hub's signature and, with a witness policy, the quorum are verified. Its root is
+        not compared with the label's log: the caller, who reads so far, has that root. Raises ``NotFound``
+        without ``stream_seq`` if the hub log does not have the label.
+        """
+        log = await self.log(label)
+        wanted = StreamSeq(stream_seq) if stream_seq is not None else None
+        return await gather_head(log, wanted, self.confirmations, timeout)
 
     async def label_heads(self, *, progress: Callable[[int], None] | None = None) -> LabelHeads:
         """Return the newest head of every label, complete under one hub checkpoint.
@@ -264,7 +312,13 @@ class Hub:
         return self._epochs.setdefault(stream_id, EpochOutboxes(self, stream_id))
 
     async def close(self) -> None:
-        """Stop sending, write unwritten progress and release all labels."""
+        """Stop sending, write unwritten progress and release all labels; the same at the successor."""
+        try:
+            await self._after.aclose()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
         try:
             for outbox in tuple(self._outboxes.values()):
                 await outbox.singles.close()
@@ -276,12 +330,17 @@ class Hub:
                     log.state.release()
 
 
+Successors = Callable[[HubId], AbstractAsyncContextManager[Hub]]
+"""Connects to the hub with this hub_id, at the address that the user gave for the successor."""
+
+
 @asynccontextmanager
 async def connect(
     url: str,
     identity: Identity | Secrets | None = None,
     *,
     trust: Pin,
+    successor: str | None = None,
     witnesses: WitnessPolicy | Path | str | None = None,
     state: StateStore | Path | str | None = None,
     tokens: TokenSource | None = None,
@@ -296,6 +355,8 @@ async def connect(
 ) -> AsyncIterator[Hub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
+    ``successor`` is the address of the hub that replaces this one: after a signed handover, streams send
+    there, if that hub is the one that the handover names (P9).
     ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``witnesses``
     is a witness policy or its file: witnesses must have cosigned the hub's log as it says (P2). ``state`` is
     a folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
@@ -308,9 +369,36 @@ async def connect(
     policy, workers = retry or Retry(), Workers()
     transport = Transport(url, tls=tls, timeouts=timeouts or Timeouts())
     hub: Hub | None = None
+
+    def connect_successor(address: str, new_hub: HubId) -> AbstractAsyncContextManager[Hub]:
+        return connect(
+            address,
+            identity,
+            trust=new_hub,
+            witnesses=watched,
+            state=store,
+            tokens=tokens,
+            tls=tls,
+            timeouts=timeouts,
+            retry=retry,
+            bounds=bounds,
+            batch=batch,
+            lock_timeout=lock_timeout,
+            max_pow_difficulty=max_pow_difficulty,
+            randomness=randomness,
+        )
+
     try:
         api = Endpoints(transport, workers)
-        status = await retrying(policy, api.status, where=transport.url)
+        try:
+            status = await retrying(policy, api.status, where=transport.url)
+        except Unreachable:
+            if successor is None or (record := stored_handover(store, trust)) is None:
+                raise
+            async with connect_successor(successor, record.new_hub) as new:
+                new.predecessor = SilentHub(store, record.old_hub)
+                yield new
+            return
         await workers.run(_check_hub, store, status, trust)
         api.control_label = status.control_label
         connection = HubConnection(
@@ -329,8 +417,15 @@ async def connect(
             batch=batch,
             max_pow_difficulty=max_pow_difficulty,
         )
-        hub = Hub(connection, tokens, await _watch(connection, watched) if watched is not None else None)
-        yield hub
+        hub = Hub(
+            connection,
+            tokens,
+            await _watch(connection, watched) if watched is not None else None,
+            partial(connect_successor, successor) if successor is not None else None,
+        )
+        if status.handover is not None:
+            await hub.cut_over()
+        yield hub.current
     finally:
         try:
             if hub is not None:

@@ -44,6 +44,15 @@ class HubLogReader:
                     found.extend(entries)
         return found
 
+    async def pages(
+        self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield verified pages up to ``to_seq`` or the end of the log; the next is verified meanwhile."""
+        pages = reading.read(await self._hub.log(label), from_seq, to_seq)
+        async with aclosing(reading.one_ahead(pages)) as verified:
+            async for entries in verified:
+                yield entries
+
     async def follow(self, label: Label, from_seq: StreamSeq) -> AsyncGenerator[Entry, None]:
         async with aclosing(reading.follow(await self._hub.log(label), from_seq)) as pages:
             async for entries in pages:

@@ -14,18 +14,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from veen_core.attachment import Attachment
 from veen_core.cap import CapToken
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.entry import Entry
 from veen_core.errors import StateError
+from veen_core.hashing import H
 from veen_core.hub_evidence import HubEvidence
 from veen_core.ids import (
     AuthRef,
     ClientId,
+    Coid,
     DhPublicKey,
     Epoch,
     Label,
@@ -43,9 +46,17 @@ from veen_hub.client.errors import BoundsReached, Refused
 from veen_hub.client.hub_log import CONFIRM_TIMEOUT
 from veen_hub.client.label import LabelLog
 from veen_hub.client.reading import Message
-from veen_hub.client.sending.attachments import AttachingMessage, Source
+from veen_hub.client.sending.attachments import AttachingMessage, Source, store_attachment
 from veen_hub.client.sending.batching import Lookahead
-from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, body_bytes, encode_body
+from veen_hub.client.sending.body import (
+    AttachmentRef,
+    Body,
+    Composer,
+    Draft,
+    Outgoing,
+    body_bytes,
+    encode_body,
+)
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.sending.send_many import MAX_CONTINUATIONS, Sending, can_continue, name_stream
 from veen_hub.client.sending.settling import Delivery
@@ -53,6 +64,7 @@ from veen_hub.client.sending.settling import Delivery
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
 
+T = TypeVar("T")
 Recipient = DhPublicKey | IdentityCard
 """Whom to seal to: an X25519 key, or a card that carries one."""
 
@@ -63,11 +75,16 @@ class Stream:
     def __init__(
         self, hub: Hub, name: str, stream_id: StreamId, *, to: Recipient | None, readers: Sequence[DhKey]
     ) -> None:
-        self.hub = hub
+        self._hub = hub
         self.name = name
         self.id = stream_id
         self._to = to
         self._readers = tuple(readers)
+
+    @property
+    def hub(self) -> Hub:
+        """The hub that takes the stream's messages: after a cutover the successor (P9)."""
+        return self._hub.current
 
     # --- label and client_id
 
@@ -79,8 +96,12 @@ class Stream:
     async def _log(self, epoch: Epoch | None = None) -> LabelLog:
         return await self.hub.log(self.label(epoch), self.hub.connection.origin(self.id))
 
-    async def _outbox(self) -> Outbox:
-        return await self.hub.epochs(self.id).outbox()
+    async def outbox(self) -> Outbox:
+        """Return the outbox to send with, after a cutover with nothing pending at the old hub."""
+        hub = self.hub
+        if hub.predecessor is not None:
+            await hub.predecessor.move(self)
+        return await hub.epochs(self.id).outbox()
 
     async def client_id(self) -> ClientId:
         """Return the client_id of the next message sent without a token: ask for a token for it (§6)."""
@@ -92,7 +113,7 @@ class Stream:
 
     async def rotate(self) -> ClientId:
         """Switch to a fresh client_id now, before the old one reaches its bounds (KEX1+ 4.1)."""
-        await (await self._outbox()).rotate()
+        await (await self.outbox()).rotate()
         return await self.client_id()
 
     async def settle(self) -> Delivery:
@@ -101,7 +122,19 @@ class Stream:
         Each pending message is sent again byte for byte, or found in the log. ``send`` does this first.
         ``failure`` says why a message is not in the log and never will be.
         """
-        return await self.hub.epochs(self.id).settle()
+        try:
+            return await self._settle()
+        except Refused as exc:
+            if not await can_continue(self, exc):
+                raise
+            return await self._settle()
+
+    async def _settle(self) -> Delivery:
+        hub, moved = self.hub, Delivery()
+        if hub.predecessor is not None:
+            moved = await hub.predecessor.move(self)
+        here = await hub.epochs(self.id).settle()
+        return Delivery(moved.receipts + here.receipts, moved.failure or here.failure, here.unanswered)
 
     # --- sending
 
@@ -140,7 +173,7 @@ class Stream:
 
     def send_many(
         self,
-        bodies: Iterable[Body] | AsyncIterable[Body],
+        bodies: Iterable[Body | Outgoing] | AsyncIterable[Body | Outgoing],
         *,
         schema: SchemaId | str | None = None,
         to: Recipient | None = None,
@@ -152,6 +185,7 @@ class Stream:
     ) -> Sending:
         """Send messages in batches; returns an async iterator of their receipts, in order.
 
+        An ``Outgoing`` is a body with its own schema, parent and expiry; the arguments are the defaults.
         Each batch is one request, and the next batch is sealed while it is on its way. If a message fails,
         the receipts of the messages before it come first, then its error; no later message is sent.
         ``Sending.acknowledged`` tells how many arrived, also after an interruption. With ``confirm`` the
@@ -170,12 +204,19 @@ class Stream:
 
     def _draft(
         self,
-        body: Body,
+        body: Body | Outgoing,
         schema: SchemaId | str | None,
         to: Recipient | None,
         parent: LeafHash | None,
         expires_at: UnixTime | None,
     ) -> Draft:
+        if isinstance(body, Outgoing):
+            schema, parent, expires_at = (
+                body.schema or schema,
+                body.parent or parent,
+                expires_at if body.expires_at is None else body.expires_at,
+            )
+            body = body.body
         schema_id, encoded = encode_body(body, schema)
         return Draft(
             recipient=self._recipient(to),
@@ -199,6 +240,28 @@ class Stream:
                 action="name a recipient with to=",
             )
         return identity.recipient
+
+    async def store_attachment(self, ciphertext: bytes, *, cap: CapToken | AuthRef | None = None) -> Coid:
+        """Store the ciphertext of an attachment under its own coid; durable when this returns (H17).
+
+        It is for attachments of another hub's messages, which a bridge copies without opening them (P7).
+        """
+        connection, coid = self.hub.connection, Coid(H(ciphertext))
+
+        async def attempt(outbox: Outbox, token: CapToken | None) -> Coid:
+            log = outbox.log
+            await log.state.own()
+            client_id = token.subject_pk if token is not None else log.client_id
+            await store_attachment(
+                connection,
+                Attachment(ciphertext=ciphertext, coid=coid),
+                log.label,
+                token.auth_ref if token is not None else None,
+                log.ring.signer(client_id),
+            )
+            return coid
+
+        return await self._send(cap, attempt)
 
     async def _send_attaching(
         self,
@@ -225,13 +288,13 @@ class Stream:
     async def _send(
         self,
         cap: CapToken | AuthRef | None,
-        attempt: Callable[[Outbox, CapToken | None], Awaitable[Receipt]],
-    ) -> Receipt:
+        attempt: Callable[[Outbox, CapToken | None], Awaitable[T]],
+    ) -> T:
         """Send to the label of the current epoch; continue under the next epoch or a fresh client_id."""
         continuations = 0
         while True:
-            outbox = await self._outbox()
             try:
+                outbox = await self.outbox()
                 return await attempt(outbox, await self.hub.tokens.choose(outbox.log, self.id, cap))
             except (Refused, BoundsReached) as exc:
                 if continuations == MAX_CONTINUATIONS or not await can_continue(self, exc):
@@ -241,14 +304,20 @@ class Stream:
     # --- reading
 
     @property
-    def _keys(self) -> tuple[DhKey, ...]:
+    def opens_what_it_sends(self) -> bool:
+        """Whether this client has a key that opens the messages it seals to the default recipient."""
+        return self._recipient(None) in {key.public for key in self.keys}
+
+    @property
+    def keys(self) -> tuple[DhKey, ...]:
+        """The keys that are tried to open a message, in order."""
         identity = self.hub.connection.identity
         return (*self._readers, *(identity.dh_keys if identity is not None else ()))
 
     async def _open(self, entries: Sequence[Entry]) -> list[Message]:
         connection = self.hub.connection
         messages = await connection.workers.run_sized(
-            len(entries), reading.open_all, entries, self._keys, connection.limits
+            len(entries), reading.open_all, entries, self.keys, connection.limits
         )
         if self.hub.confirmations is not None:
             log = await self.hub.log(entries[-1].label)

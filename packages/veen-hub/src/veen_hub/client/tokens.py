@@ -9,13 +9,13 @@ from typing import Final
 from veen_core.cap import CapToken, verify_token
 from veen_core.entry import authorize_leaf
 from veen_core.errors import StateError
-from veen_core.ids import AuthRef, ClientId, StreamId
+from veen_core.ids import AuthRef, ClientId, HubId, StreamId
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse
 from veen_hub.client.errors import BoundsReached, Misbehaved
 from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.state.records import HeldToken, HeldTokens, decode_record
-from veen_hub.client.state.store import update
+from veen_hub.client.state.store import StateStore, update
 from veen_hub.client.wire.connection import HubConnection
 
 TOKENS_RECORD: Final = "tokens"
@@ -26,6 +26,11 @@ TokenSource = Callable[[ClientId, StreamId], Awaitable[CapToken]]
 def _decode(content: bytes | None) -> dict[AuthRef, HeldToken]:
     held = decode_record(HeldTokens, content, TOKENS_RECORD).tokens if content is not None else ()
     return {one.token.auth_ref: one for one in held}
+
+
+def held_tokens(store: StateStore, hub: HubId) -> tuple[CapToken, ...]:
+    """The tokens that a state store holds for a hub."""
+    return tuple(one.token for one in _decode(store.load(hub, TOKENS_RECORD)).values())
 
 
 class Tokens:

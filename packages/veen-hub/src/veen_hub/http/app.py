@@ -10,7 +10,7 @@ from aiohttp.typedefs import Handler
 
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
-from veen_hub.http import attachments, hub_log, probes, reading, tooling
+from veen_hub.http import attachments, hub_log, probes, reading, replication, tooling
 from veen_hub.http.bounded_connection import check_head_size
 from veen_hub.http.bounded_listener import Endpoint
 from veen_hub.http.errors import envelopes
@@ -63,6 +63,8 @@ def make_api(hub: Hub) -> web.Application:
             web.post("/v1/hublog/consistency", reads_log(hub_log.consistency)),
             web.get("/log/checkpoint", reads_log(hub_log.checkpoint)),
             web.get("/log/tile/{path:.+}", reads_log(hub_log.tile)),
+            web.get("/v1/replica/snapshot", reads_log(replication.snapshot), allow_head=False),
+            web.get("/v1/replica/journal", reads_log(replication.journal), allow_head=False),
             web.get("/v1/status", probes.status),
             web.post("/tooling/authorize", tooling.authorize),
             web.get("/tooling/cap/{auth_ref}", reads_log(tooling.cap_status)),
@@ -70,6 +72,7 @@ def make_api(hub: Hub) -> web.Application:
             web.post("/tooling/checkpoint", tooling.checkpoint),
             web.post("/tooling/anchor", tooling.anchor),
             web.post("/tooling/retention", tooling.retention),
+            web.post("/tooling/handover", tooling.handover),
             web.get("/healthz", probes.healthz),
         ]
     )
@@ -130,7 +133,8 @@ class Server:
         self._api = Listener(self._api_runner, self.hub, endpoint, context, takes_submits=True)
         await self._api.start()
         await self._start_probes()
-        self.hub.realm_follower.start(self._api.name)
+        if self.hub.replica is None:
+            self.hub.realm_follower.start(self._api.name)
         return self._api.name
 
     async def _start_probes(self) -> None:

@@ -80,6 +80,7 @@ async def _store_within_quota(request: web.Request, coid: Coid, writer: bytes) -
         quota.release(room)
     metrics.attachment_puts.inc()
     if stored:
+        hub.announcements.add_attachment(coid)
         metrics.attachments.inc()
         metrics.attachment_bytes.inc(size)
     return stored

@@ -15,6 +15,7 @@ from veen_core.rejection import Code
 from veen_core.status import (
     MAX_ADMIN_AGE,
     CheckpointsResponse,
+    HandoverRequest,
     LabelRequest,
     OkResponse,
     RetentionResponse,
@@ -141,3 +142,14 @@ async def retention(request: web.Request) -> web.Response:
     await _signed_body(request)
     chunks, entries = await hub_of(request).upkeep.prune()
     return respond(request, RetentionResponse(chunks=chunks, entries=entries, server_version=VERSION))
+
+
+async def handover(request: web.Request) -> web.Response:
+    """``POST /tooling/handover``: end this hub for its successor; asking again returns the record (P9)."""
+    body = await _signed_body(request)
+    try:
+        json = content_type_of(request.headers) == JSON
+        asked = HandoverRequest.from_json(body) if json else HandoverRequest.decode(body)
+    except DecodeError as exc:
+        raise ApiError(Code.BAD_REQUEST, str(exc)) from None
+    return respond(request, await hub_of(request).hand_over(asked))

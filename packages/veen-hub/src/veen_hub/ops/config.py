@@ -250,6 +250,16 @@ class RealmSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """What a hub keeps for its replicas (RESOLUTIONS P9)."""
+
+    keep_bytes: int = 1_073_741_824
+    """Bytes of applied journal that are kept, so that a replica can be away for a while; 0 keeps nothing."""
+    keep_sec: int = 86_400
+    """Longest time that applied journal is kept; payloads that retention prunes leave it at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HubConfig:
     """All settings; limits and profile belong to the data directory and are fixed when it is made."""
 
@@ -257,6 +267,16 @@ class HubConfig:
     """The data directory, made once with ``veen hub init``."""
     keys_dir: Path | None = None
     """Folder of the hub's secret keys, if they are not in the data directory."""
+    replica_of: str | None = None
+    """``http(s)://host[:port]`` of the primary, if this hub is a replica: it signs nothing (P9)."""
+    replica_pinned: str | None = None
+    """hub_id of the primary, in hex; without it, the hub that answers first is taken for the primary."""
+    replica_ca: Path | None = None
+    """PEM file, if this machine does not trust the primary's certificate."""
+    replica_cert: Path | None = None
+    """PEM file with the replica's certificate, if the primary requires one of its readers."""
+    replica_key: Path | None = None
+    """PEM file with the private key of `replica_cert`, if that file does not have it."""
     role: Literal["authority", "tenant"] = "tenant"
     """The hub's role (spec-4 §2); ``hub_profile`` is another name of this setting."""
     tenant_id: str | None = None
@@ -290,6 +310,7 @@ class HubConfig:
     hub_log: HubLogSettings = field(default_factory=HubLogSettings)
     anchor: AnchorSettings = AnchorSettings()
     retention: Retention = Retention()
+    replication: Replication = Replication()
     pow: Pow = Pow()
     network: Network = Network()
     attachments: AttachmentLimits = AttachmentLimits()
@@ -316,6 +337,7 @@ class HubConfig:
         if self.authority_url is not None:
             check_address("authority_url", self.authority_url)
         check_ca("authority_ca", self.authority_ca, "authority_url", self.authority_url)
+        self._check_replica()
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
@@ -325,6 +347,16 @@ class HubConfig:
         self._check_memories()
         if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
             raise ConfigError("pow.max_difficulty: must not be below pow.difficulty")
+
+    def _check_replica(self) -> None:
+        if self.replica_of is not None:
+            check_address("replica_of", self.replica_of)
+        elif self.replica_pinned is not None:
+            raise ConfigError("replica_pinned: has no effect without replica_of")
+        check_ca("replica_ca", self.replica_ca, "replica_of", self.replica_of)
+        check_ca("replica_cert", self.replica_cert, "replica_of", self.replica_of)
+        if self.replica_key is not None and self.replica_cert is None:
+            raise ConfigError("replica_key: has no effect without replica_cert")
 
     def _check_memories(self) -> None:
         path = self.hub_log.memories.heads_file
@@ -413,6 +445,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "VEEN_DATA_DIR": "data_dir",
     "VEEN_KEYS_DIR": "keys_dir",
     "VEEN_AUTHORITY_URL": "authority_url",
+    "VEEN_REPLICA_OF": "replica_of",
     "VEEN_LISTEN_HOST": "listen.host",
     "VEEN_LISTEN_PORT": "listen.port",
     "VEEN_PROBES_HOST": "probes.host",

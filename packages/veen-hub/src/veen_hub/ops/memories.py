@@ -157,7 +157,7 @@ class Memories:
     @property
     def contradiction_found(self) -> bool:
         """Whether a memory has contradicted this hub, so that it signs nothing any more."""
-        return self._gate.is_final
+        return self._gate.is_final and not self._gate.is_elsewhere
 
     def _has_enough(self) -> bool:
         if self._claimed:

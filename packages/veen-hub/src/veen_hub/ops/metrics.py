@@ -84,6 +84,7 @@ class Metrics:
         )
         self.checkpoints = counter("veen_checkpoints_total", "Checkpoints made")
         self._add_hub_log(counter, gauge, milliseconds)
+        self._add_replication(counter, gauge)
         self.anchor_fail = counter("veen_anchor_fail_total", "Attempts to anchor that failed")
         self.equivocation = counter(
             "veen_equivocation_reports_total",
@@ -145,6 +146,19 @@ class Metrics:
         )
         self.cosignature_age = gauge(
             "veen_cosignature_age_seconds", "Age of a witness's newest cosignature", ("witness",)
+        )
+
+    def _add_replication(self, counter: Callable[..., Counter], gauge: Callable[..., Gauge]) -> None:
+        """Declare the metrics of replicas (RESOLUTIONS P9)."""
+        self.replicas = gauge("veen_replicas", "Replicas that are connected to this hub")
+        self.replica_connected = gauge("veen_replica_connected", "1 if this replica follows its primary")
+        self.replica_behind = gauge(
+            "veen_replica_behind_batches", "Batches of the primary that are not durable at this replica"
+        )
+        self.replica_batches = counter("veen_replica_batches_total", "Batches of the primary made durable")
+        self.replica_diverged = gauge("veen_replica_diverged", "1 if the primary contradicts this replica")
+        self.replica_missing_attachments = gauge(
+            "veen_replica_missing_attachments", "Attachments of the primary that this replica lacks"
         )
 
     def submit_counts(self) -> tuple[float, dict[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from veen_core.errors import IdentityError
 from veen_core.ids import UnixTime
@@ -12,6 +13,13 @@ from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import StorageError, Store
+
+
+class Following(Protocol):
+    """A replica's follower: why reads may be out of date, or None."""
+
+    @property
+    def problem(self) -> str | None: ...
 
 
 class Readiness:
@@ -28,8 +36,13 @@ class Readiness:
         authority: AuthorityProbe | None,
         hub_ts: Callable[[], UnixTime],
         failure: Callable[[], str | None],
+        replica: Following | None = None,
     ) -> None:
-        """``failure`` returns why the hub is stopping or its pipeline has failed, or None."""
+        """``failure`` returns why the hub is stopping or its pipeline has failed, or None.
+
+        A hub with ``replica`` is ready for reads only.
+        """
+        self._replica = replica
         self._store = store
         self._policy = policy
         self._clock = clock
@@ -52,6 +65,8 @@ class Readiness:
             return why
         if (why := self._store.poisoned) is not None:
             return f"storage: {why}; nothing is acknowledged until the hub is started again"
+        if self._replica is not None:
+            return self._replica.problem
         if (why := self._gate.detail) is not None:
             return f"signing: {why}"
         try:

@@ -168,7 +168,7 @@ class Sequencer:
             started = time.perf_counter()
             self._store.commit(batch)  # the commit point: no outcome is shown before it
             self._sync_seconds = time.perf_counter() - started
-        except ApiError as exc:
+        except (ApiError, AdmissionError) as exc:
             failure = exc
         except VeenError as exc:  # file names and reasons are for the operator
             log(logging.ERROR, "batch_failed", error=str(exc))

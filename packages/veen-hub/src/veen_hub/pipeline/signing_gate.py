@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from veen_core.errors import ApiError
-from veen_core.rejection import Code
+from veen_core.errors import AdmissionError, ApiError
+from veen_core.rejection import NOT_PRIMARY, Code
 
 WAIT_RETRY_SEC: Final = 2
 """``Retry-After`` while the hub waits for its memories."""
@@ -28,6 +28,8 @@ class Closed:
     detail: str
     """For the operator, on the probes' address."""
     final: bool
+    elsewhere: bool = False
+    """Whether another hub accepts writes instead (P9)."""
 
 
 class SigningGate:
@@ -53,6 +55,11 @@ class SigningGate:
         """Whether the gate stays closed until the hub is started again."""
         return self._closed is not None and self._closed.final
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another hub accepts writes instead of this one (P9)."""
+        return self._closed is not None and self._closed.elsewhere
+
     def wait(self, why: str, detail: str) -> None:
         """Close the gate until ``open`` is called."""
         if not self.is_final:
@@ -68,9 +75,19 @@ class SigningGate:
         if not self.is_final:
             self._closed = Closed(why, why, final=True)
 
+    def write_elsewhere(self, why: str) -> None:
+        """Refuse every write for good: this hub is a replica, or hands over to its successor (P9)."""
+        self._closed = Closed(why, why, final=True, elsewhere=True)
+
+    def cancel_handover(self) -> None:
+        """Open the gate again after a handover that failed."""
+        self._closed = None
+
     def check(self) -> None:
-        """Raise E.UNAVAILABLE, with the reason, if the hub must not sign."""
+        """Raise E.AUTH / NOT_PRIMARY or E.UNAVAILABLE, with the reason, if the hub must not sign."""
         closed = self._closed
+        if closed is not None and closed.elsewhere:
+            raise AdmissionError(NOT_PRIMARY, closed.why)
         if closed is not None:
             retry_after = REFUSAL_RETRY_SEC if closed.final else WAIT_RETRY_SEC
             raise ApiError(

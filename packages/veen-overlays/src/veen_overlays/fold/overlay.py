@@ -26,7 +26,7 @@ from veen_overlays.schema.record import Record, Undecodable, decode_record
 
 S = TypeVar("S")
 
-SUMMARY_FORMAT: Final = 4
+SUMMARY_FORMAT: Final = 5
 """Version of stored summaries; increase it when their bytes or keys change, so that logs are folded again."""
 MAX_LISTED: Final = 16
 """Longest list of ignored messages in a summary; the counts cover all of them."""

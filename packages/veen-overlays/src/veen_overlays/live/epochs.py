@@ -32,6 +32,7 @@ from veen_core.keys import DhKey
 from veen_core.mmr import Mmr
 from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
+from veen_overlays.bridge.unwrapping import reads_wrappers
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.live.epoch_table import ClosedEpoch, EpochTable
@@ -97,6 +98,7 @@ class EpochView(Generic[S]):
     ) -> None:
         self.overlay = overlay
         self._epochs, self._reader, self._key = epochs, reader, key
+        self._keep_wrappers = reads_wrappers(overlay)
         name = Ht("veen/stream-view", epochs.label_of(Epoch(0)))
         self._closed = EpochTable(store, b"epochs/" + overlay.class_id[:16] + name, epochs.since)
         self._tree = SummaryTree(overlay, Label(name), store, block_height)
@@ -164,8 +166,7 @@ class EpochView(Generic[S]):
                 break
             async for position, entry in self._complete(start, row):
                 if wanted.from_seq <= position <= wanted.to_seq:
-                    message = open_entry(entry, entry.receipt, self._key)
-                    found.append(message._replace(seq=position))
+                    found.append(self._open(entry)._replace(seq=position))
         return found
 
     async def _complete(self, start: int, row: ClosedEpoch) -> AsyncIterator[tuple[int, Entry]]:
@@ -209,7 +210,10 @@ class EpochView(Generic[S]):
     async def _read(self, held: OpenLabel) -> None:
         """Read a label to its end."""
         async for entry in held.prefix.entries(self._reader):
-            held.messages.append(open_entry(entry, entry.receipt, self._key))
+            held.messages.append(self._open(entry))
+
+    def _open(self, entry: Entry) -> Message:
+        return open_entry(entry, entry.receipt, self._key, keep_wrappers=self._keep_wrappers)
 
     def _close(self, epoch: Epoch, held: OpenLabel) -> None:
         """Close a label: write its row, then change memory and tree. ``_fill`` repeats a failed append."""

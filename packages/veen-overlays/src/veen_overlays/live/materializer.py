@@ -24,6 +24,7 @@ from veen_core.ids import Label, MmrRoot, NodeHash, StreamSeq
 from veen_core.keys import DhKey
 from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
+from veen_overlays.bridge.unwrapping import reads_wrappers
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.live.folded_state import FoldedState, drive_from
@@ -54,6 +55,7 @@ class Materializer(Generic[S]):
         """``key`` opens the messages. Use a store with one set of keys only: other keys fold another view."""
         self.overlay, self.label = overlay, label
         self._reader, self._key = reader, key
+        self._keep_wrappers = reads_wrappers(overlay)
         self._tree = SummaryTree(overlay, label, store, block_height)
         self._last: Receipt | None = None
         self._lock = asyncio.Lock()
@@ -114,7 +116,7 @@ class Materializer(Generic[S]):
     async def _append(self, entry: Entry) -> None:
         async with self._lock:
             extend(self._tree.mmr, entry, self._last)
-            self._tree.append(open_entry(entry, entry.receipt, self._key))
+            self._tree.append(self._open(entry))
             self._last = entry.receipt
         async with self._grown:
             self._grown.notify_all()
@@ -192,4 +194,7 @@ class Materializer(Generic[S]):
     async def _messages(self, wanted: Range) -> list[Message]:
         count = wanted.to_seq - wanted.from_seq + 1
         entries = await self._reader.page(self.label, StreamSeq(wanted.from_seq), count)
-        return [open_entry(entry, entry.receipt, self._key) for entry in entries]
+        return [self._open(entry) for entry in entries]
+
+    def _open(self, entry: Entry) -> Message:
+        return open_entry(entry, entry.receipt, self._key, keep_wrappers=self._keep_wrappers)

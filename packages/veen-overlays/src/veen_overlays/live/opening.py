@@ -9,31 +9,40 @@ from veen_core.ciphertext import Opened
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
 from veen_core.keys import DhKey
+from veen_core.msg import Msg
 from veen_core.receipt import Receipt
+from veen_overlays.bridge.unwrapping import is_wrapped, unwrap
 from veen_overlays.fold.event import UNOPENED, Message
 
 __all__ = ["UNOPENED", "open_entry"]
 
 
-def open_entry(entry: Entry, receipt: Receipt, key: DhKey | Sequence[DhKey]) -> Message:
+def open_entry(
+    entry: Entry, receipt: Receipt, key: DhKey | Sequence[DhKey], *, keep_wrappers: bool = False
+) -> Message:
     """Open an entry with the first key that fits.
 
     An entry that no key opens, or that misuses its capability (core §6), becomes a message with the schema
-    ``UNOPENED``, which every overlay ignores.
+    ``UNOPENED``, which every overlay ignores. A wrapped message becomes the event inside it, unless
+    ``keep_wrappers`` (see ``bridge.unwrapping``).
     """
     seq, msg_id = entry.stream_seq, bytes(receipt.leaf_hash)
     if entry.is_authorize:
         return Message(seq, msg_id, UNOPENED, b"")
-    opened = _opened(entry, (key,) if isinstance(key, DhKey) else key)
+    keys = (key,) if isinstance(key, DhKey) else key
+    opened = _opened(entry.msg, keys)
     if opened is None:
         return Message(seq, msg_id, UNOPENED, b"")
     header = opened.header
     parent = None if header.parent_id is None else bytes(header.parent_id)
-    return Message(seq, msg_id, bytes(header.schema), opened.body, parent)
+    message = Message(seq, msg_id, bytes(header.schema), opened.body, parent)
+    if keep_wrappers or not is_wrapped(message):
+        return message
+    return unwrap(message, lambda msg: _opened(msg, keys))
 
 
-def _opened(entry: Entry, keys: Sequence[DhKey]) -> Opened | None:
+def _opened(msg: Msg, keys: Sequence[DhKey]) -> Opened | None:
     for key in keys:
         with suppress(VeenError):
-            return entry.msg.open(key)
+            return msg.open(key)
     return None

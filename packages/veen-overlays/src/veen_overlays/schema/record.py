@@ -22,7 +22,7 @@ from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import H
 from veen_core.ids import SchemaId
 from veen_core.kinds import AnyValue
-from veen_core.wire import Wire, text_map
+from veen_core.wire import Wire, int_map, text_map
 from veen_overlays.schema.pattern import Pattern, pattern_of
 
 OPERATION_PREFIX: Final = "veen/schema:"
@@ -141,14 +141,19 @@ def schema_id(name: str, *, operation: bool = False) -> SchemaId:
 
 
 def record(
-    name: str, *, section: str, rules: tuple[RecordRule, ...] = (), operation: bool = False
+    name: str,
+    *,
+    section: str,
+    rules: tuple[RecordRule, ...] = (),
+    operation: bool = False,
+    int_keys: bool = False,
 ) -> Callable[[R], R]:
-    """Declare a record class: a map with text keys in field order (RESOLUTIONS B2)."""
+    """Declare a record class: a map with text keys in field order (B2), or with the keys 1, 2, 3 … (B1)."""
 
     def declare(cls: R) -> R:
-        cls = text_map(name, section=section)(cls)
+        cls = (int_map if int_keys else text_map)(name, section=section)(cls)
         # A key that Python reserves (``class``) or this class uses has a field with a trailing underscore.
-        fields = tuple(replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
+        fields = tuple(f if int_keys else replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
         cls.codec = MapCodec(name, section, cls, fields)
         free = tuple(nests_little(f.name) for f in fields if isinstance(f.kind, AnyValue))
         cls.NAME, cls.RULES = name, (*rules, *free)

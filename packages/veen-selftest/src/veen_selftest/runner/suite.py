@@ -25,6 +25,8 @@ SUITES: Final = {
     "fuzz": "random malformed requests: each gets an error envelope, and the next user is served",
     "crash": "kill -9: every acknowledged message is still there, once",
     "trust": "the hub log, its witnesses and memories: one history for everybody, which only grows",
+    "bridge": "two zones: export, import and reconciliation; nothing lost or doubled, no way back",
+    "dr": "replica and cutover: nothing lost if planned, every loss named if not, clients go on",
     "perf": "throughput, latency and memory, compared with the crypto floor of the same run",
 }
 """Each suite is the package ``veen_selftest.<name>`` with its ``CHECKS``."""

@@ -176,7 +176,7 @@ def _key_task(overlay: Overlay[Any], keys: ReaderKeys | None, shared: list[Share
     def collect_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = resolve_overlay(named)
         rows = []
-        for placed in messages(batches, keys, within.wants):
+        for placed in messages(batches, own, keys, within.wants):
             identity, own_keys = placed.message.identity, own.keys_of(own.decode(placed.message))
             if any(fingerprint(key) in repeated[placed.label] for key in (identity, *own_keys)):
                 rows.append((placed.label, placed.seq, identity, list(own_keys)))

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from veen_core.ciphertext import Opened
+from veen_core.msg import Msg
+from veen_overlays.bridge.unwrapping import is_wrapped, reads_wrappers, unwrap
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.registry import OVERLAYS
@@ -99,8 +102,9 @@ def range_task(
     named = overlay_reference(overlay)
 
     def fold_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = messages(batches, keys, resolved.wants if resolved is not None else None)
-        folded = _fold_buffers(_RangeFold(resolve_overlay(named), resolved, keep_keys), rows, buffered)
+        own = resolve_overlay(named)
+        rows = messages(batches, own, keys, resolved.wants if resolved is not None else None)
+        folded = _fold_buffers(_RangeFold(own, resolved, keep_keys), rows, buffered)
         return record_batches(folded, RANGE_SCHEMA)
 
     return fold_rows
@@ -108,11 +112,15 @@ def range_task(
 
 def messages(
     batches: Iterable[pa.RecordBatch],
+    overlay: Overlay[Any],
     keys: ReaderKeys | None,
     wants: Callable[[bytes, int], bool] | None = None,
 ) -> Iterator[PlacedMessage]:
-    """Yield the rows of a partition as messages; unwanted entries are not opened."""
-    opener = None if keys is None else Opener(keys.get())
+    """Yield the rows of a partition as messages; unwanted entries are not opened.
+
+    With keys, a wrapped message becomes the event inside it, unless the overlay folds wrappers.
+    """
+    opener, keep_wrappers = None if keys is None else Opener(keys.get()), reads_wrappers(overlay)
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in (SEALED if opener else OPENED)]
         for row in zip(*columns, strict=True):
@@ -122,7 +130,20 @@ def messages(
                     action="fetch the damaged file again",
                 )
             if wants is None or wants(row[0], row[1]):
-                yield _placed_message(row, opener)
+                placed = _placed_message(row, opener)
+                if opener is not None and is_wrapped(placed.message) and not keep_wrappers:
+                    placed = _unwrapped(placed, opener)
+                yield placed
+
+
+def _unwrapped(placed: PlacedMessage, opener: Opener) -> PlacedMessage:
+    """Return the event inside a wrapped message, under the identity that it has at its source."""
+
+    def open_msg(msg: Msg) -> Opened | None:
+        found = opener.open_msg(msg.label, msg)
+        return None if isinstance(found, Unopened) else found
+
+    return placed._replace(message=unwrap(placed.message, open_msg))
 
 
 def _placed_message(row: Sequence[Any], opener: Opener | None) -> PlacedMessage:

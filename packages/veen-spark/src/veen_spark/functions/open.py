@@ -69,6 +69,10 @@ class Opener:
             msg = Msg.decode(wire)
         except VeenError as exc:
             return Unopened(str(exc))
+        return self.open_msg(label, msg)
+
+    def open_msg(self, label: bytes, msg: Msg) -> Opened | Unopened:
+        """Open a decoded message; the key that fits is tried first for the next message of ``label``."""
         why = "no reader key was given"
         keys = self._order.get(label, self._keys)
         for at, key in enumerate(keys):

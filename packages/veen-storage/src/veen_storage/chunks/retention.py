@@ -14,7 +14,7 @@ as it is, and everything else continues. Once the chunk is restored, the rules p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -238,6 +238,13 @@ def _segment(
     record = CHUNKS.require(view, (number, start))
     key = (number, record.epoch, start, record.end)
     return key, MANIFEST.require(view, key)
+
+
+def newest_pruned(index: Index, steps: Iterable[Pruned]) -> UnixTime | None:
+    """Return the time of the newest entry in chunks that were pruned; None if there are none."""
+    with index.reading() as view:
+        times = [_segment(view, step.number, step.decision.start_seq)[1].last_ts for step in steps]
+    return max(times, default=None)
 
 
 def index_pruned(txn: Transaction, step: Pruned) -> None:

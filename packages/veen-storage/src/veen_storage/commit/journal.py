@@ -36,6 +36,7 @@ from veen_storage.commit.journal_format import (
     foreign_at,
     split_segment,
 )
+from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.disk.files import Files
 from veen_storage.errors import DamageError, PoisonedError, unreadable
 
@@ -71,9 +72,15 @@ _RESTORE_SEGMENT: Final = "put the segment back, or run `veen hub repair` to con
 class Journal:
     """The journal as the hub writes it: one writer thread, one open segment."""
 
-    def __init__(self, directory: Path, files: Files, next_batch: int) -> None:
-        """Prepare to write batch ``next_batch`` into a new segment; recovery has read the older ones."""
+    def __init__(
+        self, directory: Path, files: Files, next_batch: int, kept: KeptSegments | None = None
+    ) -> None:
+        """Prepare to write batch ``next_batch`` into a new segment; recovery has read the older ones.
+
+        Applied segments are handed to ``kept``; without it, they are removed.
+        """
         self._directory = directory
+        self._kept = kept
         self._files = files
         self._next = next_batch
         self._fd = -1
@@ -87,6 +94,11 @@ class Journal:
     def poisoned(self) -> str | None:
         """The reason why nothing can be written any more, or None."""
         return self._poison
+
+    @property
+    def last(self) -> int:
+        """Number of the last durable batch."""
+        return self._next - 1
 
     def append(self, items: list[Item]) -> int:
         """Make one batch durable and return its number."""
@@ -135,8 +147,13 @@ class Journal:
             self._applied = applied
             write_floor(self._files, self._directory, Floor(applied, first_batch(self._segments[-1])))
             while len(self._segments) > 1 and first_batch(self._segments[1]) <= applied + 1:
-                self._files.remove(self._segments[0])
+                if self._kept is not None:
+                    self._kept.retire(self._segments[0])
+                else:
+                    self._files.remove(self._segments[0])
                 self._segments.popleft()
+        if self._kept is not None:
+            self._kept.trim()
 
     def poison(self, why: str) -> None:
         """Refuse every further batch, because something other than the journal failed."""

@@ -76,6 +76,29 @@ class JournalBatch:
         return HEADER_SIZE + sum(_ITEM.size + len(item.data) for item in self.items) + len(_END)
 
 
+class BatchHeader(NamedTuple):
+    """What the header of a batch says about it."""
+
+    number: int
+    length: int
+    """Bytes of the payload."""
+    digest: bytes
+    """SHA-256 of the payload."""
+
+
+def read_header(data: bytes) -> BatchHeader | None:
+    """Return the header at the start of ``data``; None if there is none that matches its checksum."""
+    if not _header_is_valid(data, 0):
+        return None
+    _magic, number, length, _zeros, digest = _HEADER.unpack_from(data)
+    return BatchHeader(number, length, digest)
+
+
+def batch_size(header: BatchHeader) -> int:
+    """Return the bytes of a batch in its segment, header included."""
+    return HEADER_SIZE + header.length + len(_END)
+
+
 def encode_batch(number: int, items: list[Item]) -> bytes:
     payload = b"".join(part for item in items for part in (_ITEM.pack(item.kind, len(item.data)), item.data))
     return b"".join((_encode_header(number, payload), payload, _END))

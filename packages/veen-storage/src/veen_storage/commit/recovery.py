@@ -1,8 +1,8 @@
 """Recovery: apply the journal batches that the index does not include, when a directory is opened.
 
 Every batch passes through the same draft and the same applier as a new batch. Then the journal's segments
-are removed, since the index includes all their batches. If recovery is interrupted, the next opening repeats
-it.
+are removed or kept for replicas, since the index includes all their batches. If recovery is interrupted, the
+next opening repeats it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from veen_storage.commit import journal
 from veen_storage.commit.applier import ROUND_BYTES
 from veen_storage.commit.changes import Changes, Placed
 from veen_storage.commit.journal_floor import Floor, read_floor, write_floor
+from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.commit.ledger import Draft, Ledger
 from veen_storage.commit.writer import replay
 from veen_storage.disk.files import Files
@@ -33,6 +34,7 @@ class Recovery:
     identity: HubIdentity
     ledger: Ledger
     notice: Callable[[str], None]
+    kept: KeptSegments
 
     def run(self, applied: int, apply_round: Callable[[list[Changes]], None]) -> int:
         """Apply every batch after ``applied``, and return the number of the last one."""
@@ -78,4 +80,5 @@ class Recovery:
         if segments:
             write_floor(self.files, self.layout.journal, Floor(last))
         for segment in segments:
-            self.files.remove(segment)
+            self.kept.retire(segment)
+        self.kept.trim()

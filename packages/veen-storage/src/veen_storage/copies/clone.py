@@ -115,14 +115,14 @@ def copy_prefix(
     if target.exists() and any(target.iterdir()):
         raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
     _check_attachments(store)
-    copier = _Copier(store, Layout(target), progress, files)
+    copier = LogCopier(store, Layout(target), progress, files)
     for _attempt in range(MAX_CUTS):
         cut = take_cut(store.index)
         if upto is not None:
             cut = shorten(cut, store.index, store.read, store.hub_log, upto)
         try:
             copier.copy_log(cut, whole=upto is None)
-        except _PrunedMeanwhileError:
+        except PrunedMeanwhileError:
             copier.forget_log()
             continue
         copier.copy_rest(keys_directory)
@@ -138,12 +138,12 @@ def _check_attachments(store: Source) -> None:
         raise store.attachments.missing(coid)
 
 
-class _PrunedMeanwhileError(Exception):
+class PrunedMeanwhileError(Exception):
     """A chunk that grew at the cut was sealed and pruned since then, so the cut cannot be copied."""
 
 
-class _Copier:
-    """Copies the files of one hub up to a cut."""
+class LogCopier:
+    """Copies the files of one hub up to a cut; ``copies.snapshot`` sends them to a replica instead."""
 
     def __init__(self, store: Source, target: Layout, progress: ReportProgress, files: Files) -> None:
         self._store = store
@@ -158,9 +158,7 @@ class _Copier:
     # --- steps 2 and 3
 
     def copy_log(self, cut: Cut, *, whole: bool) -> None:
-        self._files.make_directories(self._target.root)
-        for directory in self._target.directories():
-            self._files.make_directory(directory)
+        self._make_folders()
         try:
             for held in cut.labels:
                 path = self._target.chunk(held.label, held.chunk_start, None)
@@ -174,6 +172,14 @@ class _Copier:
             self._sync()
         finally:
             self._close()
+        self._sync_folders()
+
+    def _make_folders(self) -> None:
+        self._files.make_directories(self._target.root)
+        for directory in self._target.directories():
+            self._files.make_directory(directory)
+
+    def _sync_folders(self) -> None:
         self._files.sync_directory(self._target.log)
         self._files.sync_directory(self._target.hub_log)
 
@@ -219,12 +225,14 @@ class _Copier:
             growing = self._source.chunk(label, part.start, None)
             copied = self._target.chunk(label, part.start, None)
             if growing.exists() and self._copied(growing, copied):
-                self._sync()
-                finalize_chunk(
-                    self._files, self._target, label, part.start, part.end, zstd_level=self._zstd_level
-                )
+                self._seal(label, part)
                 return
         raise DamageError(final.name, None, "is missing")
+
+    def _seal(self, label: Label, part: SealedPart) -> None:
+        """Give a chunk that was copied under its old name its final name and form."""
+        self._sync()
+        finalize_chunk(self._files, self._target, label, part.start, part.end, zstd_level=self._zstd_level)
 
     def _growing(self, cut: LabelCut) -> Iterator[bytes]:
         """Yield the frames of the growing chunk that belong to the cut."""
@@ -247,7 +255,7 @@ class _Copier:
                 return open_chunk(self._source, cut.label, cut.chunk_start, end, zstd=zstd)
             except FileNotFoundError:
                 if end is not None and self._source.pruned(cut.label, cut.chunk_start, end).exists():
-                    raise _PrunedMeanwhileError from None
+                    raise PrunedMeanwhileError from None
         raise DamageError(self._source.chunk(cut.label, cut.chunk_start, end).name, None, "is missing")
 
     def _index_lines(self, cut: LabelCut) -> bytes:

@@ -57,6 +57,8 @@ class Cut:
     """Length of the checkpoint binding file at that moment."""
     hub_log: HubLogCut | None = None
     """The hub log at that moment; None if it is empty, or if labels end before their heads in it."""
+    batch: int = 0
+    """The last journal batch that was applied at that moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,9 @@ def take_cut(index: Index) -> Cut:
         stored = view.get("meta", b"binding_bytes")
         labels = tuple(_of_label(view, number) for _label, number in view.scan("labels", b""))
         hub_log, checkpoint = tables.read_hub_log(view), tables.META.get(view, tables.HUB_CHECKPOINT)
+        applied = tables.read_number(view, tables.APPLIED)
     cut = HubLogCut(hub_log.size, hub_log.entries_bytes, checkpoint) if checkpoint is not None else None
-    return Cut(labels, U64.unpack(stored)[0] if stored is not None else 0, cut)
+    return Cut(labels, U64.unpack(stored)[0] if stored is not None else 0, cut, applied)
 
 
 def _of_label(view: View, number: bytes) -> LabelCut:

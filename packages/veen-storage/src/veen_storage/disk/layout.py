@@ -8,6 +8,9 @@ checkpoint-binding.cbor   binds checkpoints to hub and key (core §8.4)
 keys/                 the hub's secret keys, mode 0600, unless the operator keeps them in another folder
 lock                  a note of the process that has the directory open (directory_lock)
 journal/              acknowledged batches that may not be applied yet
+journal-kept/         applied journal segments that replicas may still need (commit.kept_segments)
+handover.cbor         the hub's handover to its successor (veen_core.handover); it signs nothing after it
+evidence/             what a replica was sent by a primary that contradicts it
 log/                  chunks, summaries, peaks, checkpoints, checkpoint indices (core §4.8.3)
 hublog/               the hub log (RESOLUTIONS P1): entries, checkpoint, published (ADR 0014)
 attachments/          ciphertexts by content id (RESOLUTIONS H17)
@@ -78,6 +81,18 @@ class Layout:
     @property
     def journal(self) -> Path:
         return self.root / "journal"
+
+    @property
+    def kept_journal(self) -> Path:
+        return self.root / "journal-kept"
+
+    @property
+    def handover(self) -> Path:
+        return self.root / "handover.cbor"
+
+    @property
+    def evidence(self) -> Path:
+        return self.root / "evidence"
 
     @property
     def log(self) -> Path:

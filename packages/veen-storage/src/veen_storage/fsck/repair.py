@@ -92,19 +92,32 @@ def repair(root: Path, progress: ReportProgress | None = None, *, files: Files |
         lock.release()
 
 
-def rebuild_index(layout: Layout, files: Files | None = None) -> RepairReport:
-    """Build the index of a directory without VERSION, such as a new clone, which no process can open."""
+def rebuild_index(
+    layout: Layout, files: Files | None = None, *, every_signature: bool = False
+) -> RepairReport:
+    """Build the index of a directory without VERSION, such as a new clone, which no process can open.
+
+    ``every_signature``: verify the signatures of all entries, not only of the last one of each chunk.
+    """
     try:
         registry = Registry.decode(read_file(layout.registry))
     except DecodeError as exc:
         raise DamageError(layout.registry.name, None, str(exc), RESTORE) from exc
-    return _Repair(layout, registry, files or Files(), None).run()
+    return _Repair(layout, registry, files or Files(), None, recent=None if every_signature else 1).run()
 
 
 class _Repair:
     def __init__(
-        self, layout: Layout, registry: Registry, files: Files, progress: ReportProgress | None
+        self,
+        layout: Layout,
+        registry: Registry,
+        files: Files,
+        progress: ReportProgress | None,
+        *,
+        recent: int | None = 1,
     ) -> None:
+        """``recent``: entries at the end of each chunk whose signatures are verified; None for all."""
+        self._recent = recent
         self._layout = layout
         self._registry = registry
         self._files = files
@@ -178,7 +191,9 @@ class _Repair:
             index_format = survey.meta.get(FORMAT) if survey is not None else None
             context = FoldContext(layout, trust, report, log, items, derived, index_format, sizes)
             with Workers(context.trust, 1) as workers:
-                check_log(context, workers, recent=1, surplus_remedy=RESTORE, progress=self._progress)
+                check_log(
+                    context, workers, recent=self._recent, surplus_remedy=RESTORE, progress=self._progress
+                )
             record_attachments(index, attachment_sizes(layout))
         finally:
             index.close()

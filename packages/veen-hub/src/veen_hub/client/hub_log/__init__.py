@@ -2,7 +2,7 @@
 
 from veen_hub.client.hub_log.checkpoints import Accepted, HubCheckpoints, load_policy
 from veen_hub.client.hub_log.confirmations import CONFIRM_TIMEOUT, Confirmations
-from veen_hub.client.hub_log.gathering import gather_evidence
+from veen_hub.client.hub_log.gathering import gather_evidence, gather_head
 from veen_hub.client.hub_log.label_heads import LabelHeads, head_table, read_label_heads
 from veen_hub.client.hub_log.tile_reader import TileReader
 
@@ -14,6 +14,7 @@ __all__ = [
     "LabelHeads",
     "TileReader",
     "gather_evidence",
+    "gather_head",
     "head_table",
     "load_policy",
     "read_label_heads",

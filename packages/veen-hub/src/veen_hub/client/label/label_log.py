@@ -23,7 +23,7 @@ from veen_core.ids import NO_ENTRIES, ClientId, Label, LeafHash, StreamSeq
 from veen_core.pipelined_client import PipelinedClient
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
-from veen_hub.client.errors import Diverged, Misbehaved, NotFound
+from veen_hub.client.errors import Diverged, Misbehaved, NotFound, Unreachable
 from veen_hub.client.label.evidence import find_label_fork, save_evidence, with_evidence
 from veen_hub.client.label.keyring import KeyRing
 from veen_hub.client.label.label_state import LabelState
@@ -94,6 +94,11 @@ class LabelLog:
             return
         call = partial(self.connection.api.receipt_or_none, self.label, head.stream_seq)
         shown = await (call() if once else self.connection.ask(call))
+        if shown is None and (primary := self.connection.status.replica_of) is not None:
+            raise Unreachable(
+                f"the replica does not have entry {head.stream_seq} of label {self.label.hex()} yet",
+                action=f"wait until the replica has caught up, or use the primary at {primary}",
+            )
         if shown is None:
             lost = DivergenceError(
                 f"the hub signed a receipt for stream_seq {head.stream_seq} of label {self.label.hex()} "

@@ -6,7 +6,16 @@ was lost. ``attachments`` and ``proof_of_work`` are used where the message or th
 """
 
 from veen_hub.client.sending.attachments import Source
-from veen_hub.client.sending.body import ATTACHED, BYTES, TEXT, AttachmentRef, Body, Composer, Record
+from veen_hub.client.sending.body import (
+    ATTACHED,
+    BYTES,
+    TEXT,
+    AttachmentRef,
+    Body,
+    Composer,
+    Outgoing,
+    Record,
+)
 from veen_hub.client.sending.epochs import EpochLabels, EpochOutboxes
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.sending.send_many import Sending
@@ -23,6 +32,7 @@ __all__ = [
     "EpochLabels",
     "EpochOutboxes",
     "Outbox",
+    "Outgoing",
     "Record",
     "Sending",
     "Source",

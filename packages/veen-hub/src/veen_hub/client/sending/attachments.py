@@ -15,7 +15,7 @@ from veen_core.attachment import Attachment
 from veen_core.ciphertext import Binding, Sealer
 from veen_core.errors import StateError
 from veen_core.hpke import TAG_SIZE
-from veen_core.ids import SchemaId
+from veen_core.ids import AuthRef, Label, SchemaId
 from veen_core.keys import DhSecret, SigningKey
 from veen_core.msg import SealedMsg, check_size, sign_msg
 from veen_core.payload import PayloadHeader
@@ -31,17 +31,17 @@ Source = bytes | Path | str
 
 
 async def store_attachment(
-    connection: HubConnection, sealed: Attachment, binding: Binding, signer: SigningKey
+    connection: HubConnection, sealed: Attachment, label: Label, auth_ref: AuthRef | None, signer: SigningKey
 ) -> None:
     """Store a sealed attachment at the hub; it is durable when this returns. Idempotent."""
-    digest = attachment_digest(binding.label, sealed.coid, binding.auth_ref)
+    digest = attachment_digest(label, sealed.coid, auth_ref)
     headers = {
-        "VEEN-Label": binding.label.hex(),
-        "VEEN-Client": binding.client_id.hex(),
+        "VEEN-Label": label.hex(),
+        "VEEN-Client": signer.public.hex(),
         "VEEN-Sig": signer.sign(digest).hex(),
     }
-    if binding.auth_ref is not None:
-        headers["VEEN-Auth-Ref"] = binding.auth_ref.hex()
+    if auth_ref is not None:
+        headers["VEEN-Auth-Ref"] = auth_ref.hex()
 
     path = f"/v1/attachment/{sealed.coid.hex()}"
     transport = connection.api.transport
@@ -79,7 +79,8 @@ class AttachingMessage:
     async def _add(self, source: Source) -> AttachmentRef:
         plaintext = await self._connection.workers.run(self._read, source)
         sealed = await self._connection.workers.run(self._sealer.attach, plaintext)
-        await store_attachment(self._connection, sealed, self._binding, self._signer)
+        binding = self._binding
+        await store_attachment(self._connection, sealed, binding.label, binding.auth_ref, self._signer)
         return AttachmentRef(coid=sealed.coid, size=len(plaintext))
 
     def _read(self, source: Source) -> bytes:

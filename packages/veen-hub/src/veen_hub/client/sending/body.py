@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
+from veen_core.attached import ATTACHED, Attached, AttachmentRef
 from veen_core.hashing import H
-from veen_core.ids import Coid, DhPublicKey, LeafHash, SchemaId, UnixTime
-from veen_core.wire import Wire, int_map
+from veen_core.ids import DhPublicKey, LeafHash, SchemaId, UnixTime
+
+__all__ = [
+    "ATTACHED",
+    "BYTES",
+    "TEXT",
+    "Attached",
+    "AttachmentRef",
+    "Body",
+    "Composer",
+    "Draft",
+    "Outgoing",
+    "Record",
+    "body_bytes",
+    "encode_body",
+    "schema_of",
+]
 
 BYTES: Final = SchemaId(H(b"veen.bytes.v1"))
 """Default schema of a body given as bytes (B14)."""
 TEXT: Final = SchemaId(H(b"veen.text.v1"))
 """Default schema of a body given as text."""
-ATTACHED: Final = SchemaId(H(b"veen.attached.v1"))
-"""Schema of the envelope around a body with attachments."""
 
 
 @runtime_checkable
@@ -27,29 +41,19 @@ class Record(Protocol):
     def encode(self) -> bytes: ...
 
 
-@int_map("attachment_ref", section="4.6")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachmentRef(Wire):
-    """Reference to an attachment in its message: hash of the ciphertext, size of the plaintext."""
-
-    coid: Coid
-    size: int
-
-
-@int_map("attached", section="4.6")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attached(Wire):
-    """A body together with the list of its attachments. §4.6 leaves the form of the list to the schema."""
-
-    ver: Literal[1] = 1
-    schema: SchemaId
-    body: bytes
-    attachments: tuple[AttachmentRef, ...]
-
-
 Body = bytes | str | Record
 Composer = Callable[[Sequence[AttachmentRef]], Body]
 """Makes a body from the references of its attachments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A body of ``send_many`` with a header of its own: it overrides the header given for all bodies."""
+
+    body: Body
+    schema: SchemaId | None = None
+    parent: LeafHash | None = None
+    expires_at: UnixTime | None = None
 
 
 def schema_of(name: SchemaId | str) -> SchemaId:

@@ -81,6 +81,11 @@ class EpochOutboxes:
         here = await (await self._outbox_of(self._connection.epoch)).settle()
         return Delivery(swept.receipts + here.receipts, swept.failure or here.failure, here.unanswered)
 
+    async def all_outboxes(self) -> list[Outbox]:
+        """Return the outboxes of all labels that may have an unanswered message, oldest first."""
+        past = await self._past() if self._connection.profile.epoch_sec else []
+        return [await self._outbox_of(epoch) for epoch in (*past, self._connection.epoch)]
+
     async def _outbox_of(self, epoch: Epoch) -> Outbox:
         label = self._connection.label(self._stream_id, epoch)
         return await self._hub.outbox(label, self._connection.origin(self._stream_id))

@@ -24,7 +24,7 @@ from veen_core.client_state import UNUSED
 from veen_core.errors import StateError, VeenError
 from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, StreamSeq
 from veen_core.msg import SealedMsg, verify_signature
-from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE
+from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE, NOT_PRIMARY
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
 from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
 from veen_hub.client.sending.batches_ahead import BatchesAhead, Following
@@ -91,7 +91,10 @@ class Outbox:
         if not (count := len(self.log.client.state.pending)):
             return delivery
         await self._settler.deliver(delivery, uncertain=True, window_passed=window_passed)
-        if delivery.failure is not None and not isinstance(delivery.failure, Refused):
+        if delivery.failure is not None and (
+            not isinstance(delivery.failure, Refused)
+            or (delivery.failure.detail_enum == NOT_PRIMARY.detail and self.log.client.state.pending)
+        ):
             raise delivery.failure
         if delivery.failure is not None:
             logger.warning(
@@ -100,6 +103,53 @@ class Outbox:
                 count - len(delivery.receipts),
                 delivery.failure,
             )
+        return delivery
+
+    # --- moving to a successor (P9); ``veen_hub.client.sending.moving`` has the order of the steps
+
+    async def settle_closed(self) -> Delivery:
+        """Find pending messages in the log of a hub that has handed over; the others stay pending."""
+        async with self._turn:
+            await self.log.check_head_once()
+            delivery = Delivery()
+            if self.log.client.state.pending:
+                await self._settler.find(delivery)
+            if delivery.failure is not None:
+                raise delivery.failure
+            return delivery
+
+    async def withdraw_all(self) -> None:
+        """Remove all pending messages, durably: another hub's label has taken them over."""
+        async with self._turn, self.log.prefix:
+            if self.log.client.state.pending:
+                self.log.client.refused()
+                await self.log.state.save(durable=True)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Settle what is pending, and keep other senders of this label waiting."""
+        async with self._turn:
+            await self._begin()
+            yield
+
+    async def seal_next(self, drafts: Sequence[Draft], token: CapToken | None) -> tuple[SealedMsg, ...]:
+        """Seal drafts for the next client_seqs, whose key is stored before this returns; within ``alone``."""
+        slot = await self._slot(token)
+        async with self.log.prefix:
+            await self.log.state.save(durable=True)
+        return (await self.seal(slot, drafts)).sealed
+
+    async def deliver_moved(self, sealed: Sequence[SealedMsg]) -> Delivery:
+        """Deliver messages of ``seal_next``, unless their client_seqs are used already; within ``alone``."""
+        delivery, client, first = Delivery(), self.log.client, sealed[0].msg
+        if (client.state.client_id, client.state.client_seq + 1) == (first.client_id, first.client_seq):
+            slot = Slot(
+                client_id=first.client_id,
+                first=first.client_seq,
+                prev_ack=first.prev_ack,
+                auth_ref=first.auth_ref,
+            )
+            await self._dispatch(SealedBatch(slot, tuple(sealed)), delivery)
         return delivery
 
     # --- steps 2 to 4

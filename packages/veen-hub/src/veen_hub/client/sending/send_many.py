@@ -11,7 +11,7 @@ from veen_core.cap import CapToken
 from veen_core.errors import VeenError
 from veen_core.ids import AuthRef, Label, LeafHash
 from veen_core.receipt import Receipt
-from veen_core.rejection import EPOCH
+from veen_core.rejection import EPOCH, NOT_PRIMARY
 from veen_hub.client.errors import BoundsReached, CapRefused, Refused
 from veen_hub.client.sending.batches_ahead import Following
 from veen_hub.client.sending.batching import Lookahead
@@ -28,7 +28,9 @@ MAX_CONTINUATIONS: Final = 3
 
 
 async def can_continue(stream: Stream, failure: VeenError) -> bool:
-    """Return whether sending can continue: the epoch changed, or another client_id gets a token."""
+    """Return whether sending can continue: at a successor, in the next epoch, or under another client_id."""
+    if isinstance(failure, Refused) and failure.detail_enum == NOT_PRIMARY.detail:
+        return await stream.hub.cut_over()
     if isinstance(failure, Refused) and failure.detail_enum == EPOCH.detail:
         await stream.hub.connection.refresh()
         return True
@@ -108,7 +110,13 @@ class Sending:
         if not self._unanswered:
             return
         delivery = await self._stream.settle()
-        found = [receipt for receipt in delivery.receipts if receipt.leaf_hash in self._unanswered]
+        predecessor = self._stream.hub.predecessor
+        resealed = predecessor.resealed if predecessor is not None else {}
+        found = [
+            receipt
+            for receipt in delivery.receipts
+            if resealed.get(receipt.leaf_hash, receipt.leaf_hash) in self._unanswered
+        ]
         self._count(Delivery(found))
 
     def _count(self, delivery: Delivery) -> None:
@@ -144,10 +152,17 @@ class Sending:
         self, batch: list[Draft], following: Following, ready: SealedBatch | None, delivery: BatchDelivery
     ) -> None:
         stream = self._stream
-        outbox = await stream.hub.epochs(stream.id).outbox()
+        try:
+            outbox = await stream.outbox()
+        except Refused as exc:
+            delivery.failure = exc
+            return
         try:
             token = await stream.hub.tokens.choose(outbox.log, stream.id, self._cap)
         except BoundsReached as exc:
             delivery.failure = exc
             return
-        await outbox.send(batch, delivery, token=token, ready=ready, following=following)
+        try:
+            await outbox.send(batch, delivery, token=token, ready=ready, following=following)
+        except Refused as exc:  # what an earlier operation left pending cannot be settled here
+            delivery.failure = exc

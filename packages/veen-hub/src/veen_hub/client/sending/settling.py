@@ -8,13 +8,13 @@ searched before any other refusal is believed: a token may have expired after th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 
 from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import NO_ENTRIES, LeafHash
 from veen_core.receipt import Receipt
-from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREV_ACK, Code
+from veen_core.rejection import CLIENT_SEQ, DUPLICATE, NOT_PRIMARY, PREV_ACK, Code
 from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
 from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.sending.batches_ahead import BatchesAhead
@@ -46,6 +46,8 @@ class Settler:
         self._log = log
         self._wanted: list[LeafHash] = []
         """The messages of the delivery under way, in order."""
+        self._is_resumed = False
+        """Whether an earlier operation sent the messages: this one cannot seal them again."""
         self._receipts: dict[LeafHash, Receipt] = {}
         self._work = ProofOfWork(log.connection)
 
@@ -65,13 +67,23 @@ class Settler:
         except after a final refusal: then their client_seqs are free again.
         """
         self._wanted = self._log.client.pending_leaves
+        self._is_resumed = uncertain
+        if window_passed:
+            await self._run(delivery, self._find_or_drop())
+        else:
+            await self._run(delivery, self._deliver(self._log.connection.retry.begin(), uncertain, ahead))
+
+    async def find(self, delivery: Delivery) -> None:
+        """Search the log for the pending messages; send nothing, and keep pending what is not found."""
+        self._wanted = self._log.client.pending_leaves
+        await self._run(delivery, self._search())
+
+    async def _run(self, delivery: Delivery, work: Coroutine[None, None, object]) -> None:
+        """Run a delivery and write its outcome into ``delivery``, also if it is cancelled."""
         self._receipts, self._work = {}, ProofOfWork(self._log.connection)
         try:
             try:
-                if window_passed:
-                    await self._find_or_drop()
-                else:
-                    await self._deliver(self._log.connection.retry.begin(), uncertain, ahead)
+                await work
             except VeenError as exc:
                 delivery.failure = exc
             async with self._log.prefix:
@@ -127,10 +139,22 @@ class Settler:
             await attempts.wait(refusal)
             # A proxy may refuse after the hub accepted the message.
             return uncertain or isinstance(refusal, Unavailable)
+        if uncertain and refusal.detail_enum == NOT_PRIMARY.detail:
+            if self._is_resumed:
+                raise refusal  # the messages stay pending: the stream is moved to the successor with them
+            await self._wait_for_handover(refusal, attempts)
         if not await self._can_continue(refusal, uncertain=uncertain):
             await self._drop_pending()
             raise refusal
         return uncertain
+
+    async def _wait_for_handover(self, refusal: Refused, attempts: Attempts) -> None:
+        """Wait until the hub shows its handover: before, an earlier attempt may still reach the log (P9)."""
+        connection = self._log.connection
+        await connection.refresh()
+        while connection.status.handover is None:
+            await attempts.wait(Unavailable(Code.UNAVAILABLE, refusal.hub_message))
+            await connection.refresh()
 
     async def _find_or_drop(self) -> None:
         """Search the log of a label whose window has passed; drop messages that are not in it (§12)."""

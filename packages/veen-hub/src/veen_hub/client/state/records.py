@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from veen_core.cap import CapToken
 from veen_core.client_state import ClientState
 from veen_core.errors import DecodeError, StateError
-from veen_core.ids import ClientId, ClientSeq, Epoch, UnixTime
+from veen_core.ids import ClientId, ClientSeq, Epoch, LeafHash, UnixTime
 from veen_core.keys import SigningSeed
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_core.wire import Wire, int_map
@@ -60,6 +60,18 @@ class EpochsRecord(Wire):
 
     ver: Literal[1] = 1
     epochs: tuple[Epoch, ...]
+
+
+@int_map("moved_messages", section="RESOLUTIONS P9")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedMessages(Wire):
+    """Messages that an old hub never took, sealed for its successor; empty once they are pending there."""
+
+    ver: Literal[1] = 1
+    messages: tuple[bytes, ...]
+    """Encoded MSGs for the successor's label, in the order of client_seq."""
+    sealed_from: tuple[LeafHash, ...]
+    """The leaf_hash of the message that each was sealed from."""
 
 
 @int_map("held_token", section="6.1")

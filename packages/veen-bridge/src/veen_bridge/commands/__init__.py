@@ -1,0 +1,30 @@
+"""``veen bridge …``: one module per command, imported when the command is run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veen_cli.frame import Group, LazyCommand
+
+LINES: Final = {
+    "init": ("init", "Issue exactly the tokens that one role of a bridge needs."),
+    "doctor": ("doctor", "Show that the tokens of a bridge leave no path back to the source."),
+    "export": ("export", "Write new entries of streams and their evidence into bundles."),
+    "inspect": ("inspect", "Show what bundle files say, without verifying their entries."),
+    "verify": ("verify", "Verify bundles offline: parts, chain, entries, roots, heads and signatures."),
+    "import": ("import_", "Verify bundles and write their events to the target hub."),
+    "reconcile": ("reconcile", "Compare what was exported with what was imported."),
+    "mirror": ("mirror", "Follow streams of one hub and copy their events to another."),
+}
+"""Name of each command, its module in this package, and its line of help."""
+
+COMMANDS: Final = {
+    name: LazyCommand(f"{__name__}.{module}:{module}", line) for name, (module, line) in LINES.items()
+}
+
+bridge = Group(
+    "bridge",
+    COMMANDS,
+    path="bridge",
+    help="Move evidence across an air gap, and mirror streams between hubs.",
+)

@@ -1,0 +1,148 @@
+"""Whether a path leads back from the target zone to the source (AGB0 J3, RESOLUTIONS P5).
+
+The check looks at everything that a role could write with: its token files, and the tokens in its state
+folder, for every hub. It cannot see networks or other identities; the guide says what the operator adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from veen_bridge.roles.config import OFFLINE, BridgeConfig
+from veen_bridge.roles.session import load_tokens
+from veen_bridge.roles.templates import IMPORT_PREFIX, excess_streams
+from veen_core.cap import CapToken, verify_token
+from veen_core.errors import CapError, DecodeError
+from veen_core.ids import ClientId, HubId
+from veen_hub.client import FileStateStore, held_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathFinding:
+    """The result of one check."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+def check_paths(
+    config: BridgeConfig, bridge: ClientId, *, other: tuple[BridgeConfig, ClientId] | None = None
+) -> tuple[PathFinding, ...]:
+    """Check one role; ``other`` is the configuration and the key of the role in the other zone, if known."""
+    findings = [_one_hub(config), *_tokens(config, bridge), *_state(config)]
+    if config.role == OFFLINE:
+        findings += [*_sources(config, bridge), *_targets(config)]
+    if other is not None:
+        findings += _both(config, bridge, *other)
+    return tuple(findings)
+
+
+def _one_hub(config: BridgeConfig) -> PathFinding:
+    which = "target" if config.role == OFFLINE else "source"
+    return PathFinding(check="one hub", ok=True, detail=f"connects to its {which} hub only, {config.trust}")
+
+
+def _tokens(config: BridgeConfig, bridge: ClientId) -> Iterator[PathFinding]:
+    for path, token in zip(config.tokens, load_tokens(config), strict=True):
+        yield _token(f"token {path.name}", token, config, bridge)
+    if not config.tokens:
+        # Without a token the role works only at a hub that is open, and there it may write to every stream.
+        detail = "no token limits the role: at an open hub it may write to every stream"
+        yield PathFinding(check="tokens", ok=False, detail=detail)
+
+
+def _token(check: str, token: CapToken, config: BridgeConfig, bridge: ClientId) -> PathFinding:
+    try:
+        verify_token(token)
+    except CapError as exc:
+        return PathFinding(check=check, ok=False, detail=f"does not verify: {exc}")
+    if token.subject_pk != bridge:
+        return PathFinding(check=check, ok=False, detail="is for another identity than this role's")
+    if excess := excess_streams(token, config.role, config.streams):
+        names = ", ".join(each.hex() for each in excess)
+        return PathFinding(
+            check=check, ok=False, detail=f"permits writing to streams beyond the role: {names}"
+        )
+    count = len(token.allow.stream_ids)
+    return PathFinding(
+        check=check, ok=True, detail=f"permits the {count} stream(s) of role {config.role} only"
+    )
+
+
+def _state(config: BridgeConfig) -> Iterator[PathFinding]:
+    """The tokens in the state folder: they were authorized at some time, at some hub."""
+    folder = config.client / "state"
+    store = FileStateStore(folder) if folder.is_dir() else None
+    for hub in _hubs(folder) if store is not None else ():
+        assert store is not None
+        check = f"state of hub {hub.hex()[:8]}"
+        tokens = held_tokens(store, hub)
+        if hub.hex() != config.trust and tokens:
+            detail = f"holds {len(tokens)} token(s) for another hub than the role's own, {hub.hex()}"
+            yield PathFinding(check=check, ok=False, detail=detail)
+            continue
+        excess = [
+            each.hex() for token in tokens for each in excess_streams(token, config.role, config.streams)
+        ]
+        detail = (
+            f"permits streams beyond the role: {', '.join(excess)}" if excess else f"{len(tokens)} token(s)"
+        )
+        yield PathFinding(check=check, ok=not excess, detail=detail)
+
+
+def _hubs(folder: Path) -> Iterator[HubId]:
+    for path in sorted(folder.iterdir()):
+        try:
+            hub = HubId.from_hex(path.name)
+        except DecodeError:
+            continue
+        yield hub
+
+
+def _sources(config: BridgeConfig, bridge: ClientId) -> Iterator[PathFinding]:
+    for source in config.sources:
+        check = f"source {source.hub_id.hex()[:8]}"
+        if source.bridge_id == bridge:
+            detail = "its bridge_online has the same key as this bridge_offline (RESOLUTIONS P5)"
+            yield PathFinding(check=check, ok=False, detail=detail)
+        elif source.bridge_id is None:
+            detail = "accepts bundles of any bridge; name its bridge_id to be sure that the keys differ"
+            yield PathFinding(check=check, ok=True, detail=detail)
+        else:
+            yield PathFinding(check=check, ok=True, detail="is made by a bridge with another key")
+
+
+def _targets(config: BridgeConfig) -> Iterator[PathFinding]:
+    """Events that are imported into an export stream could be exported again."""
+    for source in config.sources:
+        for rule in source.mapping.rules:
+            ok = rule.target.text.startswith(IMPORT_PREFIX)
+            detail = "is below import/" if ok else "is not below import/: the events could be exported again"
+            yield PathFinding(check=f"mapping to {rule.target.text}", ok=ok, detail=detail)
+
+
+def _both(
+    config: BridgeConfig, bridge: ClientId, other: BridgeConfig, other_bridge: ClientId
+) -> Iterator[PathFinding]:
+    yield PathFinding(
+        check="two roles",
+        ok=config.role != other.role,
+        detail="one configuration per zone" if config.role != other.role else f"both have role {config.role}",
+    )
+    same = bridge == other_bridge
+    yield PathFinding(
+        check="two keys",
+        ok=not same,
+        detail="both roles have the same key (RESOLUTIONS P5)"
+        if same
+        else "the two roles have different keys",
+    )
+    same = config.trust == other.trust
+    yield PathFinding(
+        check="two hubs",
+        ok=not same,
+        detail="both roles use one hub" if same else "the two roles use two hubs",
+    )

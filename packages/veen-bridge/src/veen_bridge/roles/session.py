@@ -1,0 +1,133 @@
+"""The connection of a role to its own hub, the only one that an export or an import opens (AGB0 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from veen_bridge.roles.config import BridgeConfig
+from veen_core.cap import CapToken
+from veen_core.client_state import ClientBounds
+from veen_core.errors import ConfigError, DecodeError
+from veen_core.ids import ClientId
+from veen_core.keys import DhKey
+from veen_core.keystore import Secrets
+from veen_hub.client import Hub, Identity, Retry, Stream, Tls, connect
+
+TOKEN_BOUNDS: Final = ClientBounds(max_client_id_lifetime_sec=2**40, max_msgs_per_client_id_per_label=2**63)
+"""A role writes under its identity's own key, as its token demands; the token bounds the use of the key."""
+
+Unlock = Callable[[Path], Secrets | Identity]
+"""Opens the identity in a folder; asks for its passphrase if it has one."""
+
+
+def load_plain(folder: Path) -> Identity:
+    """Open an identity that has no passphrase."""
+    return Identity.load(folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleKeys:
+    """The keys of a role: its own identity, and the reader keys of its streams."""
+
+    identity: Identity
+    readers: tuple[DhKey, ...]
+    """Reader keys of this zone's streams; empty if they are sealed to the role's own key."""
+    source_readers: tuple[DhKey, ...]
+
+    @classmethod
+    def load(cls, config: BridgeConfig, unlock: Unlock = load_plain) -> RoleKeys:
+        return cls(
+            identity=Identity.of(unlock(config.client)),
+            readers=_dh_keys(config.readers, unlock),
+            source_readers=_dh_keys(config.source_readers, unlock),
+        )
+
+    @property
+    def bridge_id(self) -> ClientId:
+        """The role's identity key, which records name."""
+        return self.identity.client_id
+
+    @property
+    def opening(self) -> tuple[DhKey, ...]:
+        """All keys that open the streams of this zone."""
+        return (*self.readers, *self.identity.dh_keys)
+
+
+def _dh_keys(folders: tuple[Path, ...], unlock: Unlock) -> tuple[DhKey, ...]:
+    return tuple(key for folder in folders for key in Identity.of(unlock(folder)).dh_keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSession:
+    """A role that is connected to its hub."""
+
+    config: BridgeConfig
+    keys: RoleKeys
+    hub: Hub
+
+    def stream(self, name: str) -> Stream:
+        """A stream of the hub, sealed to its readers, or to the bridge's own key if none are configured."""
+        return self.hub.stream(name, readers=self.keys.readers)
+
+    @property
+    def audit(self) -> Stream:
+        """The role's audit stream (AGB0 4.6)."""
+        return self.stream(self.config.audit_stream)
+
+
+def check_one_side(config: BridgeConfig, bridge: ClientId) -> None:
+    """Refuse a configuration in which the bridge's own key also serves the source zone (RESOLUTIONS P5)."""
+    for source in config.sources:
+        if source.bridge_id == bridge:
+            raise ConfigError(
+                f"bridge_offline {bridge.hex()} has the key of the bridge_online of hub "
+                f"{source.hub_id.hex()}: one key may not serve both zones (RESOLUTIONS P5)",
+                action="make an identity for this zone with `veen bridge init --role bridge_offline`",
+            )
+
+
+def load_tokens(config: BridgeConfig) -> tuple[CapToken, ...]:
+    """Read the role's token files."""
+    return tuple(_token(path) for path in config.tokens)
+
+
+def _token(path: Path) -> CapToken:
+    try:
+        return CapToken.decode(path.read_bytes())
+    except OSError as exc:
+        raise ConfigError(f"token {path} cannot be read: {exc.strerror}") from None
+    except DecodeError as exc:
+        raise ConfigError(f"{path} is not a token: {exc}") from None
+
+
+@asynccontextmanager
+async def open_session(
+    config: BridgeConfig, keys: RoleKeys, *, retry: Retry | None = None
+) -> AsyncIterator[RoleSession]:
+    """Connect to the role's hub and authorize its tokens.
+
+    The client's state in the identity's folder saves work. Nothing depends on it: without it, the state of
+    the bridge is folded from the logs (RESOLUTIONS P8).
+    """
+    check_one_side(config, keys.bridge_id)
+    tls = None
+    if config.ca is not None or config.cert is not None:
+        tls = Tls(ca=config.ca, cert=config.cert, key=config.cert_key)
+    async with connect(
+        config.hub,
+        keys.identity,
+        trust=config.trust,
+        witnesses=config.witnesses,
+        state=config.client / "state",
+        bounds=TOKEN_BOUNDS,
+        tls=tls,
+        retry=retry,
+    ) as hub:
+        if (await hub.status()).gating:
+            for token in load_tokens(config):
+                await hub.authorize(token)
+        yield RoleSession(config=config, keys=keys, hub=hub)

@@ -1,0 +1,68 @@
+"""The tokens of each role: exactly the streams that it writes to, and no other (AGB0 4.3, RESOLUTIONS P5).
+
+| role | writes to | reads |
+|---|---|---|
+| bridge_online | bridge/online/log | the export streams of its zone |
+| bridge_offline | its import streams, bridge/offline/log | the same streams, to resume (P8) |
+
+A cap token permits writing. Reading needs no token: messages are sealed, and a reader needs their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from veen_bridge.roles.config import AUDIT_STREAMS, OFFLINE, ONLINE, Role, SourceHub
+from veen_core.cap import CapToken, mint
+from veen_core.errors import ConfigError
+from veen_core.ids import ClientId, StreamId
+from veen_core.keys import SigningKey
+from veen_core.stream import stream_id
+
+IMPORT_PREFIX: Final = "import/"
+
+
+def writable_streams(role: Role, streams: Sequence[str]) -> tuple[str, ...]:
+    """The names of the streams that a role writes to; ``streams`` are the role's own, as configured."""
+    return (AUDIT_STREAMS[role],) if role == ONLINE else (*streams, AUDIT_STREAMS[role])
+
+
+def check_import_streams(streams: Sequence[str], sources: Sequence[SourceHub]) -> None:
+    """Refuse a token for a stream that no mapping rule writes to, or that is not below import/ (P5)."""
+    if not streams:
+        raise ConfigError("bridge_offline needs the name of every import stream that it writes to")
+    for name in streams:
+        if not name.startswith(IMPORT_PREFIX) or "*" in name:
+            raise ConfigError(
+                f"bridge_offline gets no token for stream {name}: it writes to streams below {IMPORT_PREFIX} "
+                "only, each named in full (AGB0 4.3)"
+            )
+        rules = (rule for source in sources for rule in source.mapping.rules)
+        if not any(rule.target.match(name) is not None for rule in rules):
+            raise ConfigError(f"bridge_offline gets no token for stream {name}: no mapping rule leads to it")
+
+
+def issue_token(
+    issuer: SigningKey,
+    role: Role,
+    bridge: ClientId,
+    streams: Sequence[str],
+    sources: Sequence[SourceHub],
+    *,
+    ttl: int,
+) -> CapToken:
+    """Sign the one token that a role needs; raise ``ConfigError`` if it would permit more (P5)."""
+    if issuer.public == bridge:
+        raise ConfigError("the issuer of tokens and the bridge must have different keys (RESOLUTIONS P5)")
+    if any(source.bridge_id == bridge for source in sources):
+        raise ConfigError("the same key may not serve as bridge_online and bridge_offline (RESOLUTIONS P5)")
+    if role == OFFLINE:
+        check_import_streams(streams, sources)
+    return mint(issuer, bridge, [stream_id(name) for name in writable_streams(role, streams)], ttl)
+
+
+def excess_streams(token: CapToken, role: Role, streams: Sequence[str]) -> tuple[StreamId, ...]:
+    """The streams of a token that the role must not write to."""
+    allowed = {stream_id(name) for name in writable_streams(role, streams)}
+    return tuple(each for each in token.allow.stream_ids if each not in allowed)

@@ -1,0 +1,121 @@
+"""Two zones with a hub each, and `veen bridge` as an operator uses it: only files cross (AGB0 4.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from veen_core.cap import mint
+from veen_core.ids import HubId
+from veen_core.stream import stream_id
+from veen_hub.client import Identity, Message, connect
+from veen_selftest.hubs.http_hub import HttpHub
+from veen_selftest.hubs.operator import Operator
+from veen_selftest.runner.check import Violation
+from veen_selftest.runner.context import CheckContext
+from veen_selftest.runner.hub_setup import HUB_LOG
+
+EXPORT, IMPORT = "export/selftest/events", "import/selftest/events"
+AUDIT: Final = "bridge/offline/log"
+
+
+class BridgedZones(Operator):
+    """A source zone, a target zone, a bridge identity in each, and a folder that is the removable medium."""
+
+    def __init__(self, root: Path, source: HttpHub, target: HttpHub) -> None:
+        super().__init__(root)
+        self.source, self.target = source, target
+        self.media = root / "media"
+        self.writer = Identity.generate()
+        for hub, name in ((source, "admin1"), (target, "admin2")):
+            assert hub.admin is not None  # the selftest started the hub
+            self.write_identity(name, hub.admin)
+        init = ("bridge", "init", "--no-passphrase", "--json")
+        made = self.veen(
+            *(*init, "--role", "bridge_online", "--out", "z1", "--hub", source.url, "--issuer", "admin1"),
+            *("--trust", self.source_id.hex(), "--stream", EXPORT),
+        )
+        bridge = json.loads(made)["bridge_id"]
+        self.veen(
+            *(*init, "--role", "bridge_offline", "--out", "z2", "--hub", target.url, "--issuer", "admin2"),
+            *("--trust", self.target_id.hex(), "--stream", IMPORT, "--source", self.source_id.hex()),
+            *("--source-bridge", bridge),
+        )
+
+    @property
+    def source_id(self) -> HubId:
+        return self.source.known.identity.hub_id
+
+    @property
+    def target_id(self) -> HubId:
+        return self.target.known.identity.hub_id
+
+    @property
+    def online(self) -> Identity:
+        return Identity.load(self.root / "z1" / "identity")
+
+    @property
+    def offline(self) -> Identity:
+        return Identity.load(self.root / "z2" / "identity")
+
+    # --- what people in the two zones do
+
+    def send(self, bodies: Sequence[str]) -> None:
+        """Write events to the export stream, as an application of the source zone."""
+
+        async def work() -> None:
+            trust = self.source_id.hex()
+            state = self.root / "writer"
+            async with connect(self.source.url, self.writer, trust=trust, state=state) as hub:
+                assert self.source.admin is not None
+                token = mint(self.source.admin, self.writer.client_id, [stream_id(EXPORT)], 3_600)
+                await hub.authorize(token)
+                async for _ in hub.stream(EXPORT, to=self.online.recipient).send_many(bodies):
+                    pass
+
+        asyncio.run(work())
+
+    def export(self, name: str) -> str:
+        """Export what is new onto the medium; return the folder."""
+        folder = str(self.media / name)
+        self.veen("bridge", "export", "-c", "z1/bridge.yaml", "--out", folder, "--checkpoint-now", "-q")
+        return folder
+
+    def import_(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        """Import; return the exit code and the JSON object."""
+        done = self.run("bridge", "import", "-c", "z2/bridge.yaml", "--json", *arguments)
+        if not done.stdout:
+            raise Violation(f"`veen bridge import` printed no result: {done.stderr}")
+        return done.returncode, json.loads(done.stdout)
+
+    def reconcile(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        zones = ("--source", "z1/bridge.yaml", "--target", "z2/bridge.yaml")
+        done = self.run("bridge", "reconcile", *zones, "--json", *arguments)
+        if not done.stdout:
+            raise Violation(f"`veen bridge reconcile` printed no result: {done.stderr}")
+        return done.returncode, json.loads(done.stdout)
+
+    def read(self, stream: str) -> list[Message]:
+        """Read a stream of the target zone with the keys of bridge_offline."""
+
+        async def work() -> list[Message]:
+            async with connect(self.target.url, self.offline, trust=self.target_id.hex()) as hub:
+                return [message async for message in hub.stream(stream).read()]
+
+        return asyncio.run(work())
+
+
+@contextmanager
+def bridged_zones(context: CheckContext) -> Iterator[BridgedZones]:
+    """Start two hubs and set up a bridge between them; stop them at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="veen-selftest-bridge-") as folder,
+        context.own_hub(HUB_LOG).running() as source,
+        context.own_hub(HUB_LOG).running() as target,
+    ):
+        yield BridgedZones(Path(folder), source, target)

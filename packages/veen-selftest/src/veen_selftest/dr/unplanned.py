@@ -1,0 +1,47 @@
+"""An unplanned cutover: every acknowledged message that the successor never had is named (P9)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from veen_selftest.dr.site import STREAM, Site, site, wait_until
+from veen_selftest.runner.check import Check, require, require_equal
+from veen_selftest.runner.context import CheckContext
+
+PROTOCOL: Final = 3
+"""Exit code of `veen hub lost` if a receipt is not kept."""
+
+
+def _unplanned(context: CheckContext) -> None:
+    """The primary is lost with messages that its replica lacks: `lost` names exactly their receipts."""
+    with site(context) as made:
+        kept = made.send([f"kept {n}" for n in range(15)])
+        replica = made.start_replica()
+        wait_until(lambda: len(made.read(replica.url, made.old_hub)) == 15, "the replica has 15 messages")
+        made.stop_replica()
+        lost = made.send([f"lost {n}" for n in range(6)])
+        refused = made.promote()
+        require(
+            refused.returncode != 0 and "no handover record" in refused.stderr + refused.stdout,
+            f"promotion without a handover and without --unplanned: {refused.stderr or refused.stdout}",
+        )
+        done = made.promote("--unplanned")
+        require('"planned": false' in done.stdout, f"no promotion: {done.stderr or done.stdout}")
+        code, found = made.lost([*kept, *lost])
+        require_equal((code, found["kept"]), (PROTOCOL, 15), "exit code of lost, and receipts kept")
+        named = [(each["stream_seq"], each["fate"]) for each in found["missing"]]
+        require_equal(named, [(receipt.stream_seq, "lost") for receipt in lost], "receipts named as lost")
+        made.start_successor()
+        require_equal(_first_seq(made), 1, "stream_seq of the first message at the successor")
+
+
+def _first_seq(made: Site) -> int:
+    async def work() -> int:
+        async with made.connect(made.successor_url, made.new_hub) as hub:
+            return (await hub.stream(STREAM).send("after")).stream_seq
+
+    return asyncio.run(work())
+
+
+CHECKS: Final = (Check("dr.unplanned-cutover", "P9, goals_dr_cutover", _unplanned),)

@@ -1,0 +1,154 @@
+"""A replicated batch: a batch that the primary has committed, verified before the replica writes it (P9).
+
+A replica adds no item of its own. It replays each item of the primary's journal through the same draft as
+recovery does, so that chunk boundaries, offsets and the index follow from the same code. Before the batch may
+be committed, every rule is checked that the log shows:
+
+1. the batch matches its checksums and follows the last batch;
+2. each entry by itself (``log_rules.examine``), with the signatures of MSG, token and RECEIPT;
+3. each entry against the label before it: position, root, time, acknowledgement, counter, token
+   (I3, H3, I6, I8, I9, H5);
+4. checkpoints, anchors, prunes and extensions of the hub log as ``writer.replay`` checks them.
+
+The commit writes the same bytes to the replica's journal as the primary's has.
+"""
+
+from __future__ import annotations
+
+from veen_core.cap import verify_token
+from veen_core.entry import Entry, unframe
+from veen_core.errors import InvariantError, VeenError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import Label, StreamSeq
+from veen_core.log_rules import (
+    ACKNOWLEDGED,
+    CONSECUTIVE,
+    POSITION,
+    TIME,
+    TOKEN,
+    UNIQUE,
+    LogStep,
+    LogTerms,
+    examine,
+)
+from veen_core.log_verifier import HubSignatures
+from veen_core.receipt import Receipt
+from veen_core.signatures import Claim, verifying
+from veen_storage.commit import journal
+from veen_storage.commit.changes import Changes, Placed
+from veen_storage.commit.journal_format import Item, JournalBatch, split_segment
+from veen_storage.commit.ledger import Draft, Ledger
+from veen_storage.commit.writer import replay
+from veen_storage.errors import StorageError
+
+
+class RefusedBatchError(StorageError):
+    """The primary sent a batch that contradicts the replica's log or breaks a rule; nothing was written."""
+
+    def __init__(self, number: int, why: str, receipt: Receipt | None) -> None:
+        super().__init__(
+            f"batch {number} of the primary is refused: {why}",
+            action="keep both data directories as evidence and compare them with `veen hub fsck`",
+        )
+        self.number = number
+        self.receipt = receipt
+        """The RECEIPT of the entry that is refused, if the fault is in an entry."""
+
+
+def split_batches(data: bytes) -> list[JournalBatch]:
+    """Decode whole batches, one after the other; raise ``DamageError`` if one does not match its checksum."""
+    return [batch for _offset, batch in split_segment("the primary's journal", data, last=False)]
+
+
+class ReplicatedBatch:
+    """One batch of the primary, replayed and verified; ``Store.commit`` makes it durable."""
+
+    def __init__(self, ledger: Ledger, identity: HubIdentity, batch: JournalBatch) -> None:
+        """Verify the batch against the state of the ledger; raise ``RefusedBatchError``."""
+        self.items = list(batch.items)
+        self.made_after = ledger.adopted
+        self._number = batch.number
+        self._identity = identity
+        self._draft = Draft(ledger)
+        self._checks: dict[Label, HubSignatures] = {}
+        self._claims: list[Claim] = []
+        self._at: Receipt | None = None
+        try:
+            with verifying(self._claims):
+                for item in batch.items:
+                    self._replay(item)
+        except VeenError as exc:
+            raise RefusedBatchError(batch.number, str(exc), self._at) from exc
+
+    # --- what ``Store.commit`` needs
+
+    def sign(self) -> None:
+        """Do nothing: the primary has signed every entry."""
+
+    def finish(self, number: int) -> Changes:
+        """Return the changes, after the batch became durable under its number."""
+        assert number == self._number, "the caller compares the numbers before the commit"
+        self._draft.changes.batch = number
+        for cursor in self._draft.changes.heads.values():
+            cursor.batch = number
+        return self._draft.changes
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The entries of the batch, in order."""
+        return [step.entry for step in self._draft.changes.steps if isinstance(step, Placed)]
+
+    # --- verification
+
+    def _replay(self, item: Item) -> None:
+        self._at = None
+        if item.kind == journal.ENTRY:
+            entry = unframe(item.data)
+            self._at = entry.receipt
+            self._check_entry(entry)
+        replay(self._draft, self._identity, item)
+
+    def _check_entry(self, entry: Entry) -> None:
+        signatures = self._checks.get(entry.label)
+        if signatures is None:
+            signatures = HubSignatures(self._terms(entry.label), later=self._claims)
+            self._checks[entry.label] = signatures
+        step = examine(entry, signatures.terms)
+        signatures.check_receipt(entry.receipt, entry.receipt_bytes)
+        if entry.is_authorize:
+            verify_token(entry.token, signatures.terms.limits)
+        else:
+            signatures.check_msg(entry.msg, entry.msg_bytes)
+        if (broken := self._broken_order(entry, step)) is not None:
+            raise broken
+
+    def _terms(self, label: Label) -> LogTerms:
+        registry = self._draft.ledger.registry
+        return LogTerms(
+            label=label, identity=self._identity, profile=registry.profile, limits=registry.limits
+        )
+
+    def _broken_order(self, entry: Entry, step: LogStep) -> InvariantError | None:
+        """Return the first rule between entries that this one breaks; the root is checked by the replay."""
+        draft, seq = self._draft, step.stream_seq
+        cursor = draft.label(entry.label)
+        size = cursor.log.stream_seq if cursor is not None else StreamSeq(0)
+        if seq != size + 1:
+            return POSITION.broken(f"stream_seq {seq} does not follow {size}", seq)
+        if cursor is not None and step.hub_ts < cursor.hub_ts:
+            return TIME.broken(f"hub_ts goes back from {cursor.hub_ts} to {step.hub_ts}", seq)
+        if step.authorizes is not None:
+            record = draft.cap(step.authorizes)
+            if record is not None and record.control_seq:
+                return TOKEN.broken(f"token {step.authorizes.hex()} was authorized before", seq)
+            return None
+        if step.prev_ack >= seq:
+            return ACKNOWLEDGED.broken(f"prev_ack {step.prev_ack} is beyond the entries before the MSG", seq)
+        assert step.client_id is not None
+        held = draft.client(entry.label, step.client_id)
+        last = held.last_seq if held is not None else 0
+        if step.client_seq <= last:
+            return UNIQUE.broken(f"client_seq {step.client_seq} was accepted before", seq)
+        if step.client_seq != last + 1:
+            return CONSECUTIVE.broken(f"client_seq {step.client_seq} does not follow {last}", seq)
+        return None
