@@ -8,7 +8,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,8 @@ from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import Profile
 from veen_hub.client import FileStateStore, Hub, Identity, Message, Retry, connect
 from veen_storage import create
+
+from .ports import free_port
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))
@@ -52,12 +53,6 @@ def run(work: Coroutine[Any, Any, T], seconds: float = 90) -> T:
             return await work
 
     return asyncio.run(bounded())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class HubProcess:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .ports import free_port
 from .running import MAX_SECONDS, end_hubs, environment
 
 NOT_RUN = {
@@ -27,7 +26,6 @@ NOT_RUN = {
 }
 """Beginnings of commands that are shown and not run, each with the reason."""
 PORTS = ("8080", "8090", "8091")
-PORTS_FROM, PORTS_TO = 20_000, 32_000
 """Ports on the pages, each replaced by a free one."""
 MARK = "=====command====="
 VARIABLE = (
@@ -70,20 +68,12 @@ def same(text: str) -> str:
     return text.strip()
 
 
-def free_ports() -> dict[str, str]:
-    """Return a free port for each of ``PORTS``; the port after it, for a hub's probes, is free too.
-
-    They lie below the range from which the kernel gives a port to each connection that a client opens: one
-    of that range may be taken before the page's hub listens there.
-    """
+def ports_of_page() -> dict[str, str]:
+    """Return a free port for each of ``PORTS``; the port after it, for a hub's probes, is free too."""
     found: list[int] = []
     while len(found) < len(PORTS):
-        port = random.randrange(PORTS_FROM, PORTS_TO)
-        if any(abs(port - other) < 2 for other in found):
-            continue
-        with socket.socket() as api, socket.socket() as probes, contextlib.suppress(OSError):
-            api.bind(("127.0.0.1", port))
-            probes.bind(("127.0.0.1", port + 1))
+        port = free_port()
+        if all(abs(port - other) > 1 for other in found):
             found.append(port)
     return dict(zip(PORTS, map(str, found), strict=True))
 
@@ -99,7 +89,7 @@ def _waiting(command: str) -> str:
 def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
     """Run the steps of a page; return each with its stdout and stderr."""
     found = steps(page)
-    here = {**free_ports(), "bin/veen": "veen", ".tools/veen/bin/python": sys.executable}
+    here = {**ports_of_page(), "bin/veen": "veen", ".tools/veen/bin/python": sys.executable}
     shown = re.compile("|".join(map(re.escape, here)))
     commands = [shown.sub(lambda match: here[match[0]], step.command) for step in found]
     lines = [f"echo {MARK}\n{_waiting(command)}" for command in commands]

@@ -18,6 +18,7 @@ from veen_overlays.control.records import revocation_stream
 from veen_overlays.identifiers import realm_id
 
 from .conftest import Town
+from .ports import free_port
 from .running import SCRIPTS, ending_hubs, veen
 
 STALE_AFTER = 2
@@ -41,7 +42,7 @@ def start(square: Town, tmp_path: Path) -> Iterator[Start]:
         config.write_text(yaml.safe_dump({"level": level, "realm": settings}))
         place = ("--data-dir", data, "--config", config, "--log-level", "warning")
         if "--port" not in flags:
-            flags = (*flags, "--port", 0)
+            flags = (*flags, "--port", free_port())
         told = veen("hub", "start", *place, "--open", "--detach", *flags, "--json").json
         return Town(square.root, told["url"], told["probes_url"], made["hub_id"])
 
@@ -337,7 +338,7 @@ def small_chunks(square: Town, tmp_path: Path) -> Iterator[Callable[..., tuple[T
         )
         hub_id = re.findall(r"[0-9a-f]{64}", made.stdout.decode())[0]
         start = ("hub", "start", *flags, "--open", "--detach", "--log-level", "error", "--json")
-        started = veen(*start, "--port", 0).json
+        started = veen(*start, "--port", free_port()).json
         hub = Town(square.root, started["url"], started["probes_url"], hub_id)
         until(lambda: ready(hub))
         return hub, (*start, *same_ports(hub))

@@ -10,12 +10,13 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .ports import free_port
 from .running import MAX_SECONDS, Done, ending_hubs, environment, veen
 
 
@@ -25,7 +26,7 @@ class Hub:
 
     root: Path
     hub_id: str
-    port: str = "0"
+    port: int = field(default_factory=free_port)
     url: str = ""
 
     @property
@@ -35,7 +36,6 @@ class Hub:
     def start(self) -> None:
         flags = ("--port", self.port, "--probes-port", "0", "--open", "--detach", "--log-level", "error")
         self.url = veen("hub", "start", *self.data, *flags, "--json").json["url"]
-        self.port = self.url.rpartition(":")[2]
 
     def stop(self) -> None:
         veen("hub", "stop", *self.data).ok()

@@ -7,7 +7,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,8 @@ from veen_core.keys import DhKey, DhSecret
 from veen_core.stream import stream_id
 from veen_hub.client import Identity, Retry
 from veen_storage import create
+
+from .ports import free_port
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))
@@ -50,12 +51,6 @@ def person(name: str) -> Identity:
 
 def token_for(subject: ClientId, *streams: str, ttl: int = 3_600, rate: Rate | None = None) -> CapToken:
     return mint(ADMIN, subject, [stream_id(name) for name in streams], ttl, rate)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class HubProcess:

@@ -312,13 +312,15 @@ class HubProcess(Calls):
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("veen-hub listening on "), (line, self.log.read_text()[-2_000:])
+        if not line.startswith("veen-hub listening on "):
+            self.kill()
+            raise AssertionError(line, self.log.read_text()[-2_000:])
         self.url, self.port, self.probes_port = addresses_in(line)
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """What it logged."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        """What it logged; a line that it is just writing is left out."""
+        return [json.loads(line) for line in self.log.read_text().split("\n")[:-1]]
 
     @property
     def resident_bytes(self) -> int:

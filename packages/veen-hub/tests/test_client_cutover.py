@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -47,6 +45,7 @@ from veen_storage.copies.promote import promote
 from .conftest import StartProcess
 from .cutover_client import KILLED, identity_of
 from .people import ADMIN, signing_key
+from .ports import free_port
 from .replicas import hand_over, head
 from .serving import HubProcess, until
 
@@ -60,15 +59,6 @@ MAX_WRITES = 30
 """More writes than a client makes while it moves one stream."""
 MIN_WRITES = 5
 """The steps of ``veen_hub.client.sending.moving`` write so often."""
-
-
-def free_port() -> int:
-    """A port that stays free until the successor starts: outgoing connections use none below 32768."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @dataclass

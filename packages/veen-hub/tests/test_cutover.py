@@ -23,6 +23,7 @@ from veen_storage.copies.promote import lost_receipts, promote
 
 from .conftest import StartProcess
 from .people import ADMIN, Writer, signing_key
+from .ports import free_port
 from .replicas import assert_same_log, assert_sound, catch_up, hand_over, head, send
 from .serving import HubProcess, until
 from .test_crash import UNSEEN, Client
@@ -36,8 +37,9 @@ def test_kill_9_of_either_under_load_leaves_the_same_log_at_both(
     start_process: StartProcess, tmp_path: Path
 ) -> None:
     chance = random.Random(9)
-    primary = start_process("primary", "--open")
-    port = primary.port
+    port = free_port()
+    address = (f"--port={port}", "--probes-port=0")
+    primary = start_process("primary", "--open", *address)
     hub_id = primary.status().identity.hub_id
     clients = [Client(Writer(f"client {n}", hub_id), together=(1, 8, 40)[n]) for n in range(3)]
     replica = HubProcess(tmp_path / "replica", f"--replica-of={primary.url}")
@@ -53,7 +55,7 @@ def test_kill_9_of_either_under_load_leaves_the_same_log_at_both(
             primary.kill()
             for thread in threads:
                 thread.join()
-            primary = start_process("primary", "--open", f"--port={port}")
+            primary = start_process("primary", "--open", *address)
         catch_up(primary, replica, clients[0].writer.label)
         for client in clients:  # the newest promise of each
             if client.receipts and (last := client.receipts[max(client.receipts)]) is not UNSEEN:

@@ -32,7 +32,7 @@ from veen_core.hub_log import HubConsistencyRequest, HubProofRequest
 from veen_core.ids import StreamSeq
 from veen_core.msg import Msg
 from veen_core.rejection import HTTP_STATUS, Code
-from veen_core.status import LabelRequest
+from veen_core.status import HandoverRequest, LabelRequest
 from veen_hub.http.submit import SubmitCall
 
 from .people import Writer, admin_headers, envelope
@@ -54,7 +54,7 @@ class Request:
 
 
 def good_requests(hub: RunningHub, alice: Writer) -> list[Request]:
-    """One for every route that the hub has."""
+    """One for every route that the hub has; the handover lacks the admin's signature, for it ends the hub."""
     label, one = alice.label, StreamSeq(1)
     submit = SubmitRequest(msg=Msg.decode(alice.message(1)))
     cbor, as_json = (("Content-Type", CBOR),), (("Content-Type", JSON),)
@@ -87,8 +87,10 @@ def good_requests(hub: RunningHub, alice: Writer) -> list[Request]:
         Request("POST", "/tooling/equivocation", b"\xa3\x01\x01\x02\xa0\x03\xa0", cbor),
         Request("GET", f"/tooling/cap/{'00' * 32}"),
         *(Request("GET", path) for path in ("/v1/status", "/healthz", "/log/checkpoint")),
+        *(Request("GET", f"/v1/replica/{path}") for path in ("journal?after=0", "snapshot")),
         *(Request("GET", f"/log/tile/{path}") for path in ("0/000.p/1", "entries/000.p/1")),
         *admin,
+        Request("POST", "/tooling/handover", HandoverRequest(new_hub=hub.hub_id, url="").encode(), cbor),
     ]
 
 
@@ -257,7 +259,8 @@ def ask(
             connection.endheaders(request.body)  # refused before it was all there; the answer may have come
         response = connection.getresponse()
         kind = response.getheader("Content-Type") or ""
-        live = response.status == 200 and kind == CBOR_SEQ and request.path.startswith("/v1/stream/")
+        endless = request.path.startswith(("/v1/stream/", "/v1/replica/journal"))
+        live = response.status == 200 and kind == CBOR_SEQ and endless
         body = b"" if live else response.read()
         response.close()
         return response.status, kind, body

@@ -47,6 +47,7 @@ from .hub_logs import (
 )
 from .independent_witness import IndependentWitness
 from .people import HUB_KEY, Writer, envelope, signing_key
+from .ports import free_port
 from .serving import Calls, HubProcess, RunningHub, until
 from .test_client_settings import anchoring_in
 from .test_hub_log import NEVER
@@ -259,7 +260,7 @@ def silent() -> dict[str, str]:
 
 
 def test_a_hub_whose_only_memory_is_silent_waits_for_it(start_hub: StartHub) -> None:
-    port_holder = IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32))
+    port_holder = IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32), port=free_port())
     port = int(port_holder.url.rpartition(":")[2])
     port_holder._server.server_close()
     settings = {"hub_log__witnesses": [{"key": port_holder.vkey, "url": port_holder.url}]}
@@ -301,7 +302,7 @@ def test_more_memories_than_there_are_cannot_be_required(start_hub: StartHub, pl
 
 def test_a_memory_that_contradicts_later_stops_a_hub_that_signs(start_hub: StartHub, place: Path) -> None:
     """One memory has let the hub sign; another answers later, and knows more."""
-    holder = IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32))
+    holder = IndependentWitness("witness.example/w1", [HUB_VKEY], seed=bytes(32), port=free_port())
     port = int(holder.url.rpartition(":")[2])
     holder._server.server_close()
     (place / "heads").touch()

@@ -232,7 +232,7 @@ def test_a_log_that_is_removed_from_the_settings_is_remembered_and_no_longer_cos
     assert witness.post(LOG.request(3, 5)).status == 404
     assert witness.logs()[LOG.origin]["watched"] is False
     assert witness.get(f"/{LOG.hash}/checkpoint").status == 200
-    assert "no_logs" in [line["event"] for line in witness.lines]
+    until(lambda: "no_logs" in [line["event"] for line in witness.lines], "it is logged")
     witness.stop()
 
 

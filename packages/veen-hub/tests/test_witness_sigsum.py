@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from .independent_log import IndependentLog
+from .ports import free_port
 from .serving import request, until
 from .witnessing import SIZE, Asked, WitnessProcess, make_witness
 
@@ -47,11 +48,6 @@ def run(*command: str | Path, given: str | None = None) -> str:
     )
     assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
     return ran.stdout
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextmanager

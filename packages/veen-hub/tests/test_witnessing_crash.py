@@ -24,6 +24,7 @@ from .conftest import StartProcess
 from .hub_logs import HUB_ID, HUB_VKEY, cosigners, published, wait_for_size
 from .independent_witness import IndependentWitness
 from .people import Writer
+from .ports import free_port
 from .serving import HubProcess, request, until
 from .test_crash import Client
 from .witnessing import WitnessProcess
@@ -83,7 +84,7 @@ def test_kill_9_under_load_never_gives_two_roots_at_one_size_nor_a_smaller_size(
 ) -> None:
     chance = random.Random(7)
     Folder(tmp_path / "witness").create(OURS, SigningSeed(bytes(32)), [HUB_VKEY])
-    ours = WitnessProcess(tmp_path / "witness")
+    ours = WitnessProcess(tmp_path / "witness", port=free_port())
     readers, witness = Sightings("a reader"), Sightings("the witness")
 
     def note(body: bytes) -> None:

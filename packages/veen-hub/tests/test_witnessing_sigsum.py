@@ -11,8 +11,9 @@ from veen_core.tlog.note import parse_key
 from .conftest import StartHub
 from .hub_logs import AT_ONCE, copy_directory, wait_for_size
 from .people import HUB_KEY, Writer
+from .ports import free_port
 from .serving import RunningHub, until
-from .test_witness_sigsum import free_port, openssh_key, run, serving, tool
+from .test_witness_sigsum import openssh_key, run, serving, tool
 
 LOG = f"sigsum.org/v1/tree/{hashlib.sha256(HUB_KEY.public).hexdigest()}"
 """The only form of origin that sigsum-witness takes."""

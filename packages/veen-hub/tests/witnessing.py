@@ -105,8 +105,8 @@ class WitnessProcess(Asked):
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """What it logged."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        """What it logged; a line that it is just writing is left out."""
+        return [json.loads(line) for line in self.log.read_text().split("\n")[:-1]]
 
     @property
     def open_files(self) -> int:
