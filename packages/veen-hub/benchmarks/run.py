@@ -66,7 +66,15 @@ from veen_core.msg import sign_msg
 from veen_core.signatures import Claim, verify_all
 from veen_core.status import Status
 from veen_core.stream import label, routing_key, stream_id
-from veen_hub.load import LoadSizes, LoadTarget, measure_clients, open_plain, open_raw, request_of
+from veen_hub.load import (
+    LoadSizes,
+    LoadTarget,
+    RawConnection,
+    measure_clients,
+    open_plain,
+    open_raw,
+    request_of,
+)
 from veen_storage import Store, create
 
 HOST = "127.0.0.1"
@@ -406,7 +414,7 @@ class Load:
         return count // self.lanes // self.size * self.size * self.lanes
 
     async def rate(self, hub: Running, count: int, turn: int) -> float:
-        """Return the durable submits per second of round ``turn``."""
+        """Return the durable submits per second of round ``turn``, over connections that are open."""
         each = self.sent(count) // self.lanes
         begin = 1 + turn * each
         prepared = []
@@ -415,14 +423,16 @@ class Load:
             prepared.append([b"".join(lane[at : at + self.size]) for at in range(0, each, self.size)])
         kind = "application/cbor-seq" if self.size > 1 else "application/cbor"
 
-        async def one(mine: list[bytes]) -> None:
-            async with open_raw(HOST, hub.port) as connection:
+        async with contextlib.AsyncExitStack() as stack:
+            opened = [await stack.enter_async_context(open_raw(HOST, hub.port)) for _ in prepared]
+
+            async def one(connection: RawConnection, mine: list[bytes]) -> None:
                 for body in mine:
                     await connection.post("/v1/submit", body, kind)
 
-        started = time.perf_counter()
-        await asyncio.gather(*(one(mine) for mine in prepared))
-        return each * self.lanes / (time.perf_counter() - started)
+            started = time.perf_counter()
+            await asyncio.gather(*map(one, opened, prepared))
+            return each * self.lanes / (time.perf_counter() - started)
 
 
 SINGLE = Load(first=0, lanes=256, size=1)
@@ -448,7 +458,10 @@ def against_floor(hub: Running, load: Load, count: int, floor_sec: float) -> tup
 
 
 async def plain_rate(hub: Running, count: int, turn: int) -> float:
-    """Return the submits per second of an ordinary aiohttp client, 256 in flight, without special headers."""
+    """Return the submits per second of an ordinary aiohttp client, 256 in flight, without special headers.
+
+    As for the raw generator, the time begins when the connections are open.
+    """
     each = count // PLAIN_LANES
     begin = 1 + turn * each
     prepared = [
@@ -461,6 +474,11 @@ async def plain_rate(hub: Running, count: int, turn: int) -> float:
             for body in bodies:
                 await session.post("/v1/submit", body)
 
+        async def open_connection() -> None:
+            async with session.session.get(f"{session.url}/healthz") as answer:
+                await answer.read()
+
+        await asyncio.gather(*(open_connection() for _ in prepared))
         started = time.perf_counter()
         await asyncio.gather(*map(one, prepared))
         return each * PLAIN_LANES / (time.perf_counter() - started)
