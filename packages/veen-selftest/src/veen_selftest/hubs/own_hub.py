@@ -43,6 +43,8 @@ class OwnHub:
         snapshot_of: OwnHub | None = None,
     ) -> None:
         """``root``: a new folder. ``snapshot_of``: copy the data of this hub; else a new hub is made."""
+        self._program = tuple(program)
+        self._timeout = timeout
         self._process = ServerProcess("the hub", program, root / "hub.log", timeout)
         self._root = root
         self._admin = admin
@@ -88,6 +90,10 @@ class OwnHub:
         line = self._process.start(LISTENING, "--port=0", "--log-level=warning", *self._flags())
         url, _, probes = line.partition(PROBES)
         return HttpHub(url, self._admin, probes_url=probes or None)
+
+    def another_process(self, what: str, log: Path) -> ServerProcess:
+        """Return a process of the same program for another data directory, not started yet."""
+        return ServerProcess(what, self._program, log, self._timeout)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[HttpHub]:
