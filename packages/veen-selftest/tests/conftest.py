@@ -53,7 +53,7 @@ class FaultyFleet(OwnFleet):
         self._new_hubs: list[OwnHub] = []
 
     def own_hub(self, setup: HubSetup) -> OwnHub:
-        """Return a hub; for ``HUB_LOG`` a copy of one of two new hubs in turn, since making one takes long."""
+        """Return a new hub; for ``HUB_LOG`` a copy of one of two in turn, since making a hub takes 0.6 s."""
         if setup is not HUB_LOG:
             return super().own_hub(setup)
         if not self._new_hubs:

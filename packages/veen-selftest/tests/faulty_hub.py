@@ -39,7 +39,7 @@ from veen_hub.admission import authorization, stateless, table
 from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.replay_guard import AdminReplayGuard
-from veen_hub.http import attachments, content, errors, hub_log, reading, submit, tooling
+from veen_hub.http import attachments, content, errors, hub_log, reading, replication, submit, tooling
 from veen_hub.http.connections import Connection
 from veen_hub.http.submit import SubmitCall
 from veen_hub.ops.hub_log_service import HubLogService
@@ -49,6 +49,7 @@ from veen_hub.ops.witnessing import Witnessing
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.replica.handover import HandoverService
+from veen_hub.replica.items import HandedOver
 from veen_selftest.hubs.http_hub import SECOND_ADDRESS
 from veen_storage import AbsentError
 from veen_storage.chunks.chunk_origin_check import OriginCheck
@@ -671,12 +672,32 @@ def _revoked_replica() -> None:
 
 @fault("accepts messages after its handover")
 def _open_after_handover() -> None:
-    async def reopened(right: Any, self: HandoverService, request: Any) -> Any:
-        record = await right(self, request)
-        self._gate.cancel_handover()
+    """Commits go on once the record is sent to the replica, which could otherwise not be promoted."""
+    name, sent = "accepts messages after its handover", threading.Event()
+    sent.set()
+
+    def closed(right: Any, *about: Any) -> Any:
+        record = right(*about)
+        sent.clear()
         return record
 
-    while_active("accepts messages after its handover", HandoverService, "hand_over", reopened)
+    def encoded(right: Any, item: Any) -> Any:
+        if isinstance(item, HandedOver):
+            sent.set()
+        return right(item)
+
+    def later(right: Any, *about: Any) -> None:
+        sent.wait()
+        right(*about)
+
+    def stay_open(right: Any, self: SigningGate, why: str) -> None:
+        if "replica" in why:
+            right(self, why)
+
+    while_active(name, HandoverService, "_close", closed)
+    while_active(name, replication, "encode_item", encoded)
+    while_active(name, Store, "commit", later)
+    while_active(name, SigningGate, "write_elsewhere", stay_open)
 
 
 # --- everything else
