@@ -21,7 +21,7 @@ from veen_selftest.runner.suite import run_check as run_one
 FAULTY_HUB = Path(__file__).parent / "faulty_hub.py"
 FAULTY_VEEN = Path(__file__).parent / "faulty_veen.py"
 LITTLE = RunOptions(fuzz_requests=150, crash_rounds=2, history=2_000)
-IMPATIENT = replace(LITTLE, max_wait=0, replica_wait=0)
+IMPATIENT = replace(LITTLE, max_wait=0, replica_wait=1)
 SHOWN_BY_SILENCE = {
     "drops a label from the hub log",
     "is late with its hub checkpoints",

@@ -48,7 +48,6 @@ from veen_hub.ops.witness_link import ANSWER_SEC, WitnessLink
 from veen_hub.ops.witnessing import Witnessing
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.signing_gate import SigningGate
-from veen_hub.replica.handover import HandoverService
 from veen_hub.replica.items import HandedOver
 from veen_selftest.hubs.http_hub import SECOND_ADDRESS
 from veen_storage import AbsentError
@@ -672,32 +671,23 @@ def _revoked_replica() -> None:
 
 @fault("accepts messages after its handover")
 def _open_after_handover() -> None:
-    """Commits go on once the record is sent to the replica, which could otherwise not be promoted."""
-    name, sent = "accepts messages after its handover", threading.Event()
-    sent.set()
+    """The gate opens again once the record is sent to the replica, which could otherwise not record it."""
+    name, gates = "accepts messages after its handover", list[SigningGate]()
 
-    def closed(right: Any, *about: Any) -> Any:
-        record = right(*about)
-        sent.clear()
-        return record
+    def close_for_a_while(right: Any, self: SigningGate, why: str) -> None:
+        if "replica" in why:
+            right(self, why)
+        else:
+            self.wait(why, why)
+            gates.append(self)
 
     def encoded(right: Any, item: Any) -> Any:
         if isinstance(item, HandedOver):
-            sent.set()
+            gates[-1].open()
         return right(item)
 
-    def later(right: Any, *about: Any) -> None:
-        sent.wait()
-        right(*about)
-
-    def stay_open(right: Any, self: SigningGate, why: str) -> None:
-        if "replica" in why:
-            right(self, why)
-
-    while_active(name, HandoverService, "_close", closed)
+    while_active(name, SigningGate, "write_elsewhere", close_for_a_while)
     while_active(name, replication, "encode_item", encoded)
-    while_active(name, Store, "commit", later)
-    while_active(name, SigningGate, "write_elsewhere", stay_open)
 
 
 # --- everything else

@@ -36,7 +36,7 @@ def test_the_real_hub_and_its_witness_pass(healthy: OwnFleet) -> None:
 
 @pytest.mark.parametrize(("suite", "name"), [("bridge", "bridge.one-way"), ("dr", "dr.replica")])
 def test_the_real_hub_and_the_real_veen_command_pass(healthy: OwnFleet, suite: str, name: str) -> None:
-    """One check of each suite that operates its hubs with `veen`; ``test_faults`` runs all without a fault."""
+    """One check of each suite that runs `veen`; ``test_faults`` runs all of them without a fault."""
     report = run(list(chosen([suite], [name])), healthy, 1, LITTLE, lambda _event: None)
     assert [(r.check.name, r.outcome, r.why) for r in report.results] == [(name, Outcome.PASSED, "")]
 
