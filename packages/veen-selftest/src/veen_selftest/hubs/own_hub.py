@@ -1,7 +1,8 @@
 """A hub process that the selftest creates, starts, kills and deletes.
 
 The program may be any that takes ``--init``, ``--rotate``, ``--data-dir``, ``--config`` and ``--port`` as
-``veen-hub`` does and prints one line when it listens; nothing else is assumed about it.
+``veen-hub`` does and prints one line when it listens; nothing else is assumed about it. A replica is started
+with ``--replica-of`` instead of ``--config``.
 """
 
 from __future__ import annotations
