@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,16 +38,15 @@ class BridgedZones(Operator):
         for hub, name in ((source, "admin1"), (target, "admin2")):
             assert hub.admin is not None  # the selftest started the hub
             self.write_identity(name, hub.admin)
-        init = ("bridge", "init", "--no-passphrase", "--json")
-        made = self.veen(
+        init = ("bridge", "init", "--no-passphrase")
+        _, made = self.veen_object(
             *(*init, "--role", "bridge_online", "--out", "z1", "--hub", source.url, "--issuer", "admin1"),
             *("--trust", self.source_id.hex(), "--stream", EXPORT),
         )
-        bridge = json.loads(made)["bridge_id"]
         self.veen(
             *(*init, "--role", "bridge_offline", "--out", "z2", "--hub", target.url, "--issuer", "admin2"),
             *("--trust", self.target_id.hex(), "--stream", IMPORT, "--source", self.source_id.hex()),
-            *("--source-bridge", bridge),
+            *("--source-bridge", made["bridge_id"]),
         )
 
     @property

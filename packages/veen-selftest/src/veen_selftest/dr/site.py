@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import tempfile
 import time
@@ -19,7 +18,7 @@ from veen_hub.client import Hub, Identity, Retry, connect
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.operator import Operator
 from veen_selftest.hubs.own_hub import LISTENING, PROBES, OwnHub
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import Violation, require
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 
@@ -44,7 +43,7 @@ class Site(Operator):
         self._replica = own.another_process("the replica", root / "replica.log")
         self._successor = own.another_process("the successor", root / "new.log")
         self._port = _free_port(context)
-        made = json.loads(self.veen("hub", "successor", "--new-keys", "keys", "--json"))
+        _, made = self.veen_object("hub", "successor", "--new-keys", "keys")
         self.new_hub = HubId.from_hex(made["hub_id"])
 
     @property
@@ -74,10 +73,20 @@ class Site(Operator):
             (self.root / "replica" / "handover.cbor").exists, "the replica has no handover record"
         )
 
-    def promote(self, *flags: str) -> tuple[int, dict[str, Any]]:
-        """Run `veen hub promote`; return the exit code and the JSON object."""
+    def promote(self, *flags: str) -> dict[str, Any]:
+        """Make the successor from the replica; return the JSON object."""
+        return self.veen_object(*self._promotion, *flags)[1]
+
+    def require_no_promotion(self, reason: str) -> None:
+        """Raise ``Violation`` unless `veen hub promote` refuses for this reason."""
+        done = self.run(*self._promotion)
+        said = done.stderr or done.stdout
+        require(done.returncode != 0 and reason in said, f"promotion not refused with {reason!r}: {said}")
+
+    @property
+    def _promotion(self) -> tuple[str, ...]:
         where = ("--data-dir", "replica", "--new-keys", "keys", "--out", "new")
-        return self.veen_object("hub", "promote", *where, "--admin", self.admin.public.hex(), *flags)
+        return ("hub", "promote", *where, "--admin", self.admin.public.hex())
 
     def start_successor(self) -> None:
         flags = (f"--data-dir={self.root / 'new'}", f"--port={self._port}", "--probes-port=0")

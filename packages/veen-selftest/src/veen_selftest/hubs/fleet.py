@@ -38,7 +38,7 @@ class Fleet(Protocol):
     starts_hubs: bool
     """Whether the run starts its hubs; otherwise the hub's settings are known only from its status."""
 
-    veen: Sequence[str]
+    veen: tuple[str, ...]
     """The program `veen`, with which checks operate the hubs that they start."""
 
     def hub(self, setup: HubSetup) -> HttpHub:
@@ -163,7 +163,7 @@ class RemoteFleet:
     ) -> None:
         self.run = f"selftest/{run}"
         self.starts_hubs = False
-        self.veen: Sequence[str] = VEEN
+        self.veen: tuple[str, ...] = VEEN
         self._hub = HttpHub(url, admin, tls, foreign=True, probes_url=probes_url)
 
     def reach(self) -> Status:

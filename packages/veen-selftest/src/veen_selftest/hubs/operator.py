@@ -52,13 +52,13 @@ class Operator:
         return done.stdout
 
     def veen_object(self, *arguments: str) -> tuple[int, dict[str, Any]]:
-        """Run `veen` with ``--json``; return the exit code, and the result or the error as an object."""
+        """Run `veen` with ``--json``; return the exit code and the result, which a failed command lacks."""
         done = self.run(*arguments, "--json")
         words = " ".join(arguments[:2])
         try:
-            found = json.loads(done.stdout or done.stderr)
+            found = json.loads(done.stdout)
         except ValueError:
-            raise Violation(f"`veen {words}` printed no JSON object: {done.stderr or done.stdout}") from None
+            raise Violation(f"`veen {words}` printed no result: {done.stderr or done.stdout}") from None
         return done.returncode, found
 
     def write_identity(self, name: str, key: SigningKey) -> None:
