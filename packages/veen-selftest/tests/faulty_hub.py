@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cbor2
@@ -38,7 +39,7 @@ from veen_hub.admission import authorization, stateless, table
 from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.replay_guard import AdminReplayGuard
-from veen_hub.http import attachments, content, errors, hub_log, reading, submit, tooling
+from veen_hub.http import attachments, content, errors, hub_log, reading, replication, submit, tooling
 from veen_hub.http.connections import Connection
 from veen_hub.http.submit import SubmitCall
 from veen_hub.ops.hub_log_service import HubLogService
@@ -47,6 +48,7 @@ from veen_hub.ops.witness_link import ANSWER_SEC, WitnessLink
 from veen_hub.ops.witnessing import Witnessing
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.signing_gate import SigningGate
+from veen_hub.replica.items import HandedOver
 from veen_selftest.hubs.http_hub import SECOND_ADDRESS
 from veen_storage import AbsentError
 from veen_storage.chunks.chunk_origin_check import OriginCheck
@@ -647,6 +649,47 @@ def _no_memory() -> None:
     while_active("asks no memory", SigningGate, "check", lambda _right, _self: None)
 
 
+# --- replica and handover
+
+
+@fault("forgets what its primary sends")
+def _forgetful_replica() -> None:
+    """A replica stores nothing but its first copy."""
+    nothing = SimpleNamespace(entries=[])
+    while_active("forgets what its primary sends", Store, "replicate", lambda _right, *_about: nothing)
+
+
+@fault("calls a replica revoked")
+def _revoked_replica() -> None:
+    def revoked(right: Any, self: SigningGate) -> None:
+        if self.is_elsewhere:
+            raise AdmissionError(rejection.REVOKED, "not here")
+        right(self)
+
+    while_active("calls a replica revoked", SigningGate, "check", revoked)
+
+
+@fault("accepts messages after its handover")
+def _open_after_handover() -> None:
+    """The gate opens again once the record is sent to the replica, which could otherwise not record it."""
+    name, gates = "accepts messages after its handover", list[SigningGate]()
+
+    def close_for_a_while(right: Any, self: SigningGate, why: str) -> None:
+        if "replica" in why:
+            right(self, why)
+        else:
+            self.wait(why, why)
+            gates.append(self)
+
+    def encoded(right: Any, item: Any) -> Any:
+        if isinstance(item, HandedOver):
+            gates[-1].open()
+        return right(item)
+
+    while_active(name, SigningGate, "write_elsewhere", close_for_a_while)
+    while_active(name, replication, "encode_item", encoded)
+
+
 # --- everything else
 
 
@@ -879,7 +922,7 @@ class PowerCut:
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
-        self._held = root.with_name("unsynced")
+        self._held = root.with_name(f"{root.name}-unsynced")
         self._lock = threading.Lock()
 
     def happen(self) -> None:
@@ -938,6 +981,8 @@ class PowerCut:
         return place.with_name(place.name + suffix)
 
     def _keep(self, path: Path) -> None:
+        if path.is_dir():
+            return  # the first copy of a replica ends with the rename of a folder, which is not restored
         old, new = self._place(path, ".old"), self._place(path, ".new")
         if old.exists() or new.exists():
             return
@@ -952,7 +997,9 @@ class PowerCut:
 
 def _from_backup(root: Path) -> None:
     """Copy the directory at every start; ``starts from a backup`` continues from the previous copy."""
-    copy = root.with_name("backup")
+    if not root.exists():
+        return  # a replica that has no copy of its primary yet
+    copy = root.with_name(f"{root.name}-backup")
     if copy.exists() and active(BACKUP):
         shutil.rmtree(root)
         shutil.copytree(copy, root)

@@ -27,7 +27,7 @@ from veen_selftest.hubs.fleet import OwnFleet
 from veen_selftest.runner.check import Violation
 from veen_selftest.runner.hub_setup import PLAIN
 
-from .conftest import FAULTY, processes_with
+from .conftest import FAULTY_HUB, processes_with
 
 ELSEWHERE = "http://127.0.0.1:8080"
 SCRIPT = [sys.executable, "-m", "veen_selftest.command.start"]
@@ -142,7 +142,7 @@ def test_it_prints_lines_for_people_and_nothing_when_quiet(healthy: OwnFleet, ke
 def test_a_faulty_hub_ends_with_5_and_the_report_says_why(tmp_path: Path) -> None:
     fault = tmp_path / "fault"
     fault.write_text("skip SIG_INVALID")
-    program = f"{sys.executable} {FAULTY} --fault-file={fault}"
+    program = f"{sys.executable} {FAULTY_HUB} --fault-file={fault}"
     junit = tmp_path / "junit.xml"
     done = run("--only=admission.SIG_INVALID", f"--hub-command={program}", f"--junit={junit}")
     assert done.returncode == 5, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Every check can fail: for each there is a faulty hub that it catches."""
+"""Every check can fail: for each there is a faulty hub, or a faulty `veen` command, that it catches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from veen_selftest.runner.suite import Outcome, Result
 
 from .conftest import ALL, FaultyFleet, run_check
 from .faulty_hub import BACKUP, FAULTS, SKIPPED
+from .faulty_veen import FAULTS as VEEN_FAULTS
 
 CAUGHT_BY = {
     "accepts replays": ["scenario.B", "invariant.I8", "mmr.append-once"],
@@ -91,6 +92,9 @@ CAUGHT_BY = {
     "reads slowly": ["hub.read"],
     "tells followers late": ["hub.follow_p99_ms"],
     "hoards memory": ["hub.rss_mb"],
+    "forgets what its primary sends": ["dr.replica"],
+    "calls a replica revoked": ["dr.replica"],
+    "accepts messages after its handover": ["dr.planned-cutover"],
 }
 """Which checks see it, of those that are meant to."""
 
@@ -103,7 +107,7 @@ ROWS = {
     rejection.AUTH_REF: [],
     rejection.REVOKED: [],
     rejection.CLIENT_BOUNDS: [],
-    rejection.CAP_SCOPE: [],
+    rejection.CAP_SCOPE: ["bridge.one-way"],
     rejection.CAP_TTL: [],
     rejection.PADDING: [],
     rejection.CAP_RATE: ["invariant.I7", "cap.rate"],
@@ -123,9 +127,21 @@ OVER_A_RESTART = {
     SKIPPED + rejection.CAP_ISSUER.detail: ["admission.CAP_ISSUER.withdrawn"],
     "witnesses with one key": ["identity.rotation"],
 }
+BY_THE_OPERATOR = {
+    "loses the last event of a bundle": ["bridge.one-to-one"],
+    "changes the receipts of origins": ["bridge.one-to-one"],
+    "overlooks gaps between bundles": ["bridge.no-silent-loss"],
+    "finds no difference between zones": ["bridge.no-silent-loss"],
+    "verifies no bundle": ["bridge.damaged-bundle"],
+    "records no refusal": ["bridge.damaged-bundle"],
+    "sees no way back": ["bridge.one-way"],
+    "promotes without a handover": ["dr.unplanned-cutover"],
+    "calls lost receipts kept": ["dr.unplanned-cutover"],
+}
+"""Faults of the `veen` command with which the checks operate their hubs."""
 CASES = [
     (fault, check)
-    for table in (CAUGHT_BY, LEFT_OUT, OVER_A_RESTART)
+    for table in (CAUGHT_BY, LEFT_OUT, OVER_A_RESTART, BY_THE_OPERATOR)
     for fault, names in table.items()
     for check in names
 ]
@@ -156,4 +172,5 @@ def test_every_check_has_a_fault_that_it_catches() -> None:
 
 def test_every_fault_is_caught_by_a_check() -> None:
     assert set(FAULTS) == set(CAUGHT_BY) | {"skips rows"} | (set(OVER_A_RESTART) & set(FAULTS))
+    assert set(VEEN_FAULTS) == set(BY_THE_OPERATOR)
     assert {row for row in TABLE if SKIPPED + row.detail in LEFT_OUT} == set(ROWS)

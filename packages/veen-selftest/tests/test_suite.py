@@ -76,7 +76,7 @@ def test_the_conformance_table_names_only_checks_and_files_that_exist() -> None:
     named = set(
         re.findall(
             r"`((?:scenario|invariant|admission|api|proof|checkpoint|cap|epoch|attachment|"
-            r"equivocation|resync|identity|mmr|codec|fuzz|crash|hub-log|witness|memory)\.[\w.*-]+)`",
+            r"equivocation|resync|identity|mmr|codec|fuzz|crash|hub-log|witness|memory|bridge|dr)\.[\w.*-]+)`",
             text,
         )
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_core.msg import Msg
 from veen_overlays.bridge import ImportedEvent
 from veen_selftest.bridge.zones import IMPORT, bridged_zones
 from veen_selftest.runner.check import Check, require, require_equal
@@ -25,9 +24,13 @@ def _origins(context: CheckContext) -> None:
         require(
             all(each.source_hub_id == zones.source_id for each in events), "an origin of another hub (J1)"
         )
-        key = zones.online.dh_keys[0]
-        opened = [Msg.decode(each.origin_msg or b"").open(key).body.decode() for each in events]
-        require_equal(opened, bodies, "payloads after the import (AGB0 4.5)")
+        exported = zones.read_export()
+        require_equal([message.text for message in exported], bodies, "payloads in the export stream")
+        require(
+            [(each.origin_msg, each.origin_receipt) for each in events]
+            == [(message.entry.msg_bytes, message.entry.receipt_bytes) for message in exported],
+            "an imported event has not the bytes of its original MSG and RECEIPT (AGB0 4.5)",
+        )
         code, found = zones.reconcile()
         require_equal((code, found["findings"]), (0, []), "reconciliation")
         require_equal(found["regions"][0]["to_seq"], 25, "end of the consistent region (K2)")

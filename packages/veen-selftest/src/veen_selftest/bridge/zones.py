@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,39 +11,42 @@ from typing import Any, Final
 
 from veen_core.cap import mint
 from veen_core.ids import HubId
+from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
 from veen_hub.client import Identity, Message, connect
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.operator import Operator
-from veen_selftest.runner.check import Violation
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 
-EXPORT, IMPORT = "export/selftest/events", "import/selftest/events"
+EXPORT: Final = "export/selftest/events"
+IMPORT: Final = "import/selftest/events"
 AUDIT: Final = "bridge/offline/log"
+"""The audit stream of the target zone (AGB0 4.6)."""
+REFUSED: Final = 3
+"""Exit code of `veen bridge import` if a bundle is refused, and of `reconcile` if there is a finding."""
 
 
 class BridgedZones(Operator):
-    """A source zone, a target zone, a bridge identity in each, and a folder that is the removable medium."""
+    """A source zone, a target zone, a bridge identity in each, and a folder as the removable medium."""
 
-    def __init__(self, root: Path, source: HttpHub, target: HttpHub) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, veen: Sequence[str], source: HttpHub, target: HttpHub) -> None:
+        super().__init__(root, veen)
         self.source, self.target = source, target
         self.media = root / "media"
         self.writer = Identity.generate()
         for hub, name in ((source, "admin1"), (target, "admin2")):
             assert hub.admin is not None  # the selftest started the hub
             self.write_identity(name, hub.admin)
-        init = ("bridge", "init", "--no-passphrase", "--json")
-        made = self.veen(
+        init = ("bridge", "init", "--no-passphrase")
+        _, made = self.veen_object(
             *(*init, "--role", "bridge_online", "--out", "z1", "--hub", source.url, "--issuer", "admin1"),
             *("--trust", self.source_id.hex(), "--stream", EXPORT),
         )
-        bridge = json.loads(made)["bridge_id"]
         self.veen(
             *(*init, "--role", "bridge_offline", "--out", "z2", "--hub", target.url, "--issuer", "admin2"),
             *("--trust", self.target_id.hex(), "--stream", IMPORT, "--source", self.source_id.hex()),
-            *("--source-bridge", bridge),
+            *("--source-bridge", made["bridge_id"]),
         )
 
     @property
@@ -63,51 +65,50 @@ class BridgedZones(Operator):
     def offline(self) -> Identity:
         return Identity.load(self.root / "z2" / "identity")
 
-    # --- what people in the two zones do
+    # --- the steps of an application and of the two operators
 
-    def send(self, bodies: Sequence[str]) -> None:
-        """Write events to the export stream, as an application of the source zone."""
+    def send(self, bodies: Sequence[str]) -> list[Receipt]:
+        """Write events to the export stream, as an application of the source zone; return their receipts."""
 
-        async def work() -> None:
+        async def work() -> list[Receipt]:
             trust = self.source_id.hex()
             state = self.root / "writer"
             async with connect(self.source.url, self.writer, trust=trust, state=state) as hub:
                 assert self.source.admin is not None
                 token = mint(self.source.admin, self.writer.client_id, [stream_id(EXPORT)], 3_600)
                 await hub.authorize(token)
-                async for _ in hub.stream(EXPORT, to=self.online.recipient).send_many(bodies):
-                    pass
+                stream = hub.stream(EXPORT, to=self.online.recipient)
+                return [receipt async for receipt in stream.send_many(bodies)]
 
-        asyncio.run(work())
+        return asyncio.run(work())
 
     def export(self, name: str) -> str:
-        """Export what is new onto the medium; return the folder."""
+        """Export all new events to a folder of the medium; return the folder."""
         folder = str(self.media / name)
         self.veen("bridge", "export", "-c", "z1/bridge.yaml", "--out", folder, "--checkpoint-now", "-q")
         return folder
 
-    def import_(self, *arguments: str) -> tuple[int, dict[str, Any]]:
-        """Import; return the exit code and the JSON object."""
-        done = self.run("bridge", "import", "-c", "z2/bridge.yaml", "--json", *arguments)
-        if not done.stdout:
-            raise Violation(f"`veen bridge import` printed no result: {done.stderr}")
-        return done.returncode, json.loads(done.stdout)
+    def import_(self, *folders: str) -> tuple[int, dict[str, Any]]:
+        """Import the bundles of folders; return the exit code and the JSON object."""
+        return self.veen_object("bridge", "import", "-c", "z2/bridge.yaml", *folders)
 
     def reconcile(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        """Compare the two zones; return the exit code and the JSON object."""
         zones = ("--source", "z1/bridge.yaml", "--target", "z2/bridge.yaml")
-        done = self.run("bridge", "reconcile", *zones, "--json", *arguments)
-        if not done.stdout:
-            raise Violation(f"`veen bridge reconcile` printed no result: {done.stderr}")
-        return done.returncode, json.loads(done.stdout)
+        return self.veen_object("bridge", "reconcile", *zones, *arguments)
+
+    def read_export(self) -> list[Message]:
+        """Read the export stream of the source zone with the keys of bridge_online."""
+        return asyncio.run(_read(self.source.url, self.source_id, self.online, EXPORT))
 
     def read(self, stream: str) -> list[Message]:
         """Read a stream of the target zone with the keys of bridge_offline."""
+        return asyncio.run(_read(self.target.url, self.target_id, self.offline, stream))
 
-        async def work() -> list[Message]:
-            async with connect(self.target.url, self.offline, trust=self.target_id.hex()) as hub:
-                return [message async for message in hub.stream(stream).read()]
 
-        return asyncio.run(work())
+async def _read(url: str, hub_id: HubId, reader: Identity, stream: str) -> list[Message]:
+    async with connect(url, reader, trust=hub_id.hex()) as hub:
+        return [message async for message in hub.stream(stream).read()]
 
 
 @contextmanager
@@ -118,4 +119,4 @@ def bridged_zones(context: CheckContext) -> Iterator[BridgedZones]:
         context.own_hub(HUB_LOG).running() as source,
         context.own_hub(HUB_LOG).running() as target,
     ):
-        yield BridgedZones(Path(folder), source, target)
+        yield BridgedZones(Path(folder), context.fleet.veen, source, target)

@@ -1,4 +1,4 @@
-"""A planned cutover: nothing acknowledged is lost, and clients that name both hubs go on."""
+"""A planned cutover: no acknowledged message is lost, and a client that names both hubs continues (P9)."""
 
 from __future__ import annotations
 
@@ -32,27 +32,33 @@ def _planned(context: CheckContext) -> None:
 
 
 async def _send_through(made: Site) -> tuple[list[str], list[Receipt]]:
+    """Replace the hub while a client sends; return the bodies and the receipts of the client."""
+    cutover = asyncio.create_task(asyncio.to_thread(_replace_the_hub, made))
+    sending = asyncio.create_task(_send_until(made, cutover))
+    await asyncio.wait((cutover, sending), return_when=asyncio.FIRST_EXCEPTION)
+    await cutover  # before the client: without a successor the client fails as well
+    return await sending
+
+
+def _replace_the_hub(made: Site) -> None:
+    made.hand_over()
+    require_equal(made.promote()["planned"], True, "whether the promotion was planned")
+    made.start_successor()
+
+
+async def _send_until(made: Site, cutover: asyncio.Task[None]) -> tuple[list[str], list[Receipt]]:
+    """Send one message after the other until ``MESSAGES_AFTER`` were sent after the cutover."""
     sent: list[str] = []
     receipts: list[Receipt] = []
-
-    def replace_the_hub() -> None:
-        made.hand_over()
-        done = made.promote()
-        require('"planned": true' in done.stdout, f"no planned promotion: {done.stderr or done.stdout}")
-        made.start_successor()
-
+    after = 0
     async with made.connect(made.primary.url, made.old_hub, successor=made.successor_url) as hub:
         stream = hub.stream(STREAM)
-        cutover = asyncio.create_task(asyncio.to_thread(replace_the_hub))
-        left = MESSAGES_AFTER
-        try:
-            while left:
-                body = f"message {len(sent)}"
-                receipts.append(await stream.send(body))
-                sent.append(body)
-                left -= cutover.done()
-        finally:
-            await cutover  # why there is no successor comes before the client's complaint
+        while after < MESSAGES_AFTER:
+            body = f"message {len(sent)}"
+            receipts.append(await stream.send(body))
+            sent.append(body)
+            if cutover.done():
+                after += 1
     return sent, receipts
 
 

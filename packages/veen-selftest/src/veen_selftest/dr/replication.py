@@ -1,4 +1,4 @@
-"""A replica has the primary's log and serves it under the primary's identity; it accepts nothing (P9)."""
+"""A replica has the primary's log and serves it under the primary's identity; it accepts no message (P9)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from veen_core.rejection import NOT_PRIMARY
 from veen_hub.client import Refused
-from veen_selftest.dr.site import STREAM, Site, site, wait_until
+from veen_selftest.dr.site import STREAM, Site, site
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
@@ -21,7 +21,9 @@ def _replica(context: CheckContext) -> None:
         replica = made.start_replica()
         made.send(bodies[20:])
         require_equal(replica.known.identity.hub_id, made.old_hub, "hub_id that the replica shows")
-        wait_until(lambda: len(made.read(replica.url, made.old_hub)) == 40, "the replica has 40 messages")
+        made.wait_until(
+            lambda: len(made.read(replica.url, made.old_hub)) == 40, "the replica has not all 40 messages"
+        )
         require_equal(made.read(replica.url, made.old_hub), bodies, "messages at the replica")
         require(_refuses(made, replica), "the replica accepts a message, or refuses it without NOT_PRIMARY")
         require_equal(made.read(made.primary.url, made.old_hub), bodies, "messages at the primary")

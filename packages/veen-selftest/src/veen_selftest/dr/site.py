@@ -1,11 +1,9 @@
-"""A primary and its replica, each a process of its own, and `veen hub` as an operator uses it (P9)."""
+"""A primary, its replica and its successor, and `veen hub` as an operator uses it (P9)."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -18,11 +16,9 @@ from veen_core.ids import ClientId, HubId, StreamId
 from veen_core.receipt import Receipt
 from veen_hub.client import Hub, Identity, Retry, connect
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.hubs.operator import COMMAND_SECONDS, Operator
-from veen_selftest.hubs.own_hub import LISTENING, PROBES
-from veen_selftest.hubs.own_hub import PROGRAM as HUB_PROGRAM
-from veen_selftest.hubs.server_process import START_STOP_SECONDS, ServerProcess
-from veen_selftest.runner.check import Violation
+from veen_selftest.hubs.operator import Operator
+from veen_selftest.hubs.own_hub import LISTENING, PROBES, OwnHub
+from veen_selftest.runner.check import Violation, require
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 
@@ -33,25 +29,28 @@ POLL_SECONDS: Final = 0.02
 class Site(Operator):
     """The hub that fails, the replica that takes over, and a client with a state folder."""
 
-    def __init__(self, context: CheckContext, root: Path, primary: HttpHub) -> None:
+    def __init__(self, context: CheckContext, root: Path, own: OwnHub, primary: HttpHub) -> None:
+        """``own`` is the process of the primary; the other hubs run the same program."""
         assert primary.admin is not None  # the selftest started the hub
-        super().__init__(root)
+        super().__init__(root, context.fleet.veen)
+        self._own = own
+        self._max_wait = context.options.replica_wait
         self.primary = primary
         self.admin = primary.admin
         self.writer = Identity.generate()
         self.old_hub = primary.known.identity.hub_id
         self.write_identity("admin", primary.admin)
-        self._replica = ServerProcess("the replica", HUB_PROGRAM, root / "replica.log", START_STOP_SECONDS)
-        self._successor = ServerProcess("the successor", HUB_PROGRAM, root / "new.log", START_STOP_SECONDS)
+        self._replica = own.another_process("the replica", root / "replica.log")
+        self._successor = own.another_process("the successor", root / "new.log")
         self._port = _free_port(context)
-        made = json.loads(self.veen("hub", "successor", "--new-keys", "keys", "--json"))
+        _, made = self.veen_object("hub", "successor", "--new-keys", "keys")
         self.new_hub = HubId.from_hex(made["hub_id"])
 
     @property
     def successor_url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
-    # --- what the operator does
+    # --- the steps of the operator
 
     def start_replica(self) -> HttpHub:
         flags = (f"--data-dir={self.root / 'replica'}", f"--replica-of={self.primary.url}")
@@ -61,37 +60,58 @@ class Site(Operator):
     def stop_replica(self) -> None:
         self._replica.stop()
 
+    def lose_primary(self) -> None:
+        """Kill the primary; nothing starts it again."""
+        self._own.kill()
+
     def hand_over(self) -> None:
         """Hand the primary over, and wait until the replica has the record."""
         hub = ("--hub", self.primary.url, "--trust", self.old_hub.hex(), "--client", "admin")
         to = ("--to", self.new_hub.hex(), "--url", self.successor_url)
         self.veen("hub", "handover", *hub, *to, "--out", "handover.cbor")
-        wait_until((self.root / "replica" / "handover.cbor").exists, "the replica has the handover")
+        self.wait_until(
+            (self.root / "replica" / "handover.cbor").exists, "the replica has no handover record"
+        )
 
-    def promote(self, *flags: str) -> subprocess.CompletedProcess[str]:
-        """Run `veen hub promote`; the caller looks at the exit code."""
+    def promote(self, *flags: str) -> dict[str, Any]:
+        """Make the successor from the replica; return the JSON object."""
+        return self.veen_object(*self._promotion, *flags)[1]
+
+    def require_no_promotion(self, reason: str) -> None:
+        """Raise ``Violation`` unless `veen hub promote` refuses for this reason."""
+        done = self.run(*self._promotion)
+        said = done.stderr or done.stdout
+        require(done.returncode != 0 and reason in said, f"promotion not refused with {reason!r}: {said}")
+
+    @property
+    def _promotion(self) -> tuple[str, ...]:
         where = ("--data-dir", "replica", "--new-keys", "keys", "--out", "new")
-        return self.run("hub", "promote", *where, "--admin", self.admin.public.hex(), "--json", *flags)
+        return ("hub", "promote", *where, "--admin", self.admin.public.hex())
 
     def start_successor(self) -> None:
         flags = (f"--data-dir={self.root / 'new'}", f"--port={self._port}", "--probes-port=0")
         self._successor.start(LISTENING, "--log-level=warning", *flags)
 
     def lost(self, receipts: Sequence[Receipt]) -> tuple[int, dict[str, Any]]:
-        """Ask which receipts the successor's ancestor lacks; return the exit code and the JSON object."""
+        """Compare receipts with the successor's ancestor; return the exit code and the JSON object."""
         path = self.root / "receipts.cborseq"
         path.write_bytes(b"".join(receipt.encode() for receipt in receipts))
-        done = self.run("hub", "lost", "--data-dir", "new", "--receipts", path.name, "--json")
-        if not done.stdout:
-            raise Violation(f"`veen hub lost` printed no result: {done.stderr}")
-        return done.returncode, json.loads(done.stdout)
+        return self.veen_object("hub", "lost", "--data-dir", "new", "--receipts", path.name)
 
     def close(self) -> None:
         """Kill the replica and the successor."""
         self._replica.kill()
         self._successor.kill()
 
-    # --- what clients do
+    def wait_until(self, holds: Callable[[], bool], violation: str) -> None:
+        """Wait until a condition holds, at most ``RunOptions.replica_wait`` seconds."""
+        deadline = time.monotonic() + self._max_wait
+        while not holds():
+            if time.monotonic() >= deadline:
+                raise Violation(f"{violation} after {self._max_wait} s")
+            time.sleep(POLL_SECONDS)
+
+    # --- the steps of a client
 
     @asynccontextmanager
     async def connect(self, url: str, hub_id: HubId, *, successor: str | None = None) -> AsyncIterator[Hub]:
@@ -134,23 +154,12 @@ def _free_port(context: CheckContext) -> int:
             return port
 
 
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds; after ``COMMAND_SECONDS`` it is a violation that it never did."""
-    deadline = time.monotonic() + COMMAND_SECONDS
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise Violation(f"after {COMMAND_SECONDS} s it is still not so that {what}")
-        time.sleep(POLL_SECONDS)
-
-
 @contextmanager
 def site(context: CheckContext) -> Iterator[Site]:
-    """Start a primary; the check starts and replaces the other hubs. All are stopped at the end."""
-    with (
-        tempfile.TemporaryDirectory(prefix="veen-selftest-dr-") as folder,
-        context.own_hub(HUB_LOG).running() as primary,
-    ):
-        made = Site(context, Path(folder), primary)
+    """Start a primary; the check starts the other hubs. All hubs are killed at the end."""
+    own = context.own_hub(HUB_LOG)
+    with tempfile.TemporaryDirectory(prefix="veen-selftest-dr-") as folder, own.running() as primary:
+        made = Site(context, Path(folder), own, primary)
         try:
             yield made
         finally:

@@ -19,6 +19,7 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import LabelRequest, Status
 from veen_hub.client import Tls
 from veen_selftest.hubs.http_hub import CBOR, JSON, HttpHub
+from veen_selftest.hubs.operator import PROGRAM as VEEN
 from veen_selftest.hubs.own_hub import PROGRAM, OwnHub
 from veen_selftest.hubs.own_witness import OwnWitness
 from veen_selftest.hubs.server_process import START_STOP_SECONDS
@@ -36,6 +37,9 @@ class Fleet(Protocol):
 
     starts_hubs: bool
     """Whether the run starts its hubs; otherwise the hub's settings are known only from its status."""
+
+    veen: tuple[str, ...]
+    """The program `veen`, with which checks operate the hubs that they start."""
 
     def hub(self, setup: HubSetup) -> HttpHub:
         """Return a running hub of this kind, shared by all checks."""
@@ -61,10 +65,16 @@ class OwnFleet:
     """Hubs that the run starts, in a temporary folder."""
 
     def __init__(
-        self, seed: bytes, program: Sequence[str] = PROGRAM, *, timeout: float = START_STOP_SECONDS
+        self,
+        seed: bytes,
+        program: Sequence[str] = PROGRAM,
+        *,
+        veen: Sequence[str] = VEEN,
+        timeout: float = START_STOP_SECONDS,
     ) -> None:
         self.run = "selftest"
         self.starts_hubs = True
+        self.veen = tuple(veen)
         self._program = tuple(program)
         self._timeout = timeout
         self._admin = key_of(seed, "admin")
@@ -153,6 +163,7 @@ class RemoteFleet:
     ) -> None:
         self.run = f"selftest/{run}"
         self.starts_hubs = False
+        self.veen: tuple[str, ...] = VEEN
         self._hub = HttpHub(url, admin, tls, foreign=True, probes_url=probes_url)
 
     def reach(self) -> Status:

@@ -1,45 +1,65 @@
-"""An operator at a command line: runs `veen` in a folder, and has the admin's identity there."""
+"""An operator at a command line: runs `veen` in a folder that has the admin's identity."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from veen_core.ids import UnixTime
 from veen_core.keys import DhSecret, SigningKey
 from veen_core.keystore import Secrets
+from veen_selftest.hubs.server_process import environment
 from veen_selftest.runner.check import Violation
 
 PROGRAM: Final = (sys.executable, "-P", "-c", "from veen_cli.frame.start import main; main()")
-COMMAND_SECONDS: Final = 120
+MAX_COMMAND_SECONDS: Final = 120
 
 
 class Operator:
     """Runs `veen` with ``root`` as the working directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, program: Sequence[str] = PROGRAM) -> None:
+        """``program`` is `veen`, or a program that takes the same arguments."""
         self.root = root
+        self._program = tuple(program)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `veen`; the caller looks at the exit code."""
-        return subprocess.run(  # noqa: S603 - this Python, arguments of a suite
-            [*PROGRAM, *arguments],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
+        try:
+            return subprocess.run(  # noqa: S603 - the program under test, arguments of a suite
+                [*self._program, *arguments],
+                cwd=self.root,
+                capture_output=True,
+                text=True,
+                timeout=MAX_COMMAND_SECONDS,
+                check=False,
+                env=environment(),
+            )
+        except subprocess.TimeoutExpired:
+            words = " ".join(arguments[:2])
+            raise Violation(f"`veen {words}` has not ended after {MAX_COMMAND_SECONDS} s") from None
 
     def veen(self, *arguments: str) -> str:
-        """Run `veen`, which must succeed; return its output."""
+        """Run `veen`; return its output, or raise ``Violation`` if the exit code is not 0."""
         done = self.run(*arguments)
         if done.returncode != 0:
             words = " ".join(arguments[:2])
             raise Violation(f"`veen {words}` ended with {done.returncode}: {done.stderr or done.stdout}")
         return done.stdout
+
+    def veen_object(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        """Run `veen` with ``--json``; return the exit code and the result, which a failed command lacks."""
+        done = self.run(*arguments, "--json")
+        words = " ".join(arguments[:2])
+        try:
+            found = json.loads(done.stdout)
+        except ValueError:
+            raise Violation(f"`veen {words}` printed no result: {done.stderr or done.stdout}") from None
+        return done.returncode, found
 
     def write_identity(self, name: str, key: SigningKey) -> None:
         """Write the folder of an identity that has this signing key."""

@@ -1,7 +1,8 @@
 """A hub process that the selftest creates, starts, kills and deletes.
 
 The program may be any that takes ``--init``, ``--rotate``, ``--data-dir``, ``--config`` and ``--port`` as
-``veen-hub`` does and prints one line when it listens; nothing else is assumed about it.
+``veen-hub`` does and prints one line when it listens; nothing else is assumed about it. A replica is started
+with ``--replica-of`` instead of ``--config``.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class OwnHub:
         snapshot_of: OwnHub | None = None,
     ) -> None:
         """``root``: a new folder. ``snapshot_of``: copy the data of this hub; else a new hub is made."""
+        self._program = tuple(program)
+        self._timeout = timeout
         self._process = ServerProcess("the hub", program, root / "hub.log", timeout)
         self._root = root
         self._admin = admin
@@ -88,6 +91,10 @@ class OwnHub:
         line = self._process.start(LISTENING, "--port=0", "--log-level=warning", *self._flags())
         url, _, probes = line.partition(PROBES)
         return HttpHub(url, self._admin, probes_url=probes or None)
+
+    def another_process(self, what: str, log: Path) -> ServerProcess:
+        """Return a process of the same program for another data directory, not started yet."""
+        return ServerProcess(what, self._program, log, self._timeout)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[HttpHub]:

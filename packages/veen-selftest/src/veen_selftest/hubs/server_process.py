@@ -44,7 +44,7 @@ class ServerProcess:
                 text=True,
                 check=False,
                 timeout=self._timeout,
-                env=_environment(),
+                env=environment(),
             )
         except subprocess.TimeoutExpired:
             raise Violation(
@@ -66,7 +66,7 @@ class ServerProcess:
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env=_environment(),
+                env=environment(),
             )
         line = self._first_line(self._process.stdout)
         if not line.startswith(announcement):
@@ -127,6 +127,6 @@ class ServerProcess:
         return code
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment without VEEN_ variables: VEEN_KEYS_DIR would mix keys of several hubs."""
     return {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}

@@ -28,6 +28,8 @@ class RunOptions:
     """Kills per check of the suites ``crash`` and ``trust``."""
     max_wait: float = 5.0
     """Longest time that a check may wait for an expiry, an epoch or the hub log, in seconds."""
+    replica_wait: float = 60.0
+    """Longest time that a check of the suite ``dr`` may wait for a replica, in seconds."""
     quick: bool = True
     """Whether the suite ``perf`` uses small sizes: a few seconds per figure."""
     history: int | None = None
