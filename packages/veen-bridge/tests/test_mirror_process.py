@@ -27,6 +27,8 @@ from veen_core.stream import stream_id
 from veen_hub.client import Hub, Identity, connect
 from veen_overlays.federation import Mirror
 
+from .import_ledger import imported_positions
+from .kill_points import crash_rounds
 from .mirror_fixtures import (
     ADMIN,
     BRIDGE,
@@ -34,7 +36,6 @@ from .mirror_fixtures import (
     SOURCE_READER,
     TARGET_READER,
     HubProcess,
-    crash_rounds,
     hub_id,
     read_all,
     run,
@@ -277,7 +278,7 @@ def test_the_check_compares_records_with_the_sources_receipts(
 def test_killed_at_any_moment_with_and_without_its_disk_the_mirror_loses_and_doubles_nothing(
     tmp_path: Path,
 ) -> None:
-    rounds, chance = crash_rounds(25), random.Random(17)
+    rounds, chance = crash_rounds(50), random.Random(17)
 
     async def write(source: HubProcess, stopping: asyncio.Event) -> int:
         sent = 0
@@ -295,14 +296,14 @@ def test_killed_at_any_moment_with_and_without_its_disk_the_mirror_loses_and_dou
         for round_ in range(rounds):
             victim.stdin.write(b"start\n")
             child = int(await victim.stdout.readline())
-            await asyncio.sleep(chance.uniform(0.05, 0.6))
+            await asyncio.sleep(chance.uniform(0.02, 0.4))
             os.kill(child, signal.SIGKILL)
             while os.path.exists(f"/proc/{child}"):
                 await asyncio.sleep(0.005)
             if round_ % 4 == 3:
                 shutil.rmtree(state, ignore_errors=True)
 
-    async def work(source: HubProcess, target: HubProcess, flags: list[str]) -> None:
+    async def work(source: HubProcess, target: HubProcess, flags: list[str]) -> int:
         stopping = asyncio.Event()
         writing = asyncio.create_task(write(source, stopping))
         victim = await asyncio.create_subprocess_exec(
@@ -332,8 +333,10 @@ def test_killed_at_any_moment_with_and_without_its_disk_the_mirror_loses_and_dou
             originals = [message.id async for message in here.stream("orders").read()]
             copies = [message.header.parent_id for message in await read_all(there, "orders")]
         assert copies == originals
-        assert len(copies) == sent
+        return sent
 
     with serving(tmp_path / "source") as source, serving(tmp_path / "target") as target:
         flags = arguments(tmp_path, source, target, "--streams=orders", "--log-level=error")
-        run(work(source, target, flags), seconds=60 + 4 * rounds)
+        sent = run(work(source, target, flags), seconds=60 + 4 * rounds)
+        keys = reader_folder(tmp_path / "ledger", TARGET_READER)
+        assert imported_positions(target.url, run(hub_id(target)), keys, "orders") == list(range(1, sent + 1))
