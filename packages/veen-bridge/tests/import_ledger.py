@@ -1,4 +1,6 @@
-"""The ledger of a target stream, read from the target hub alone: `python import_ledger.py URL HUB_ID KEYS STREAM`.
+"""The ledger of a target stream, read from the target hub alone.
+
+    python import_ledger.py URL HUB_ID KEYS STREAM
 
 The process shares no state with a bridge: it reads the stream with its reader key, verifies the log, and
 prints the source position of every wrapped event, in the order of the stream.

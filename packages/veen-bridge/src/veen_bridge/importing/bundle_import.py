@@ -24,7 +24,15 @@ from veen_bridge.importing.admission import ImportPlan
 from veen_bridge.importing.audit import AuditLog
 from veen_bridge.roles.folding import folded
 from veen_bridge.roles.session import RoleSession
-from veen_bridge.transfer import CopyMaker, Landing, Mode, OriginCursor, OriginEntry, find_held, settle_pending
+from veen_bridge.transfer import (
+    CopyMaker,
+    Landing,
+    Mode,
+    OriginCursor,
+    OriginEntry,
+    find_held,
+    settle_pending,
+)
 from veen_core.bundle import BundleError, PartIndex
 from veen_core.errors import VeenError
 from veen_core.ids import Epoch, Label, StreamSeq
