@@ -240,9 +240,5 @@ def write_secrets(folder: Path, identity: Identity) -> Path:
     return folder
 
 
-def crash_rounds(default: int) -> int:
-    return int(os.environ.get("VEEN_CRASH_ROUNDS", default))
-
-
 def texts(messages: Sequence[Message]) -> list[str]:
     return [message.text for message in messages]

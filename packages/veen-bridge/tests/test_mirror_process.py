@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import select
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from .mirror_fixtures import (
     SOURCE_READER,
     TARGET_READER,
     HubProcess,
-    crash_rounds,
     hub_id,
     read_all,
     run,
@@ -272,68 +270,3 @@ def test_the_check_compares_records_with_the_sources_receipts(
     done = check(flags)
     assert done.returncode == 3
     assert "entry 31: the source's receipt differs" in done.stdout
-
-
-def test_killed_at_any_moment_with_and_without_its_disk_the_mirror_loses_and_doubles_nothing(
-    tmp_path: Path,
-) -> None:
-    rounds, chance = crash_rounds(25), random.Random(17)
-
-    async def write(source: HubProcess, stopping: asyncio.Event) -> int:
-        sent = 0
-        async with talking(source) as here:
-            to = here.stream("orders", readers=(SOURCE_READER,))
-            while not stopping.is_set():
-                async for _ in to.send_many(f"order {sent + n}" for n in range(5)):
-                    sent += 1
-                await asyncio.sleep(0.02)
-        return sent
-
-    async def kill_often(victim: asyncio.subprocess.Process, state: Path) -> None:
-        assert victim.stdin is not None
-        assert victim.stdout is not None
-        for round_ in range(rounds):
-            victim.stdin.write(b"start\n")
-            child = int(await victim.stdout.readline())
-            await asyncio.sleep(chance.uniform(0.05, 0.6))
-            os.kill(child, signal.SIGKILL)
-            while os.path.exists(f"/proc/{child}"):
-                await asyncio.sleep(0.005)
-            if round_ % 4 == 3:
-                shutil.rmtree(state, ignore_errors=True)
-
-    async def work(source: HubProcess, target: HubProcess, flags: list[str]) -> None:
-        stopping = asyncio.Event()
-        writing = asyncio.create_task(write(source, stopping))
-        victim = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(Path(__file__).with_name("mirror_victim.py")),
-            *flags,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            await kill_often(victim, tmp_path / "state")
-            stopping.set()
-            sent = await writing
-            assert victim.stdin is not None
-            assert victim.stdout is not None
-            victim.stdin.write(b"start\n")
-            child = int(await victim.stdout.readline())
-            async with talking(target) as there:
-                await read_all(there, "orders", sent)
-            os.kill(child, signal.SIGTERM)
-        finally:
-            with suppress(ProcessLookupError):
-                victim.kill()
-            await victim.wait()
-        async with talking(source, "judge") as here, talking(target, "judge") as there:
-            originals = [message.id async for message in here.stream("orders").read()]
-            copies = [message.header.parent_id for message in await read_all(there, "orders")]
-        assert copies == originals
-        assert len(copies) == sent
-
-    with serving(tmp_path / "source") as source, serving(tmp_path / "target") as target:
-        flags = arguments(tmp_path, source, target, "--streams=orders", "--log-level=error")
-        run(work(source, target, flags), seconds=60 + 4 * rounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from veen_bridge.roles.session import RoleSession
+from veen_bridge.transfer import settle_pending
 from veen_core.bundle import BundleHeader, bundle_id
 from veen_core.hashing import H
 from veen_core.ids import BundleId, Label, StreamId
@@ -25,7 +26,7 @@ class ExportAudit:
         """Settle what a killed export left unsent, then fold the log to its end."""
         if self._view is None:
             # A record that was handed to the client before a kill is delivered now, not after the next one.
-            await self._session.audit.settle()
+            await settle_pending(self._session.audit)
             self._view = self._open_view()
             await self._view.open()
         await self._view.catch_up()

@@ -8,6 +8,7 @@ from typing import Final
 from veen_bridge.importing.admission import BundleRefusedError, ImportPlan
 from veen_bridge.roles.folding import folded
 from veen_bridge.roles.session import RoleSession
+from veen_bridge.transfer import settle_pending
 from veen_core.bundle import BundleError
 from veen_core.errors import VeenError
 from veen_core.ids import BundleId, StreamSeq, UnixTime
@@ -29,8 +30,9 @@ class AuditLog:
         self._store: Store = MemoryStore() if store is None else store
 
     async def state(self) -> ImportState:
-        """The imported bundles, folded from the whole log as the hub shows it now (P8)."""
+        """Settle what a killed import left unsent; return the imported bundles, folded from the log (P8)."""
         session = self._session
+        await settle_pending(session.audit)
         view = await folded(IMPORTS, session.hub, session.audit, session.keys.opening, self._store)
         return (await view.state()).summary.inner
 

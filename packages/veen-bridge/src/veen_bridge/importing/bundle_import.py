@@ -9,7 +9,8 @@ The order of writes, each durable before the next:
 5. the report of success. From here on the bundle is imported.
 
 After an interruption anywhere the same steps run again. Which events are there already is read from the
-import stream itself, so a bridge with an empty disk continues as well (P8).
+import stream itself, so a bridge with an empty disk continues as well (P8). With its disk, the messages that
+the client still holds are delivered before the stream is read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from veen_bridge.importing.admission import ImportPlan
 from veen_bridge.importing.audit import AuditLog
 from veen_bridge.roles.folding import folded
 from veen_bridge.roles.session import RoleSession
-from veen_bridge.transfer import CopyMaker, Landing, Mode, OriginCursor, OriginEntry, find_held
+from veen_bridge.transfer import (
+    CopyMaker,
+    Landing,
+    Mode,
+    OriginCursor,
+    OriginEntry,
+    find_held,
+    settle_pending,
+)
 from veen_core.bundle import BundleError, PartIndex
 from veen_core.errors import VeenError
 from veen_core.ids import Epoch, Label, StreamSeq
@@ -78,6 +87,7 @@ class BundleImport:
         attachments = await self._put_attachments()
         found = written = 0
         if plan.wanted:
+            await settle_pending(self._stream)
             cursor = OriginCursor(plan.header.label, plan.wanted[0].from_seq - 1, self._origins())
             found = await self._find(cursor, advance)
             async with aclosing(landing.send(cursor.rest())) as sending:

@@ -23,7 +23,7 @@ from veen_bridge.mirror.claims import check_claim
 from veen_bridge.mirror.metrics import MirrorMetrics
 from veen_bridge.mirror.progress import PositionCache, Progress
 from veen_bridge.mirror.source import SourceStream
-from veen_bridge.transfer import CopyMaker, Landing, Mode, OriginEntry, Sent, find_held
+from veen_bridge.transfer import CopyMaker, Landing, Mode, OriginEntry, Sent, find_held, settle_pending
 from veen_core.errors import StateError, VeenError
 from veen_core.ids import ClientId, Epoch, Label
 from veen_core.keys import DhKey
@@ -85,7 +85,7 @@ class StreamMirror:
         """Settle and find the position; afterwards ``progress`` says what the target holds."""
         landing = self._landing()
         landing.check_readable()
-        await self._target.settle()
+        await settle_pending(self._target)
         target_since = self._target_epochs.since if self._target_epochs is not None else 0
         self.progress = await asyncio.to_thread(self._cache.load, (self._source.since, target_since))
         cursors = await self._source.cursors(self.progress)

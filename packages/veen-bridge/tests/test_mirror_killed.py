@@ -1,0 +1,120 @@
+"""A mirror that is killed at any moment, with and without its disk, loses and doubles nothing (P8).
+
+``VEEN_CRASH_ROUNDS`` is the number of kills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from .import_ledger import imported_positions
+from .kill_points import crash_rounds
+from .mirror_fixtures import (
+    SOURCE_READER,
+    TARGET_READER,
+    HubProcess,
+    hub_id,
+    read_all,
+    run,
+    serving,
+    talking,
+)
+from .test_mirror_process import arguments, reader_folder
+
+ROUNDS = crash_rounds(50)
+ROUNDS_PER_LOST_DISK = 4
+
+
+class Victims:
+    """Mirrors that one process forks, which has imported everything."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def start(self) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"start\n")
+        return int(await self._process.stdout.readline())
+
+    async def kill(self, child: int) -> None:
+        os.kill(child, signal.SIGKILL)
+        while os.path.exists(f"/proc/{child}"):
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def victims(flags: list[str]) -> AsyncIterator[Victims]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).with_name("mirror_victim.py")),
+        *flags,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield Victims(process)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def write(source: HubProcess, stopping: asyncio.Event) -> int:
+    """Send until ``stopping``; return the number of messages."""
+    sent = 0
+    async with talking(source) as here:
+        to = here.stream("orders", readers=(SOURCE_READER,))
+        while not stopping.is_set():
+            async for _ in to.send_many(f"order {sent + n}" for n in range(5)):
+                sent += 1
+            await asyncio.sleep(0.02)
+    return sent
+
+
+async def kill_often(mirrors: Victims, state: Path) -> None:
+    chance = random.Random(17)
+    for round_ in range(1, ROUNDS + 1):
+        child = await mirrors.start()
+        await asyncio.sleep(chance.uniform(0.02, 0.4))  # the moment of the kill is what is random here
+        await mirrors.kill(child)
+        if round_ % ROUNDS_PER_LOST_DISK == 0:
+            shutil.rmtree(state, ignore_errors=True)
+
+
+async def mirror_and_kill(source: HubProcess, target: HubProcess, flags: list[str], state: Path) -> int:
+    """Kill mirrors while messages are sent, then let one finish; return the number of messages."""
+    stopping = asyncio.Event()
+    writing = asyncio.create_task(write(source, stopping))
+    async with victims(flags) as mirrors, talking(target) as there:
+        await kill_often(mirrors, state)
+        stopping.set()
+        sent = await writing
+        copied = len(await read_all(there, "orders"))
+        assert copied >= ROUNDS, "mirrors were killed before they had copied anything"
+        child = await mirrors.start()
+        await read_all(there, "orders", sent)
+        os.kill(child, signal.SIGTERM)
+        return sent
+
+
+def test_killed_at_any_moment_with_and_without_its_disk_the_mirror_loses_and_doubles_nothing(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path / "source") as source, serving(tmp_path / "target") as target:
+        flags = arguments(tmp_path, source, target, "--streams=orders", "--log-level=error")
+        work = mirror_and_kill(source, target, flags, tmp_path / "state")
+        sent = run(work, seconds=60 + 4 * ROUNDS)
+        keys = reader_folder(tmp_path / "ledger", TARGET_READER)
+        positions = imported_positions(target.url, run(hub_id(target)), keys, "orders")
+    assert positions == list(range(1, sent + 1))
