@@ -35,6 +35,7 @@ MAX_SECONDS = 20
 ENDLESS = {
     "veen hub start --data-dir hub": "runs in the foreground",
     "veen hub start --data-dir hub --config hub.yaml": "runs in the foreground",
+    "veen hub start --data-dir replica --replica-of http://127.0.0.1:8080 --port 8090": "likewise",
     "veen stream --stream orders --follow --out jsonl": "follows the stream",
     "veen tail --stream orders --last 3 --follow": "follows the stream",
     "veen kv watch --stream config": "follows the stream",
@@ -52,6 +53,7 @@ IN_AN_EMPTY_FOLDER = (
     "VEEN_PASSPHRASE=… veen keygen --out alice --quiet",
     "veen hub init --data-dir hub --admin admin",
     "veen hub init --data-dir hub --no-admin --profile bulk",
+    "veen hub successor --new-keys successor-keys",
     "veen witness init witness.example.org/w1 --dir witness --log VKEY",
     "veen witness init witness.example.org/w1 --dir witness --log OLD_VKEY --log NEW_VKEY",
 )
@@ -62,6 +64,11 @@ LATER = (
     "veen id device phone.pub --disable --client bob",
     "veen id revoke --device DEVICE_ID --reason lost --client bob",
     "veen id revoke --own-ctx --realm shop",
+    # the handover, after which the hub accepts nothing,
+    "veen hub handover --client admin --to NEW_HUB_ID --url http://127.0.0.1:8090 --out handover.cbor",
+    "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin",
+    "veen hub lost --data-dir new-hub --receipts receipts.cborseq",
+    "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin --unplanned",
     # and examples that need a stopped hub.
     "veen hub stop --data-dir hub",
     "veen hub fsck --data-dir hub",
@@ -80,6 +87,12 @@ BEFORE = {
     "veen hub export --data-dir hub --stream orders --out evidence": "rm -r evidence",
     "veen hub export --data-dir hub --stream orders --from 10 --upto 20 --out evidence": "rm -r evidence",
     "veen proof --to-hub 1 --stream orders --witnesses policy.txt -o message.evidence": "rm message.evidence",
+    "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin": (
+        "until [ -e replica/handover.cbor ]; do sleep 0.1; done"
+    ),
+    "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin --unplanned": (
+        "rm -r new-hub && veen hub stop --data-dir replica && rm replica/handover.cbor"
+    ),
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
     "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",
 }
@@ -144,6 +157,10 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
     ("veen wallet open --realm savings --currency EUR --ledger shop --json", {"TO_WALLET": "wallet"}),
     ("seq 4 100 | veen send --stream shop --batch", {}),
     ("veen wallet open --realm savings --currency EUR", {}),
+    # A replica, which gets the handover by itself.
+    ("veen hub successor --new-keys successor-keys --json", {"NEW_HUB_ID": "hub_id"}),
+    ("veen hub start --data-dir replica --replica-of URL --port 0 --detach --log-level error", {}),
+    ("veen send 'before the cutover' --stream orders --receipt receipts.cborseq", {}),
 )
 """Commands, and for placeholders in examples the field of the answer that replaces them."""
 

@@ -63,7 +63,7 @@ def successor(out: Output, *, new_keys: Path) -> Answer:
     )
 
 
-@command("veen hub handover --client admin --to HUB_ID --url http://127.0.0.1:8090 --out handover.cbor")
+@command("veen hub handover --client admin --to NEW_HUB_ID --url http://127.0.0.1:8090 --out handover.cbor")
 @connects
 @click.option("--to", "new_hub", type=Hex(HubId), required=True, help="hub_id of the successor.")
 @click.option("--url", "url_of_successor", default="", help="Address that the successor will have.")
