@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from veen_hub.client import Hub, Identity, Retry, connect
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.operator import Operator
 from veen_selftest.hubs.own_hub import LISTENING, PROBES, OwnHub
+from veen_selftest.hubs.ports import free_port
 from veen_selftest.runner.check import Violation, require
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
@@ -42,7 +42,7 @@ class Site(Operator):
         self.write_identity("admin", primary.admin)
         self._replica = own.another_process("the replica", root / "replica.log")
         self._successor = own.another_process("the successor", root / "new.log")
-        self._port = _free_port(context)
+        self._port = free_port()
         _, made = self.veen_object("hub", "successor", "--new-keys", "keys")
         self.new_hub = HubId.from_hex(made["hub_id"])
 
@@ -143,15 +143,6 @@ class Site(Operator):
                 return [message.text async for message in hub.stream(STREAM).read()]
 
         return asyncio.run(work())
-
-
-def _free_port(context: CheckContext) -> int:
-    """Return a port for the successor; outgoing connections use none below 32768, so it stays free."""
-    while True:
-        port = context.rng.randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from veen_selftest.hubs.ports import free_port
 from veen_selftest.hubs.server_process import START_STOP_SECONDS, ServerProcess
 from veen_selftest.peers.note_verifier import WITNESS_KEY, parse_verifier_key
 from veen_selftest.runner.check import Violation
@@ -34,7 +34,7 @@ class OwnWitness:
         self.key = self._process.run_once(f"--init={NAME}", f"--dir={self._folder}").strip()
         """The verifier key."""
         self.name, self.public = parse_verifier_key(self.key, WITNESS_KEY)
-        self._port = _free_port()
+        self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         """The submission prefix."""
 
@@ -74,11 +74,3 @@ class OwnWitness:
         if answer.status not in (200, 404):
             raise Violation(f"the witness answers {path} with status {answer.status}")
         return body if answer.status == 200 else None
-
-
-def _free_port() -> int:
-    """Return a port that is free now; the witness takes it when it starts."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
