@@ -21,6 +21,7 @@ from .conftest import StartProcess
 from .log_ledger import read_ledger
 from .people import Writer
 from .replicas import assert_same_log, assert_sound, catch_up
+from .ports import free_port
 from .serving import HubProcess, InOnePiece, until
 from .test_crash import UNSEEN, Client
 
@@ -99,7 +100,8 @@ def test_kill_9_of_a_replica_or_its_primary_under_load_loses_and_doubles_nothing
     start_process: StartProcess, tmp_path: Path
 ) -> None:
     chance, root = random.Random(9), tmp_path / "replica"
-    primary = start_process("primary", "--open")
+    address = (f"--port={free_port()}", "--probes-port=0")
+    primary = start_process("primary", "--open", *address)
     port, hub_id = primary.port, primary.status().identity.hub_id
     clients = [Client(Writer(f"client {n}", hub_id), together=(1, 8, 40)[n]) for n in range(3)]
     flags = [f"--data-dir={root}", "--port=0", f"--replica-of={primary.url}"]
@@ -114,7 +116,7 @@ def test_kill_9_of_a_replica_or_its_primary_under_load_loses_and_doubles_nothing
                 primary.kill()
             replicas.kill(replica)
             if round_ % ROUNDS_PER_PRIMARY_KILL == 0:
-                primary = start_process("primary", "--open", f"--port={port}")
+                primary = start_process("primary", "--open", *address)
     check(primary, clients, tmp_path)
 
 
