@@ -122,7 +122,7 @@ class Cutover:
 
 @pytest.fixture
 def cutover(start_process: StartProcess, tmp_path: Path) -> Iterator[Cutover]:
-    primary = start_process("primary", "--open")
+    primary = start_process("primary", "--open", f"--port={free_port()}", "--probes-port=0")
     replica = HubProcess(tmp_path / "replica", f"--replica-of={primary.url}")
     old_hub = primary.status().identity.hub_id
     yield Cutover(start_process, tmp_path, primary, replica, free_port(), old_hub)

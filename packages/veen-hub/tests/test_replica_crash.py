@@ -20,8 +20,8 @@ from pathlib import Path
 from .conftest import StartProcess
 from .log_ledger import read_ledger
 from .people import Writer
-from .replicas import assert_same_log, assert_sound, catch_up
 from .ports import free_port
+from .replicas import assert_same_log, assert_sound, catch_up
 from .serving import HubProcess, InOnePiece, until
 from .test_crash import UNSEEN, Client
 
