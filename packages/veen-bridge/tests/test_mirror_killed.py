@@ -37,8 +37,13 @@ ROUNDS_PER_LOST_DISK = 4
 class Victims:
     """Mirrors that one process forks, which has imported everything."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process, self._log = process, log
+
+    @property
+    def listened(self) -> int:
+        """How many of them have come as far as listening."""
+        return self._log.read_bytes().count(b"veen-bridge listening on ")
 
     async def start(self) -> int:
         assert self._process.stdin is not None
@@ -46,24 +51,25 @@ class Victims:
         self._process.stdin.write(b"start\n")
         return int(await self._process.stdout.readline())
 
+    def check_alive(self, child: int) -> None:
+        assert os.path.exists(f"/proc/{child}"), f"it ended by itself: {self._log.read_text()[-2_000:]}"
+
     async def kill(self, child: int) -> None:
+        self.check_alive(child)
         os.kill(child, signal.SIGKILL)
         while os.path.exists(f"/proc/{child}"):
             await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
-async def victims(flags: list[str]) -> AsyncIterator[Victims]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(__file__).with_name("mirror_victim.py")),
-        *flags,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+async def victims(flags: list[str], log: Path) -> AsyncIterator[Victims]:
+    command = (sys.executable, str(Path(__file__).with_name("mirror_victim.py")), *flags)
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+        )
     try:
-        yield Victims(process)
+        yield Victims(process, log)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
@@ -85,7 +91,11 @@ async def write(source: HubProcess, stopping: asyncio.Event) -> int:
 async def kill_often(mirrors: Victims, state: Path) -> None:
     chance = random.Random(17)
     for round_ in range(1, ROUNDS + 1):
-        child = await mirrors.start()
+        before, child = mirrors.listened, await mirrors.start()
+        if round_ % 3:  # while it mirrors; else while it starts
+            while mirrors.listened == before:
+                mirrors.check_alive(child)
+                await asyncio.sleep(0.005)
         await asyncio.sleep(chance.uniform(0.02, 0.4))  # the moment of the kill is what is random here
         await mirrors.kill(child)
         if round_ % ROUNDS_PER_LOST_DISK == 0:
@@ -96,7 +106,7 @@ async def mirror_and_kill(source: HubProcess, target: HubProcess, flags: list[st
     """Kill mirrors while messages are sent, then let one finish; return the number of messages."""
     stopping = asyncio.Event()
     writing = asyncio.create_task(write(source, stopping))
-    async with victims(flags) as mirrors, talking(target) as there:
+    async with victims(flags, state.with_name("mirrors.log")) as mirrors, talking(target) as there:
         await kill_often(mirrors, state)
         stopping.set()
         sent = await writing
