@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def test_every_flipped_bit_is_refused_and_named(made: Exported, tmp_path: Path) 
     path = tmp_path / "flipped.veenb"
     whole = made.small.files[0].read_bytes()
     step = max(1, len(whole) * 8 // FLIPS)
-    accepted, unnamed = [], []
+    accepted, unnamed, cited_twice = [], [], []
     positions = range(0, len(whole) * 8, step)
     for bit in positions:
         altered = bytearray(whole)
@@ -158,9 +159,13 @@ def test_every_flipped_bit_is_refused_and_named(made: Exported, tmp_path: Path) 
             accepted.append(bit)
         elif not any(_is_named(str(fault)) for fault in found):
             unnamed.append((bit, str(found[0])))
+        for fault in found:
+            clauses = re.findall(r"core §[0-9.]+|RESOLUTIONS [A-Z][0-9]+", str(fault))
+            cited_twice += [str(fault)] if len(set(clauses)) < len(clauses) else []
     assert len(positions) >= FLIPS
     assert accepted == []
     assert unnamed == []
+    assert cited_twice == []
 
 
 def _is_named(fault: str) -> bool:
