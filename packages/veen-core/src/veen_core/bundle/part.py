@@ -59,8 +59,8 @@ class BundleError(VerificationError):
         places = [f"part {part}"] if part is not None else []
         places += [f"stream_seq {seq}"] if seq is not None else []
         place = f"{', '.join(places)}: " if places else ""
-        cited = "" if f"({clause})" in found else f" ({clause})"  # an error of decoding cites it already
-        super().__init__(f"{place}{found}{cited}", action=action)
+        found = found.replace(f" ({clause})", "")  # errors of decoding cite it for every object they name
+        super().__init__(f"{place}{found} ({clause})", action=action)
         self.found, self.clause, self.part, self.seq = found, clause, part, seq
 
 
