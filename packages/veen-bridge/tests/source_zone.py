@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,6 +87,16 @@ class SourceZone(HubProcess):
         lines = ["role: bridge_online", f"hub: {self.url}", f"trust: {self.hub_id.hex()}", "client: bridge"]
         lines += ["operator: tests", "streams:", *(f'  - "{each}"' for each in streams)]
         (self.root / "bridge.yaml").write_text("\n".join(lines) + "\n")
+
+    @property
+    def reader_folder(self) -> Path:
+        """A folder with the reader key of the streams, and without the key that the bridge signs with."""
+        folder = self.root / "reader"
+        folder.mkdir(exist_ok=True)
+        secrets = folder / "secrets.cbor"
+        secrets.touch(0o600)
+        secrets.write_bytes(replace(BRIDGE_KEYS, id_sign=SigningSeed(H(b"reader"))).encode())
+        return folder
 
     @property
     def config(self) -> BridgeConfig:

@@ -10,7 +10,7 @@ import pytest
 
 from veen_bridge.bundles import BundleFiles, check_bundle, open_bundles
 from veen_bridge.exporting.export import ExportedBundle
-from veen_core.bundle import BundleTrust
+from veen_core.bundle import BundleError, BundleTrust
 from veen_core.errors import VeenError
 from veen_core.ids import Coid
 
@@ -147,7 +147,7 @@ def test_every_flipped_bit_is_refused_and_named(made: Exported, tmp_path: Path) 
     path = tmp_path / "flipped.veenb"
     whole = made.small.files[0].read_bytes()
     step = max(1, len(whole) * 8 // FLIPS)
-    accepted, unnamed = [], []
+    accepted, unnamed, cited_twice = [], [], []
     positions = range(0, len(whole) * 8, step)
     for bit in positions:
         altered = bytearray(whole)
@@ -158,9 +158,15 @@ def test_every_flipped_bit_is_refused_and_named(made: Exported, tmp_path: Path) 
             accepted.append(bit)
         elif not any(_is_named(str(fault)) for fault in found):
             unnamed.append((bit, str(found[0])))
+        cited_twice += [
+            str(fault)
+            for fault in found
+            if isinstance(fault, BundleError) and str(fault).count(fault.clause) > 1
+        ]
     assert len(positions) >= FLIPS
     assert accepted == []
     assert unnamed == []
+    assert cited_twice == []
 
 
 def _is_named(fault: str) -> bool:

@@ -15,7 +15,7 @@ from veen_bridge.importing.audit import AuditLog
 from veen_bridge.importing.run import LOCK, Outcome
 from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleKeys, open_session
-from veen_core.ids import NO_BUNDLE, Coid
+from veen_core.ids import NO_BUNDLE, Coid, MmrRoot, StreamSeq
 from veen_core.msg import Msg
 from veen_hub.client import Identity, connect
 from veen_overlays.bridge import Imported, ImportedEvent, ImportFailed, ImportGap
@@ -65,6 +65,10 @@ def exported(source: SourceZone, stream: str, tmp_path: Path) -> Callable[..., P
         return made[-1]
 
     return export
+
+
+def no_root(seq: StreamSeq) -> MmrRoot:
+    raise AssertionError(f"the bundle does not overlap an imported one at {seq}")
 
 
 def codes(outcomes: list[Outcome]) -> list[str | None]:
@@ -254,7 +258,7 @@ def test_a_message_too_large_for_a_body_travels_as_an_attachment(
 def test_resealed_events_keep_schema_and_body_and_the_audit_log_names_their_origins(
     bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str
 ) -> None:
-    bridge.write(mode="reseal", source_readers=[str(source.root / "bridge")])
+    bridge.write(mode="reseal", source_readers=[str(source.reader_folder)])
     (outcome,) = bridge.import_(exported(7))
     assert outcome.code is None
     assert [message.text for message in bridge.read(imported_name(stream))] == [
@@ -306,9 +310,39 @@ def test_another_root_at_a_known_position_is_a_fork_whatever_chain_the_bundle_na
     async def work() -> None:
         async with open_session(bridge.config, RoleKeys.load(bridge.config)) as session:
             state = await AuditLog(session).state()
-            plan_import(files.bundle_id, files.header, bridge.config, state)
+            plan_import(files.bundle_id, files.header, bridge.config, state, root_at=no_root)
             with pytest.raises(BundleRefusedError, match="two histories") as refusal:
-                plan_import(files.bundle_id, forked, bridge.config, state, allow_gap=True)
+                plan_import(files.bundle_id, forked, bridge.config, state, root_at=no_root, allow_gap=True)
             assert refusal.value.code == "DIVERGED"
 
     run(work())
+
+
+def test_an_overlapping_bundle_is_compared_at_the_positions_that_both_have(
+    bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str, tmp_path: Path
+) -> None:
+    bridge.import_(exported(4))
+    source.send(3, stream)
+    source.export(
+        stream, out=tmp_path / "overlap", from_seq=2
+    )  # entries 2 to 7: no end in common with 1 to 4
+    (files,) = open_bundles([tmp_path / "overlap"]).bundles
+    assert (files.header.from_seq, files.header.to_seq) == (2, 7)
+
+    async def refused() -> str:
+        async with open_session(bridge.config, RoleKeys.load(bridge.config)) as session:
+            state = await AuditLog(session).state()
+            with pytest.raises(BundleRefusedError, match="at entry 4") as refusal:
+                plan_import(
+                    files.bundle_id,
+                    files.header,
+                    bridge.config,
+                    state,
+                    root_at=lambda _: files.header.root_after,
+                )
+            return refusal.value.code
+
+    assert run(refused()) == "DIVERGED"
+    (outcome,) = bridge.import_(tmp_path / "overlap")
+    assert outcome.imported is not None
+    assert outcome.imported.written == 3

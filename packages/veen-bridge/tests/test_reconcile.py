@@ -96,7 +96,7 @@ def test_resealed_events_are_reconciled_by_their_parents(tmp_path: Path) -> None
     source = SourceZone(tmp_path / "z1")
     try:
         with target_hub(tmp_path / "z2") as hub:
-            readers = [str(source.root / "bridge")]
+            readers = [str(source.reader_folder)]
             bridge = OfflineBridge(
                 tmp_path / "offline", hub, source.hub_id, mode="reseal", source_readers=readers
             )

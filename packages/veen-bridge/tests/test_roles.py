@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from veen_bridge.roles.config import OFFLINE, ONLINE, BridgeConfig, load_config, parse_config
 from veen_bridge.roles.mapping import MappingRule, NamePattern, StreamMapping, check_one_to_one
 from veen_bridge.roles.path_check import check_paths
-from veen_bridge.roles.session import check_one_side
+from veen_bridge.roles.session import RoleKeys, check_one_side
 from veen_bridge.roles.templates import issue_token
 from veen_core.cap import mint
 from veen_core.errors import ConfigError
 from veen_core.hashing import H
 from veen_core.ids import ClientId, HubId
-from veen_core.keys import SigningKey, SigningSeed
+from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.stream import stream_id
+from veen_hub.client import Identity
 
 from .source_zone import VEEN
 
@@ -139,8 +140,12 @@ def test_one_key_never_serves_both_zones() -> None:
         issue_token(ISSUER, OFFLINE, ONLINE_ID, ["import/a"], given, ttl=60)
 
 
-def failing(given: BridgeConfig, bridge: ClientId = BRIDGE_ID, **more: Any) -> list[str]:
-    return [each.check for each in check_paths(given, bridge, **more) if not each.ok]
+DH_KEY = DhKey(DhSecret(H(b"reader")))
+KEYS = RoleKeys(identity=Identity(signing_key=BRIDGE_KEY, dh_keys=(DH_KEY,)), readers=(), source_readers=())
+
+
+def failing(given: BridgeConfig, keys: RoleKeys = KEYS, **more: Any) -> list[str]:
+    return [each.check for each in check_paths(given, keys, **more) if not each.ok]
 
 
 def test_the_doctor_names_a_token_that_permits_more(tmp_path: Path) -> None:
@@ -170,7 +175,7 @@ def test_the_doctor_names_one_key_in_both_zones_and_a_mapping_that_leads_on() ->
 
 @pytest.mark.parametrize("role", [ONLINE, OFFLINE])
 def test_the_doctor_does_not_vouch_for_a_role_without_a_token(role: str) -> None:
-    (finding,) = [each for each in check_paths(config(role), BRIDGE_ID) if each.check == "tokens"]
+    (finding,) = [each for each in check_paths(config(role), KEYS) if each.check == "tokens"]
     assert not finding.ok
     assert "every stream" in finding.detail
 
@@ -178,8 +183,20 @@ def test_the_doctor_does_not_vouch_for_a_role_without_a_token(role: str) -> None
 def test_no_session_opens_with_one_key_on_both_sides() -> None:
     sources = [{"hub_id": HUB_1.hex(), "bridge_id": BRIDGE_ID.hex()}]
     with pytest.raises(ConfigError, match="may not serve both zones"):
-        check_one_side(config(OFFLINE, sources=sources), BRIDGE_ID)
-    check_one_side(config(OFFLINE), BRIDGE_ID)
+        check_one_side(config(OFFLINE, sources=sources), KEYS)
+    check_one_side(config(OFFLINE), KEYS)
+
+
+def test_a_source_reader_that_signs_as_bridge_online_is_refused() -> None:
+    given = config(OFFLINE, source_readers=["online", "reader"], mode="reseal")
+    ids = (ONLINE_ID, ClientId(ISSUER.public))
+    keys = dataclasses.replace(KEYS, source_readers=(DH_KEY, DH_KEY), source_reader_ids=ids)
+    with pytest.raises(ConfigError, match="signing key of the bridge_online"):
+        check_one_side(given, keys)
+    assert failing(given, keys) == ["tokens", "source reader online"]
+    unnamed = config(OFFLINE, source_readers=["online", "reader"], sources=[{"hub_id": HUB_1.hex()}])
+    online = dataclasses.replace(config(ONLINE), trust=HUB_1.hex())
+    assert "source reader online" in failing(unnamed, keys, other=(online, ONLINE_ID))
 
 
 def veen(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from veen_core import stream
@@ -22,6 +24,8 @@ from .serving import HubProcess, until
 
 NEW_KEY = signing_key("successor")
 SUCCESSOR = stream.hub_id(HubPk(NEW_KEY.public))
+KILLS = int(os.environ.get("VEEN_KILL_ROUNDS", "8"))
+KILL_STEP_SEC = 0.004
 
 
 class Sender(threading.Thread):
@@ -115,3 +119,45 @@ def test_after_an_unplanned_cutover_every_lost_message_is_named(
     successor = start_process("new", "--open")
     assert head(successor, alice.label) == 0
     assert successor.stop() == 0
+
+
+def test_kill_9_of_a_primary_during_its_handover_leaves_a_state_from_which_it_can_be_repeated(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    """Each kill comes a little later after the request; a hub that has not handed over accepts messages."""
+    primary = start_process("primary", "--open")
+    port, alice = primary.port, Writer("alice", primary.status().identity.hub_id)
+    receipts = send(primary, alice, 20)
+    replica = HubProcess(tmp_path / "replica", f"--replica-of={primary.url}")
+    try:
+        for round_ in range(KILLS):
+            asking = threading.Thread(target=ask_for_handover, args=(primary, round_))
+            asking.start()
+            asking.join(round_ * KILL_STEP_SEC)  # the moment of the kill is what differs
+            primary.kill()
+            asking.join()
+            primary = start_process("primary", "--open", f"--port={port}")
+            if primary.status().handover is None:
+                receipts += send(primary, alice, 3)
+            else:
+                assert primary.submit(alice.message(alice.seq + 1)).detail == "NOT_PRIMARY"
+        record = Handover.decode(hand_over(primary, SUCCESSOR, later=KILLS + 1))
+        until(lambda: replica.status().handover == record, "the replica has the handover")
+        promote(
+            tmp_path / "replica",
+            tmp_path / "new",
+            NEW_KEY,
+            UnixTime(record.hub_ts + 1),
+            handover=record,
+            admin_pk=ADMIN.public,
+        )
+    finally:
+        replica.kill()
+    fates = [fate.fate for fate in lost_receipts(tmp_path / "new", receipts)]
+    assert fates == ["kept"] * len(receipts)
+
+
+def ask_for_handover(hub: HubProcess, later: int) -> None:
+    """Send the request of a hub that is killed meanwhile."""
+    with suppress(OSError, http.client.HTTPException, AssertionError):
+        hand_over(hub, SUCCESSOR, later=later)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import http.client
+import http.server
 import shutil
 import signal
 import ssl
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from veen_core import cbor
 from veen_core.api import ProofRequest, ProofResponse, ReceiptRequest, ReceiptResponse
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.handover import Handover, verify_handover
@@ -22,6 +25,8 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.proof import verify_inclusion
 from veen_core.status import HandoverRequest
 from veen_hub.client import FileStateStore, Unreachable, connect
+from veen_hub.replica import follower
+from veen_hub.replica.items import Hello, encode_item
 from veen_storage import rotate
 
 from .certificates import Certificates
@@ -413,3 +418,52 @@ def test_a_handover_that_wrote_nothing_leaves_the_hub_primary(
     request = HandoverRequest(new_hub=SUCCESSOR, url="").encode()
     assert hub.admin("/tooling/handover", request).status >= 500
     assert send(hub, writer, 1)[0].stream_seq == 3
+
+
+class HelloThenGarbage(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to a primary, but sends garbage after the first item of its journal."""
+
+    primary: HubProcess
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        if not self.path.startswith("/v1/replica/journal"):
+            answer = self.primary.get(self.path)
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.headers["content-type"])
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+            return
+        self.asked.append(self.path)
+        status = self.primary.status()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(encode_item(Hello(status.identity, status.identity_sig)))
+        self.wfile.write(cbor.encode(["nonsense", 1]))
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_primary_that_sends_garbage_after_its_hello_does_not_keep_its_replica_ready(
+    start_hub: StartHub, primary: HubProcess, alice: Writer, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(primary, alice, 5)
+    start_replica(place, primary).stop()
+    monkeypatch.setattr(follower, "STALE_SEC", 1.0)
+    monkeypatch.setattr(follower, "MAX_RETRY_SEC", 0.2)
+    asked: list[str] = []
+    handler = type("Handler", (HelloThenGarbage,), {"primary": primary, "asked": asked})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            replica = start_hub("replica", replica_of=f"http://127.0.0.1:{server.server_port}")
+            until(lambda: "has not been heard of" in str(ready(replica)), "it is noticed")
+            seen = len(asked)
+            until(lambda: len(asked) > seen + 5, "the replica has connected again")
+            assert "has not been heard of" in str(ready(replica)), "a hello alone does not count"
+        finally:
+            server.shutdown()
+            serving.join()

@@ -194,7 +194,8 @@ def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
         hub_id=hub.identity.hub_id.hex(),
         version=VERSION,
     )
-    hub.hub_log.memories.log_start()
+    if config.replica_of is None:  # a replica signs nothing, so it cannot sign a second history
+        hub.hub_log.memories.log_start()
     if not config.gating:
         log(logging.WARNING, "gating_off", note="anyone who reaches the port may write", url=url)
     for witness in config.hub_log.witnesses:

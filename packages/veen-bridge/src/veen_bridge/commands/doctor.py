@@ -33,7 +33,7 @@ def doctor(out: Output, *, config_file: Path, other: Path | None, passphrase_fil
     if other is not None:
         other_config, other_keys = load_role(other, passphrase_file)
         opposite = other_config, other_keys.bridge_id
-    findings = check_paths(config, keys.bridge_id, other=opposite)
+    findings = check_paths(config, keys, other=opposite)
     one_way = all(finding.ok for finding in findings)
     data = {
         "role": config.role,

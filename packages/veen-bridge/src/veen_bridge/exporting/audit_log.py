@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from veen_bridge.roles.folding import folded
 from veen_bridge.roles.session import RoleSession
 from veen_bridge.transfer import settle_pending
 from veen_core.bundle import BundleHeader, bundle_id
@@ -27,17 +28,13 @@ class ExportAudit:
         if self._view is None:
             # A record that was handed to the client before a kill is delivered now, not after the next one.
             await settle_pending(self._session.audit)
-            self._view = self._open_view()
-            await self._view.open()
-        await self._view.catch_up()
+            session = self._session
+            self._view = await folded(
+                EXPORTS, session.hub, session.audit, session.keys.opening, MemoryStore()
+            )
+        else:
+            await self._view.catch_up()
         self._state = (await self._view.state()).summary.inner
-
-    def _open_view(self) -> Materializer[ExportState] | EpochView[ExportState]:
-        hub, audit, keys = self._session.hub, self._session.audit, self._session.keys.opening
-        reader, epochs = hub.log_reader(), hub.epoch_labels(audit.id)
-        if epochs is None:
-            return Materializer(EXPORTS, audit.label(), reader, key=keys, store=MemoryStore())
-        return EpochView(EXPORTS, epochs, reader, key=keys, store=MemoryStore())
 
     def last(self, stream: StreamId) -> Exported | None:
         """Return the newest bundle of a stream that this bridge has recorded."""

@@ -7,14 +7,14 @@ The rules, in order:
 3. a mapping rule names its import stream, which no other source stream uses, now or earlier;
 4. the bundle continues its chain: the previous bundle and every entry right before it were imported, or a gap
    is allowed;
-5. within its label it continues exactly where the bundle before it ended, and states no other root for a
-   position than an imported bundle. No flag allows anything else: two
+5. within its label it continues exactly where the bundle before it ended, and neither its header nor its
+   receipts have another root for a position than an imported bundle. No flag allows anything else: two
    histories of one label are evidence against the source hub.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from veen_bridge.reconcile.intervals import Span, covered, missing
@@ -31,6 +31,9 @@ from veen_overlays.bridge.imports import (
     last_imported,
 )
 from veen_overlays.bridge.records import Imported
+
+RootAt = Callable[[StreamSeq], MmrRoot]
+"""Returns the root in the receipt of one of a verified bundle's events."""
 
 
 class BundleRefusedError(VerificationError):
@@ -87,6 +90,7 @@ def plan_import(
     config: BridgeConfig,
     state: ImportState,
     *,
+    root_at: RootAt,
     allow_gap: bool = False,
 ) -> ImportPlan:
     """Decide about a verified bundle; raise ``BundleRefusedError`` with the first rule that it breaks."""
@@ -110,7 +114,7 @@ def plan_import(
             position=header.from_seq,
             action="import the missing bundle first; if it is lost, --allow-gap records the gap and goes on",
         )
-    _check_continuation(header, imported)
+    _check_continuation(header, imported, root_at)
     wanted = missing(Span(header.from_seq, header.to_seq), union)
     return ImportPlan(
         bundle_id=bundle,
@@ -193,10 +197,11 @@ def _chain_is_whole(header: BundleHeader, state: ImportState) -> bool:
     return imported_bundle(state, header.prev_bundle_id) is not None
 
 
-def _check_continuation(header: BundleHeader, imported: Sequence[Imported]) -> None:
+def _check_continuation(header: BundleHeader, imported: Sequence[Imported], root_at: RootAt) -> None:
     """Check that the bundle fits the imported bundles of its label (rule 5).
 
-    One position of a label has one root, whichever bundle states it: ``root_before`` or ``root_after``.
+    One position of a label has one root, whichever bundle states it: ``root_before``, ``root_after``, or the
+    receipt of an event, where a bundle overlaps an imported one and shares no end with it.
     """
     for before in imported:
         if before.bundle_id == header.prev_in_label and header.from_seq != before.to_seq + 1:
@@ -205,6 +210,9 @@ def _check_continuation(header: BundleHeader, imported: Sequence[Imported]) -> N
         for at, root in ((header.from_seq - 1, header.root_before), (header.to_seq, header.root_after)):
             if known.get(at, root) != root:
                 raise _diverged(header, at, known[at])
+        for at, root in known.items():
+            if header.from_seq <= at <= header.to_seq and root_at(StreamSeq(at)) != root:
+                raise _diverged(header, at, root)
 
 
 def _diverged(header: BundleHeader, at: int, root: MmrRoot) -> BundleRefusedError:

@@ -85,7 +85,14 @@ class ImportRun:
                 return Outcome(bundle_id=bundle, skipped=True)
             source = accepted_source(self.session.config, files.header)
             await asyncio.to_thread(self._verify, files, source)
-            plan = plan_import(bundle, files.header, self.session.config, state, allow_gap=self.allow_gap)
+            plan = plan_import(
+                bundle,
+                files.header,
+                self.session.config,
+                state,
+                root_at=lambda seq: next(files.events(seq)).receipt.mmr_root,
+                allow_gap=self.allow_gap,
+            )
             done = await BundleImport(self.session, plan, files, audit).run(
                 lambda count: self.progress("import", count)
             )

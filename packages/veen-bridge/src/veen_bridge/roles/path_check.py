@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veen_bridge.roles.config import OFFLINE, BridgeConfig
-from veen_bridge.roles.session import load_tokens
+from veen_bridge.roles.session import RoleKeys, load_tokens
 from veen_bridge.roles.templates import IMPORT_PREFIX, excess_streams
 from veen_core.cap import CapToken, verify_token
 from veen_core.errors import CapError, DecodeError
@@ -29,12 +29,13 @@ class PathFinding:
 
 
 def check_paths(
-    config: BridgeConfig, bridge: ClientId, *, other: tuple[BridgeConfig, ClientId] | None = None
+    config: BridgeConfig, keys: RoleKeys, *, other: tuple[BridgeConfig, ClientId] | None = None
 ) -> tuple[PathFinding, ...]:
     """Check one role; ``other`` is the configuration and the key of the role in the other zone, if known."""
+    bridge = keys.bridge_id
     findings = [_one_hub(config), *_tokens(config, bridge), *_state(config)]
     if config.role == OFFLINE:
-        findings += [*_sources(config, bridge), *_targets(config)]
+        findings += [*_sources(config, bridge), *_targets(config), *_source_readers(config, keys, other)]
     if other is not None:
         findings += _both(config, bridge, *other)
     return tuple(findings)
@@ -113,6 +114,17 @@ def _sources(config: BridgeConfig, bridge: ClientId) -> Iterator[PathFinding]:
             yield PathFinding(check=check, ok=True, detail=detail)
         else:
             yield PathFinding(check=check, ok=True, detail="is made by a bridge with another key")
+
+
+def _source_readers(
+    config: BridgeConfig, keys: RoleKeys, other: tuple[BridgeConfig, ClientId] | None
+) -> Iterator[PathFinding]:
+    """A reader key of the source must not come with a key that signs there (RESOLUTIONS P5)."""
+    online = {source.bridge_id for source in config.sources} | ({other[1]} if other is not None else set())
+    for folder, reader in zip(config.source_readers, keys.source_reader_ids, strict=True):
+        ok = reader not in online
+        detail = "only reads" if ok else "has the signing key of bridge_online: this role could write there"
+        yield PathFinding(check=f"source reader {folder.name}", ok=ok, detail=detail)
 
 
 def _targets(config: BridgeConfig) -> Iterator[PathFinding]:

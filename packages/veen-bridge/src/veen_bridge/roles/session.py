@@ -37,13 +37,17 @@ class RoleKeys:
     readers: tuple[DhKey, ...]
     """Reader keys of this zone's streams; empty if they are sealed to the role's own key."""
     source_readers: tuple[DhKey, ...]
+    source_reader_ids: tuple[ClientId, ...] = ()
+    """The identity keys in the folders of the source's reader keys."""
 
     @classmethod
     def load(cls, config: BridgeConfig, unlock: Unlock = load_plain) -> RoleKeys:
+        sources = [Identity.of(unlock(folder)) for folder in config.source_readers]
         return cls(
             identity=Identity.of(unlock(config.client)),
             readers=_dh_keys(config.readers, unlock),
-            source_readers=_dh_keys(config.source_readers, unlock),
+            source_readers=tuple(key for each in sources for key in each.dh_keys),
+            source_reader_ids=tuple(each.client_id for each in sources),
         )
 
     @property
@@ -79,14 +83,20 @@ class RoleSession:
         return self.stream(self.config.audit_stream)
 
 
-def check_one_side(config: BridgeConfig, bridge: ClientId) -> None:
-    """Refuse a configuration in which the bridge's own key also serves the source zone (RESOLUTIONS P5)."""
+def check_one_side(config: BridgeConfig, keys: RoleKeys) -> None:
+    """Refuse a role that holds a key that signs in the source zone (RESOLUTIONS P5)."""
     for source in config.sources:
-        if source.bridge_id == bridge:
+        if source.bridge_id == keys.bridge_id:
             raise ConfigError(
-                f"bridge_offline {bridge.hex()} has the key of the bridge_online of hub "
+                f"bridge_offline {keys.bridge_id.hex()} has the key of the bridge_online of hub "
                 f"{source.hub_id.hex()}: one key may not serve both zones (RESOLUTIONS P5)",
                 action="make an identity for this zone with `veen bridge init --role bridge_offline`",
+            )
+        if source.bridge_id is not None and source.bridge_id in keys.source_reader_ids:
+            raise ConfigError(
+                f"source_readers has the signing key of the bridge_online of hub {source.hub_id.hex()}: "
+                "bridge_offline could write in the source zone (RESOLUTIONS P5)",
+                action="give bridge_offline a reader key that no role signs with (`veen keygen`)",
             )
 
 
@@ -113,7 +123,7 @@ async def open_session(
     The client's state in the identity's folder saves work. Nothing depends on it: without it, the state of
     the bridge is folded from the logs (RESOLUTIONS P8).
     """
-    check_one_side(config, keys.bridge_id)
+    check_one_side(config, keys)
     tls = None
     if config.ca is not None or config.cert is not None:
         tls = Tls(ca=config.ca, cert=config.cert, key=config.cert_key)

@@ -59,6 +59,7 @@ class BundleError(VerificationError):
         places = [f"part {part}"] if part is not None else []
         places += [f"stream_seq {seq}"] if seq is not None else []
         place = f"{', '.join(places)}: " if places else ""
+        found = found.replace(f" ({clause})", "")  # errors of decoding cite it for every object they name
         super().__init__(f"{place}{found} ({clause})", action=action)
         self.found, self.clause, self.part, self.seq = found, clause, part, seq
 

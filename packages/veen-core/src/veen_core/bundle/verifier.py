@@ -15,6 +15,7 @@ next part is verified right after it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,7 @@ BATCH: Final = 1_024
 """Events whose signatures are verified together, on all cores."""
 CLAIMS_PER_EVENT: Final = 2
 """MSG.sig and RECEIPT.hub_sig."""
+_CITED: Final = re.compile(r" \((core §[^()]*)\)")
 _CLAUSES: Final = {rule.name: rule.clause for rule in RULES}
 
 
@@ -239,9 +241,17 @@ def verify_events(
             break
     if invalid := invalid_signatures(claims, threads=threads):
         at = entries[invalid[0] // CLAIMS_PER_EVENT].stream_seq
-        refusal = claims[invalid[0]].refusal()
-        raise BundleError(refusal.message, "core §4.1, §4.3", part=part, seq=at)
+        found, clause = _split_clause(claims[invalid[0]].refusal().message)
+        raise BundleError(found, clause or "core §4.1, §4.3", part=part, seq=at)
     if failure is not None:
         clause = _CLAUSES.get(failure.invariant) if isinstance(failure, InvariantError) else None
         found = failure.message.removesuffix(f" ({clause}, stream_seq {failed_at})")
         raise BundleError(found, clause or SECTION, part=part, seq=failed_at)
+
+
+def _split_clause(message: str) -> tuple[str, str | None]:
+    """Return a message without the clause that it cites in brackets, and the clause, which is cited once."""
+    cited = _CITED.search(message)
+    if cited is None:
+        return message, None
+    return message[: cited.start()] + message[cited.end() :], cited.group(1)

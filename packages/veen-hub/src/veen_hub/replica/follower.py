@@ -82,6 +82,8 @@ class ReplicaFollower:
         self._wants_more = False
         """Whether the primary has named attachments that did not fit into ``_wanted``."""
         self._heard_at: float | None = None
+        self._misbehaved = False
+        """Whether the primary has sent an invalid item, and since then nothing that shows progress."""
         self._last = store.last_batch
         """The primary's last batch, as far as it is known."""
         self.problem_found: str | None = None
@@ -134,6 +136,7 @@ class ReplicaFollower:
                 return
             except Exception as exc:  # noqa: BLE001 - logged, and tried again
                 why = str(exc)
+                self._misbehaved = self._misbehaved or not isinstance(exc, Unreachable)
                 if not isinstance(exc, VeenError):
                     LOGGER.exception("replica_failed")
             finally:
@@ -166,13 +169,20 @@ class ReplicaFollower:
         size, root = (head.head.size, head.head.root) if head is not None else (0, b"")
         try:
             async for items in primary.journal(self._store.last_batch, size, root):
-                self._heard_at = time.monotonic()
                 for item in items:
                     await self._take(item)
+                    self._note_heard(item)
                 if self._wants_more and not self._wanted:
                     return  # connect again, for the list of attachments
         except Conflict as exc:
             raise DivergedPrimaryError(exc.hub_message) from exc
+
+    def _note_heard(self, item: ReplicaItem) -> None:
+        """Note a valid item; after an invalid one, only an item after which nothing is missing counts."""
+        if isinstance(item, Batches) or (isinstance(item, Alive) and self.behind == 0):
+            self._misbehaved = False
+        if not self._misbehaved:
+            self._heard_at = time.monotonic()
 
     async def _take(self, item: ReplicaItem) -> None:
         match item:
