@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from veen_cli.quickstart import story
 from veen_cli.quickstart.world import Running, World
 from veen_hub.client.errors import Unreachable
 
+from .ports import free_port
 from .running import process, shell, veen
 
 
@@ -20,6 +22,13 @@ from .running import process, shell, veen
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("kept")
     return folder, process(folder, "quickstart", "--keep", "demo", "--json").json
+
+
+def at_a_free_port(commands: list[str]) -> list[str]:
+    """Return the commands with another port: the one after the quickstart's may be taken by now."""
+    (shown,) = {found[1] for line in commands if (found := re.search(r"--port (\d+)", line))}
+    here = str(free_port())
+    return [line.replace(shown, here) for line in commands]
 
 
 def test_quickstart_plays_all_chapters_in_a_few_seconds(tmp_path: Path) -> None:
@@ -43,7 +52,7 @@ def test_quickstart_plays_all_chapters_in_a_few_seconds(tmp_path: Path) -> None:
 def test_the_suggested_commands_run_in_an_empty_folder(tmp_path: Path) -> None:
     told = veen("quickstart", "--json").json
     assert told["folder"] is None
-    said = shell(tmp_path, told["commands"])
+    said = shell(tmp_path, at_a_free_port(told["commands"]))
     assert "Hello Bob" in said.splitlines()[-2]
     assert "stopped the hub" in said.splitlines()[-1]
 
@@ -51,7 +60,7 @@ def test_the_suggested_commands_run_in_an_empty_folder(tmp_path: Path) -> None:
 def test_the_suggested_commands_run_in_the_kept_folder(kept: tuple[Path, dict[str, Any]]) -> None:
     folder, told = kept
     assert told["folder"] == "demo"
-    said = shell(folder, told["commands"])
+    said = shell(folder, at_a_free_port(told["commands"]))
     assert "A fourth message" in said
     assert said.count("✓") == 7
     assert "clean (full)" in said.splitlines()[-1]

@@ -7,7 +7,10 @@ from typing import Final
 from veen_cli.frame import Group, LazyCommand
 
 LINES: Final = {
-    "init": ("init", "Issue exactly the tokens that one role of a bridge needs."),
+    "init": (
+        "init",
+        "Make the identity of one role, issue exactly the token that it needs, and write its configuration.",
+    ),
     "doctor": ("doctor", "Show that the tokens of a bridge leave no path back to the source."),
     "export": ("export", "Write new entries of streams and their evidence into bundles."),
     "inspect": ("inspect", "Show what bundle files say, without verifying their entries."),

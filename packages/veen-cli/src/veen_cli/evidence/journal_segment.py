@@ -17,7 +17,7 @@ from veen_core.errors import DecodeError
 from veen_core.wire import Wire
 from veen_storage import DamageError
 from veen_storage.commit import journal
-from veen_storage.commit.changes import Anchor, Prune
+from veen_storage.commit.changes import Anchor, HubExtension, Prune
 from veen_storage.commit.journal import Item
 
 _NAME: Final = re.compile(r"journal-\d{20}\.wal")
@@ -26,6 +26,7 @@ _DECODERS: Final[dict[int, Callable[[bytes], Wire | Entry]]] = {
     journal.CHECKPOINT: Checkpoint.decode,
     journal.ANCHOR: Anchor.decode,
     journal.PRUNE: Prune.decode,
+    journal.HUB_CHECKPOINT: HubExtension.decode,
 }
 
 
