@@ -11,13 +11,16 @@ LINES: Final = {
         "init",
         "Make the identity of one role, issue exactly the token that it needs, and write its configuration.",
     ),
-    "doctor": ("doctor", "Show that the tokens of a bridge leave no path back to the source."),
-    "export": ("export", "Write new entries of streams and their evidence into bundles."),
+    "doctor": (
+        "doctor",
+        "Check every token that a role holds, and say whether a path leads back to the source.",
+    ),
+    "export": ("export", "Write new entries of STREAMs and their evidence into bundles."),
     "inspect": ("inspect", "Show what bundle files say, without verifying their entries."),
     "verify": ("verify", "Verify bundles offline: parts, chain, entries, roots, heads and signatures."),
-    "import": ("import_", "Verify bundles and write their events to the target hub."),
-    "reconcile": ("reconcile", "Compare what was exported with what was imported."),
-    "mirror": ("mirror", "Follow streams of one hub and copy their events to another."),
+    "import": ("import_", "Verify bundles and write their events to the import streams of the target hub."),
+    "reconcile": ("reconcile", "Compare what the source zone exported with what the target zone imported."),
+    "mirror": ("mirror", "Follow streams of one hub and copy their events to another, until SIGTERM."),
 }
 """Name of each command, its module in this package, and its line of help."""
 
