@@ -6,7 +6,7 @@
 ``overlays.fold``            rate of folding wallet events, from bytes to state, divided by the rate of bare
 cbor2.loads ``overlays.range_growth``    time of fold(range) over a cached tree of 10^6 events, divided by
 that over 10^3 events ``overlays.restart_growth``  time of a materializer's restart from LMDB at 10^6 events,
-divided by that at 10^4 events
+divided by that at 10^4 events, and the figures of ``query_view``, which needs the extra ``service``
 
 Subject and reference are timed alternately in processor time, and the fastest round of each counts. The log
 is in memory before, and exempt from garbage collection.
@@ -79,13 +79,15 @@ class Sizes:
     many: int
     few: int
     restart_few: int
+    query: int
+    """Events in the large query view."""
     rounds: tuple[int, int, int]
     """Rounds of the three figures."""
 
 
-FULL = Sizes(fold=1_000_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(5, 20, 50))
-QUICK = Sizes(fold=100_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(10, 5, 10))
-TINY = Sizes(fold=500, many=1_280, few=200, restart_few=256, rounds=(1, 1, 1))
+FULL = Sizes(fold=1_000_000, many=1_000_000, few=1_000, restart_few=10_000, query=1_000_000, rounds=(5, 20, 50))
+QUICK = Sizes(fold=100_000, many=1_000_000, few=1_000, restart_few=10_000, query=200_000, rounds=(10, 5, 10))
+TINY = Sizes(fold=500, many=1_280, few=200, restart_few=256, query=2_000, rounds=(1, 1, 1))
 
 
 def fastest(work: Callable[[], object], rounds: int) -> float:
@@ -288,6 +290,10 @@ def main() -> int:
         ok = value >= target if at_least else value <= target
         missed += not ok
         print(json.dumps({"name": name, "value": value, "target": target, "ok": ok}), flush=True)  # noqa: T201
+    if not options.tiny:
+        import query_view  # noqa: PLC0415 - needs the extra ``service``, which a tiny run may lack
+
+        missed += query_view.measure(10_000, sizes.query, rounds[2])
     return min(missed, 1)
 
 
