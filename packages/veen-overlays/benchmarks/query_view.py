@@ -1,13 +1,13 @@
 """Figures of the query view: ratios measured within one run, one JSON line per figure.
 
     python packages/veen-overlays/benchmarks/query_view.py            two minutes
-    python packages/veen-overlays/benchmarks/query_view.py --quick    20 seconds; 2 * 10^5 events, not 10^6
+    python packages/veen-overlays/benchmarks/query_view.py --quick    20 seconds; 2 * 10^5 events
 
-``query.latency_growth``          time of one subject's events within a day in a view of 10^6 events, divided by
-                                  that in a view of 10^4 events
+``query.latency_growth``          time of one subject's events within a day in a view of 10^6 events,
+                                  divided by that in a view of 10^4 events
 ``query.latency_growth_one_day``  the same with all events in one day; no target
-``query.scan``                    time of an aggregate over 10^6 events, divided by that of the same SQL on the
-                                  bare Parquet files
+``query.scan``                    time of an aggregate over 10^6 events, divided by that of the same SQL on
+                                  the bare Parquet files
 
 A view is filled with rows of the real shape: real MMR roots, receipts of the real size whose signatures are
 random (no query verifies them). A subject has ten events a day, and a day has ``EVENTS_PER_DAY`` events.
@@ -62,7 +62,10 @@ def filled(folder: Path, count: int, *, one_day: bool) -> QueryView:
         wire = signed_bytes(unsigned_bytes(*facts), Signature(rng.randbytes(64)))
         receipt = Receipt(label=LABEL, stream_seq=facts[1], leaf_hash=leaf, mmr_root=facts[3], hub_ts=now)
         source.add(after, receipt, wire)
-        view.add(STREAM, row_of(Place(HUB_ID, LABEL, 0, receipt, wire), EntryKind.EVENT, _event(rng, n, count, one_day)))
+        view.add(
+            STREAM,
+            row_of(Place(HUB_ID, LABEL, 0, receipt, wire), EntryKind.EVENT, _event(rng, n, count, one_day)),
+        )
         if view.wants_commit:
             view.commit()
             view.compact()
@@ -156,7 +159,11 @@ def measure(few: int, many: int, rounds: int) -> int:
     """Print all figures; return how many miss their target."""
     figures: tuple[tuple[str, Callable[[Path], float], float | None], ...] = (
         ("query.latency_growth", lambda at: latency_growth(at, few, many, rounds, one_day=False), 1.5),
-        ("query.latency_growth_one_day", lambda at: latency_growth(at, few, many, rounds, one_day=True), None),
+        (
+            "query.latency_growth_one_day",
+            lambda at: latency_growth(at, few, many, rounds, one_day=True),
+            None,
+        ),
         ("query.scan", lambda at: scan(at, many, max(1, rounds // 4)), 1.5),
     )
     missed = 0
@@ -176,7 +183,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="2 * 10^5 events")
     parser.add_argument("--tiny", action="store_true", help="check that it runs; the figures mean nothing")
     options = parser.parse_args()
-    sizes = (1_000, 2_000, 1) if options.tiny else (10_000, 200_000, 40) if options.quick else (10_000, 1_000_000, 60)
+    sizes = (
+        (1_000, 2_000, 1)
+        if options.tiny
+        else (10_000, 200_000, 40)
+        if options.quick
+        else (10_000, 1_000_000, 60)
+    )
     return min(measure(*sizes), 1)
 
 

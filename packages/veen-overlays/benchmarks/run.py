@@ -85,7 +85,9 @@ class Sizes:
     """Rounds of the three figures."""
 
 
-FULL = Sizes(fold=1_000_000, many=1_000_000, few=1_000, restart_few=10_000, query=1_000_000, rounds=(5, 20, 50))
+FULL = Sizes(
+    fold=1_000_000, many=1_000_000, few=1_000, restart_few=10_000, query=1_000_000, rounds=(5, 20, 50)
+)
 QUICK = Sizes(fold=100_000, many=1_000_000, few=1_000, restart_few=10_000, query=200_000, rounds=(10, 5, 10))
 TINY = Sizes(fold=500, many=1_280, few=200, restart_few=256, query=2_000, rounds=(1, 1, 1))
 

@@ -1,4 +1,4 @@
-"""The query view is bound to the logs it rests on, and a damaged one is noticed (core §11.3, RESOLUTIONS P13)."""
+"""The query view is bound to the logs it rests on, and a damaged one is noticed (core §11.3, P13)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_log import HUB, READER_SECRET, WRITER, MemoryLog
-from recorder_logs import HUB_ID, NOON, Logs, RecorderLog, event, feed_of, identity_of, opener
+from memory_log import HUB, READER_SECRET
+from recorder_logs import NOON, Logs, RecorderLog, event, feed_of, opener
 
-from veen_core import Entry, Label, MmrRoot, Receipt, SigningKey, SigningSeed, StreamSeq, verify_inclusion
+from veen_core import Entry, Label, MmrRoot, Receipt, StreamSeq, verify_inclusion
 from veen_core.errors import DivergenceError, StateError, VeenError
-from veen_core.ids import ClientId, Epoch, HubPk, UnixTime
+from veen_core.ids import Epoch, UnixTime
 from veen_core.receipt import sign_receipt
 from veen_core.rejection import Code
-from veen_core.stream import hub_id
 from veen_overlays.live.query_view import (
     DamagedViewError,
     DuckDbEngine,
-    OriginHub,
     QueryView,
     ViewFollower,
     compaction,
@@ -148,7 +146,7 @@ def test_a_follower_adds_entries_as_they_appear(tmp_path: Path) -> None:
     run(check())
 
 
-class _NotFound(VeenError):
+class _NotFound(VeenError):  # noqa: N818 - the client's name
     """As the hub's client raises it for an entry whose payload was pruned."""
 
     code = Code.NOT_FOUND
@@ -362,7 +360,8 @@ def test_a_snapshot_keeps_its_files_while_they_are_merged(
 
 def test_a_query_stops_when_its_budget_says_so(tmp_path: Path) -> None:
     descriptor = normalise(
-        {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}}, new_query_id="q-1"
+        {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}},
+        new_query_id="q-1",
     )
     with caught_up(tmp_path, log_of(20)) as view:
         engine = DuckDbEngine(view, [STREAM])

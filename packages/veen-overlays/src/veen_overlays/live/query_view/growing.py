@@ -1,4 +1,4 @@
-"""Growing sources: the entries of a label that were verified and are not yet committed to the view (core §5.1).
+"""Growing sources: entries of a label that were verified and are not committed to the view yet (core §5.1).
 
 Every entry is checked by the root that its receipt signs, against the MMR of the entries before it, before
 its row may be written. Copies of another hub's events may arrive out of order. Such a row waits beyond the
@@ -47,7 +47,7 @@ class GrowingSource:
         return self.mmr.size - len(self.leaves)
 
     def extended(self, receipt: Receipt, wire: bytes) -> Mmr:
-        """Return the tree with the next entry; raise with both receipts as evidence if it does not extend it."""
+        """Return the tree with the next entry; raise with both receipts if the entry does not extend it."""
         after = self.mmr.copy()
         after.add(receipt.leaf_hash)
         if (receipt.label, receipt.stream_seq, receipt.mmr_root) != (self.label, after.size, after.root):
@@ -70,8 +70,8 @@ class GrowingSource:
         if receipt.stream_seq > self.size + 1:
             if len(self.waiting) >= MAX_WAITING:
                 raise StateError(
-                    f"stream {self.stream}: {MAX_WAITING} imported events of label {self.label.hex()} wait for "
-                    f"entry {self.size + 1}, which was not imported",
+                    f"stream {self.stream}: {MAX_WAITING} imported events of label {self.label.hex()} wait "
+                    f"for entry {self.size + 1}, which was not imported",
                     action="import the missing bundle",
                 )
             self.waiting[receipt.stream_seq] = wire

@@ -53,7 +53,7 @@ class OriginHub:
 
     @classmethod
     def for_stream(cls, identity: HubIdentity, name: str, *, epoch_sec: int, max_epoch_skew_sec: int) -> Self:
-        """Accept events of one stream of the hub only: its labels follow from hub_id and name (core §2, B13)."""
+        """Accept events of one stream only: its labels follow from hub_id and name (core §2, B13)."""
         routing, stream = routing_key(identity.hub_id), stream_id(name)
 
         def epoch_of(found: Label, receipt: Receipt) -> Epoch | None:
