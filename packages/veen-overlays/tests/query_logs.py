@@ -147,9 +147,7 @@ class Stream:
 class Evidence:
     """The evidence of streams in memory."""
 
-    def __init__(
-        self, streams: Sequence[Stream], links: Mapping[Label, HubLogLink] | None = None
-    ) -> None:
+    def __init__(self, streams: Sequence[Stream], links: Mapping[Label, HubLogLink] | None = None) -> None:
         self._streams = {stream.label: stream for stream in streams}
         self._links = links or {}
 

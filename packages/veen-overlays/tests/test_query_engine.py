@@ -49,9 +49,7 @@ def test_the_plain_engine_is_a_query_engine() -> None:
 
 def test_rows_are_in_order_of_scope_hub_epoch_and_sequence_number() -> None:
     hubs = sorted((Hub(1), Hub(2)), key=lambda hub: hub.hub_id)
-    streams = [
-        Stream(name, hub, epoch) for name in ("b", "a") for hub in reversed(hubs) for epoch in (7, 2)
-    ]
+    streams = [Stream(name, hub, epoch) for name in ("b", "a") for hub in reversed(hubs) for epoch in (7, 2)]
     for _ in range(2):
         for each in streams:
             each.add()
@@ -184,7 +182,14 @@ def test_a_query_stops_when_its_budget_is_used_up() -> None:
     ],
 )
 def test_a_metric_has_this_value(metric: str, value: object) -> None:
-    payloads = [{"n": -2, "t": "é"}, {"n": 9007199254740993, "t": "a"}, {"n": 5.0}, {"n": None}, {}, {"n": -2}]
+    payloads = [
+        {"n": -2, "t": "é"},
+        {"n": 9007199254740993, "t": "a"},
+        {"n": 5.0},
+        {"n": None},
+        {},
+        {"n": -2},
+    ]
     assert one_row(metric, *payloads) == value
 
 
@@ -297,9 +302,7 @@ def reference_rows(payloads: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 @given(
-    st.lists(
-        st.fixed_dictionaries({"i": st.none() | st.integers(-(2**64), 2**64), "g": VALUES}), max_size=12
-    )
+    st.lists(st.fixed_dictionaries({"i": st.none() | st.integers(-(2**64), 2**64), "g": VALUES}), max_size=12)
 )
 def test_grouped_metrics_agree_with_a_second_computation(payloads: list[Any]) -> None:
     metrics = ["count", *(f"{name}(payload.i)" for name in ("sum", "min", "max", "count_distinct", "avg"))]

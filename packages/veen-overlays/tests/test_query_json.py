@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 from typing import Any
@@ -24,8 +25,10 @@ SCALARS = (
 )
 JSON = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -69,7 +72,7 @@ def test_a_double_has_the_form_of_rfc_8785(bits: str, text: str) -> None:
     [
         ({"b": 1, "a": [True, None]}, '{"a":[true,null],"b":1}'),
         ({"\u20ac": 1, "\r": 2, "\U0001f600": 3, "\ufb33": 4}, '{"\\r":2,"€":1,"\ufb33":4,"😀":3}'),
-        ("\x00\x1f\x7f\"\\/\b\f\n\r\t€", '"\\u0000\\u001f\x7f\\"\\\\/\\b\\f\\n\\r\\t€"'),
+        ('\x00\x1f\x7f"\\/\b\f\n\r\t€', '"\\u0000\\u001f\x7f\\"\\\\/\\b\\f\\n\\r\\t€"'),
         (2**53 + 1, "9007199254740993"),
         (-(2**64), "-18446744073709551616"),
         (b"\x00\xff", '"00ff"'),
@@ -130,10 +133,9 @@ def test_text_that_is_not_json_is_refused(data: bytes) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
-    try:
-        canonical_json.encode(canonical_json.decode(data))
-    except QueryError as refused:
-        assert refused.code == "invalid_json"
+    with contextlib.suppress(QueryError):
+        value = canonical_json.decode(data)
+        assert canonical_json.decode_canonical(canonical_json.encode(value)) == value
 
 
 @pytest.mark.parametrize("data", [b"1.0", b"1e2", b'{"b":1,"a":2}', b" 1", b'"\\u0041"', b"-0", b"[1, 2]"])
@@ -199,7 +201,7 @@ def test_different_times_have_different_texts(a: int, b: int) -> None:
         ("a.b.2", None),
         ("a.b.01", None),
         ("a.b.-1", None),
-        ("a.b.٠", None),
+        ("a.b.\u0660", None),
         ("a.b.99999999999999999999", None),
         ("a.x", None),
         ("a.b.0.c", None),
@@ -211,7 +213,9 @@ def test_a_dotted_path_leads_to_a_value_or_to_null(path: str, value: object) -> 
     assert at_path({"a": {"b": [10, {"c": 1}]}}, field.path) == value
 
 
-@pytest.mark.parametrize("name", ["", "payload.", "payload..a", "payload.a.", "x", "payload.\n", "Payload", 1, "*"])
+@pytest.mark.parametrize(
+    "name", ["", "payload.", "payload..a", "payload.a.", "x", "payload.\n", "Payload", 1, "*"]
+)
 def test_a_name_that_is_no_field_is_refused(name: object) -> None:
     with pytest.raises(QueryError) as refused:
         parse_field(name, "projection")
