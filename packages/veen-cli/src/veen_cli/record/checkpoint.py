@@ -23,6 +23,7 @@ from veen_cli.record.checkpointing import (
 from veen_cli.record.role_file import RoleFile, role_options
 from veen_cli.record.session import RecorderSession, open_session
 from veen_overlays.recorder.checkpoint import RecorderCheckpoint
+from veen_overlays.recorder.profile import CheckpointCadence
 
 POLL_SECONDS: Final = 1.0
 """How often the heads of the streams are read, to count new events."""
@@ -72,13 +73,13 @@ def checkpoint(
     if regularly:
         if every is not None or every_events is not None:
             raise click.UsageError("--regularly takes the times from recorder.yaml: omit --every….")
-        cadence = file.role.profile.cadence
-        every, every_events = cadence.every_sec, cadence.every_events
+        every, every_events = file.role.profile.cadence.every_sec, file.role.profile.cadence.every_events
     if every is None and every_events is None:
         if count is not None:
             raise click.UsageError("--count needs --every, --every-events or --regularly.")
         return loop.run(_once(file, folder, cover_timeout))
-    loop.run(_go_on(out, file, folder, cover_timeout, every, every_events, count))
+    cadence = CheckpointCadence(every_sec=every, every_events=every_events)
+    loop.run(_go_on(out, file, folder, cadence, count=count, timeout=cover_timeout))
     return None
 
 
@@ -93,11 +94,13 @@ async def _go_on(
     out: Output,
     file: RoleFile,
     folder: Path,
-    timeout: float,
-    every: int | None,
-    every_events: int | None,
+    cadence: CheckpointCadence,
+    *,
     count: int | None,
+    timeout: float,
 ) -> None:
+    """Make a checkpoint whenever one is due, until ``count`` are made."""
+    every, every_events = cadence.every_sec, cadence.every_events
     async with open_session(file) as session:
         newest = last_checkpoint(folder)
         covered = read_checkpoint(newest).events if newest is not None else 0

@@ -45,7 +45,7 @@ async def read_label(
         else:
             if at <= last:
                 raise MissingEntriesError(
-                    f"the hub shows no entry {at} of stream {label.stream}, although the range ends at {last}",
+                    f"the hub shows no entry {at} of stream {label.stream}; the range ends at {last}",
                     action="keep the checkpoint as evidence, and ask the hub's operator",
                 )
         for seq in range(at, readable if at <= last else at):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,11 +17,11 @@ from typing import Any, Final
 from veen_cli.record.reading import FoundEntry, first_at, read_label
 from veen_cli.record.session import RecordedLabel, RecorderSession
 from veen_core.errors import DecodeError, OpenError
-from veen_core.ids import Label, StreamSeq
+from veen_core.ids import Label, MmrRoot, StreamSeq
 from veen_core.kinds import AnyValue
-from veen_core.proof import MmrProof
+from veen_core.proof import MmrProof, verify_inclusion
 from veen_hub.client import HubLogReader
-from veen_overlays.live import UNOPENED, open_entry
+from veen_overlays.live.opening import UNOPENED, open_entry
 from veen_overlays.recorder.attribution import Attribution
 from veen_overlays.recorder.records import KeyContinuity, MigrationRecord, RecordEvent
 
@@ -69,7 +69,7 @@ class RowKind(enum.StrEnum):
 
 @dataclass(slots=True)
 class _Classifier:
-    """Turns the entries of one label into rows; needs all entries from the first one, to attribute events."""
+    """Turns the entries of one label into rows, and keeps the links among them."""
 
     session: RecorderSession
     attribution: Attribution
@@ -135,34 +135,42 @@ def is_sampled(found: FoundEntry, span: LabelRange, verify: Verify) -> bool:
 async def replay_label(
     session: RecorderSession, span: LabelRange, verify: Verify
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the rows of one label in order. Entries before the range are read for their links only."""
+    """Yield the rows of one label in order.
+
+    An event that its principal did not sign may be linked by an entry before the range: the first such event
+    makes the replay look for links there.
+    """
     reader, classifier = session.hub.log_reader(), _Classifier(session, Attribution())
-    begin = await _links_from(session, span)
-    async with aclosing(read_label(session.hub, span.label, begin, span.last)) as entries:
+    searched = span.first == 1
+    async with aclosing(read_label(session.hub, span.label, span.first, span.last)) as entries:
         async for found in entries:
             row = classifier.row(found)
-            if found.receipt.stream_seq < span.first:
-                continue
+            if row.get("attributed") is False and not searched:
+                await _find_links(session, span, classifier)
+                searched, row = True, classifier.row(found)
             if is_sampled(found, span, verify):
                 proof = await _proof(reader, span, found)
                 row |= {"proof": proof.encode().hex(), "proved_at": span.tree_size, "proved_root": span.root}
             yield row
 
 
-async def _links_from(session: RecorderSession, span: LabelRange) -> int:
-    """Where to begin reading: a gated hub needs no links; at an open hub a link may be anywhere before."""
-    return span.first if session.hub.connection.status.gating else 1
+async def _find_links(session: RecorderSession, span: LabelRange, classifier: _Classifier) -> None:
+    async with aclosing(read_label(session.hub, span.label, 1, span.first - 1)) as entries:
+        async for found in entries:
+            classifier.row(found)
 
 
 async def _proof(reader: HubLogReader, span: LabelRange, found: FoundEntry) -> MmrProof:
-    """Fetch a proof under the range's tree; the client verifies it against the label's log."""
-    seq = found.receipt.stream_seq
-    return await reader.proof(span.label.label, StreamSeq(seq), StreamSeq(span.tree_size))
+    """Fetch a proof, and verify it against the root of the range's tree."""
+    seq, size = found.receipt.stream_seq, StreamSeq(span.tree_size)
+    proof = await reader.proof(span.label.label, seq, size)
+    verify_inclusion(proof, MmrRoot.from_hex(span.root), seq, found.receipt.leaf_hash, size)
+    return proof
 
 
 async def merged(
     session: RecorderSession, spans: Sequence[LabelRange], verify: Verify
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the rows of all labels in the order of the module's first lines."""
     async with AsyncExitStack() as stack:
         sources = [
@@ -186,30 +194,22 @@ async def merged(
             yield row
 
 
-async def ranges_by_seq(
-    session: RecorderSession,
-    labels: Sequence[RecordedLabel],
-    sizes: dict[Label, tuple[int, str]],
-    first: int,
-    last: int | None,
+Sizes = Mapping[Label, tuple[int, str]]
+"""For each label: the number of entries to replay from, and the root of their tree in hex."""
+
+
+def ranges_by_seq(
+    labels: Sequence[RecordedLabel], sizes: Sizes, first: int, last: int | None
 ) -> list[LabelRange]:
-    """The entries ``first`` to ``last``, both included, of each label."""
-    del session
-    return [
-        _range(each, sizes, first, size if last is None else min(last, size))
-        for each in labels
-        for size in [sizes[each.label][0]]
-    ]
+    """Return the entries ``first`` to ``last``, both included, of each label."""
+    ends = {label: size if last is None else min(last, size) for label, (size, _) in sizes.items()}
+    return [_range(each, sizes, first, ends[each.label]) for each in labels]
 
 
 async def ranges_by_time(
-    session: RecorderSession,
-    labels: Sequence[RecordedLabel],
-    sizes: dict[Label, tuple[int, str]],
-    start: int,
-    end: int | None,
+    session: RecorderSession, labels: Sequence[RecordedLabel], sizes: Sizes, start: int, end: int | None
 ) -> list[LabelRange]:
-    """The entries with hub_commit_time in [start, end], of each label, found by binary search."""
+    """Return the entries with hub_commit_time in [start, end] of each label, found by binary search."""
     found = []
     for each in labels:
         size = sizes[each.label][0]
@@ -219,6 +219,6 @@ async def ranges_by_time(
     return found
 
 
-def _range(label: RecordedLabel, sizes: dict[Label, tuple[int, str]], first: int, last: int) -> LabelRange:
+def _range(label: RecordedLabel, sizes: Sizes, first: int, last: int) -> LabelRange:
     size, root = sizes[label.label]
     return LabelRange(label=label, first=first, last=last, tree_size=size, root=root)

@@ -113,7 +113,7 @@ async def _check_every_entry(
 
 
 async def compare_hub_log(session: RecorderSession, found: RecorderCheckpoint) -> SignedHead:
-    """Raise unless the hub log of today extends that of the checkpoint; return the hub checkpoint of today."""
+    """Raise unless the hub log extends that of the checkpoint; return the newest hub checkpoint."""
     api, connection = session.hub.connection.api, session.hub.connection
     signed = found.signed_head.head
     today = await connection.ask(api.hub_checkpoint)
