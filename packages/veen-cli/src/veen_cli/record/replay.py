@@ -24,7 +24,6 @@ from veen_cli.record.session import RecordedLabel, RecorderSession, open_session
 from veen_cli.record.validation import compare_with_hub
 from veen_core.errors import DivergenceError, VerificationError
 from veen_core.ids import Epoch, HubId, Label
-from veen_hub.client import Misbehaved
 from veen_overlays.recorder.checkpoint import RecorderCheckpoint, verify_checkpoint
 
 
@@ -134,7 +133,7 @@ async def _work(
                         sink.write(row)
                         kinds[row["kind"]] += 1
                         progress.advance()
-            except (VerificationError, Misbehaved) as exc:
+            except VerificationError as exc:
                 sink.fail({"kind": "missing", "why": str(exc), "after": kinds.total()})
                 raise
         whole = sum(span.entries for span in _spans(header))
