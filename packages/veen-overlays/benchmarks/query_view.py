@@ -85,7 +85,7 @@ def _event(rng: random.Random, n: int, count: int, one_day: bool) -> Found:
         origin=f"api-{n % 5}",
         payload=payload,
     )
-    return Found(EntryKind.EVENT, event, canonical_json.encode(payload).decode(), True)
+    return Found(EntryKind.EVENT, event, canonical_json.encode(payload).decode())
 
 
 def described(**changes: Any) -> QueryDescriptor:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from veen_core.errors import DivergenceError, StateError
-from veen_core.ids import HubId, Label
+from veen_core.ids import ClientId, HubId, Label
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
-from veen_overlays.live.query_view.manifest import Source
+from veen_overlays.live.query_view.manifest import KeyLink, Source
+from veen_overlays.recorder.attribution import Attribution
 
 MAX_WAITING: Final = 65_536
 """Most events of one source that wait for an event before them."""
@@ -31,6 +32,8 @@ class GrowingSource:
     mmr: Mmr = field(default_factory=Mmr)
     last: bytes = b""
     own: int = 0
+    attribution: Attribution = field(default_factory=Attribution)
+    """The keys that the entries so far have linked."""
     leaves: list[bytes] = field(default_factory=list)
     """Leaf hashes since the last commit."""
     waiting: dict[int, bytes] = field(default_factory=dict)
@@ -93,6 +96,10 @@ class GrowingSource:
             mmr_root=self.mmr.root,
             peaks=self.mmr.peaks,
             last_receipt=self.last,
+            links=tuple(
+                KeyLink(principal_id=ClientId(principal), client_id=ClientId(client))
+                for principal, client in self.attribution.pairs
+            ),
             own=self.own,
         )
 
@@ -106,5 +113,6 @@ def resumed(source: Source) -> GrowingSource:
         epoch=source.epoch,
         mmr=Mmr(source.size, source.peaks),
         last=source.last_receipt,
+        attribution=Attribution((link.principal_id, link.client_id) for link in source.links),
         own=source.own,
     )
