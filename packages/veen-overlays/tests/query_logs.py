@@ -11,9 +11,11 @@ from veen_core.consistency import prove_consistency
 from veen_core.hashing import H, u64be
 from veen_core.hub_identity import HubIdentity, new_identity
 from veen_core.hub_log import LabelHead, origin_of
-from veen_core.ids import HubId, Label, LeafHash, MmrRoot, NodeHash, StreamSeq, UnixTime
+from veen_core.ids import Epoch, HubId, Label, LeafHash, MmrRoot, NodeHash, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt, sign_receipt
+from veen_core.stream import label as label_of
+from veen_core.stream import routing_key, stream_id
 from veen_core.tlog import tree
 from veen_core.tlog.note import Note, sign_note
 from veen_core.tlog.tree_head import TreeHead
@@ -49,7 +51,8 @@ class Stream:
     epoch: int = 0
 
     def __post_init__(self) -> None:
-        self.label = Label(H(self.name.encode() + u64be(self.epoch) + self.hub.hub_id))
+        routing = routing_key(self.hub.hub_id)
+        self.label: Label = label_of(routing, stream_id(self.name), Epoch(self.epoch))
         self.mmr = Mmr()
         self.leaves: list[bytes] = []
         self.nodes: dict[tuple[int, int], bytes] = {}

@@ -195,7 +195,7 @@ def test_a_result_file_verifies_after_a_round_trip(name: str) -> None:
     assert verdict.descriptor == descriptor
     assert verdict.hubs == (FIRST.hub.hub_id,)
     assert verdict.complete_before == min(each.receipts[-1].hub_ts for each in streams) * 1000
-    assert any("no entry committed before" in step for step in verdict.steps)
+    assert any("every entry of its sources" in step for step in verdict.steps)
     reexecute(file, engine(*streams))
     assert read_digest(file.digest_json).canonical() == file.digest_json
 
@@ -501,6 +501,17 @@ def test_an_old_prefix_is_refused_by_a_receipt_that_the_verifier_holds() -> None
     forged = dataclasses.replace(known, hub_ts=known.hub_ts + 1)
     with pytest.raises(SignatureError):
         verify_result(file, dataclasses.replace(PINNED, known=[forged]))
+
+
+def test_an_answer_from_another_stream_of_the_hub_is_refused() -> None:
+    other = Stream("record/app/other", FIRST.hub)
+    other.label = SECOND.label
+    for _ in range(3):
+        other.add()
+    file = result(query(other.name), other)
+    with pytest.raises(EvidenceError, match="the label of the coverage is not that of this stream"):
+        verify_result(file, PINNED)
+    verify_result(file, dataclasses.replace(PINNED, aliases={other.name: SECOND.name}))
 
 
 def test_a_scope_that_the_coverage_leaves_out_is_refused() -> None:

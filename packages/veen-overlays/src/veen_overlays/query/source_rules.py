@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from veen_core import hub_log
+from veen_core import hub_log, stream
 from veen_core.consistency import verify_consistency
 from veen_core.errors import DecodeError, EvidenceError, VerificationError
+from veen_core.hashing import U64_MAX
 from veen_core.hub_identity import HubIdentity, receipt_claim
-from veen_core.ids import HubPk, MmrRoot, UnixTime
+from veen_core.ids import Epoch, HubPk, MmrRoot, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.signatures import Claim, verify_one
 from veen_core.tlog import tree
@@ -42,6 +43,21 @@ def named(prefix: Prefix) -> str:
     """Return the name of a source in errors."""
     epoch = f", epoch {prefix.epoch}" if prefix.epoch else ""
     return f"stream {prefix.stream!r} at hub {prefix.hub_id.hex()[:16]}…{epoch}"
+
+
+def check_label(prefix: Prefix, name: str) -> None:
+    """Refuse a source whose label is not that of its stream; ``name`` is the stream's name at its hub.
+
+    Otherwise an executor could answer from another stream of the same hub (core §2, B12).
+    """
+    derived = stream.label(
+        stream.routing_key(prefix.hub_id), stream.stream_id(name), Epoch(min(prefix.epoch, U64_MAX))
+    )
+    if prefix.label != derived:
+        raise EvidenceError(
+            f"{named(prefix)}: the label of the coverage is not that of this stream (core §2)",
+            action="if the hub of origin calls the stream by another name, say which (aliases)",
+        )
 
 
 def read_receipt(prefix: Prefix, wire: bytes) -> Receipt:
