@@ -119,7 +119,7 @@ class Stream:
     def log(self) -> SourceLog:
         return SourceLog(prefix=self.prefix, entries=list(self.entries))
 
-    def link(self, upto: int, to_seq: int) -> HubLogLink:
+    def link(self, upto: int, to_seq: int, origin: str | None = None) -> HubLogLink:
         """The way to a hub checkpoint over a hub log with this label's head and one other."""
         receipt = self.receipts[upto - 1]
         head = LabelHead(
@@ -132,7 +132,7 @@ class Stream:
         for entry in (b"another head", head.encode()):
             for node in log.append(tree.leaf_hash(entry)):
                 nodes[node.height, node.index] = node.hash
-        made = TreeHead(origin_of(self.hub.hub_id), log.size, log.root)
+        made = TreeHead(origin or origin_of(self.hub.hub_id), log.size, log.root)
         note = Note(made.text, (sign_note(self.hub.key, made.origin, made.text),))
         low, high = sorted((upto, to_seq))
         between = None
@@ -144,6 +144,7 @@ class Stream:
             head_proof=tuple(map(NodeHash, tree.prove_inclusion(lambda h, i: nodes[h, i], 1, log.size))),
             checkpoint=note.encode(),
             consistency=between,
+            origin=origin,
         )
 
 

@@ -12,6 +12,7 @@ from veen_core import hub_log, stream
 from veen_core.consistency import verify_consistency
 from veen_core.errors import DecodeError, EvidenceError, VerificationError
 from veen_core.hashing import U64_MAX
+from veen_core.hub_evidence import check_log_name
 from veen_core.hub_identity import HubIdentity, receipt_claim
 from veen_core.ids import Epoch, HubPk, MmrRoot, UnixTime
 from veen_core.receipt import Receipt
@@ -134,14 +135,15 @@ def _check_link(
     tree.verify_inclusion(
         tree.leaf_hash(head.encode()), link.index, signed.head.size, link.head_proof, signed.head.root
     )
-    hub_log.verify_hub_checkpoint(identity, signed, since=head.hub_ts)
+    origin = link.origin if link.origin is not None else hub_log.origin_of(identity.hub_id)
+    hub_log.verify_hub_checkpoint(identity, signed, origin=origin, since=head.hub_ts)
     if prefix.checkpoint != signed.head.text:
         raise EvidenceError(
             "the coverage names another hub checkpoint than the evidence has (RESOLUTIONS P13)"
         )
     if policy is None:
         return signed, None
-    origin = hub_log.origin_of(identity.hub_id)
+    check_log_name(identity, origin, policy, identity.hub_id, None)
     return signed, policy.check(signed, log_keys=hub_log.note_keys(identity, origin))
 
 
