@@ -24,6 +24,7 @@ from query_logs import (
     result,
     two_streams,
 )
+from query_strategies import descriptors, streams
 
 from veen_core.errors import (
     DecodeError,
@@ -86,7 +87,20 @@ WINDOW = query(
         "where": {"origin": "api-1"},
     },
 )
-QUERIES = {"full": FULL, "spot": SPOT, "none": NONE, "aggregate": COUNTS, "window": WINDOW}
+SPOT_COUNTS = query(
+    FIRST.name,
+    SECOND.name,
+    aggregate={"metrics": ["count"]},
+    evidence={"mode": "spot", "sample_rate": 0.3},
+)
+QUERIES = {
+    "full": FULL,
+    "spot": SPOT,
+    "none": NONE,
+    "aggregate": COUNTS,
+    "window": WINDOW,
+    "sampled aggregate": SPOT_COUNTS,
+}
 
 
 # --- inclusion of many leaves
@@ -202,6 +216,16 @@ def test_a_result_file_verifies_after_a_round_trip(name: str) -> None:
     assert any("every entry of its sources" in step for step in verdict.steps)
     reexecute(file, engine(*streams))
     assert read_digest(file.digest_json).canonical() == file.digest_json
+
+
+@given(streams(), descriptors())
+def test_every_result_of_every_query_verifies_and_can_be_executed_again(
+    made: list[Stream], descriptor: QueryDescriptor
+) -> None:
+    file = parse_result(result(descriptor, *made).encode())
+    verify_result(file, ResultTrust(pinned={stream.hub.hub_id for stream in made}))
+    reexecute(file, engine(*reversed(made)))
+    assert compare(file, result(descriptor, *reversed(made))).agrees
 
 
 def test_the_same_query_over_the_same_data_gives_the_same_bytes() -> None:
