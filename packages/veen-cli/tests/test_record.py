@@ -22,6 +22,7 @@ from veen_overlays.recorder.checkpoint import RecorderCheckpoint, parse_checkpoi
 
 from .conftest import Town
 from .running import SCRIPTS, Done, ending_hubs, veen
+from .test_levels import until
 
 PROFILE = """\
 profile: shop
@@ -378,11 +379,13 @@ def pruning(square: Town, tmp_path: Path) -> Iterator[Recorder]:
 def test_pruned_entries_appear_with_their_receipts_and_proofs(pruning: Recorder) -> None:
     """I2: retention removes payloads, not entries."""
     pruning.emit("--batch", stdin=lines(*map(order, range(9)))).ok()
-    gone = 0
-    for _ in range(50):
-        gone += pruning.town.as_("admin", "hub", "retention", "--json").json["entries"]
-        if gone >= 8:
-            break
+    gone: list[int] = []
+
+    def all_gone() -> bool:
+        gone.append(pruning.town.as_("admin", "hub", "retention", "--json").json["entries"])
+        return sum(gone) >= 8
+
+    until(all_gone)
     pruning.checkpoint("points")
     rows = pruning.rows(ORDERS, "--verify", "full", "--checkpoint", pruning / "points")[1:-1]
     assert [row["seq"] for row in rows] == list(range(1, 11)), "nine events after the link"
