@@ -24,7 +24,7 @@ def _stability(context: CheckContext) -> None:
         require_equal((code, found["faults"]), (0, []), "validation after more events")
         require_equal(sum(each["read"] for each in found["findings"]), 13, "entries read again")
         covered = site.replay(ORDERS, "--checkpoint", "first")
-        require_equal(covered[-1]["entries"], 6, "entries of a replay up to the checkpoint")
+        require_equal(covered[-1]["rows"], 6, "entries of a replay up to the checkpoint")
         site.checkpoint("second")
         code, window = site.admin("safe-window", "second", "--after", _file(first))
         span = next(each for each in window["streams"] if each["stream"] == ORDERS)
