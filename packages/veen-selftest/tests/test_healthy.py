@@ -41,6 +41,12 @@ def test_the_real_hub_and_the_real_veen_command_pass(healthy: OwnFleet, suite: s
     assert [(r.check.name, r.outcome, r.why) for r in report.results] == [(name, Outcome.PASSED, "")]
 
 
+def test_a_recorder_on_a_real_hub_passes(healthy: OwnFleet) -> None:
+    report = run(list(chosen(["recorder"])), healthy, 1, LITTLE, lambda _event: None)
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
+    assert len(report.results) == len(checks_of("recorder"))
+
+
 @pytest.mark.parametrize("name", ["hub.read", "hub.follow_p99_ms", "hub.growth"])
 def test_a_figure_is_measured_and_says_what_it_was_measured_on(healthy: OwnFleet, name: str) -> None:
     """Whether it reaches its target is the machine's business, not this test's."""

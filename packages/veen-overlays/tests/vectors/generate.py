@@ -1,0 +1,202 @@
+"""Make the vectors of the recorder's records, or check that the files are what would be made.
+
+    python packages/veen-overlays/tests/vectors/generate.py            writes
+    python packages/veen-overlays/tests/vectors/generate.py --check    prints what differs; 1 if anything does
+
+A case is a folder: ``wire.hex`` is the body; ``value.json`` is the decoded record of a good case, and
+``expect.json`` is text of the error that a ``_fail`` case causes. ``published/`` is never touched.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import cbor2
+
+from veen_core.ids import ClientId, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_overlays.recorder.records import (
+    KeyContinuity,
+    MigrationRecord,
+    QueryAudit,
+    RecordEvent,
+    ResultDigestHash,
+    UnixMilliseconds,
+    sign_continuity,
+)
+from veen_overlays.schema.record import Record
+
+HERE = Path(__file__).resolve().parent
+WRITER = ClientId(bytes(range(32)))
+SHAPES: dict[str, type[Record]] = {
+    shape.NAME: shape for shape in (RecordEvent, MigrationRecord, KeyContinuity, QueryAudit)
+}
+
+
+def event(payload: Any, **changed: Any) -> RecordEvent:
+    fields = {
+        "subject_id": "user:ann",
+        "principal_id": WRITER,
+        "event_type": "login",
+        "event_time": UnixMilliseconds(1_700_000_000_123),
+        "origin": "auth-service",
+    }
+    return RecordEvent(**{**fields, **changed}, payload=payload)
+
+
+def migration(before: tuple[str, ...], after: tuple[str, ...]) -> MigrationRecord:
+    return MigrationRecord(
+        from_=before, to=after, reason="one stream per service", at=UnixTime(1_700_000_000)
+    )
+
+
+AUDIT = QueryAudit(
+    requester_identity=WRITER,
+    resource_identifier="patient:1234:lab-results",
+    resource_class="personal-data",
+    query_parameters={"projection": ["value"], "filter": {"year": 2024}},
+    purpose_code="treatment",
+    result_digest=ResultDigestHash(b"\x55" * 32),
+    request_time=UnixTime(1_700_000_000),
+    metadata={"ticket": "T-7"},
+)
+MINIMAL_AUDIT = QueryAudit(
+    requester_identity=WRITER, resource_identifier="record/app/shop", resource_class="system-log"
+)
+
+LINK = sign_continuity(SigningKey(SigningSeed(b"\x07" * 32)), WRITER)
+
+GOOD: dict[str, dict[str, Record]] = {
+    "record.event.v1": {
+        "payload_map": event({"address": "10.0.0.7", "attempts": 3, "ok": True, "note": None}),
+        "payload_null": event(None),
+        "payload_integers": event([0, -1, 2**53, 2**64 - 1, -(2**64)]),
+        "payload_bytes": event({"digest": b"\x00\xff"}),
+        "payload_nested": event({"a": [{"b": {"c": []}}]}),
+        "text_not_ascii": event({"ключ": "значение"}, subject_id="user:анна", origin="служба"),
+        "empty_text": event({}, subject_id="", event_type="", origin=""),
+        "time_zero": event({}, event_time=UnixMilliseconds(0)),
+    },
+    "record.migration.v1": {
+        "rename": migration(("record/app/shop",), ("record/app/store",)),
+        "split": migration(("record/app/shop",), ("record/app/cart", "record/app/till")),
+        "added": migration((), ("record/app/shop",)),
+        "retired": migration(("record/app/shop",), ()),
+    },
+    "record.continuity.v1": {"signed": LINK},
+    "query.audit.v1": {"all_fields": AUDIT, "required_fields": MINIMAL_AUDIT},
+}
+
+
+def plain(record: Record) -> dict[str, Any]:
+    """The map of a record, to be altered."""
+    item = cbor2.loads(record.encode())
+    assert type(item) is dict
+    return item
+
+
+def deep(levels: int) -> Any:
+    return {"in": deep(levels - 1)} if levels else 0
+
+
+def bad() -> dict[str, dict[str, tuple[bytes, str]]]:
+    """For each record: the bodies that it refuses, and text of the error."""
+    login, move, audit = plain(event({"a": 1})), plain(migration(("a",), ("b",))), plain(AUDIT)
+    events = {
+        "payload_missing": ({k: v for k, v in login.items() if k != "payload"}, "payload"),
+        "payload_integer_key": (login | {"payload": {1: 2}}, "text keys"),
+        "payload_bytes_key_inside": (login | {"payload": [{"a": {b"k": 1}}]}, "text keys"),
+        "payload_float": (login | {"payload": 1.5}, "floats"),
+        "payload_17_levels": (login | {"payload": deep(17)}, "16 deep"),
+        "payload_undefined": (login | {"payload": cbor2.undefined}, "simple values"),
+        "principal_id_short": (login | {"principal_id": bytes(31)}, "principal_id"),
+        "principal_id_text": (login | {"principal_id": "ann"}, "principal_id"),
+        "event_time_negative": (login | {"event_time": -1}, "event_time"),
+        "event_time_text": (login | {"event_time": "2024-01-01"}, "event_time"),
+        "subject_id_null": (login | {"subject_id": None}, "subject_id"),
+        "event_type_bytes": (login | {"event_type": b"login"}, "event_type"),
+        "unknown_key": (login | {"severity": 1}, "unknown key"),
+        "keys_misordered": (dict(reversed(login.items())), "out of order"),
+        "array": (list(login.values()), "want map"),
+    }
+    moves = {
+        "no_stream": (move | {"from": [], "to": []}, "at least one stream"),
+        "stream_twice": (move | {"to": ["b", "b"]}, "twice"),
+        "from_text": (move | {"from": "a"}, "from"),
+        "at_missing": ({k: v for k, v in move.items() if k != "at"}, "at"),
+    }
+    audits = {
+        "result_digest_short": (audit | {"result_digest": b"\x55" * 31}, "result_digest"),
+        "purpose_code_null": (audit | {"purpose_code": None}, "purpose_code"),
+        "query_parameters_integer_key": (audit | {"query_parameters": {1: 2}}, "text keys"),
+        "metadata_bytes_key": (audit | {"metadata": {b"k": 2}}, "text keys"),
+        "resource_class_missing": (
+            {k: v for k, v in audit.items() if k != "resource_class"},
+            "resource_class",
+        ),
+    }
+    link = plain(LINK)
+    links = {
+        "sig_short": (link | {"sig": bytes(63)}, "sig"),
+        "client_id_missing": ({k: v for k, v in link.items() if k != "client_id"}, "client_id"),
+    }
+    named = {
+        "record.continuity.v1": links,
+        "record.event.v1": events,
+        "record.migration.v1": moves,
+        "query.audit.v1": audits,
+    }
+    made = {
+        name: {case: (cbor2.dumps(item), text) for case, (item, text) in cases.items()}
+        for name, cases in named.items()
+    }
+    body = event({"a": 1}).encode()
+    made["record.event.v1"]["trailing_byte"] = body + b"\x00", "after the item"
+    made["record.event.v1"]["truncated"] = body[:-1], "ends early"
+    long_time = body.replace(cbor2.dumps(1_700_000_000_123), b"\x1b" + (5).to_bytes(8, "big"))
+    made["record.event.v1"]["event_time_long_form"] = long_time, "not canonical"
+    return made
+
+
+def make() -> dict[str, bytes]:
+    """Path and content of every file."""
+    files: dict[str, bytes] = {}
+    for name, cases in GOOD.items():
+        for case, made in cases.items():
+            files[f"{name}/{case}/wire.hex"] = made.encode().hex().encode() + b"\n"
+            files[f"{name}/{case}/value.json"] = _json(made.codec.write_json(made))
+    for name, refused in bad().items():
+        for case, (body, text) in refused.items():
+            files[f"{name}/{case}_fail/wire.hex"] = body.hex().encode() + b"\n"
+            files[f"{name}/{case}_fail/expect.json"] = _json({"error": "DecodeError", "match": text})
+    return files
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def on_disk() -> dict[str, bytes]:
+    """Path and content of every file of these records."""
+    files = [path for name in SHAPES for path in (HERE / name).rglob("*") if path.is_file()]
+    return {path.relative_to(HERE).as_posix(): path.read_bytes() for path in files}
+
+
+def main(arguments: list[str]) -> int:
+    made, found = make(), on_disk()
+    differ = sorted(path for path in made.keys() | found.keys() if made.get(path) != found.get(path))
+    if "--check" not in arguments:
+        for path in found.keys() - made.keys():
+            (HERE / path).unlink()
+        for path, content in made.items():
+            (HERE / path).parent.mkdir(parents=True, exist_ok=True)
+            (HERE / path).write_bytes(content)
+    sys.stdout.write("".join(f"{path}\n" for path in differ))
+    return 1 if differ and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
