@@ -300,6 +300,7 @@ def test_a_checkpoint_of_another_profile_or_hub_is_refused(gated: Recorder, open
 
 
 def test_the_safe_window_ends_before_the_newest_head(gated: Recorder) -> None:
+    gated.emit("login", "--subject", "user:ann").ok()
     first = gated.checkpoint("window-1")
     gated.emit("login", "--subject", "user:ann").ok()
     second = gated.checkpoint("window-2")
@@ -330,6 +331,7 @@ def test_a_replay_over_streams_is_in_order_of_commit_time(gated: Recorder) -> No
 
 
 def test_a_time_window_has_the_events_of_that_time_only(gated: Recorder) -> None:
+    gated.emit("login", "--subject", "user:ann").ok()
     rows = gated.rows()[1:-1]
     start, end = rows[0]["hub_commit_time"] // 1000, rows[-1]["hub_commit_time"] // 1000
     assert len(gated.rows("--from", start, "--to", end)) == len(rows) + 2
@@ -342,6 +344,7 @@ def test_a_time_window_has_the_events_of_that_time_only(gated: Recorder) -> None
 
 @pytest.mark.parametrize("verify", ["none", "spot", "full"])
 def test_proofs_are_fetched_as_asked_for(gated: Recorder, verify: str) -> None:
+    gated.emit("--batch", stdin=lines(order(1), order(2))).ok()
     gated.checkpoint("proved")
     rows = gated.rows(ORDERS, "--verify", verify, "--checkpoint", gated / "proved")[1:-1]
     proved = sum("proof" in row for row in rows)

@@ -11,14 +11,23 @@ from typing import Final
 from veen_cli.frame.command_groups import Group, LazyCommand
 
 LINES: Final = {
-    "init": ("init", "Set up one role of a recorder: its identity, its token, its recorder.yaml."),
-    "emit": ("emit", "Record one event, or a JSON line per event."),
-    "migrate": ("migrate", "Record that streams were renamed, split or merged."),
-    "checkpoint": ("checkpoint", "Make a checkpoint over all streams of the recorder, now or regularly."),
-    "validate": ("validate", "Verify a checkpoint, and that the hub still has what it covers."),
-    "safe-window": ("safe_window", "Show the range and the time that a checkpoint proves."),
-    "replay": ("replay", "Replay events by range or time, in order, with receipts and proofs."),
-    "actors": ("actors", "Show who caused what; unattributed events are marked."),
+    "init": (
+        "init",
+        "Make the identity of one role, issue exactly the token that it needs, and write its recorder.yaml.",
+    ),
+    "emit": ("emit", "Record one event, or one event per JSON line; end when the hub has made them durable."),
+    "migrate": ("migrate", "Record that streams were renamed, split, merged, added or retired."),
+    "checkpoint": ("checkpoint", "Make a checkpoint over all streams of the recorder."),
+    "validate": ("validate", "Verify a checkpoint, and that the hub still has everything that it covers."),
+    "safe-window": (
+        "safe_window",
+        "Show which entries and which time a checkpoint proves: the window that is safe to replay.",
+    ),
+    "replay": (
+        "replay",
+        "Replay the entries of STREAMs, by default of all streams of the recorder, in order.",
+    ),
+    "actors": ("actors", "Show who caused what: events by subject, principal, origin and event type."),
 }
 """Name of each command, its module in this package, and its line of help."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from veen_cli.arguments import times
+from veen_cli.arguments import completions, times
 from veen_cli.arguments.passphrase import Passphrase, passphrase_option
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
@@ -64,11 +64,14 @@ CAP_FILE: Final = "role.cap"
 @click.option("--origin", help="recorder_producer: component that its events name.")
 @click.option(
     "--to",
+    shell_complete=completions.files,
     help="recorder_producer: the recorder's reader, by folder, card or X25519 key in hex: the identity of "
     "recorder_admin.",
 )
 @click.option(
-    "--realm-reader", help="recorder_admin: reader of the realm's label classes  [default: itself]."
+    "--realm-reader",
+    shell_complete=completions.files,
+    help="recorder_admin: reader of the realm's label classes  [default: itself].",
 )
 @click.option(
     "--identity",

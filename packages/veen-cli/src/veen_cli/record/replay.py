@@ -133,10 +133,10 @@ async def _work(
             except VerificationError as exc:
                 sink.fail({"kind": "missing", "why": str(exc), "after": sink.kinds.total()})
                 raise
-        whole, rows = sum(span.entries for span in _spans(header)), sink.kinds.total()
-        if rows != whole:
-            raise CommandFailed(f"{whole} entries were to be replayed, {rows} were", Exit.PROTOCOL)
-        end = {"kind": "end", "rows": rows, "kinds": dict(sorted(sink.kinds.items()))}
+        whole, written = sum(span.entries for span in _spans(header)), sink.kinds.total()
+        if written != whole:
+            raise CommandFailed(f"{whole} entries were to be replayed, {written} were", Exit.PROTOCOL)
+        end = {"kind": "end", "rows": written, "kinds": dict(sorted(sink.kinds.items()))}
         sink.finish(end)
         return end
 
