@@ -1,0 +1,123 @@
+"""Rows of opened events from logs: one Arrow pass opens verified entries (core §4.5, RESOLUTIONS P10, P11).
+
+Each entry becomes a row, whatever became of it: an event, unopened, pruned, or another message. What an entry
+is decides ``veen_overlays.live.query_view``, whose follower makes the same rows from a live hub. An event that
+a bridge has wrapped gets a row under its origin, and the entry that carries it a row of kind ``CARRIED``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from veen_core.entry import FLAG_AUTHORIZE, Entry
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import HubId, Label, StreamSeq
+from veen_core.keys import DhKey
+from veen_core.receipt import Receipt
+from veen_overlays.live.query_view.data_files import CARRIED
+from veen_overlays.live.query_view.opened_entries import EntryOpener, OriginHub, Place, row_of
+from veen_overlays.query.columns import EntryKind
+from veen_spark.fold.ranges import Task, record_batches, spark_type
+from veen_spark.functions.reader_keys import ReaderKeys
+from veen_spark.query.event_rows import VIEW_SCHEMA
+from veen_spark.query.log_sources import Piece, Pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITION_BYTES: Final = 4 * 1_048_576
+"""Bytes of a log that one task opens: a second of work, so that all cores finish together."""
+MAX_PUSHED_LABELS: Final = 1_000
+"""Labels by which Spark selects files; of more labels, tasks skip the rows of others."""
+_NEEDED: Final = ("label", "stream_seq", "msg", "receipt", "kind", "file")
+BUILT_SCHEMA: Final = pa.schema([pa.field("stream", pa.string()), *VIEW_SCHEMA])
+"""A view's columns, and the stream: rows of imported events have labels that are in no list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginTerms:
+    """A hub whose events a bridge has imported: its pinned identity, and the length of its epochs."""
+
+    identity: HubIdentity
+    epoch_sec: int = 0
+    max_epoch_skew_sec: int = 60
+
+
+def build_rows(
+    spark: SparkSession,
+    paths: Iterable[str],
+    pieces: Pieces,
+    keys: ReaderKeys | None,
+    origins: Iterable[OriginTerms] = (),
+) -> DataFrame:
+    """Return a row for each entry of the pieces, and for each event that they carry of another hub."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
+
+    rows = spark.read.format("veen").option("maxPartitionBytes", PARTITION_BYTES).load([*paths])
+    labels = sorted({label for _, label in pieces})
+    if len(labels) <= MAX_PUSHED_LABELS:
+        rows = rows.where(f.col("label").isin([bytearray(label) for label in labels]))
+    return rows.select(*_NEEDED).mapInArrow(_task(dict(pieces), keys, tuple(origins)), spark_type(BUILT_SCHEMA))
+
+
+def _task(pieces: Pieces, keys: ReaderKeys | None, origins: tuple[OriginTerms, ...]) -> Task:
+    def open_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        openers = _Openers(() if keys is None else keys.get(), origins)
+        rows = (row for batch in batches for row in _opened(batch, pieces, openers))
+        return record_batches(rows, BUILT_SCHEMA)
+
+    return open_entries
+
+
+class _Openers:
+    """One opener per stream: an origin receipt counts only for the stream that is imported there."""
+
+    def __init__(self, keys: tuple[DhKey, ...], origins: tuple[OriginTerms, ...]) -> None:
+        self._keys, self._origins = keys, origins
+        self._openers: dict[str, EntryOpener] = {}
+
+    def of(self, stream: str) -> EntryOpener:
+        if (found := self._openers.get(stream)) is None:
+            found = EntryOpener(keys=self._keys, origins=self._hubs(stream))
+            self._openers[stream] = found
+        return found
+
+    def _hubs(self, stream: str) -> Mapping[HubId, OriginHub]:
+        return {
+            terms.identity.hub_id: OriginHub.for_stream(
+                terms.identity,
+                stream,
+                epoch_sec=terms.epoch_sec,
+                max_epoch_skew_sec=terms.max_epoch_skew_sec,
+            )
+            for terms in self._origins
+        }
+
+
+def _opened(batch: pa.RecordBatch, pieces: Pieces, openers: _Openers) -> Iterator[tuple[Any, ...]]:
+    columns = [batch.column(name).to_pylist() for name in _NEEDED]
+    for label, seq, msg, wire, kind, file in zip(*columns, strict=True):
+        piece = pieces.get((os.path.dirname(file), label))
+        if piece is not None and piece.from_seq <= seq <= piece.to_seq:
+            yield from _rows(piece, Label(label), seq, msg, wire, kind, openers.of(piece.stream))
+
+
+def _rows(
+    piece: Piece, label: Label, seq: int, msg: bytes | None, wire: bytes, kind: str, opener: EntryOpener
+) -> Iterator[tuple[Any, ...]]:
+    place = Place(piece.hub_id, label, piece.epoch, Receipt.decode(wire), wire)
+    if msg is None or kind == "pruned":
+        yield piece.stream, *row_of(place, EntryKind.PRUNED)
+        return
+    flags = FLAG_AUTHORIZE if kind == "authorize" else 0
+    found = opener.open(Entry(label, StreamSeq(seq), msg, wire, flags))
+    if found.origin is None:
+        yield piece.stream, *row_of(place, found.kind, found)
+        return
+    yield piece.stream, *row_of(found.origin, found.kind, found)
+    yield piece.stream, *row_of(place, CARRIED)
