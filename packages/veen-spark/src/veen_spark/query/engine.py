@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from veen_overlays.query.coverage import Prefix, in_order
@@ -22,6 +21,7 @@ from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_fai
 from veen_overlays.query.evidence_policy import EvidenceMode
 from veen_spark.query import selecting
 from veen_spark.query.aggregating import aggregate_rows
+from veen_spark.query.event_view import EventView
 from veen_spark.query.event_rows import PLACE, needed_columns
 from veen_spark.query.prefix_rows import count, coverage, matching, rows_of
 
@@ -29,21 +29,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventView:
-    """Rows of opened events, and how far they reach."""
-
-    frame: DataFrame
-    """One row for each entry of each source, with the columns of ``VIEW_SCHEMA``."""
-    prefixes: tuple[Prefix, ...]
-    """Every source with all of its entries."""
-
-
 class SparkEngine:
     """A ``QueryEngine`` on Spark."""
 
     def __init__(self, view: EventView) -> None:
         self._view = view
+        self.heads: dict[tuple[bytes, int], bytes] = {}
+        """The RECEIPT of the last entry of each prefix that was read, by label and ``to_seq``."""
 
     def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
         """Return the sources of these streams in the order of P11."""
@@ -66,6 +58,8 @@ class SparkEngine:
         budget.check()
         rows, streams = rows_of(self._view.frame, prefixes), [prefix.stream for prefix in prefixes]
         counted = count(rows, prefixes)
+        for prefix, found_rows in zip(prefixes, counted, strict=True):
+            self.heads[bytes(prefix.label), prefix.to_seq] = found_rows.last_receipt
         budget.check()
         with_evidence = descriptor.evidence.mode != EvidenceMode.NONE
         columns = needed_columns(descriptor, receipts=with_evidence)
