@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from veen_core.errors import ConfigError
 from veen_core.ids import HubId
+from veen_hub.client.state import atomic_files
 from veen_hub.ops import config_file
 
 ACCESS_KEYS: Final = frozenset(
@@ -47,6 +50,11 @@ def read_settings(path: Path) -> dict[str, Any]:
         return config_file.read(path)
     except OSError as exc:
         raise ConfigError(f"{path} cannot be read: {exc.strerror}") from None
+
+
+def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Write settings as a YAML file, durably, in their order."""
+    atomic_files.replace(path, yaml.safe_dump(dict(settings), sort_keys=False).encode())
 
 
 @dataclass(frozen=True, slots=True)
