@@ -13,9 +13,8 @@ from veen_cli.frame import Exit
 from veen_core.ids import HubId
 from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.digest import rows_hash
-from veen_overlays.query.evidence import build_evidence
 from veen_overlays.query.result_file import Execution, make_digest, parse_result
-from veen_overlays.query.verification import verify_result
+from veen_overlays.query.verification import ResultTrust, verify_result
 
 from .commands import Result, run
 from .logs import Hub, reader_key
@@ -84,5 +83,5 @@ def test_the_result_file_has_the_digest_of_the_plain_loop_and_verifies_offline(
     for field in ("result_id", "rows_hash", "evidence_hash", "row_count"):
         assert shown[field] == getattr(expected, field), field
     assert out.stat().st_mode & 0o777 == 0o600
-    verdict = verify_result(file, pinned={HubId(hub.hub_id)})
+    verdict = verify_result(file, ResultTrust(pinned={HubId(hub.hub_id)}))
     assert verdict.digest.rows_hash == rows_hash(answer.rows)
