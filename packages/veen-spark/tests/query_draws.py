@@ -10,8 +10,9 @@ integers beyond 2^53 and 2^64 - 1, texts that JSON escapes, missing paths, array
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -21,6 +22,8 @@ from veen_core.hashing import H
 from veen_core.ids import Epoch, HubId, LeafHash, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt, sign_receipt
+from veen_overlays.live.query_view import QueryView
+from veen_overlays.live.query_view.data_files import ViewRow
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.coverage import Prefix
@@ -28,8 +31,8 @@ from veen_overlays.query.descriptor import QueryDescriptor, normalise
 from veen_overlays.query.event import SourceEvent
 from veen_overlays.query.plain_engine import SourceLog
 from veen_overlays.query.timestamp import format_timestamp
-from veen_spark.query.engine import EventView
 from veen_spark.query.event_rows import VIEW_SCHEMA
+from veen_spark.query.event_view import EventView
 
 from .logs import BORN, signing_key
 
@@ -76,10 +79,22 @@ def _event(rng: random.Random, prefix: dict[str, Any], receipt: Receipt) -> Sour
     )
 
 
-def _source(rng: random.Random, stream: str, hub: HubId, epoch: int, size: int) -> SourceLog:
+class DrawnLog(NamedTuple):
+    """A source in memory, and the receipt of each entry, also of those without an event."""
+
+    log: SourceLog
+    receipts: list[Receipt]
+
+    @property
+    def prefix(self) -> Prefix:
+        return self.log.prefix
+
+
+def _source(rng: random.Random, stream: str, hub: HubId, epoch: int, size: int) -> DrawnLog:
     label = streams.label(streams.routing_key(hub), streams.stream_id(stream), Epoch(epoch))
     place = {"stream": stream, "hub_id": hub, "label": label, "epoch": epoch}
     tree, now, entries = Mmr(), BORN + epoch * 86_400, list[SourceEvent | EntryKind]()
+    receipts: list[Receipt] = []
     for seq in range(1, size + 1):
         now += rng.choice((0, 0, 1, 40_000))
         leaf = LeafHash(rng.randbytes(32))
@@ -87,44 +102,54 @@ def _source(rng: random.Random, stream: str, hub: HubId, epoch: int, size: int) 
         unsigned = Receipt(
             label=label, stream_seq=StreamSeq(seq), leaf_hash=leaf, mmr_root=tree.root, hub_ts=UnixTime(now)
         )
-        event = _event(rng, place, sign_receipt(signing_key("hub/0"), unsigned))
+        receipts.append(sign_receipt(signing_key("hub/0"), unsigned))
+        event = _event(rng, place, receipts[-1])
         other = rng.random() < 0.2
         entries.append(rng.choice([EntryKind.UNOPENED, EntryKind.PRUNED, EntryKind.OTHER]) if other else event)
     prefix = Prefix(**place, to_seq=size, mmr_root=tree.root if size else None)
-    return SourceLog(prefix=prefix, entries=entries)
+    return DrawnLog(SourceLog(prefix=prefix, entries=entries), receipts)
 
 
-def draw_logs(rng: random.Random, *, largest: int = 24) -> list[SourceLog]:
+def draw_logs(rng: random.Random, *, largest: int = 24) -> list[DrawnLog]:
     """Return one to five sources: streams of two hubs in two epochs."""
     places = [(name, hub, epoch) for name in STREAMS for hub in HUBS for epoch in (0, 3)]
     chosen = rng.sample(places, rng.randrange(1, 6))
     return [_source(rng, *place, rng.choice((1, 3, largest))) for place in chosen]
 
 
-def view_of(spark: SparkSession, logs: Sequence[SourceLog], *, partitions: int = 3) -> EventView:
+def rows_of(drawn: DrawnLog) -> Iterator[ViewRow]:
+    """Yield the rows of a source in the order of its entries."""
+    prefix = drawn.prefix
+    for entry, receipt in zip(drawn.log.entries, drawn.receipts, strict=True):
+        head = (prefix.hub_id, prefix.label, prefix.epoch, receipt.stream_seq, receipt.hub_ts * 1000)
+        tail = (bytes(receipt.leaf_hash), receipt.encode())
+        if isinstance(entry, EntryKind):
+            yield ViewRow(*head, *(None,) * 7, *tail, int(entry))
+            continue
+        told = (entry.subject_id, entry.principal_id, entry.event_type, entry.event_time, entry.origin)
+        yield ViewRow(*head, *told, entry.payload_json.decode(), entry.attributed, *tail, 0)
+
+
+def view_of(spark: SparkSession, logs: Sequence[DrawnLog], *, partitions: int = 3) -> EventView:
     """Return the logs as rows on Spark, shuffled over some partitions."""
-    rows = [_row(log, at) for log in logs for at in range(len(log.entries))]
+    rows = [row._asdict() for drawn in logs for row in rows_of(drawn)]
     random.Random(len(rows)).shuffle(rows)
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=VIEW_SCHEMA)).repartition(partitions)
-    return EventView(frame=frame, prefixes=tuple(log.prefix for log in logs))
+    return EventView(frame=frame, prefixes=tuple(drawn.prefix for drawn in logs))
 
 
-def _row(log: SourceLog, at: int) -> dict[str, Any]:
-    entry, prefix = log.entries[at], log.prefix
-    row: dict[str, Any] = {
-        "hub_id": bytes(prefix.hub_id), "label": bytes(prefix.label), "epoch": prefix.epoch, "seq": at + 1,
-    }  # fmt: skip
-    if isinstance(entry, EntryKind):
-        last = Receipt(
-            label=prefix.label, stream_seq=StreamSeq(at + 1), leaf_hash=LeafHash(bytes(32)),
-            mmr_root=prefix.mmr_root or LeafHash(bytes(32)), hub_ts=BORN,
-        )  # fmt: skip
-        wire = sign_receipt(signing_key("hub/0"), last).encode()
-        return row | {"hub_commit_time": BORN * 1000, "kind": int(entry), "leaf_hash": bytes(32), "receipt": wire}
-    fields = ("subject_id", "principal_id", "event_type", "event_time", "origin", "attributed", "receipt")
-    found = {name: getattr(entry, name) for name in (*fields, "hub_commit_time")}
-    text = entry.payload_json.decode()
-    return row | found | {"kind": 0, "payload_json": text, "leaf_hash": bytes(entry.leaf_hash)}
+def write_view(folder: Path, logs: Sequence[DrawnLog]) -> QueryView:
+    """Write the logs as a view, as a follower does, in several commits; the caller closes it."""
+    view = QueryView.open(folder)
+    for drawn in logs:
+        prefix = drawn.prefix
+        source = view.source(prefix.stream, prefix.hub_id, prefix.label, prefix.epoch)
+        for receipt, row in zip(drawn.receipts, rows_of(drawn), strict=True):
+            wire = receipt.encode()
+            source.add(source.extended(receipt, wire), receipt, wire)
+            view.add(prefix.stream, row)
+        view.commit()
+    return view
 
 
 # --- queries
@@ -166,7 +191,7 @@ def _aggregate(rng: random.Random) -> dict[str, Any]:
     return {"group_by": rng.sample(GROUPS, rng.randrange(3)), "metrics": metrics}
 
 
-def draw_descriptor(rng: random.Random, logs: Sequence[SourceLog]) -> QueryDescriptor:
+def draw_descriptor(rng: random.Random, logs: Sequence[DrawnLog]) -> QueryDescriptor:
     """Return a valid query over some of the streams of these logs."""
     known = sorted({log.prefix.stream for log in logs})
     projection = ["*"] if rng.random() < 0.3 else rng.sample(FIELDS, rng.randrange(1, 6))
