@@ -1,8 +1,8 @@
 """The figure ``query.spark_equal`` of ``run.py``: queries on Spark have the digests of the plain loop.
 
-Recorder events are sealed, signed and written by veen-storage. Spark verifies the log, opens it and answers two
-queries, one for rows with full evidence and one with aggregates over the payload. One process opens the same
-files entry by entry and loops over the events. The figure is 1 if result_id, rows_hash and evidence_hash of
+Recorder events are sealed, signed and written by veen-storage. Spark verifies the log, opens it and answers
+two queries, one for rows with full evidence and one with aggregates over the payload. One process opens the
+same files entry by entry and loops over the events. The figure is 1 if result_id, rows_hash and evidence_hash of
 both queries are equal, else 0.
 """
 
@@ -171,7 +171,9 @@ def _opened(entry: Entry, place: Mapping[str, Any]) -> SourceEvent:
 
 
 def descriptors() -> dict[str, QueryDescriptor]:
-    items = {name: {"query_id": f"q-{name}", "scope": list(STREAMS), **item} for name, item in QUERIES.items()}
+    items = {
+        name: {"query_id": f"q-{name}", "scope": list(STREAMS), **item} for name, item in QUERIES.items()
+    }
     return {name: normalise(item, new_query_id="") for name, item in items.items()}
 
 

@@ -44,12 +44,49 @@ ORIGINS = ("api-1", "api-2", "𐀀")
 PRINCIPALS = tuple(H(b"principal" + bytes([n])) for n in range(3))
 TIMES = (0, 1, 1_700_000_000_123, 253_402_300_800_000, 2**63, 2**64 - 1)
 SCALARS: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 7, 404, 2**53 + 1, 2**64 - 1, -(2**64), "", "a", "é", "\ue000", "😀", b"\x00\xff",
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    7,
+    404,
+    2**53 + 1,
+    2**64 - 1,
+    -(2**64),
+    "",
+    "a",
+    "é",
+    "\ue000",
+    "😀",
+    b"\x00\xff",
+)
 KEYS = ("status", "path", "n", "deep", "ключ")
-PATHS = ("payload.status", "payload.n", "payload.deep.n", "payload.deep.0", "payload.path", "payload.none", "payload")
-GROUPS = ("subject_id", "event_type", "origin", "stream", "hub_id", "attributed", "principal_id", "event_time",
-          "hub_commit_time", "payload.status", "payload.deep.n", "payload.path", "payload.deep")  # fmt: skip
+PATHS = (
+    "payload.status",
+    "payload.n",
+    "payload.deep.n",
+    "payload.deep.0",
+    "payload.path",
+    "payload.none",
+    "payload",
+)
+GROUPS = (
+    "subject_id",
+    "event_type",
+    "origin",
+    "stream",
+    "hub_id",
+    "attributed",
+    "principal_id",
+    "event_time",
+    "hub_commit_time",
+    "payload.status",
+    "payload.deep.n",
+    "payload.path",
+    "payload.deep",
+)
 FIELDS = (*GROUPS, "hub_commit_seq", "receipt_id", "payload", "payload.n", "payload.deep.0")
 
 
@@ -105,7 +142,9 @@ def _source(rng: random.Random, stream: str, hub: HubId, epoch: int, size: int) 
         receipts.append(sign_receipt(signing_key("hub/0"), unsigned))
         event = _event(rng, place, receipts[-1])
         other = rng.random() < 0.2
-        entries.append(rng.choice([EntryKind.UNOPENED, EntryKind.PRUNED, EntryKind.OTHER]) if other else event)
+        entries.append(
+            rng.choice([EntryKind.UNOPENED, EntryKind.PRUNED, EntryKind.OTHER]) if other else event
+        )
     prefix = Prefix(**place, to_seq=size, mmr_root=tree.root if size else None)
     return DrawnLog(SourceLog(prefix=prefix, entries=entries), receipts)
 
@@ -163,16 +202,24 @@ def _filter(rng: random.Random) -> dict[str, Any]:
         item["event_type"] = rng.sample(TYPES, rng.randrange(1, 3))
     if rng.random() < 0.3:
         start = BORN * 1000 + rng.choice((0, 1, 40_000_000, 86_400_000))
-        item["time"] = {"from": format_timestamp(start), "to": format_timestamp(start + rng.choice((1, 10**9)))}
+        item["time"] = {
+            "from": format_timestamp(start),
+            "to": format_timestamp(start + rng.choice((1, 10**9))),
+        }
     if rng.random() < 0.3:
         item["where"] = dict([_condition(rng) for _ in range(rng.randrange(1, 3))])
     return item
 
 
 def _condition(rng: random.Random) -> tuple[str, Any]:
-    bases: dict[str, Any] = {"origin": ORIGINS, "attributed": (True, False), "hub_commit_seq": (1, 2, 3),
-                             "principal_id": [p.hex() for p in PRINCIPALS], "stream": STREAMS,
-                             "hub_id": [h.hex() for h in HUBS]}  # fmt: skip
+    bases: dict[str, Any] = {
+        "origin": ORIGINS,
+        "attributed": (True, False),
+        "hub_commit_seq": (1, 2, 3),
+        "principal_id": [p.hex() for p in PRINCIPALS],
+        "stream": STREAMS,
+        "hub_id": [h.hex() for h in HUBS],
+    }
     if rng.random() < 0.5:
         name = rng.choice(list(bases))
         return name, rng.sample(list(bases[name]), 2)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from veen_cli.frame import Exit
 from veen_core.ids import HubId
 from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.digest import rows_hash

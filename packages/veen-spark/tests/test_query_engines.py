@@ -1,4 +1,4 @@
-"""Spark and DuckDB answer queries with the bytes of the plain loop: rows_hash, evidence_hash and result_id are equal.
+"""Spark and DuckDB answer queries with the bytes of the plain loop: their digests are equal.
 
 ``VEEN_QUERY_DRAWS=500`` compares that many logs instead of a few; ``VEEN_QUERY_SEED`` begins elsewhere.
 """
@@ -121,8 +121,11 @@ def test_a_result_with_more_rows_than_its_budget_is_refused(spark: SparkSession)
     engine, longest = SparkEngine(view_of(spark, logs)), max(logs, key=lambda drawn: drawn.prefix.size)
     for change in ({}, {"aggregate": {"group_by": ["hub_commit_seq"], "metrics": ["count"]}}):
         item: dict[str, Any] = {
-            "scope": [longest.prefix.stream], "filter": {}, "projection": ["origin"], "evidence": {"mode": "none"},
-        }  # fmt: skip
+            "scope": [longest.prefix.stream],
+            "filter": {},
+            "projection": ["origin"],
+            "evidence": {"mode": "none"},
+        }
         descriptor = normalise(item | change, new_query_id="q-1")
         with pytest.raises(QueryError, match="more than 1 rows") as refused:
             engine.execute(descriptor, engine.prefixes(descriptor.scope), Budget(max_rows=1))

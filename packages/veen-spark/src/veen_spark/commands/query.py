@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -21,6 +21,7 @@ from veen_spark.commands.query_sql import DEFAULT_ROWS, cell
 from veen_spark.commands.readers import reader_keys
 from veen_spark.commands.session import hub_id, session, session_options
 from veen_spark.commands.verify import read_identity
+from veen_spark.functions.reader_keys import ReaderKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +135,8 @@ def query(
     with session(out, master, conf, verbose=verbose) as spark, _query_errors():
         from veen_spark.query.evidence import run_query  # noqa: PLC0415 - loads pyspark
 
-        view = _view(spark, where, wanted, keys, pinned, given, held_in, origin_epoch)
+        logs = _Logs(where, keys, pinned, given, held_in, origin_epoch)
+        view = _view(spark, logs, wanted)
         result = run_query(view, wanted, executed_at=time.time_ns() // 1_000_000, prefixes=prefixes)
         content = None if target is None else _encoded(result)
     if target is not None and content is not None:
@@ -175,28 +177,37 @@ def _prefixes(path: Path) -> Sequence[Prefix]:
     return [replace(source.prefix, checkpoint=None) for source in coverage]
 
 
-def _view(
-    spark: SparkSession,
-    paths: tuple[str, ...],
-    wanted: QueryDescriptor,
-    keys: Any,
-    pinned: tuple[HubId, ...],
-    given: list[HubIdentity],
-    held_in: dict[str, str],
-    origin_epoch: int,
-) -> EventView:
+class _Logs(NamedTuple):
+    """The logs or the view to read, and with what they are verified and opened."""
+
+    paths: tuple[str, ...]
+    keys: ReaderKeys | None
+    pinned: tuple[HubId, ...]
+    identities: list[HubIdentity]
+    held_in: dict[str, str]
+    origin_epoch: int
+
+
+def _view(spark: SparkSession, logs: _Logs, wanted: QueryDescriptor) -> EventView:
     from veen_spark.query.log_rows import OriginTerms  # noqa: PLC0415 - loads pyspark
     from veen_spark.query.log_view import view_of_logs  # noqa: PLC0415 - as above
     from veen_spark.query.view_folder import is_view, read_view  # noqa: PLC0415 - as above
 
+    given, paths = logs.identities, logs.paths
     if any(is_view(Path(path)) for path in paths):
         if len(paths) > 1:
             raise CommandFailed("a view is read alone", Exit.USAGE, "name one view, or logs only")
-        return read_view(spark, Path(paths[0]), wanted.scope, _pinned_only(given, pinned))
-    origins = [OriginTerms(identity=each, epoch_sec=origin_epoch) for each in given] if held_in else []
-    alone = given[0] if given and not held_in else None
+        return read_view(spark, Path(paths[0]), wanted.scope, _pinned_only(given, logs.pinned))
+    origins = [OriginTerms(identity=each, epoch_sec=logs.origin_epoch) for each in given]
     return view_of_logs(
-        spark, paths, wanted.scope, keys, pinned=pinned, identity=alone, held_in=held_in, origins=origins
+        spark,
+        paths,
+        wanted.scope,
+        logs.keys,
+        pinned=logs.pinned,
+        identity=given[0] if given and not logs.held_in else None,
+        held_in=logs.held_in,
+        origins=origins if logs.held_in else (),
     )
 
 

@@ -33,7 +33,7 @@ MAX_TASK_GROUPS: Final = 65_536
 """Groups that a task keeps in memory before it returns them; a later shuffle merges them with the rest."""
 _PARTIAL: Final = pa.schema([("tag", pa.int32()), ("key", pa.binary()), ("state", pa.binary())])
 _GROUP, _COUNTS, _FAILURE = range(3)
-"""Tags: the accumulators of a group, the matched events of each source, the first event that has no metric."""
+"""Tags: a group's accumulators, the matched events of each source, the first event without a metric."""
 
 
 class Aggregated(NamedTuple):
@@ -106,10 +106,14 @@ def _groups(aggregation: Aggregation) -> Iterator[Part]:
 
 def _merge_task(descriptor: QueryDescriptor) -> Task:
     def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = (row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+        parts = (
+            row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)
+        )
         return record_batches(
-            (_merged(descriptor, tag, key, [row[2] for row in group])
-             for (tag, key), group in groupby(parts, key=itemgetter(0, 1))),
+            (
+                _merged(descriptor, tag, key, [row[2] for row in group])
+                for (tag, key), group in groupby(parts, key=itemgetter(0, 1))
+            ),
             _PARTIAL,
         )
 

@@ -21,8 +21,8 @@ from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_fai
 from veen_overlays.query.evidence_policy import EvidenceMode
 from veen_spark.query import selecting
 from veen_spark.query.aggregating import aggregate_rows
-from veen_spark.query.event_view import EventView
 from veen_spark.query.event_rows import PLACE, needed_columns
+from veen_spark.query.event_view import EventView
 from veen_spark.query.prefix_rows import count, coverage, matching, rows_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SparkEngine:
             )
         if prefix.from_seq < held.from_seq or prefix.to_seq > held.to_seq:
             raise execution_failed(
-                f"the log of {prefix.stream!r}, label {prefix.label.hex()}, has the entries {held.from_seq} to "
-                f"{held.to_seq}, not {prefix.from_seq} to {prefix.to_seq}",
+                f"the log of {prefix.stream!r}, label {prefix.label.hex()}, has the entries {held.from_seq} "
+                f"to {held.to_seq}, not {prefix.from_seq} to {prefix.to_seq}",
                 "give a later copy of the log, or query an earlier prefix",
             )

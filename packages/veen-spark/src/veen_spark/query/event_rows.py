@@ -1,4 +1,4 @@
-"""The rows that a query reads: the view's columns as Spark types them, and Arrow batches as events (P10, P11).
+"""The rows that a query reads: the view's columns as Spark types, and Arrow batches as events (P10, P11).
 
 Spark has no unsigned integers. It reads a Parquet column of 64 unsigned bits as ``decimal(20, 0)``, so rows
 that are built from logs have that type too.

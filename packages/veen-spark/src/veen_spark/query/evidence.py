@@ -67,6 +67,8 @@ def run_query(
     engine = SparkEngine(view)
     read = engine.prefixes(descriptor.scope) if prefixes is None else prefixes
     answer = engine.execute(descriptor, read, budget)
-    evidence = build_evidence(descriptor, answer, SparkEvidence(view, engine, descriptor, answer), view.identities)
+    evidence = build_evidence(
+        descriptor, answer, SparkEvidence(view, engine, descriptor, answer), view.identities
+    )
     execution = Execution(executed_at=executed_at, hub_id=read[0].hub_id.hex())
     return make_result(descriptor, answer, evidence, execution)

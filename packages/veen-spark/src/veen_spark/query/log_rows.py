@@ -1,8 +1,9 @@
 """Rows of opened events from logs: one Arrow pass opens verified entries (core §4.5, RESOLUTIONS P10, P11).
 
-Each entry becomes a row, whatever became of it: an event, unopened, pruned, or another message. What an entry
-is decides ``veen_overlays.live.query_view``, whose follower makes the same rows from a live hub. An event that
-a bridge has wrapped gets a row under its origin, and the entry that carries it a row of kind ``CARRIED``.
+Each entry becomes a row, whatever became of it: an event, unopened, pruned, or another message.
+``veen_overlays.live.query_view`` decides which, and its follower makes the same rows from a live hub. An
+event that a bridge has wrapped gets a row under its origin, and the entry that carries it a row of kind
+``CARRIED``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Label, StreamSeq
 from veen_core.keys import DhKey
-from veen_core.receipt import Receipt
 from veen_overlays.live.query_view.data_files import CARRIED
 from veen_overlays.live.query_view.opened_entries import EntryOpener, OriginHub, Place, row_of
 from veen_overlays.query.columns import EntryKind
@@ -62,7 +62,9 @@ def build_rows(
     labels = sorted({label for _, label in pieces})
     if len(labels) <= MAX_PUSHED_LABELS:
         rows = rows.where(f.col("label").isin([bytearray(label) for label in labels]))
-    return rows.select(*_NEEDED).mapInArrow(_task(dict(pieces), keys, tuple(origins)), spark_type(BUILT_SCHEMA))
+    return rows.select(*_NEEDED).mapInArrow(
+        _task(dict(pieces), keys, tuple(origins)), spark_type(BUILT_SCHEMA)
+    )
 
 
 def _task(pieces: Pieces, keys: ReaderKeys | None, origins: tuple[OriginTerms, ...]) -> Task:
@@ -104,18 +106,18 @@ def _opened(batch: pa.RecordBatch, pieces: Pieces, openers: _Openers) -> Iterato
     for label, seq, msg, wire, kind, file in zip(*columns, strict=True):
         piece = pieces.get((os.path.dirname(file), label))
         if piece is not None and piece.from_seq <= seq <= piece.to_seq:
-            yield from _rows(piece, Label(label), seq, msg, wire, kind, openers.of(piece.stream))
+            flags = FLAG_AUTHORIZE if kind == "authorize" else 0
+            entry = Entry(Label(label), StreamSeq(seq), msg or b"", wire, flags)
+            yield from _rows(piece, entry, None if kind == "pruned" else openers.of(piece.stream))
 
 
-def _rows(
-    piece: Piece, label: Label, seq: int, msg: bytes | None, wire: bytes, kind: str, opener: EntryOpener
-) -> Iterator[tuple[Any, ...]]:
-    place = Place(piece.hub_id, label, piece.epoch, Receipt.decode(wire), wire)
-    if msg is None or kind == "pruned":
+def _rows(piece: Piece, entry: Entry, opener: EntryOpener | None) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of an entry; ``opener`` is None for a pruned one, whose message is gone."""
+    place = Place(piece.hub_id, entry.label, piece.epoch, entry.receipt, entry.receipt_bytes)
+    if opener is None:
         yield piece.stream, *row_of(place, EntryKind.PRUNED)
         return
-    flags = FLAG_AUTHORIZE if kind == "authorize" else 0
-    found = opener.open(Entry(label, StreamSeq(seq), msg, wire, flags))
+    found = opener.open(entry)
     if found.origin is None:
         yield piece.stream, *row_of(place, found.kind, found)
         return

@@ -1,7 +1,7 @@
 """Views of logs: exports and clones, verified first, then opened (query-api §6, RESOLUTIONS P11).
 
-1. Every entry under the paths is verified (``veen_spark.verify``). A fault, or a check that was not made, ends
-   the query: no row is read from a log that does not verify.
+1. Every entry under the paths is verified (``veen_spark.verify``). A fault, or a check that was not made,
+   ends the query: no row is read from a log that does not verify.
 2. The labels of the streams in scope are found, and their entries opened (``log_rows``).
 3. Events that a bridge has wrapped form sources of their own, under their origin: one row for each, without a
    gap from the first entry, under the root that the origin hub signed.
@@ -80,8 +80,8 @@ def _require_verified(report: VerificationReport) -> None:
         )
     if not report.complete:
         raise VerificationError(
-            f"{report.partly_followed} labels have more than 4,096 writers or 65,536 tokens in one part, which "
-            "`veen spark verify` compares only in part",
+            f"{report.partly_followed} labels have more than 4,096 writers or 65,536 tokens in one part, "
+            "which `veen spark verify` compares only in part",
             action="query a view that a follower has written",
         )
 

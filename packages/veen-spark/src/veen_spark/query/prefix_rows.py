@@ -93,7 +93,13 @@ def count(rows: DataFrame, prefixes: Sequence[Prefix]) -> list[SourceRows]:
     )
     by_source: dict[int, list[tuple[int, int, int, int, bytes]]] = {}
     for row in found.collect():
-        entry = (row["kind"], row["rows"], int(row["total"]), row["last"]["seq"], bytes(row["last"]["receipt"]))
+        entry = (
+            row["kind"],
+            row["rows"],
+            int(row["total"]),
+            row["last"]["seq"],
+            bytes(row["last"]["receipt"]),
+        )
         by_source.setdefault(row["source"], []).append(entry)
     return [_checked(prefix, by_source.get(number, [])) for number, prefix in enumerate(prefixes)]
 
@@ -103,8 +109,8 @@ def _checked(prefix: Prefix, found: Sequence[tuple[int, int, int, int, bytes]]) 
     size, total = sum(each[1] for each in found), sum(each[2] for each in found)
     if (size, total) != (prefix.size, prefix.size * (prefix.from_seq + prefix.to_seq) // 2):
         raise execution_failed(
-            f"stream {prefix.stream!r}: there are {size} rows for the {prefix.size} entries {prefix.from_seq} to "
-            f"{prefix.to_seq} of label {prefix.label.hex()}",
+            f"stream {prefix.stream!r}: there are {size} rows for the {prefix.size} entries "
+            f"{prefix.from_seq} to {prefix.to_seq} of label {prefix.label.hex()}",
             "give the complete log, each entry once, or rebuild the view",
         )
     receipt = max((each[3:] for each in found), default=(0, b""))[1]

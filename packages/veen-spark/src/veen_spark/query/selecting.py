@@ -1,7 +1,7 @@
 """Queries for rows: Spark filters, and Arrow functions make the rows (query-api §4.2, §5.1).
 
-A task returns the canonical JSON of each matching event's row. Rows are ordered by source and entry, the order
-of P11.
+A task returns the canonical JSON of each matching event's row. Rows are ordered by source and entry, the
+order of P11.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PLACE_FIELDS: Final = (pa.field("source", pa.int32()), pa.field("seq", pa.int64()))
-ROW_SCHEMA: Final = pa.schema([*_PLACE_FIELDS, pa.field("row", pa.binary()), pa.field("receipt", pa.binary())])
+ROW_SCHEMA: Final = pa.schema(
+    [*_PLACE_FIELDS, pa.field("row", pa.binary()), pa.field("receipt", pa.binary())]
+)
 RECEIPT_SCHEMA: Final = pa.schema([*_PLACE_FIELDS, pa.field("receipt", pa.binary())])
 
 
