@@ -2,8 +2,8 @@
 
 Recorder events are sealed, signed and written by veen-storage. Spark verifies the log, opens it and answers
 two queries, one for rows with full evidence and one with aggregates over the payload. One process opens the
-same files entry by entry and loops over the events. The figure is 1 if result_id, rows_hash and evidence_hash of
-both queries are equal, else 0.
+same files entry by entry and loops over the events. The figure is 1 if result_id, rows_hash and evidence_hash
+of both queries are equal, else 0.
 """
 
 from __future__ import annotations

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from veen_cli.frame import Exit
 from veen_core.ids import HubId
 from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.digest import rows_hash
@@ -38,6 +40,8 @@ BY_USER: dict[str, Any] = {
     "evidence": {"mode": "spot", "sample_rate": 0.2},
 }
 
+QUERIES = {"failures": FAILURES, "by-user": BY_USER}
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -55,7 +59,7 @@ def hub(place: Path) -> Iterator[Hub]:
     hub.clone(place / "clone")
     (place / "reader").write_bytes(bytes(reader_key(READER).secret))
     (place / "reader").chmod(0o600)
-    for name, item in (("failures", FAILURES), ("by-user", BY_USER)):
+    for name, item in QUERIES.items():
         (place / f"{name}.json").write_text(json.dumps(item))
     yield hub
     hub.close()
@@ -66,16 +70,16 @@ def query(place: Path, name: str, *args: str | Path) -> Result:
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(("name", "item"), [("failures", FAILURES), ("by-user", BY_USER)])
+@pytest.mark.parametrize("name", ["failures", "by-user"])
 @pytest.mark.parametrize("logs", ["clone", "exports"])
 def test_the_result_file_has_the_digest_of_the_plain_loop_and_verifies_offline(
-    hub: Hub, place: Path, tmp_path: Path, name: str, item: dict[str, Any], logs: str
+    hub: Hub, place: Path, tmp_path: Path, name: str, logs: str
 ) -> None:
     out = tmp_path / "result.veenq"
     result = query(place, name, "--in", place / logs, "--hub-id", hub.hub_id.hex(), "--out", out, "--json")
     assert result.exit_code == 0, result.stderr
     file = parse_result(out.read_bytes())
-    descriptor, engine = normalise(item, new_query_id=""), plain_engine(hub, LOGIN, HTTP)
+    descriptor, engine = normalise(QUERIES[name], new_query_id=""), plain_engine(hub, LOGIN, HTTP)
     answer = engine.execute(descriptor, engine.prefixes(descriptor.scope))
     expected = make_digest(descriptor, answer, Execution(executed_at=0, hub_id=hub.hub_id.hex()))
     shown = json.loads(result.stdout)["result_digest"]
@@ -84,3 +88,75 @@ def test_the_result_file_has_the_digest_of_the_plain_loop_and_verifies_offline(
     assert out.stat().st_mode & 0o777 == 0o600
     verdict = verify_result(file, ResultTrust(pinned={HubId(hub.hub_id)}))
     assert verdict.digest.rows_hash == rows_hash(answer.rows)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_grown_log_gives_the_earlier_result_again(hub: Hub, place: Path, tmp_path: Path) -> None:
+    first, again, grown = (tmp_path / name for name in ("first.veenq", "again.veenq", "grown.veenq"))
+    early = ("--in", place / "exports" / "login", "--in", place / "exports" / "http")
+    assert query(place, "by-user", *early, "--out", first).exit_code == 0
+    assert query(place, "by-user", "--in", place / "clone", "--out", grown).exit_code == 0
+    assert query(place, "by-user", "--in", place / "clone", "--at", first, "--out", again).exit_code == 0
+    digests = [parse_result(path.read_bytes()).digest for path in (first, again, grown)]
+    assert digests[0].result_id == digests[1].result_id != digests[2].result_id
+    assert digests[0].evidence_hash == digests[1].evidence_hash != digests[2].evidence_hash
+    assert digests[0].rows_hash == digests[1].rows_hash
+    assert hub.hub_id.hex() == digests[0].hub_id
+
+
+@pytest.mark.usefixtures("spark", "hub")
+def test_rows_are_shown_as_a_table_with_the_digest_on_stderr(place: Path) -> None:
+    shown = query(place, "by-user", "--in", place / "clone")
+    assert shown.exit_code == 0, shown.stderr
+    names, *rows = shown.stdout.splitlines()
+    assert names.split("\t")[:3] == ["attributed", "avg(payload.status)", "count"]
+    assert len(rows) == 4
+    assert "record/security/login at hub " in shown.stderr
+    assert "32 scanned, 30 matched, 1 unopened" in shown.stderr
+    assert "rows_hash " in shown.stderr
+    quiet = query(place, "by-user", "--in", place / "clone", "--quiet", "--limit", "1")
+    assert len(quiet.stdout.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("spark", "hub")
+def test_no_row_is_read_from_a_log_that_does_not_verify(place: Path, tmp_path: Path) -> None:
+    damaged, out = tmp_path / "damaged", tmp_path / "result.veenq"
+    shutil.copytree(place / "exports" / "login", damaged)
+    (chunk, *_) = sorted(damaged.glob("chunk-*.log"))
+    content = chunk.read_bytes()
+    chunk.write_bytes(content[:500] + bytes([content[500] ^ 1]) + content[501:])
+    refused = query(place, "failures", "--in", damaged, "--in", place / "exports" / "http", "--out", out)
+    assert refused.exit_code == Exit.PROTOCOL
+    assert "so the query reads nothing; run `veen spark verify`" in refused.stderr
+    other = query(place, "failures", "--in", place / "clone", "--hub-id", "00" * 32, "--out", out)
+    assert other.exit_code == Exit.PROTOCOL
+    assert "is not pinned" in other.stderr
+    late = query(place, "failures", "--in", place / "exports" / "login-2", "--out", out)
+    assert late.exit_code == Exit.PROTOCOL
+    assert "entries 1 to 20 are missing; give the log from entry 1 on" in late.stderr
+    assert not out.exists()
+
+
+@pytest.mark.usefixtures("spark", "hub")
+def test_every_wrong_query_has_its_code_and_the_next_step(place: Path, tmp_path: Path) -> None:
+    log = ("--in", place / "exports" / "http")
+    unknown = query(place, "failures", *log)
+    assert unknown.exit_code == Exit.USAGE
+    assert f"forbidden_scope: scope (query-api §4.2): the stream '{LOGIN}' is not in the" in unknown.stderr
+    bad = {"{": "invalid_json", "{}": "invalid_query_descriptor", '{"version": 2}': "unsupported_version"}
+    for text, code in bad.items():
+        (tmp_path / "bad.json").write_text(text)
+        refused = run("query", tmp_path / "bad.json", *log, "--master", "spark://127.0.0.1:1")
+        assert (refused.exit_code, code in refused.stderr) == (Exit.USAGE, True), refused.stderr
+    (tmp_path / "kept").write_text("kept")
+    there = query(place, "failures", *log, "--out", tmp_path / "kept", "--master", "spark://127.0.0.1:1")
+    assert there.exit_code == Exit.USAGE
+    assert (tmp_path / "kept").read_text() == "kept"
+    missing = run("query", tmp_path / "none.json", *log)
+    assert missing.exit_code == Exit.USAGE
+
+
+def test_the_command_explains_itself_without_starting_spark() -> None:
+    text = run("query", "--help").stdout
+    for flag in ("--in", "--reader", "--key", "--hub-id", "--held-in", "--at", "--out", "--json", "--master"):
+        assert flag in text
