@@ -29,9 +29,9 @@ from veen_spark.query.view_folder import read_view
 
 from .query_draws import STREAMS, QueryDescriptor, draw_descriptor, draw_logs, view_of, write_view
 
-DRAWS = int(os.environ.get("VEEN_QUERY_DRAWS", "3"))
+DRAWS = int(os.environ.get("VEEN_QUERY_DRAWS", "2"))
 FIRST = int(os.environ.get("VEEN_QUERY_SEED", "1"))
-QUERIES_PER_LOG = 6
+QUERIES_PER_LOG = 5
 
 
 def answered(engine: QueryEngine, descriptor: QueryDescriptor) -> dict[str, Any]:

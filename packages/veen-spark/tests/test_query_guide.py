@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -25,8 +26,15 @@ def printed(command: str) -> str:
         result = run(*rest)
         assert result.exit_code == 0, result.stderr
         return result.stdout + result.stderr
-    veen = Path(sys.executable).with_name("veen")
-    done = subprocess.run([veen, group, *rest], capture_output=True, text=True, check=False)
+    veen, home = Path(sys.executable).with_name("veen"), str(Path.cwd())  # contexts of the user do not count
+    own = {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}
+    done = subprocess.run(
+        [veen, group, *rest],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=own | {"HOME": home, "XDG_CONFIG_HOME": home},
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
