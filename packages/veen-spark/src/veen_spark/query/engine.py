@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from veen_overlays.query.coverage import Prefix, in_order
 from veen_overlays.query.descriptor import QueryDescriptor
-from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget
+from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, Row, SourceReceipt
 from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
 from veen_overlays.query.evidence_policy import EvidenceMode
 from veen_spark.query import selecting
@@ -69,8 +69,8 @@ class SparkEngine:
                 selecting.project(found, descriptor, streams),
                 lambda counts: budget.check(rows=counts.total(), matched=counts.total()),
             )
-            made = selecting.JsonRows(table.column("row"))
-            sources = selecting.Receipts(table) if with_evidence else ()
+            made: Sequence[Row] = selecting.JsonRows(table.column("row"))
+            sources: Sequence[SourceReceipt] = selecting.Receipts(table) if with_evidence else ()
         else:
             made, sources, matched = self._aggregated(found, descriptor, streams, budget)
         covered = [coverage(p, counted[n], matched[n]) for n, p in enumerate(prefixes)]
@@ -78,7 +78,7 @@ class SparkEngine:
 
     def _aggregated(
         self, found: DataFrame, descriptor: QueryDescriptor, streams: Sequence[str], budget: Budget
-    ) -> tuple[Sequence[dict[str, object]], Sequence[selecting.SourceReceipt], Counter[int]]:
+    ) -> tuple[Sequence[Row], Sequence[SourceReceipt], Counter[int]]:
         rows, matched = aggregate_rows(found, descriptor, streams, budget)
         budget.check(matched=matched.total())
         if descriptor.evidence.mode == EvidenceMode.NONE:
