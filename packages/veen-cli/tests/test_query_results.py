@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from veen_cli.frame.exits import Exit
 from veen_core import Mmr, Receipt, SigningKey, SigningSeed
 from veen_core.hashing import H, u64be
 from veen_core.hub_identity import HubIdentity, new_identity
-from veen_core.ids import Label, LeafHash, StreamSeq, UnixTime
+from veen_core.ids import Epoch, Label, LeafHash, StreamSeq, UnixTime
 from veen_core.receipt import sign_receipt
-from veen_overlays.query import Prefix, SourceEvent, canonical_json, normalise
+from veen_core.stream import label, routing_key, stream_id
+from veen_overlays.query import Prefix, SourceEvent, canonical_json, normalise, parse_descriptor
 from veen_overlays.query.evidence import HubLogLink, build_evidence
 from veen_overlays.query.inclusion import prove_from_leaves
 from veen_overlays.query.plain_engine import PlainEngine, SourceLog
@@ -32,7 +34,7 @@ class Log:
     def __init__(self) -> None:
         self.key = SigningKey(SigningSeed(H(b"hub")))
         self.identity: HubIdentity = new_identity(self.key, UnixTime(START))
-        self.label = Label(H(b"label"))
+        self.label: Label = label(routing_key(self.identity.hub_id), stream_id(STREAM), Epoch(0))
         self.leaves = [H(b"leaf" + u64be(n)) for n in range(1, 5)]
         mmr = Mmr()
         self.receipts: list[Receipt] = []
@@ -100,6 +102,9 @@ class Log:
         return make_result(descriptor, answer, evidence, execution)
 
 
+PAGE = Path(__file__).parents[3] / "docs/concepts/queries.md"
+
+
 @pytest.fixture(scope="module")
 def log() -> Log:
     return Log()
@@ -111,19 +116,35 @@ def test_a_query_result_verifies_step_by_step_against_the_pinned_hub(log: Log, t
     for pin in (log.identity.hub_id, log.key.public):
         told = veen("verify", file, "--trust", pin.hex()).ok().out
         assert "query result: 4 rows of query q-1 over 1 source, 4 receipts verified (mode full)" in told
-        assert "no entry committed before 2025-11-18T21:06:44.000Z is left out" in told
+        assert "every entry of its sources that was committed before 2025-11-18T21:06:44.000Z" in told
         assert "not proved: Events that a producer never submitted" in told
     assert "give --trust" in veen("verify", file).failed(Exit.PROTOCOL)
     assert "is pinned" in veen("verify", file, "--trust", "ab" * 32).failed(Exit.PROTOCOL)
 
 
-def test_an_altered_query_result_is_refused_and_the_row_is_named(log: Log, tmp_path: Path) -> None:
+def test_the_page_on_queries_shows_what_the_command_prints(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     made = log.result()
-    rows = made.rows_json.replace(
-        b'"hub_commit_seq":2,"payload.status":401', b'"hub_commit_seq":2,"payload.status":200'
-    )
+    Path("result.veenq").write_bytes(made.encode())
+    Path("altered.veenq").write_bytes(altered(made).encode())
+    shown, refused = re.findall(r"```console\n\$ veen (.*?)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    printed = veen(*shown[0].split()).ok().out
+    assert [line for line in shown[1].splitlines() if line != "…" and line not in printed] == []
+    assert refused[1].strip() in veen(*refused[0].split()).out
+    (example,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert parse_descriptor(example.encode(), new_query_id="q-1").scope == (STREAM,)
+
+
+def altered(made: ResultFile) -> ResultFile:
+    second = b'{"hub_commit_seq":2,"payload.status":'
+    return dataclasses.replace(made, rows_json=made.rows_json.replace(second + b"401", second + b"200"))
+
+
+def test_an_altered_query_result_is_refused_and_the_row_is_named(log: Log, tmp_path: Path) -> None:
     file = tmp_path / "altered.veenq"
-    file.write_bytes(dataclasses.replace(made, rows_json=rows).encode())
+    file.write_bytes(altered(log.result()).encode())
     told = veen("verify", file, "--trust", log.identity.hub_id.hex()).failed(Exit.PROTOCOL)
     assert "row 2 was changed" in told
 
