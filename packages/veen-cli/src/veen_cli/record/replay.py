@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,22 +123,20 @@ async def _work(
         header, done = sink.resume(None if resume else await _header(session, wishes))
         _check_hub(session, header)
         spans = [_continued(each, done) for each in _spans(header)]
-        kinds: Counter[str] = Counter()
         left = sum(span.entries for span in spans)
         with out.progress("entries", left) as progress:
             try:
                 async with aclosing(merged(session, spans, Verify(header["verify"]))) as rows:
                     async for row in rows:
                         sink.write(row)
-                        kinds[row["kind"]] += 1
                         progress.advance()
             except VerificationError as exc:
-                sink.fail({"kind": "missing", "why": str(exc), "after": kinds.total()})
+                sink.fail({"kind": "missing", "why": str(exc), "after": sink.kinds.total()})
                 raise
-        whole = sum(span.entries for span in _spans(header))
-        end = {"kind": "end", "rows": kinds.total(), "entries": whole, "kinds": dict(sorted(kinds.items()))}
-        if kinds.total() != left:
-            raise CommandFailed(f"{left} entries were to be replayed, {kinds.total()} were", Exit.PROTOCOL)
+        whole, rows = sum(span.entries for span in _spans(header)), sink.kinds.total()
+        if rows != whole:
+            raise CommandFailed(f"{whole} entries were to be replayed, {rows} were", Exit.PROTOCOL)
+        end = {"kind": "end", "rows": rows, "kinds": dict(sorted(sink.kinds.items()))}
         sink.finish(end)
         return end
 

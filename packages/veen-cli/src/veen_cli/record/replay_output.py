@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -44,6 +45,9 @@ UINT_COLUMNS: Final = ("epoch", "seq", "hub_commit_time", "event_time", "proved_
 class ReplaySink(Protocol):
     """Takes the rows of a replay."""
 
+    kinds: Counter[str]
+    """How many rows of each kind were written, those of an earlier run included."""
+
     def resume(self, header: dict[str, Any] | None) -> tuple[dict[str, Any], dict[Position, int]]:
         """Begin with ``header``; with None, return the header and the last rows of the earlier run."""
 
@@ -56,6 +60,9 @@ class ReplaySink(Protocol):
 class LinesOnStdout:
     """Prints JSON lines; cannot be resumed."""
 
+    def __init__(self) -> None:
+        self.kinds = Counter[str]()
+
     def resume(self, header: dict[str, Any] | None) -> tuple[dict[str, Any], dict[Position, int]]:
         if header is None:
             raise click.UsageError("--resume continues a file: give --out.")
@@ -63,6 +70,7 @@ class LinesOnStdout:
         return header, {}
 
     def write(self, row: dict[str, Any]) -> None:
+        self.kinds[row["kind"]] += 1
         click.echo(json_text(row))
 
     def finish(self, end: dict[str, Any]) -> None:
@@ -77,6 +85,7 @@ class LinesInFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
+        self.kinds = Counter[str]()
 
     def resume(self, header: dict[str, Any] | None) -> tuple[dict[str, Any], dict[Position, int]]:
         if header is not None:
@@ -85,7 +94,7 @@ class LinesInFile:
                 self._fd = os.open(self._path, flags, 0o600)
             except FileExistsError:
                 raise already_there(self._path) from None
-            self.write(header)
+            self._append(header)
             return header, {}
         self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         found, last, whole = None, dict[Position, int](), 0
@@ -99,6 +108,7 @@ class LinesInFile:
                 raise complete(self._path)
             else:
                 last[row["stream"], row["epoch"]] = row["seq"]
+                self.kinds[row["kind"]] += 1
         if found is None:
             raise CommandFailed(f"{self._path} holds no replay", Exit.USAGE, "replay to a new file")
         os.ftruncate(self._fd, whole)  # the last line may be cut
@@ -106,12 +116,16 @@ class LinesInFile:
         return found, last
 
     def write(self, row: dict[str, Any]) -> None:
+        self.kinds[row["kind"]] += 1
+        self._append(row)
+
+    def _append(self, row: dict[str, Any]) -> None:
         data = (json.dumps(row, ensure_ascii=False) + "\n").encode()
         while data:
             data = data[os.write(self._fd, data) :]
 
     def finish(self, end: dict[str, Any]) -> None:
-        self.write(end)
+        self._append(end)
         os.fsync(self._fd)
         os.close(self._fd)
 
@@ -161,6 +175,7 @@ class ParquetFolder:
                 "run `pip install 'veen-overlays[service]'`, or use --format jsonl",
             ) from None
         self._pa, self._pq, self._folder = pa, pq, folder
+        self.kinds = Counter[str]()
         self._rows: list[dict[str, Any]] = []
         self._parts = 0
         fields = [(name, pa.string()) for name in TEXT_COLUMNS]
@@ -179,15 +194,17 @@ class ParquetFolder:
             raise complete(self._folder)
         last: dict[Position, int] = {}
         for path in sorted(self._folder.glob("part-*.parquet")):
-            table = self._pq.read_table(path, columns=["stream", "epoch", "seq"])
+            table = self._pq.read_table(path, columns=["stream", "epoch", "seq", "kind"])
             for row in table.to_pylist():
                 last[row["stream"], row["epoch"]] = row["seq"]
+                self.kinds[row["kind"]] += 1
             self._parts += 1
         (self._folder / "missing.json").unlink(missing_ok=True)
         found: dict[str, Any] = json.loads(head.read_bytes())
         return found, last
 
     def write(self, row: dict[str, Any]) -> None:
+        self.kinds[row["kind"]] += 1
         self._rows.append(row)
         if len(self._rows) >= PART_ROWS:
             self._flush()
