@@ -1,4 +1,4 @@
-"""Imported events appear with the values of their origin, so both zones give one digest (RESOLUTIONS P7, P11)."""
+"""Imported events appear with the values of their origin: both zones give one digest (P7, P11)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_log import READER, MemoryLog
+from memory_log import READER
 from recorder_logs import RecorderLog, event, feed_of, identity_of, opener
 
-from veen_core import Label, LeafHash, SigningKey, SigningSeed, StreamSeq
+from veen_core import LeafHash, SigningKey, SigningSeed, StreamSeq
 from veen_core.errors import DivergenceError
-from veen_core.ids import BundleId, ClientId, HubId, MmrRoot, StreamId, UnixTime
+from veen_core.ids import BundleId, ClientId, MmrRoot, StreamId, UnixTime
 from veen_overlays.bridge.records import Imported, ImportedEvent, TargetRange
 from veen_overlays.live.query_view import DuckDbEngine, OriginHub, OriginLogReader, QueryView, ViewFollower
 from veen_overlays.query.coverage import Prefix
@@ -171,7 +171,10 @@ def test_two_entries_of_an_origin_hub_at_one_place_are_evidence(tmp_path: Path) 
     wrap(target, origin, [0, 1])
     wrap(target, fork, [0])
     feed = feed_of(target, stream=STREAM, opener=opener(z1=origins(origin)))
-    with QueryView.open(tmp_path) as view, pytest.raises(DivergenceError, match="two different entries 1") as caught:
+    with (
+        QueryView.open(tmp_path) as view,
+        pytest.raises(DivergenceError, match="two different entries 1") as caught,
+    ):
         caught_up(view, feed)
     assert caught.value.shown == fork.entries[0].receipt_bytes
 

@@ -1,7 +1,7 @@
 """Aggregates of base columns in SQL (query-api §4.3). ``aggregation`` defines what the values must be.
 
 min and max: SQL orders text and byte strings by their bytes, as ``order_key`` does, and hex keeps that order.
-sum is exact (128 bits: 2^64 rows of 64 bits). avg is the exact quotient of sum and count, as in ``aggregation``.
+sum is exact (128 bits: 2^64 rows of 64 bits). avg is the nearest double of the exact quotient.
 """
 
 from __future__ import annotations
@@ -34,7 +34,13 @@ def is_sql_aggregate(descriptor: QueryDescriptor) -> bool:
         *(metric.field for metric in descriptor.aggregate.metrics),
         *(condition.field for condition in descriptor.filter.where),
     ]
-    return all(map(is_sql_field, fields)) and all(f.name != "receipt_id" for f in descriptor.projection)
+    # SQL numbers the streams by their place in the scope, which is not their order as text.
+    orders_streams = any(
+        metric.function in ("min", "max") and metric.field == Field("stream")
+        for metric in descriptor.aggregate.metrics
+    )
+    wants_receipts = any(field.name == "receipt_id" for field in descriptor.projection)
+    return all(map(is_sql_field, fields)) and not orders_streams and not wants_receipts
 
 
 def columns_of(descriptor: QueryDescriptor) -> list[str]:
@@ -103,5 +109,6 @@ def _shown(descriptor: QueryDescriptor, field: Field, value: Any) -> Json:
     if value is None:
         return None
     if field.name == "stream":
-        return descriptor.scope[value]
-    return value.hex() if isinstance(value, bytes) else rendered(field.name, value)
+        return descriptor.scope[int(value)]
+    shown: Json = value.hex() if isinstance(value, bytes) else value
+    return rendered(field.name, shown)
