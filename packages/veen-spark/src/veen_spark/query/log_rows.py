@@ -20,8 +20,9 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Label, StreamSeq
 from veen_core.keys import DhKey
 from veen_overlays.live.query_view.data_files import CARRIED
-from veen_overlays.live.query_view.opened_entries import EntryOpener, OriginHub, Place, row_of
+from veen_overlays.live.query_view.opened_entries import EntryOpener, Found, OriginHub, Place, row_of
 from veen_overlays.query.columns import EntryKind
+from veen_overlays.recorder.attribution import links
 from veen_spark.fold.ranges import Task, record_batches, spark_type
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.query.event_rows import VIEW_SCHEMA
@@ -35,8 +36,14 @@ PARTITION_BYTES: Final = 4 * 1_048_576
 MAX_PUSHED_LABELS: Final = 1_000
 """Labels by which Spark selects files; of more labels, tasks skip the rows of others."""
 _NEEDED: Final = ("label", "stream_seq", "msg", "receipt", "kind", "file")
-BUILT_SCHEMA: Final = pa.schema([pa.field("stream", pa.string()), *VIEW_SCHEMA])
-"""A view's columns, and the stream: rows of imported events have labels that are in no list."""
+_EXTRA: Final = (
+    pa.field("stream", pa.string()),
+    pa.field("pair", pa.binary()),
+    pa.field("link", pa.binary()),
+)
+BUILT_SCHEMA: Final = pa.schema([*_EXTRA, *VIEW_SCHEMA])
+"""A view's columns, the stream, and keys as ``principal_id || client_id``: in ``pair`` those of an event that
+another key has signed, in ``link`` those that a valid ``record.continuity.v1`` links (P10)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +122,34 @@ def _rows(piece: Piece, entry: Entry, opener: EntryOpener | None) -> Iterator[tu
     """Yield the rows of an entry; ``opener`` is None for a pruned one, whose message is gone."""
     place = Place(piece.hub_id, entry.label, piece.epoch, entry.receipt, entry.receipt_bytes)
     if opener is None:
-        yield piece.stream, *row_of(place, EntryKind.PRUNED)
+        yield piece.stream, None, None, *row_of(place, EntryKind.PRUNED)
         return
     found = opener.open(entry)
-    if found.origin is None:
-        yield piece.stream, *row_of(place, found.kind, found)
-        return
-    yield piece.stream, *row_of(found.origin, found.kind, found)
-    yield piece.stream, *row_of(place, CARRIED)
+    yield _row(piece, place if found.origin is None else found.origin, found)
+    if found.origin is not None:
+        yield piece.stream, None, None, *row_of(place, CARRIED)
+
+
+def _row(piece: Piece, place: Place, found: Found) -> tuple[Any, ...]:
+    """Return the row of an entry; an event is attributed here only if its principal has signed it."""
+    event, record, client = found.event, found.continuity, found.client
+    own = event is not None and event.principal_id == client
+    pair = None if event is None or client is None or own else bytes(event.principal_id + client)
+    linked = record is not None and links(record, client)
+    link = bytes(record.principal_id + record.client_id) if record is not None and linked else None
+    return piece.stream, pair, link, *row_of(place, found.kind, found, attributed=own)
+
+
+def attributed(rows: DataFrame) -> DataFrame:
+    """Attribute the events that an earlier entry of the same log links to their signer (SDR0 I3, P10)."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
+
+    places = ("hub_id", "label")
+    found = rows.where("link is not null").groupBy(*places, f.col("link").alias("pair"))
+    first = found.agg(f.min("seq").alias("linked_at"))
+    if first.isEmpty():
+        return rows.drop("pair", "link")
+    joined = rows.join(first, [*places, "pair"], "left")
+    earlier = f.coalesce(f.col("linked_at") < f.col("seq"), f.lit(False))
+    whole = joined.withColumn("attributed", f.col("attributed") | earlier)
+    return whole.drop("pair", "link", "linked_at")

@@ -22,7 +22,7 @@ from veen_overlays.live.query_view.data_files import CARRIED
 from veen_overlays.query.coverage import Prefix
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.query.event_view import EventView
-from veen_spark.query.log_rows import OriginTerms, build_rows
+from veen_spark.query.log_rows import OriginTerms, attributed, build_rows
 from veen_spark.query.log_sources import find_sources, identities_in
 from veen_spark.query.prefix_rows import rows_of
 from veen_spark.query.tree_nodes import TreeNodes, compute_nodes
@@ -56,6 +56,7 @@ def view_of_logs(
     found = find_sources(paths, report, names)
     rows = build_rows(spark, paths, found.pieces, keys, origins).persist()
     prefixes = found.prefixes
+    rows = attributed(rows)
     if origins:
         rows = _once(rows)
         prefixes = _with_imported(rows, prefixes)
