@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from veen_cli.frame import Exit
-from veen_core.ids import HubId
+from veen_core.ids import ClientId, HubId
 from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.digest import rows_hash
 from veen_overlays.query.result_file import Execution, make_digest, parse_result
 from veen_overlays.query.verification import ResultTrust, verify_result
+from veen_overlays.recorder.records import sign_continuity
 
 from .commands import Result, run
-from .logs import Hub, reader_key
-from .recorder_hub import HTTP, LOGIN, READER, fill, plain_engine
+from .logs import Hub, reader_key, signing_key
+from .recorder_hub import HTTP, LOGIN, READER, event, fill, plain_engine
 
 FAILURES: dict[str, Any] = {
     "query_id": "q-failures",
@@ -160,3 +161,27 @@ def test_the_command_explains_itself_without_starting_spark() -> None:
     text = run("query", "--help").stdout
     for flag in ("--in", "--reader", "--key", "--hub-id", "--held-in", "--at", "--out", "--json", "--master"):
         assert flag in text
+
+
+@pytest.mark.usefixtures("spark", "hub")
+def test_an_event_is_attributed_by_an_earlier_signed_link_only(
+    make_hub: Callable[..., Hub], place: Path, tmp_path: Path
+) -> None:
+    hub, alice = make_hub("linked"), signing_key("alice")
+    link = sign_continuity(alice, ClientId(signing_key("device").public))
+    for record in (event(1), link, event(2)):  # the device signs what alice claims
+        hub.send_records(HTTP, [record], reader=READER, who="device")
+    hub.send_records(HTTP, [event(3)], reader=READER, who="mallory")
+    hub.clone(tmp_path / "clone")
+    item = FAILURES | {"scope": [HTTP], "filter": {}, "projection": ["attributed", "payload.status"]}
+    (tmp_path / "query.json").write_text(json.dumps(item))
+    shown = run(
+        "query", tmp_path / "query.json", "--in", tmp_path / "clone", "--key", place / "reader", "--json"
+    )
+    assert shown.exit_code == 0, shown.stderr
+    rows = json.loads(shown.stdout)["rows"]
+    assert [(row["payload.status"], row["attributed"]) for row in rows] == [
+        (201, False),
+        (202, True),
+        (203, False),
+    ]
