@@ -9,6 +9,7 @@
 ``spark.verify``              verification on local[2], against the same code in one plain process
 ``spark.fold``                wallet events opened, decoded and folded on local[2], against one plain process
 ``spark.skew``                the same with equal labels, against one label with 90 % of the events
+``query.spark_equal``         1 if queries over recorder events have the digests of the plain loop
 ``spark.worker_rss_growth``   the largest Python worker with all entries, against a tenth of them
 
 Subject and yardstick take turns, and the fastest round of each counts: five rounds for reading, three for
@@ -38,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import folds
 import logs
+import queries
 
 from veen_spark import start
 from veen_spark.read.parquet import write_parquet
@@ -181,6 +183,10 @@ def skew_figure(bench: Bench) -> float:
     return folds.measured(bench.spark, bench.root / f"folds-{bench.entries}", bench.entries)["spark.skew"]
 
 
+def query_figure(bench: Bench) -> float:
+    return queries.equal(bench.spark, bench.root / f"queries-{bench.entries}", bench.entries)
+
+
 @dataclass(frozen=True)
 class Figure:
     """A measurement and its target, which is a minimum or a maximum."""
@@ -216,6 +222,7 @@ FIGURES: dict[str, Figure] = {
     "spark.verify": Figure(verify_figure, 1.5),
     "spark.fold": Figure(fold_figure, 1.4),
     "spark.skew": Figure(skew_figure, 0.8),
+    "query.spark_equal": Figure(query_figure, 1),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +22,16 @@ from veen_spark.commands import spark as group
 from .commands import run
 from .live_hub import LiveHub
 from .logs import Hub, reader_key
+from .recorder_hub import event
 
 ENDLESS = "veen spark stream --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders --out parquet/"
 """This example runs until Ctrl-C, so the test adds ``--once``."""
+FAILURES = {
+    "scope": ["record/security/login"],
+    "filter": {"event_type": ["login.failed"]},
+    "projection": ["subject_id", "payload.status"],
+    "evidence": {"mode": "full"},
+}
 
 
 @pytest.fixture
@@ -58,6 +66,9 @@ def glob(arg: str) -> list[str]:
 @pytest.mark.usefixtures("spark")
 def test_every_example_on_logs_runs(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    hub.send_records("record/security/login", [event(n) for n in range(6)], reader="reader")
+    hub.export("record/security/login", tmp_path / "exports" / "login")
+    (tmp_path / "failures.json").write_text(json.dumps(FAILURES))
     for name in ("orders", "config"):
         hub.send_records(name, [Put(key=b"colour", value=b"green")], reader="reader")
         hub.export(name, tmp_path / "exports" / name)

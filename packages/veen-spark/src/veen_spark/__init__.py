@@ -11,7 +11,7 @@ existing session. Names are imported on first use, because ``veen --help`` loads
     read/       log files as rows            fold/       overlay states from rows
     stream/     a live hub as rows           functions/  reader keys, opening, SQL functions
     verify/     the audit of logs            session/    starting Spark
-    commands/   ``veen spark …``
+    query/      the Query API             commands/   ``veen spark …``
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ COMMANDS: Final = {
     "fold": LazyCommand(
         f"{__name__}.fold:fold", "Compute an overlay's state from the logs at PATHS, one state per label."
     ),
+    "query": LazyCommand(
+        f"{__name__}.query:query", "Answer a query of the Query API from logs of any size, with its evidence."
+    ),
     "query-sql": LazyCommand(f"{__name__}.query_sql:query_sql", "Query the logs at PATHS in SQL."),
     "to-parquet": LazyCommand(
         f"{__name__}.to_parquet:to_parquet",

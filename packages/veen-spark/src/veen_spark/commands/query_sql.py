@@ -61,7 +61,7 @@ def query_sql(
     if not out.quiet:
         click.echo("\t".join(columns))
     for row in rows:
-        click.echo("\t".join(_cell(value) for value in row))
+        click.echo("\t".join(cell(value) for value in row))
     if more:
         click.echo(f"there are more than {limit} rows; raise --limit or aggregate in SQL", err=True)
     return None
@@ -83,7 +83,7 @@ def plain_value(value: Any) -> Any:
     return str(value)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """Return a value as one line for a terminal; JSON escapes the control characters of a sender's text."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return json.dumps(text)[1:-1] if isinstance(value, str) and not text.isprintable() else text

@@ -82,7 +82,7 @@ def verify(
     from veen_spark.verify import verify as verify_logs  # noqa: PLC0415 - loads pyspark
 
     require_new_folder(target)
-    given = _read_identity(identity) if identity is not None else None
+    given = read_identity(identity) if identity is not None else None
     began = time.monotonic()
     require_paths(paths, master)
     note_small_logs(out, paths, master)
@@ -104,7 +104,8 @@ def verify(
     )
 
 
-def _read_identity(path: Path) -> HubIdentity:
+def read_identity(path: Path) -> HubIdentity:
+    """Read and verify the identity of a hub."""
     try:
         identity = HubIdentity.decode(path.read_bytes())
         verify_identity(identity)

@@ -63,7 +63,7 @@ class PushedFilters:
         kept = [segment for segment in all_ if self._may_hold(segment)]
         if self.times == (_FIRST, _LAST):
             return kept
-        first = [_first_ts(segment) for segment in kept]
+        first = [first_ts(segment) for segment in kept]
         low, high = self.times
         found = []
         for n, (segment, after) in enumerate(zip_longest(kept, kept[1:])):
@@ -109,7 +109,7 @@ def _narrow(bounds: tuple[int, int], name: str, value: Any) -> tuple[int, int]:
     return _BOUNDS[name](*bounds, values)
 
 
-def _first_ts(segment: Segment) -> int | None:
+def first_ts(segment: Segment) -> int | None:
     """Return the hub_ts of the first entry, or None if it cannot be read, so that nothing is excluded."""
     try:
         if segment.form == "chunk":

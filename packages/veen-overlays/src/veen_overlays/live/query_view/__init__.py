@@ -1,16 +1,22 @@
-"""The query view: opened recorder events in columns, and the engine that answers queries from them (P11).
+"""The query view: opened recorder events in columns, and the engine that answers queries from them (P13).
 
 ``QueryView`` is the folder, ``ViewFollower`` keeps it up to date, ``DuckDbEngine`` answers queries. Needs the
-extra ``service`` of veen-overlays.
+extra ``service`` of veen-overlays. Names are imported on first use: veen-spark reads views without DuckDB.
 """
 
-from veen_overlays.live.query_view.engine import DuckDbEngine
-from veen_overlays.live.query_view.feeds import StreamFeed
-from veen_overlays.live.query_view.follower import ViewFollower
-from veen_overlays.live.query_view.manifest import DamagedViewError
-from veen_overlays.live.query_view.opened_entries import EntryOpener, OriginHub
-from veen_overlays.live.query_view.origin_log import OriginLogReader
-from veen_overlays.live.query_view.view import QueryView
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from veen_overlays.live.query_view.engine import DuckDbEngine
+    from veen_overlays.live.query_view.feeds import StreamFeed
+    from veen_overlays.live.query_view.follower import ViewFollower
+    from veen_overlays.live.query_view.manifest import DamagedViewError
+    from veen_overlays.live.query_view.opened_entries import EntryOpener, OriginHub
+    from veen_overlays.live.query_view.origin_log import OriginLogReader
+    from veen_overlays.live.query_view.view import QueryView
 
 __all__ = [
     "DamagedViewError",
@@ -22,3 +28,20 @@ __all__ = [
     "StreamFeed",
     "ViewFollower",
 ]
+
+_MODULES: Final = {
+    "DamagedViewError": "veen_overlays.live.query_view.manifest",
+    "DuckDbEngine": "veen_overlays.live.query_view.engine",
+    "EntryOpener": "veen_overlays.live.query_view.opened_entries",
+    "OriginHub": "veen_overlays.live.query_view.opened_entries",
+    "OriginLogReader": "veen_overlays.live.query_view.origin_log",
+    "QueryView": "veen_overlays.live.query_view.view",
+    "StreamFeed": "veen_overlays.live.query_view.feeds",
+    "ViewFollower": "veen_overlays.live.query_view.follower",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

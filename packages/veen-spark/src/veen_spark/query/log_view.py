@@ -1,0 +1,159 @@
+"""Views of logs: exports and clones, verified first, then opened (query-api §6, RESOLUTIONS P11).
+
+1. Every entry under the paths is verified (``veen_spark.verify``). A fault, or a check that was not made,
+   ends the query: no row is read from a log that does not verify.
+2. The labels of the streams in scope are found, and their entries opened (``log_rows``).
+3. Events that a bridge has wrapped form sources of their own, under their origin: one row for each, without a
+   gap from the first entry, under the root that the origin hub signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from veen_core.errors import VerificationError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import Epoch, HubId, Label
+from veen_core.mmr import mmr_at, peak_positions
+from veen_core.receipt import Receipt
+from veen_overlays.live.query_view.data_files import CARRIED
+from veen_overlays.query.coverage import Prefix
+from veen_spark.functions.reader_keys import ReaderKeys
+from veen_spark.query.event_view import EventView
+from veen_spark.query.log_rows import OriginTerms, attributed, build_rows
+from veen_spark.query.log_sources import find_sources, identities_in
+from veen_spark.query.prefix_rows import rows_of
+from veen_spark.query.tree_nodes import TreeNodes, compute_nodes
+from veen_spark.verify import VerificationReport, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ENTRY: Final = ("hub_id", "label", "seq")
+
+
+def view_of_logs(
+    spark: SparkSession,
+    paths: Sequence[str],
+    scope: Iterable[str],
+    keys: ReaderKeys | None,
+    *,
+    pinned: Iterable[HubId | str] = (),
+    identity: HubIdentity | None = None,
+    held_in: Mapping[str, str] | None = None,
+    origins: Sequence[OriginTerms] = (),
+) -> EventView:
+    """Verify the logs under the paths, and open the streams in scope.
+
+    ``held_in`` names the import stream that holds the events of a stream of another hub, and ``origins`` the
+    hubs whose receipts count. The rows are kept by Spark until ``frame.unpersist()``.
+    """
+    report = verify(spark, *paths, pinned=pinned, identity=identity)
+    _require_verified(report)
+    names = {name: name for name in scope} | {held: name for name, held in (held_in or {}).items()}
+    found = find_sources(paths, report, names)
+    rows = build_rows(spark, paths, found.pieces, keys, origins).persist()
+    prefixes = found.prefixes
+    rows = attributed(rows)
+    if origins:
+        rows = _once(rows)
+        prefixes = _with_imported(rows, prefixes)
+    known = [terms.identity for terms in origins] + ([] if identity is None else [identity])
+    return EventView(
+        frame=rows.drop("stream"),
+        prefixes=prefixes,
+        identities=identities_in(report, known),
+        links=found.links,
+    )
+
+
+def _require_verified(report: VerificationReport) -> None:
+    """Raise unless every check was made and passed."""
+    for row in report.faults:
+        fault = row.fault
+        assert fault is not None  # ``faults`` lists labels with a fault
+        what = row.origin if row.label is None else f"label {row.label.hex()}, entry {fault.seq}"
+        raise VerificationError(
+            f"{what}: {fault.reason} ({fault.file}, byte {fault.offset}), so the query reads nothing",
+            action="run `veen spark verify` to see all faults, and fetch the log again",
+        )
+    if not report.complete:
+        raise VerificationError(
+            f"{report.partly_followed} labels have more than 4,096 writers or 65,536 tokens in one part, "
+            "which `veen spark verify` compares only in part",
+            action="query a view that a follower has written",
+        )
+
+
+# --- imported events
+
+
+def _once(rows: DataFrame) -> DataFrame:
+    """Return each entry once: two bridges, or a copy and its original, may bring the same event."""
+    from pyspark.sql import Window  # noqa: PLC0415 - slow to import
+    from pyspark.sql import functions as f  # noqa: PLC0415 - as above
+
+    differing = rows.groupBy(*_ENTRY).agg(f.countDistinct("leaf_hash").alias("leaves")).where("leaves > 1")
+    if (first := differing.orderBy(*_ENTRY).first()) is not None:
+        raise VerificationError(
+            f"hub {bytes(first['hub_id']).hex()} signed two different entries {first['seq']} of label "
+            f"{bytes(first['label']).hex()}",
+            action="keep both logs as evidence against the hub",
+        )
+    copies = Window.partitionBy(*_ENTRY).orderBy("kind", "receipt")
+    return rows.withColumn("copy", f.row_number().over(copies)).where("copy = 1").drop("copy").persist()
+
+
+def _with_imported(rows: DataFrame, direct: Sequence[Prefix]) -> tuple[Prefix, ...]:
+    """Return the prefixes with those of imported sources; a log that only carries copies is no source."""
+    from pyspark.sql import Window  # noqa: PLC0415 - slow to import
+    from pyspark.sql import functions as f  # noqa: PLC0415 - as above
+
+    place = ("stream", "hub_id", "label", "epoch")
+    in_order = f.row_number().over(Window.partitionBy("hub_id", "label").orderBy("seq"))
+    without_gap = f.when(in_order == f.col("seq"), f.col("seq"))
+    numbered = rows.select(*place, "seq", "kind", without_gap.alias("reached"))
+    found = numbered.groupBy(*place).agg(
+        f.max("reached").cast("long").alias("to_seq"),
+        f.sum((f.col("kind") != CARRIED).cast("long")).alias("own"),
+    )
+    sources = {(bytes(row["hub_id"]), bytes(row["label"])): row for row in found.collect()}
+    kept = [p for p in direct if sources[bytes(p.hub_id), bytes(p.label)]["own"]]
+    known = {(bytes(p.hub_id), bytes(p.label)) for p in direct}
+    imported = [row for key, row in sorted(sources.items()) if key not in known and row["to_seq"]]
+    return (*kept, *_proven(rows, imported))
+
+
+def _proven(rows: DataFrame, sources: Sequence[Any]) -> list[Prefix]:
+    """Return the prefixes of imported sources whose leaves lead to the root that the origin hub signed."""
+    if not sources:
+        return []
+    open_ends = [
+        Prefix(
+            stream=row["stream"],
+            hub_id=HubId(bytes(row["hub_id"])),
+            label=Label(bytes(row["label"])),
+            epoch=Epoch(row["epoch"]),
+            to_seq=row["to_seq"],
+            mmr_root=None,
+        )
+        for row in sources
+    ]
+    numbered = rows_of(rows, open_ends)
+    nodes = compute_nodes(numbered, {n: peak_positions(p.to_seq) for n, p in enumerate(open_ends)})
+    return [_rooted(prefix, nodes, number, numbered) for number, prefix in enumerate(open_ends)]
+
+
+def _rooted(prefix: Prefix, nodes: TreeNodes, number: int, numbered: DataFrame) -> Prefix:
+    last = numbered.where(f"source = {number} and seq = {prefix.to_seq}").select("receipt").first()
+    assert last is not None  # the end of the rows without a gap
+    root = mmr_at(prefix.to_seq, lambda height, index: nodes.node(number, height, index)).root
+    if Receipt.decode(bytes(last["receipt"])).mmr_root != root:
+        raise VerificationError(
+            f"the imported events of label {prefix.label.hex()} do not lead to the root that hub "
+            f"{prefix.hub_id.hex()} signed at entry {prefix.to_seq}",
+            action="run `veen bridge reconcile` to find the event that differs",
+        )
+    return replace(prefix, mmr_root=root)
