@@ -1,0 +1,26 @@
+"""The Query API's model: queries as data, engines as a protocol, results that carry their proof (query-api).
+
+Pure: no IO, no clock, no randomness. ``docs/concepts/queries.md`` introduces it; ADR 0020 has the decisions.
+"""
+
+from veen_overlays.query.coverage import Prefix, SourceCoverage
+from veen_overlays.query.descriptor import QueryDescriptor, normalise, parse_descriptor, query_id_of
+from veen_overlays.query.engine import Answer, Budget, QueryEngine, SourceReceipt
+from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.event import SourceEvent
+
+__all__ = [
+    "Answer",
+    "Budget",
+    "Prefix",
+    "QueryDescriptor",
+    "QueryEngine",
+    "QueryError",
+    "QueryErrorCode",
+    "SourceCoverage",
+    "SourceEvent",
+    "SourceReceipt",
+    "normalise",
+    "parse_descriptor",
+    "query_id_of",
+]

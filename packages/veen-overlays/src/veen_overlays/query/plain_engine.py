@@ -1,0 +1,121 @@
+"""The plain-loop engine: the oracle that every other engine must agree with to the byte (query-api §6, P11).
+
+It keeps the entries of each source in memory and reads them all for every query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from veen_overlays.query.aggregation import Aggregation
+from veen_overlays.query.columns import EntryKind
+from veen_overlays.query.coverage import Prefix, SourceCoverage, covered, in_order
+from veen_overlays.query.descriptor import QueryDescriptor
+from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, SourceReceipt
+from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
+from veen_overlays.query.event import SourceEvent
+from veen_overlays.query.selection import FieldReader, Selection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLog:
+    """One source in memory: its prefix, and what became of each entry from ``from_seq`` on."""
+
+    prefix: Prefix
+    entries: Sequence[SourceEvent | EntryKind]
+    """One per entry: the event, or why there is none (not ``EntryKind.EVENT``)."""
+
+
+def logs_of(prefixes: Iterable[Prefix], events: Iterable[SourceEvent]) -> tuple[SourceLog, ...]:
+    """Sort events into their sources; entries without an event count as opened, and not recorder events."""
+    found: dict[tuple[str, bytes, bytes, int], SourceEvent] = {
+        (event.stream, event.hub_id, event.label, event.seq): event for event in events
+    }
+    return tuple(
+        SourceLog(
+            prefix=prefix,
+            entries=[
+                found.get((prefix.stream, prefix.hub_id, prefix.label, seq), EntryKind.OTHER)
+                for seq in range(prefix.from_seq, prefix.to_seq + 1)
+            ],
+        )
+        for prefix in prefixes
+    )
+
+
+class PlainEngine:
+    """A ``QueryEngine`` that loops over all entries."""
+
+    def __init__(self, logs: Iterable[SourceLog]) -> None:
+        self._logs = tuple(logs)
+
+    def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
+        known = {log.prefix.stream for log in self._logs}
+        for stream in scope:
+            if stream not in known:
+                raise QueryError(
+                    QueryErrorCode.FORBIDDEN_SCOPE,
+                    f"scope (query-api §4.2): the stream {stream!r} is unknown here",
+                    action="name a stream that is recorded and that you may read",
+                )
+        return in_order((log.prefix for log in self._logs if log.prefix.stream in scope), scope)
+
+    def execute(
+        self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
+    ) -> Answer:
+        aggregation = None if descriptor.aggregate is None else Aggregation.start(descriptor)
+        selection = Selection(descriptor)
+        rows: list[Any] = []
+        sources: list[SourceReceipt] = []
+        coverage: list[SourceCoverage] = []
+        for index, prefix in enumerate(prefixes):
+            counts = dict.fromkeys(EntryKind, 0)
+            before = len(sources)
+            for entry in self._entries(prefix):
+                if isinstance(entry, EntryKind):
+                    counts[entry] += 1
+                    continue
+                counts[EntryKind.EVENT] += 1
+                reader = FieldReader(entry)
+                if not selection.matches(reader):
+                    continue
+                sources.append(SourceReceipt(index, entry.seq, entry.receipt))
+                if aggregation is not None:
+                    aggregation.add(reader)
+                else:
+                    rows.append(selection.row(reader))
+                budget.check(rows=len(rows), matched=len(sources))
+            coverage.append(
+                covered(
+                    prefix,
+                    opened=counts[EntryKind.EVENT] + counts[EntryKind.OTHER],
+                    unopened=counts[EntryKind.UNOPENED],
+                    pruned=counts[EntryKind.PRUNED],
+                    matched=len(sources) - before,
+                )
+            )
+        if aggregation is not None:
+            rows = aggregation.finish(budget)
+        return Answer(rows=rows, coverage=tuple(coverage), sources=sources)
+
+    def _entries(self, prefix: Prefix) -> Iterator[SourceEvent | EntryKind]:
+        """Yield exactly the entries of a prefix, in order."""
+        for log in self._logs:
+            held = log.prefix
+            if (held.stream, held.hub_id, held.label) == (prefix.stream, prefix.hub_id, prefix.label):
+                break
+        else:
+            raise execution_failed(
+                f"the engine has no entries of {prefix.stream!r}, label {prefix.label.hex()}",
+                "execute the query where this stream is recorded",
+            )
+        start, end = prefix.from_seq - held.from_seq, prefix.to_seq - held.from_seq + 1
+        if start < 0 or end > len(log.entries):
+            raise execution_failed(
+                f"the engine has the entries {held.from_seq} to {held.from_seq + len(log.entries) - 1} of "
+                f"{prefix.stream!r}, not {prefix.from_seq} to {prefix.to_seq}",
+                "bring the view up to date, or query an earlier prefix",
+            )
+        yield from log.entries[start:end]
