@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.descriptor import QueryDescriptor
+from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.engine import Budget
 
 
@@ -17,11 +18,9 @@ class ExecutedQuery:
 
     rows: Iterable[bytes]
     """Each row as canonical JSON, in order."""
-    digest: str
-    """The ResultDigest as canonical JSON."""
-    rows_hash: str
-    file: bytes
-    """The result file that ``veen query verify`` reads."""
+    digest: ResultDigest
+    file: Callable[[ResultDigest], bytes]
+    """Returns the result file that ``veen query verify`` reads, with this digest."""
 
 
 class QueryBackend(Protocol):

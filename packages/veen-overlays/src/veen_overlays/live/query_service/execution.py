@@ -27,7 +27,7 @@ from typing import Any, Final
 from veen_core.errors import VeenError
 from veen_overlays.live.query_service.backend import ExecutedQuery, QueryBackend
 from veen_overlays.live.query_service.counters import Counters
-from veen_overlays.live.query_service.job import Job, RecordedAt, State, read_prefixes
+from veen_overlays.live.query_service.job import Job, State, read_prefixes
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import Authenticator, Limits
 from veen_overlays.live.query_service.recording import (
@@ -40,8 +40,10 @@ from veen_overlays.live.query_service.recording import (
 from veen_overlays.live.query_service.result_files import ResultFiles, TooLarge
 from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor
+from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.engine import Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.timestamp import parse_timestamp
 
 LOGGER: Final = logging.getLogger("veen.hub.query")
 MAX_ATTEMPTS: Final = 3
@@ -182,7 +184,9 @@ class Executor:
                 await self._fail(job, exc)
                 return
             except TooLarge as exc:
-                await self._fail(job, QueryError(QueryErrorCode.LIMIT_EXCEEDED, exc.message, action=exc.action))
+                await self._fail(
+                    job, QueryError(QueryErrorCode.LIMIT_EXCEEDED, exc.message, action=exc.action)
+                )
                 return
             except VeenError as exc:
                 self._counters.record_failures += 1
@@ -233,9 +237,7 @@ class Executor:
     async def _execute(self, job: Job, descriptor: QueryDescriptor) -> ExecutedQuery:
         limits = self._limits(job)
         deadline = time.monotonic() + limits.max_seconds
-        budget = Budget(
-            max_rows=limits.max_rows, stop=lambda: self._stopping or time.monotonic() > deadline
-        )
+        budget = Budget(max_rows=limits.max_rows, stop=lambda: self._stopping or time.monotonic() > deadline)
         try:
             executed = await self._backend.execute(
                 descriptor, read_prefixes(job.prefixes), self._now(), budget
@@ -263,26 +265,27 @@ class Executor:
 
     async def _commit(self, job: Job, executed: ExecutedQuery) -> None:
         """Record the digest, or keep the one that an earlier run recorded; then complete the job."""
-        mark = job.result_mark
-        recorded: RecordedAt | None = None
-        digest, file = executed.digest, executed.file
-        if mark is not None:
-            found = await self._records.find(RESULTS, mark, RESULT, lambda payload: _is_of(payload, job))
+        digest, recorded = executed.digest, None
+        if job.result_mark is not None:
+            found = await self._records.find(
+                RESULTS, job.result_mark, RESULT, lambda payload: _is_of(payload, job)
+            )
             if found is not None:
-                recorded, digest = found
-                file = executed.with_digest(digest)
+                recorded, digest = found[0], _agreeing(digest, found[1])
         else:
             mark = await self._records.end(RESULTS)
             await asyncio.to_thread(self._jobs.change, job.result_id, result_mark=mark)
+        file = await asyncio.to_thread(executed.file, digest)
         await asyncio.to_thread(self._files.write_evidence, job.result_id, file)
+        text = digest.canonical().decode()
         if recorded is None:
-            recorded = await self._records.result(digest)  # the commit point of a result (8.2)
+            recorded = await self._records.result(text)  # the commit point of a result (8.2)
             self._counters.records[RESULTS] += 1
         await asyncio.to_thread(
             self._jobs.change,
             job.result_id,
             state=State.COMPLETED,
-            digest=digest,
+            digest=text,
             result=recorded,
             finished_at=self._now(),
         )
@@ -331,6 +334,19 @@ def _is_of(payload: str, job: Job) -> bool:
     except QueryError:
         return False
     return isinstance(digest, dict) and digest.get("result_id") == job.result_id
+
+
+def _agreeing(digest: ResultDigest, recorded: str) -> ResultDigest:
+    """Return the digest that an earlier run recorded; raise if this run has another result."""
+    item: Any = canonical_json.decode(recorded)
+    earlier = replace(digest, executed_at=parse_timestamp(str(item.get("executed_at"))) or 0)
+    if earlier.canonical().decode() != recorded:
+        raise QueryError(
+            QueryErrorCode.EXECUTION_FAILED,
+            "an earlier run of this query recorded another digest than this run has found",
+            action="keep the log and the view as evidence, and compare both results",
+        )
+    return earlier
 
 
 def log(level: int, event: str, **fields: object) -> None:

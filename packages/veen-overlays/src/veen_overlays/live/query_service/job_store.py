@@ -45,7 +45,9 @@ COLUMNS: Final = (
 )
 _FINAL: Final = ", ".join(f"'{state}'" for state in sorted(FINAL))
 _ALLOWED: Final = " OR ".join(
-    f"(OLD.state = '{old}' AND NEW.state = '{new}')" for old, news in TRANSITIONS.items() for new in sorted(news)
+    f"(OLD.state = '{old}' AND NEW.state = '{new}')"
+    for old, news in TRANSITIONS.items()
+    for new in sorted(news)
 )
 SCHEMA: Final = f"""
 CREATE TABLE jobs (
@@ -207,7 +209,9 @@ class JobStore:
 
     def finished_before(self, moment: int, most: int) -> list[Job]:
         """Completed jobs whose rows are still on disk and that finished before ``moment``, oldest first."""
-        condition = f"is_deleted = 0 AND state = '{State.COMPLETED}' AND finished_at < ? ORDER BY finished_at LIMIT ?"
+        condition = (
+            f"is_deleted = 0 AND state = '{State.COMPLETED}' AND finished_at < ? ORDER BY finished_at LIMIT ?"
+        )
         return list(self._select(condition, (moment, most)))
 
     def kept(self) -> set[str]:

@@ -56,9 +56,12 @@ DESCRIPTOR: Final[Schema] = {
             subject_id=_nullable(TEXT),
             event_type=_nullable(_list(TEXT)),
             time=_nullable(_object([], **{"from": _nullable(TIME), "to": _nullable(TIME)})),
+            where=_nullable({"type": "object", "description": "For each field the values it may have."}),
         ),
         projection=_list(FIELD),
-        aggregate=_nullable(_object(["metrics"], group_by=_nullable(_list(FIELD, least=0)), metrics=_list(TEXT))),
+        aggregate=_nullable(
+            _object(["metrics"], group_by=_nullable(_list(FIELD, least=0)), metrics=_list(TEXT))
+        ),
         evidence={
             "oneOf": [
                 _object(["mode"], mode={"enum": ["none", "full"]}, sample_rate={"type": "null"}),
@@ -144,6 +147,7 @@ DIGEST: Final[Schema] = {
         "hub_id": HEX32,
         "profile_id": TEXT,
         "coverage": {"type": "array", "items": _ref("Coverage")},
+        "limits": {"type": "array", "items": {"type": "object"}},
     },
 }
 SCHEMAS: Final[dict[str, Schema]] = {

@@ -142,9 +142,7 @@ def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
     return _error(error.status, "invalid_json", error.reason)
 
 
-def _error(
-    status_: int, code: str, message: str, headers: dict[str, str] | None = None
-) -> web.Response:
+def _error(status_: int, code: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
     body = json.dumps({"error_code": code, "message": message})
     return web.Response(status=status_, text=body, content_type=JSON, headers=headers)
 
@@ -202,9 +200,7 @@ async def result(request: web.Request) -> web.Response:
     """Return a page of rows (7.4)."""
     offset = _number(request, "offset", 0, MAX_OFFSET)
     limit = _number(request, "limit", DEFAULT_PAGE_ROWS, MAX_OFFSET, least=1)
-    found = await request.app[SERVICE].result(
-        _principal(request), request.match_info["name"], offset, limit
-    )
+    found = await request.app[SERVICE].result(_principal(request), request.match_info["name"], offset, limit)
     page = found.page
     shown = {
         "offset": found.offset,

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from veen_core.errors import VeenError
-from veen_core.hashing import Ht
 from veen_overlays.live.query_service.backend import QueryBackend
 from veen_overlays.live.query_service.counters import Counters
 from veen_overlays.live.query_service.execution import Executor
@@ -31,6 +30,7 @@ from veen_overlays.live.query_service.recording import REQUESTS, Access, QueryRe
 from veen_overlays.live.query_service.result_files import Page, ResultFiles, is_result_id
 from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor, query_id_of
+from veen_overlays.query.digest import result_id
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 
 MAX_WAIT_SECONDS: Final = 30
@@ -176,7 +176,8 @@ class QueryService:
         job = self._job_of(principal, name)
         if job.state is State.FAILED:
             raise QueryError(
-                QueryErrorCode.EXECUTION_FAILED, f"query {job.query_id} failed, {job.error_code}: {job.message}"
+                QueryErrorCode.EXECUTION_FAILED,
+                f"query {job.query_id} failed, {job.error_code}: {job.message}",
             )
         if job.state is not State.COMPLETED:
             raise QueryError(
