@@ -40,7 +40,7 @@ def job(number: int = 1, **changes: object) -> Job:
         query_id=f"q-{number}",
         principal="auditor",
         descriptor="{}",
-        prefixes="[]",
+        ends="[]",
         submitted_at=number,
         request_mark="0:0",
     )

@@ -26,8 +26,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from veen_cli.query.event_sources import EventSources, Origin, QueriedStream, read_identity
 from veen_core.errors import ConfigError
 from veen_core.ids import ClientId, FixedBytes, HubId
+from veen_core.keys import DhKey
 from veen_hub.ops import config_file
 from veen_hub.ops.config import INT_MAX
 from veen_hub.ops.config_schema import build
@@ -57,13 +59,13 @@ class HubSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSettings:
-    """A stream that queries may name."""
+class OriginSettings:
+    """A hub of another zone, whose events a bridge brought to this hub."""
 
-    name: str
-    """The name in the scope of a query."""
-    held_in: str | None = None
-    """The stream of this hub that holds the events, if a bridge imported them under another name."""
+    identity: Path
+    """The hub's identity, as `veen hub keys --out` writes it."""
+    epoch_sec: int = 0
+    """Length of the hub's epochs, by its profile; 0 without epochs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,12 +146,17 @@ class ServiceConfig:
     hub: HubSettings
     client: Path
     """Folder of the service's identity, which signs the records."""
-    streams: tuple[StreamSettings, ...]
+    streams: tuple[QueriedStream, ...]
+    """Streams that queries may name: a name, or `name` and `held_in` for a stream that a bridge imported."""
     principals: tuple[PrincipalSettings, ...]
     tokens: tuple[Path, ...] = ()
     """Cap tokens for the three record/query streams."""
     readers: tuple[Path, ...] = ()
     """Identity folders whose keys open the streams; records are sealed to the first."""
+    origins: tuple[OriginSettings, ...] = ()
+    """Hubs of other zones whose imported events are queried."""
+    resealed: bool = False
+    """Whether imported events were resealed; bridge/offline/log then names their origins."""
     state: Path = Path("query-state")
     """Folder for the view, the jobs and the results; it contains opened events."""
     listen: Listen = Listen()
@@ -174,6 +181,18 @@ class ServiceConfig:
                 f"listen.host: {self.listen.host} is reachable from other machines, and tls is not configured",
                 action="configure tls, or listen on 127.0.0.1 behind a TLS proxy",
             )
+
+    def sources(self, keys: tuple[DhKey, ...]) -> EventSources:
+        """Return what the view reads; reads the identities of origin hubs."""
+        return EventSources(
+            streams=self.streams,
+            keys=keys,
+            origins=tuple(
+                Origin(identity=read_identity(each.identity), epoch_sec=each.epoch_sec)
+                for each in self.origins
+            ),
+            resealed=self.resealed,
+        )
 
     def authenticator(self) -> Authenticator:
         """Return who may use the service; raise if nobody could."""
@@ -274,4 +293,7 @@ def _below(config: ServiceConfig, folder: Path) -> ServiceConfig:
         state=folder / config.state.expanduser(),
         tokens=these(config.tokens),
         readers=these(config.readers),
+        origins=tuple(
+            replace(each, identity=folder / each.identity.expanduser()) for each in config.origins
+        ),
     )

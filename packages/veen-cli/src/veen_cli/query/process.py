@@ -109,8 +109,9 @@ async def running(
         stack.callback(jobs.close)
         files = ResultFiles(config.state / "results")
         backend = await stack.enter_async_context(
-            open_view(hub, config.streams, (*keys.readers, *keys.identity.dh_keys), config.state / "view")
+            open_view(hub, config.sources((*keys.readers, *keys.identity.dh_keys)), config.state / "view")
         )
+        await stack.enter_async_context(backend.refreshing())
         records = QueryRecords(HubRecordLog(hub, keys.readers), milliseconds)
         counters = Counters()
         executor = Executor(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from veen_overlays.query.coverage import Prefix
+from veen_overlays.live.query_service.source_end import SourceEnd
 from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.engine import Budget
@@ -33,13 +33,13 @@ class QueryBackend(Protocol):
     def problem(self) -> str | None:
         """Why queries cannot be answered now; None if they can."""
 
-    async def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
+    async def ends(self, scope: Sequence[str]) -> tuple[SourceEnd, ...]:
         """Bring the view of these streams up to their present ends and return how far it reaches."""
 
     async def execute(
-        self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], executed_at: int, budget: Budget
+        self, descriptor: QueryDescriptor, ends: Sequence[SourceEnd], executed_at: int, budget: Budget
     ) -> ExecutedQuery:
-        """Execute a query over exactly these prefixes and verify its evidence.
+        """Execute a query over exactly these sources and verify its evidence.
 
         Raise ``QueryError`` (execution_failed, limit_exceeded) if that is impossible. ``executed_at`` is in
         milliseconds.

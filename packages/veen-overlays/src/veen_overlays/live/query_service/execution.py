@@ -27,7 +27,7 @@ from typing import Any, Final
 from veen_core.errors import VeenError
 from veen_overlays.live.query_service.backend import ExecutedQuery, QueryBackend
 from veen_overlays.live.query_service.counters import Counters
-from veen_overlays.live.query_service.job import Job, State, read_prefixes
+from veen_overlays.live.query_service.job import Job, State
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import Authenticator, Limits
 from veen_overlays.live.query_service.recording import (
@@ -38,6 +38,7 @@ from veen_overlays.live.query_service.recording import (
     QueryRecords,
 )
 from veen_overlays.live.query_service.result_files import ResultFiles, TooLarge
+from veen_overlays.live.query_service.source_end import read_ends
 from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor
 from veen_overlays.query.digest import ResultDigest
@@ -240,7 +241,7 @@ class Executor:
         budget = Budget(max_rows=limits.max_rows, stop=lambda: self._stopping or time.monotonic() > deadline)
         try:
             executed = await self._backend.execute(
-                descriptor, read_prefixes(job.prefixes), self._now(), budget
+                descriptor, read_ends(job.ends), self._now(), budget
             )
             await asyncio.to_thread(self._write, job, executed, limits)
         except QueryError:

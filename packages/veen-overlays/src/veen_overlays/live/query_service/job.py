@@ -11,13 +11,9 @@ COMPLETED and FAILED never change.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-
-from veen_core.ids import HubId, Label, MmrRoot
-from veen_overlays.query import canonical_json
-from veen_overlays.query.coverage import Prefix
 
 
 class State(enum.StrEnum):
@@ -69,8 +65,8 @@ class Job:
     """Name of the principal that submitted the query."""
     descriptor: str
     """The normalised descriptor as canonical JSON."""
-    prefixes: str
-    """The prefixes of the logs that the query reads, as canonical JSON; they are fixed at submission."""
+    ends: str
+    """The ends of the sources that the query reads, as ``source_end`` writes them; fixed at submission."""
     submitted_at: int
     """Milliseconds, UTC."""
     state: State = State.PENDING
@@ -90,26 +86,3 @@ class Job:
     is_deleted: bool = False
     """Whether the rows of the result were deleted because their time was over."""
 
-
-def write_prefixes(prefixes: Sequence[Prefix]) -> str:
-    """Return prefixes as canonical JSON."""
-    items = [each.committed_json() | {"checkpoint": each.checkpoint} for each in prefixes]
-    return canonical_json.encode(items).decode()
-
-
-def read_prefixes(text: str) -> tuple[Prefix, ...]:
-    """Return the prefixes that ``write_prefixes`` wrote."""
-    items: Any = canonical_json.decode(text)
-    return tuple(
-        Prefix(
-            stream=item["stream"],
-            hub_id=HubId.from_hex(item["hub_id"]),
-            label=Label.from_hex(item["label"]),
-            epoch=item["epoch"],
-            from_seq=item["from_seq"],
-            to_seq=item["to_seq"],
-            mmr_root=None if item["mmr_root"] is None else MmrRoot.from_hex(item["mmr_root"]),
-            checkpoint=item["checkpoint"],
-        )
-        for item in items
-    )

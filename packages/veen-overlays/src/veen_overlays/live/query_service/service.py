@@ -2,7 +2,7 @@
 
 A submission is accepted in this order. Each step is durable before the next begins:
 
-1. the job is on disk, as PENDING, with the prefixes that it reads and the end of record/query/requests;
+1. the job is on disk, as PENDING, with the ends of the logs that it reads and the end of record/query/requests;
 2. the descriptor is in record/query/requests, and the job has the receipt; the client gets its answer;
 3. a worker runs the job (``execution``): rows and result file, then the digest in record/query/results, and
    last the state COMPLETED.
@@ -23,11 +23,12 @@ from veen_core.errors import VeenError
 from veen_overlays.live.query_service.backend import QueryBackend
 from veen_overlays.live.query_service.counters import Counters
 from veen_overlays.live.query_service.execution import Executor
-from veen_overlays.live.query_service.job import Job, State, write_prefixes
+from veen_overlays.live.query_service.job import Job, State
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import Principal
 from veen_overlays.live.query_service.recording import REQUESTS, Access, QueryRecords, outcome_of
 from veen_overlays.live.query_service.result_files import Page, ResultFiles, is_result_id
+from veen_overlays.live.query_service.source_end import write_ends
 from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor, query_id_of
 from veen_overlays.query.digest import result_id
@@ -92,13 +93,13 @@ class QueryService:
                 f"query_id {descriptor.query_id} was submitted before",
                 action="leave query_id out, or choose another one",
             )
-        prefixes = await self.backend.prefixes(descriptor.scope)
+        ends = await self._hub(self.backend.ends(descriptor.scope))
         job = Job(
-            result_id=result_id(descriptor, prefixes),
+            result_id=result_id(descriptor, [end.prefix for end in ends]),
             query_id=descriptor.query_id,
             principal=principal.name,
             descriptor=descriptor.canonical().decode(),
-            prefixes=write_prefixes(prefixes),
+            ends=write_ends(ends),
             submitted_at=self.now(),
             request_mark=await self._hub(self.records.end(REQUESTS)),
         )
