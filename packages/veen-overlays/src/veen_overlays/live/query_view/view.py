@@ -1,0 +1,366 @@
+"""The query view: opened recorder events in columns, bound to the prefixes of the logs they come from (P13).
+
+    FOLDER/lock                                  one process uses the view
+    FOLDER/manifest                              sources with their roots, files with their hashes
+    FOLDER/data/STREAM/DAY/NAME.parquet          rows, sorted by subject
+    FOLDER/data/STREAM/DAY/NAME.subjects         Bloom filter of the subjects of these rows
+    FOLDER/nodes/STREAM/HUB-LABEL                MMR nodes of a source
+
+The order of a commit, each step durable before the next:
+
+1. new data files and their subject filters, under names that were never used;
+2. the MMR nodes of the new entries, after those of the last commit;
+3. the manifest: the commit point. A crash before it leaves the old view and files that it does not name;
+   opening the view removes them. A crash after it leaves the new view.
+4. Files that a merge replaced are deleted when no snapshot uses them.
+
+Opening checks every file against the manifest. Before a query reads a file, its size and times are compared
+with those of the last check, and the file is hashed again if they differ. The view contains no keys. It can be
+rebuilt from the log at any time, except for entries that the hub has pruned meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from veen_core.errors import StateError
+from veen_core.ids import HubId, Label
+from veen_core.mmr import Mmr
+from veen_core.receipt import Receipt
+from veen_overlays.live.query_view.compaction import next_merge
+from veen_overlays.live.query_view.data_files import (
+    DATA,
+    Partition,
+    ViewRow,
+    check_file,
+    partition_of,
+    path_of,
+    read_tables,
+    subjects_path,
+    table_of,
+    write_file,
+)
+from veen_overlays.live.query_view.growing import GrowingSource, resumed
+from veen_overlays.live.query_view.manifest import (
+    MANIFEST,
+    DamagedViewError,
+    DataFile,
+    Feed,
+    Manifest,
+    OriginLog,
+    Source,
+    load_manifest,
+    save_manifest,
+)
+from veen_overlays.live.query_view.node_file import NodeFile
+from veen_overlays.live.query_view.private_files import (
+    FOLDER_MODE,
+    TEMPORARY,
+    exclusive,
+    make_folder,
+    sync_folder,
+)
+from veen_overlays.live.query_view.snapshot import NODES, Snapshot, nodes_path
+
+FLUSH_ROWS: Final = 16_384
+"""Rows in memory after which a writer should commit."""
+FLUSH_BYTES: Final = 32 << 20
+"""Bytes of payloads in memory after which a writer should commit."""
+
+SourceKey = tuple[str, bytes, bytes]
+
+
+class QueryView:
+    """A view in a folder. One writer adds rows and commits; any number of threads take snapshots."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use ``open``: it takes the lock and checks the files."""
+        self.folder = folder
+        self._manifest = Manifest()
+        self._sources: dict[SourceKey, GrowingSource] = {}
+        self._rows: dict[Partition, list[ViewRow]] = defaultdict(list)
+        self._row_count = self._row_bytes = 0
+        self._feeds: dict[str, int] = {}
+        self._origin_logs: dict[str, OriginLog] = {}
+        self._checked: dict[str, tuple[int, ...]] = {}
+        self._filters: dict[str, bytes] = {}
+        self._leases: Counter[str] = Counter()
+        self._retired: dict[str, DataFile] = {}
+        self._guard = threading.Lock()
+        self._failed = False
+        self._held = ExitStack()
+
+    # --- opening and closing
+
+    @classmethod
+    def open(cls, folder: Path, *, rebuild: bool = False) -> Self:
+        """Open a view, or create it; every file is checked against the manifest.
+
+        Raise ``DamagedViewError`` if a file is missing, torn or altered. ``rebuild`` discards such a view, or
+        an unharmed one; the follower then reads the log from its start.
+        """
+        make_folder(folder)
+        folder.chmod(FOLDER_MODE)
+        view = cls(folder)
+        view._held.enter_context(exclusive(folder / "lock"))
+        try:
+            view._load(rebuild=rebuild)
+        except BaseException:
+            view.close()
+            raise
+        return view
+
+    def close(self) -> None:
+        """Release the lock. Rows that were not committed are read from the log again."""
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _load(self, *, rebuild: bool) -> None:
+        if rebuild:
+            save_manifest(self.folder, Manifest())
+        self._manifest = load_manifest(self.folder) or Manifest()
+        self._remove_unnamed()
+        for file in self._manifest.files:
+            self._check(file)
+        for source in self._manifest.sources:
+            path = nodes_path(self.folder, *source.key)
+            NodeFile(path).check(source.size, source.mmr_root)
+        self._feeds = {feed.name: feed.next_epoch for feed in self._manifest.feeds}
+        self._origin_logs = {log.name: log for log in self._manifest.origin_logs}
+        self._sources = {source.key: resumed(source) for source in self._manifest.sources}
+        self._load_waiting()
+
+    def _remove_unnamed(self) -> None:
+        """Remove what a crash left: files that the manifest does not name, and incomplete ones."""
+        (self.folder / (MANIFEST + TEMPORARY)).unlink(missing_ok=True)
+        named = {path(self.folder, file) for file in self._manifest.files for path in (path_of, subjects_path)}
+        named |= {nodes_path(self.folder, *source.key) for source in self._manifest.sources}
+        for top in (DATA, NODES):
+            for parent, folders, files in os.walk(self.folder / top, topdown=False):
+                for name in files:
+                    if (path := Path(parent, name)) not in named:
+                        path.unlink()
+                for name in folders:
+                    if not any((path := Path(parent, name)).iterdir()):
+                        path.rmdir()
+
+    def _load_waiting(self) -> None:
+        """Find the rows beyond a gap: imported events that wait for an event before them."""
+        for file in self._manifest.files:
+            for span in file.spans:
+                source = self._sources.get((file.stream, span.hub_id, span.label))
+                if source is None:
+                    source = self.source(file.stream, span.hub_id, span.label, self._epoch_in(file, span.label))
+                if span.to_seq > source.size:
+                    rows = self._beyond(file, span.label, source.size)
+                    source.waiting.update(zip(rows["seq"].to_pylist(), rows["receipt"].to_pylist(), strict=True))
+
+    def _epoch_in(self, file: DataFile, label: Label) -> int:
+        rows = self._beyond(file, label, 0)
+        epoch: int = rows["epoch"][0].as_py()
+        return epoch
+
+    def _beyond(self, file: DataFile, label: Label, size: int) -> Any:
+        rows = pq.read_table(path_of(self.folder, file), columns=["label", "seq", "receipt", "epoch"], partitioning=None)
+        wanted = pc.and_(pc.equal(rows["label"], pa.scalar(bytes(label))), pc.greater(rows["seq"], size))
+        return rows.filter(wanted)
+
+    # --- checking files
+
+    def _check(self, file: DataFile) -> None:
+        """Check a data file and its subject filter by their hashes, and note how they look now."""
+        path = path_of(self.folder, file)
+        before = _looks(path)
+        check_file(path, file.size, file.hash)
+        filter_ = check_file(subjects_path(self.folder, file), None, file.subjects)
+        with self._guard:
+            self._checked[file.name], self._filters[file.name] = before, filter_
+
+    def _verify(self, file: DataFile) -> None:
+        """Raise if a file was altered since it was checked; hash it again if it looks different."""
+        if _looks(path_of(self.folder, file)) != self._checked.get(file.name):
+            self._check(file)
+
+    # --- writing
+
+    @property
+    def pending_rows(self) -> int:
+        """Rows that are not committed yet."""
+        return self._row_count
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether so many rows are in memory that the writer should commit."""
+        return self._row_count >= FLUSH_ROWS or self._row_bytes >= FLUSH_BYTES
+
+    def source(self, stream: str, hub_id: HubId, label: Label, epoch: int) -> GrowingSource:
+        """Return a source to add entries to, its committed entries included."""
+        key = stream, bytes(hub_id), bytes(label)
+        if (found := self._sources.get(key)) is None:
+            found = GrowingSource(stream=stream, hub_id=hub_id, label=label, epoch=epoch)
+            self._sources[key] = found
+        return found
+
+    def sources(self) -> Sequence[GrowingSource]:
+        """Return all sources with their uncommitted entries."""
+        return list(self._sources.values())
+
+    def leaf(self, source: GrowingSource, seq: int) -> bytes:
+        """Return the leaf hash of an entry that was added earlier."""
+        if seq in source.waiting:
+            return bytes(Receipt.decode(source.waiting[seq]).leaf_hash)
+        if seq > source.committed_tree_size:
+            return source.leaves[seq - source.committed_tree_size - 1]
+        return NodeFile(nodes_path(self.folder, source.stream, source.hub_id, source.label)).leaf(seq)
+
+    def add(self, stream: str, row: ViewRow) -> None:
+        """Add the row of an entry that was added to its source."""
+        self._rows[Partition(stream, row.day)].append(row)
+        self._row_count += 1
+        self._row_bytes += len(row.payload_json or "")
+
+    def next_epoch(self, feed: str, since: int) -> int:
+        """Return the first epoch of a feed that is not read to its end."""
+        return self._feeds.get(feed, since)
+
+    def close_epochs(self, feed: str, before: int) -> None:
+        """Note that the labels of all epochs before this one are read to their ends."""
+        self._feeds[feed] = before
+
+    def origin_log(self, name: str) -> OriginLog | None:
+        """Return how far a bridge's audit log is consumed."""
+        return self._origin_logs.get(name)
+
+    def note_origin_log(self, log: OriginLog) -> None:
+        """Note how far a bridge's audit log is consumed."""
+        self._origin_logs[log.name] = log
+
+    def commit(self) -> None:
+        """Make all added rows durable and visible. After a failure the view must be opened again."""
+        if self._failed:
+            raise StateError(f"{self.folder}: an earlier commit failed", action="open the view again")
+        self._failed = True  # until the commit is complete
+        written = [self._write(partition, table_of(rows)) for partition, rows in self._rows.items()]
+        for source in self._sources.values():
+            if source.leaves:
+                self._write_nodes(source)
+        self._publish([*self._manifest.files, *written])
+        self._rows.clear()
+        self._row_count = self._row_bytes = 0
+        for source in self._sources.values():
+            source.leaves.clear()
+        self._failed = False
+
+    def compact(self) -> int:
+        """Merge small files until there are few enough; return how many files were replaced."""
+        replaced = 0
+        while (group := next_merge(self._manifest.files)) is not None:
+            merged = self._write(partition_of(group[0]), read_tables(self.folder, group))
+            old = {file.name for file in group}
+            self._publish([f for f in self._manifest.files if f.name not in old] + [merged])
+            with self._guard:
+                self._retired.update({file.name: file for file in group})
+            self._remove_retired()
+            replaced += len(group)
+        return replaced
+
+    def _write(self, partition: Partition, table: Any) -> DataFile:
+        name = f"{self._manifest.next_name:010d}"
+        self._manifest = replace(self._manifest, next_name=self._manifest.next_name + 1)
+        file = write_file(self.folder, partition, name, table)
+        self._check(file)
+        return file
+
+    def _write_nodes(self, source: GrowingSource) -> None:
+        path = nodes_path(self.folder, source.stream, source.hub_id, source.label)
+        make_folder(path.parent)
+        committed = self._committed(source)
+        before = Mmr() if committed is None else Mmr(committed.size, committed.peaks)
+        grown = NodeFile(path).append(before, source.leaves)
+        if (grown.size, grown.root) != (source.size, source.mmr.root):
+            raise DamagedViewError(f"{path}: the tree does not have the root of its source")
+        if committed is None:
+            sync_folder(path.parent)
+
+    def _committed(self, source: GrowingSource) -> Source | None:
+        key = source.stream, source.hub_id, source.label
+        return next((each for each in self._manifest.sources if each.key == key), None)
+
+    def _publish(self, files: Sequence[DataFile]) -> None:
+        manifest = replace(
+            self._manifest,
+            sources=tuple(each.as_source() for each in self._sources.values() if each.size),
+            files=tuple(files),
+            feeds=tuple(Feed(name=name, next_epoch=epoch) for name, epoch in sorted(self._feeds.items())),
+            origin_logs=tuple(self._origin_logs[name] for name in sorted(self._origin_logs)),
+        )
+        save_manifest(self.folder, manifest)  # commit point; memory changes after it
+        with self._guard:
+            self._manifest = manifest
+
+    # --- reading
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """Hold the committed state: its files stay until the snapshot is released."""
+        with self._guard:
+            manifest = self._manifest
+            names = [file.name for file in manifest.files]
+            self._leases.update(names)
+        try:
+            yield Snapshot(
+                folder=self.folder,
+                manifest=manifest,
+                subjects_of=lambda file: self._filters[file.name],
+                verify=self._verify,
+            )
+        finally:
+            with self._guard:
+                self._leases.subtract(names)
+            self._remove_retired()
+
+    def _remove_retired(self) -> None:
+        with self._guard:
+            free = [file for name, file in self._retired.items() if not self._leases[name]]
+            for file in free:
+                del self._retired[file.name], self._leases[file.name]
+                self._checked.pop(file.name, None)
+                self._filters.pop(file.name, None)
+        for file in free:
+            path_of(self.folder, file).unlink(missing_ok=True)
+            subjects_path(self.folder, file).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Empty the view; the follower reads the log from its start. No snapshot may be in use."""
+        save_manifest(self.folder, Manifest(next_name=self._manifest.next_name))
+        for top in (DATA, NODES):
+            shutil.rmtree(self.folder / top, ignore_errors=True)
+        fresh = type(self)(self.folder)
+        fresh._held, fresh._manifest = self._held, Manifest(next_name=self._manifest.next_name)
+        self.__dict__.update(fresh.__dict__)
+
+
+def _looks(path: Path) -> tuple[int, ...]:
+    """Return facts that change when a file is altered or replaced."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        raise DamagedViewError(f"{path}: the file is missing") from None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
