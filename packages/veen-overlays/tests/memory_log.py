@@ -43,8 +43,10 @@ WRITER = SigningKey(SigningSeed(b"\x04" * 32))
 class MemoryLog:
     """A log of one label with one writer."""
 
-    def __init__(self, label: Label = LABEL) -> None:
-        self.label = label
+    def __init__(self, label: Label = LABEL, hub: SigningKey = HUB, writer: SigningKey = WRITER) -> None:
+        self.label, self.hub, self.writer = label, hub, writer
+        self.now = UnixTime(1_700_000_000)
+        """hub_ts of the next receipt."""
         self.entries: list[Entry] = []
         self.mmr = Mmr()
         self.nodes: dict[tuple[int, int], bytes] = {}
@@ -60,14 +62,14 @@ class MemoryLog:
         binding = Binding(
             profile_id=DEFAULT_PROFILE.profile_id,
             label=self.label,
-            client_id=ClientId(WRITER.public),
+            client_id=ClientId(self.writer.public),
             client_seq=ClientSeq(seq + 1),
             prev_ack=StreamSeq(seq),
         )
         header = PayloadHeader(schema=record.schema_id, parent_id=parent_id)
         ephemeral = DhSecret(H(b"ephemeral" + u64be(seq)))
         return seal_msg(
-            WRITER,
+            self.writer,
             reader.public,
             binding,
             header,
@@ -80,13 +82,13 @@ class MemoryLog:
         for node in self.mmr.append(msg.leaf_hash):
             self.nodes[node.height, node.index] = node.hash
         receipt = sign_receipt(
-            HUB,
+            self.hub,
             Receipt(
                 label=self.label,
                 stream_seq=self.mmr.stream_seq,
                 leaf_hash=msg.leaf_hash,
                 mmr_root=self.mmr.root,
-                hub_ts=UnixTime(1_700_000_000),
+                hub_ts=self.now,
             ),
         )
         self.entries.append(Entry(self.label, receipt.stream_seq, msg.encode(), receipt.encode()))

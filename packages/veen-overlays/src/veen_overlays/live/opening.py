@@ -14,7 +14,7 @@ from veen_core.receipt import Receipt
 from veen_overlays.bridge.unwrapping import is_wrapped, unwrap
 from veen_overlays.fold.event import UNOPENED, Message
 
-__all__ = ["UNOPENED", "open_entry"]
+__all__ = ["UNOPENED", "open_entry", "open_msg"]
 
 
 def open_entry(
@@ -30,7 +30,7 @@ def open_entry(
     if entry.is_authorize:
         return Message(seq, msg_id, UNOPENED, b"")
     keys = (key,) if isinstance(key, DhKey) else key
-    opened = _opened(entry.msg, keys)
+    opened = open_msg(entry.msg, keys)
     if opened is None:
         return Message(seq, msg_id, UNOPENED, b"")
     header = opened.header
@@ -38,10 +38,11 @@ def open_entry(
     message = Message(seq, msg_id, bytes(header.schema), opened.body, parent)
     if keep_wrappers or not is_wrapped(message):
         return message
-    return unwrap(message, lambda msg: _opened(msg, keys))
+    return unwrap(message, lambda msg: open_msg(msg, keys))
 
 
-def _opened(msg: Msg, keys: Sequence[DhKey]) -> Opened | None:
+def open_msg(msg: Msg, keys: Sequence[DhKey]) -> Opened | None:
+    """Open a MSG with the first key that fits; None if none does, or if it misuses its capability (core §6)."""
     for key in keys:
         with suppress(VeenError):
             return msg.open(key)

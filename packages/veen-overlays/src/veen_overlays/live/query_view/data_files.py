@@ -40,7 +40,12 @@ _ARROW: Final = {
     "bool": pa.bool_(),
 }
 SCHEMA: Final = pa.schema([pa.field(c.name, _ARROW[c.type], nullable=not c.always) for c in COLUMNS])
-_ORDER: Final = [("subject_id", "ascending"), ("hub_id", "ascending"), ("label", "ascending"), ("seq", "ascending")]
+_ORDER: Final = [
+    ("subject_id", "ascending"),
+    ("hub_id", "ascending"),
+    ("label", "ascending"),
+    ("seq", "ascending"),
+]
 _DICTIONARY: Final = ["hub_id", "label", "subject_id", "principal_id", "event_type", "origin"]
 """Columns whose values repeat. Hashes and receipts never do; a dictionary would only be tried and dropped."""
 _STATISTICS: Final = ["seq", "hub_commit_time", "subject_id", "event_type", "kind"]
@@ -164,7 +169,9 @@ def _spans(table: Any) -> Iterable[Span]:
 
 def read_tables(root: Path, files: Iterable[DataFile]) -> Any:
     """Return the rows of data files as one table."""
-    return pa.concat_tables([pq.read_table(path_of(root, file), partitioning=None, schema=SCHEMA) for file in files])
+    return pa.concat_tables(
+        [pq.read_table(path_of(root, file), partitioning=None, schema=SCHEMA) for file in files]
+    )
 
 
 def check_file(path: Path, size: int | None, digest: FileHash) -> bytes:

@@ -46,8 +46,8 @@ class GrowingSource:
         """The size at the last commit."""
         return self.mmr.size - len(self.leaves)
 
-    def add(self, receipt: Receipt, wire: bytes, *, own: bool = True) -> None:
-        """Add the next entry; raise with both receipts as evidence if it does not extend the source."""
+    def extended(self, receipt: Receipt, wire: bytes) -> Mmr:
+        """Return the tree with the next entry; raise with both receipts as evidence if it does not extend it."""
         after = self.mmr.copy()
         after.add(receipt.leaf_hash)
         if (receipt.label, receipt.stream_seq, receipt.mmr_root) != (self.label, after.size, after.root):
@@ -57,6 +57,10 @@ class GrowingSource:
                 held=self.last,
                 shown=wire,
             )
+        return after
+
+    def add(self, after: Mmr, receipt: Receipt, wire: bytes, *, own: bool = True) -> None:
+        """Add the next entry, which ``extended`` has verified."""
         self.mmr, self.last = after, wire
         self.leaves.append(bytes(receipt.leaf_hash))
         self.own += own
@@ -72,9 +76,11 @@ class GrowingSource:
                 )
             self.waiting[receipt.stream_seq] = wire
             return
-        self.add(receipt, wire)
-        while (following := self.waiting.pop(self.size + 1, None)) is not None:
-            self.add(Receipt.decode(following), following)
+        self.add(self.extended(receipt, wire), receipt, wire)
+        while (wire := self.waiting.get(self.size + 1, b"")) != b"":
+            receipt = Receipt.decode(wire)
+            self.add(self.extended(receipt, wire), receipt, wire)
+            del self.waiting[self.size]
 
     def as_source(self) -> Source:
         """The source as the manifest names it."""

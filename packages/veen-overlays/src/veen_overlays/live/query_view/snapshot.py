@@ -10,7 +10,8 @@ from typing import Final
 from veen_core.ids import StreamSeq
 from veen_core.proof import MmrProof
 from veen_overlays.live.query_view.data_files import path_of
-from veen_overlays.live.query_view.manifest import DataFile, Manifest, Source
+from veen_overlays.live.query_view.manifest import DataFile, Source
+from veen_overlays.live.query_view.manifest_index import ManifestIndex
 from veen_overlays.live.query_view.node_file import NodeFile
 from veen_overlays.live.query_view.subject_filter import may_contain
 from veen_overlays.query.columns import stream_folder
@@ -25,7 +26,7 @@ class Snapshot:
     """One committed state of a view."""
 
     folder: Path
-    manifest: Manifest
+    index: ManifestIndex
     subjects_of: Callable[[DataFile], bytes]
     """Returns the subject filter of a file."""
     verify: Callable[[DataFile], None]
@@ -33,13 +34,11 @@ class Snapshot:
 
     def prefixes(self, streams: Iterable[str]) -> list[Prefix]:
         """Return the sources of these streams that have entries of their own."""
-        wanted = set(streams)
-        return [prefix_of(s) for s in self.manifest.sources if s.stream in wanted and s.own]
+        return [prefix_of(s) for stream in streams for s in self.index.by_stream.get(stream, ()) if s.own]
 
     def source(self, prefix: Prefix) -> Source:
         """Return the source of a prefix; raise ``QueryError`` unless the view has exactly this prefix."""
-        key = prefix.stream, prefix.hub_id, prefix.label
-        found = next((s for s in self.manifest.sources if s.key == key), None)
+        found = self.index.sources.get((prefix.stream, prefix.hub_id, prefix.label))
         if found is None or not 1 <= prefix.to_seq <= found.size or prefix.from_seq != 1:
             raise self._lacks(prefix)
         root = found.mmr_root if prefix.to_seq == found.size else self.nodes(prefix).root(prefix.to_seq)
@@ -76,14 +75,10 @@ class Snapshot:
         types: Sequence[str] | None = None,
     ) -> list[DataFile]:
         """Return the files of a stream that may have such events; their hashes are checked."""
-        start, end = times
         found = [
             file
-            for file in self.manifest.files
-            if file.stream == stream
-            and (start is None or file.to_time >= start)
-            and (end is None or file.from_time < end)
-            and (types is None or file.types is None or not set(types).isdisjoint(file.types))
+            for file in self.index.files(stream, *times)
+            if (types is None or file.types is None or not set(types).isdisjoint(file.types))
             and (subject is None or may_contain(self.subjects_of(file), subject))
         ]
         for file in found:

@@ -22,7 +22,6 @@ rebuilt from the log at any time, except for entries that the hub has pruned mea
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -60,10 +59,10 @@ from veen_overlays.live.query_view.manifest import (
     Feed,
     Manifest,
     OriginLog,
-    Source,
     load_manifest,
     save_manifest,
 )
+from veen_overlays.live.query_view.manifest_index import ManifestIndex, SourceKey
 from veen_overlays.live.query_view.node_file import NodeFile
 from veen_overlays.live.query_view.private_files import (
     FOLDER_MODE,
@@ -78,8 +77,6 @@ FLUSH_ROWS: Final = 16_384
 """Rows in memory after which a writer should commit."""
 FLUSH_BYTES: Final = 32 << 20
 """Bytes of payloads in memory after which a writer should commit."""
-
-SourceKey = tuple[str, bytes, bytes]
 
 
 class QueryView:
@@ -96,9 +93,12 @@ class QueryView:
         self._origin_logs: dict[str, OriginLog] = {}
         self._checked: dict[str, tuple[int, ...]] = {}
         self._filters: dict[str, bytes] = {}
-        self._leases: Counter[str] = Counter()
-        self._retired: dict[str, DataFile] = {}
+        self._version = 0
+        self._index = ManifestIndex(self._manifest)
+        self._leases: Counter[int] = Counter()
+        self._retired: list[tuple[int, DataFile]] = []
         self._guard = threading.Lock()
+        self._noted = False
         self._failed = False
         self._held = ExitStack()
 
@@ -144,13 +144,16 @@ class QueryView:
             NodeFile(path).check(source.size, source.mmr_root)
         self._feeds = {feed.name: feed.next_epoch for feed in self._manifest.feeds}
         self._origin_logs = {log.name: log for log in self._manifest.origin_logs}
+        self._index = ManifestIndex(self._manifest)
         self._sources = {source.key: resumed(source) for source in self._manifest.sources}
         self._load_waiting()
 
     def _remove_unnamed(self) -> None:
         """Remove what a crash left: files that the manifest does not name, and incomplete ones."""
         (self.folder / (MANIFEST + TEMPORARY)).unlink(missing_ok=True)
-        named = {path(self.folder, file) for file in self._manifest.files for path in (path_of, subjects_path)}
+        named = {
+            path(self.folder, file) for file in self._manifest.files for path in (path_of, subjects_path)
+        }
         named |= {nodes_path(self.folder, *source.key) for source in self._manifest.sources}
         for top in (DATA, NODES):
             for parent, folders, files in os.walk(self.folder / top, topdown=False):
@@ -167,10 +170,14 @@ class QueryView:
             for span in file.spans:
                 source = self._sources.get((file.stream, span.hub_id, span.label))
                 if source is None:
-                    source = self.source(file.stream, span.hub_id, span.label, self._epoch_in(file, span.label))
+                    source = self.source(
+                        file.stream, span.hub_id, span.label, self._epoch_in(file, span.label)
+                    )
                 if span.to_seq > source.size:
                     rows = self._beyond(file, span.label, source.size)
-                    source.waiting.update(zip(rows["seq"].to_pylist(), rows["receipt"].to_pylist(), strict=True))
+                    source.waiting.update(
+                        zip(rows["seq"].to_pylist(), rows["receipt"].to_pylist(), strict=True)
+                    )
 
     def _epoch_in(self, file: DataFile, label: Label) -> int:
         rows = self._beyond(file, label, 0)
@@ -178,7 +185,9 @@ class QueryView:
         return epoch
 
     def _beyond(self, file: DataFile, label: Label, size: int) -> Any:
-        rows = pq.read_table(path_of(self.folder, file), columns=["label", "seq", "receipt", "epoch"], partitioning=None)
+        rows = pq.read_table(
+            path_of(self.folder, file), columns=["label", "seq", "receipt", "epoch"], partitioning=None
+        )
         wanted = pc.and_(pc.equal(rows["label"], pa.scalar(bytes(label))), pc.greater(rows["seq"], size))
         return rows.filter(wanted)
 
@@ -204,6 +213,11 @@ class QueryView:
     def pending_rows(self) -> int:
         """Rows that are not committed yet."""
         return self._row_count
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether a commit would change the view."""
+        return bool(self._row_count) or self._noted
 
     @property
     def wants_commit(self) -> bool:
@@ -242,6 +256,7 @@ class QueryView:
 
     def close_epochs(self, feed: str, before: int) -> None:
         """Note that the labels of all epochs before this one are read to their ends."""
+        self._noted |= self._feeds.get(feed) != before
         self._feeds[feed] = before
 
     def origin_log(self, name: str) -> OriginLog | None:
@@ -250,6 +265,7 @@ class QueryView:
 
     def note_origin_log(self, log: OriginLog) -> None:
         """Note how far a bridge's audit log is consumed."""
+        self._noted |= self._origin_logs.get(log.name) != log
         self._origin_logs[log.name] = log
 
     def commit(self) -> None:
@@ -266,7 +282,7 @@ class QueryView:
         self._row_count = self._row_bytes = 0
         for source in self._sources.values():
             source.leaves.clear()
-        self._failed = False
+        self._failed = self._noted = False
 
     def compact(self) -> int:
         """Merge small files until there are few enough; return how many files were replaced."""
@@ -276,7 +292,7 @@ class QueryView:
             old = {file.name for file in group}
             self._publish([f for f in self._manifest.files if f.name not in old] + [merged])
             with self._guard:
-                self._retired.update({file.name: file for file in group})
+                self._retired.extend((self._version, file) for file in group)
             self._remove_retired()
             replaced += len(group)
         return replaced
@@ -291,17 +307,13 @@ class QueryView:
     def _write_nodes(self, source: GrowingSource) -> None:
         path = nodes_path(self.folder, source.stream, source.hub_id, source.label)
         make_folder(path.parent)
-        committed = self._committed(source)
+        committed = self._index.sources.get((source.stream, source.hub_id, source.label))
         before = Mmr() if committed is None else Mmr(committed.size, committed.peaks)
         grown = NodeFile(path).append(before, source.leaves)
         if (grown.size, grown.root) != (source.size, source.mmr.root):
             raise DamagedViewError(f"{path}: the tree does not have the root of its source")
         if committed is None:
             sync_folder(path.parent)
-
-    def _committed(self, source: GrowingSource) -> Source | None:
-        key = source.stream, source.hub_id, source.label
-        return next((each for each in self._manifest.sources if each.key == key), None)
 
     def _publish(self, files: Sequence[DataFile]) -> None:
         manifest = replace(
@@ -312,8 +324,10 @@ class QueryView:
             origin_logs=tuple(self._origin_logs[name] for name in sorted(self._origin_logs)),
         )
         save_manifest(self.folder, manifest)  # commit point; memory changes after it
+        index = ManifestIndex(manifest)
         with self._guard:
-            self._manifest = manifest
+            self._manifest, self._index = manifest, index
+            self._version += 1
 
     # --- reading
 
@@ -321,40 +335,34 @@ class QueryView:
     def snapshot(self) -> Iterator[Snapshot]:
         """Hold the committed state: its files stay until the snapshot is released."""
         with self._guard:
-            manifest = self._manifest
-            names = [file.name for file in manifest.files]
-            self._leases.update(names)
+            index, version = self._index, self._version
+            self._leases[version] += 1
         try:
             yield Snapshot(
                 folder=self.folder,
-                manifest=manifest,
+                index=index,
                 subjects_of=lambda file: self._filters[file.name],
                 verify=self._verify,
             )
         finally:
             with self._guard:
-                self._leases.subtract(names)
+                self._leases[version] -= 1
+                if not self._leases[version]:
+                    del self._leases[version]
             self._remove_retired()
 
     def _remove_retired(self) -> None:
+        """Delete replaced files that no snapshot uses: every lease is of the version that replaced them, or later."""
         with self._guard:
-            free = [file for name, file in self._retired.items() if not self._leases[name]]
+            oldest = min(self._leases, default=self._version)
+            free = [file for version, file in self._retired if version <= oldest]
+            self._retired = [(version, file) for version, file in self._retired if version > oldest]
             for file in free:
-                del self._retired[file.name], self._leases[file.name]
                 self._checked.pop(file.name, None)
                 self._filters.pop(file.name, None)
         for file in free:
             path_of(self.folder, file).unlink(missing_ok=True)
             subjects_path(self.folder, file).unlink(missing_ok=True)
-
-    def discard(self) -> None:
-        """Empty the view; the follower reads the log from its start. No snapshot may be in use."""
-        save_manifest(self.folder, Manifest(next_name=self._manifest.next_name))
-        for top in (DATA, NODES):
-            shutil.rmtree(self.folder / top, ignore_errors=True)
-        fresh = type(self)(self.folder)
-        fresh._held, fresh._manifest = self._held, Manifest(next_name=self._manifest.next_name)
-        self.__dict__.update(fresh.__dict__)
 
 
 def _looks(path: Path) -> tuple[int, ...]:

@@ -1,0 +1,141 @@
+"""The plan of a query over a snapshot: which files it reads, where it cuts them, and the coverage (P11, P13).
+
+A file whose rows all lie within the prefixes is read as it is. A file that also has later entries, or entries
+of other sources, is read up to the prefixes. The counts of the coverage come from the manifest; only a file
+that a prefix cuts is counted by reading it. Counts that do not add up to the size of a prefix fail the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from veen_overlays.live.query_view.data_files import CARRIED, KINDS
+from veen_overlays.live.query_view.manifest import DataFile, Span
+from veen_overlays.live.query_view.manifest_index import SourceKey
+from veen_overlays.live.query_view.snapshot import Snapshot
+from veen_overlays.live.query_view.sql import Cut, FileSet
+from veen_overlays.query import canonical_json
+from veen_overlays.query.columns import EntryKind
+from veen_overlays.query.coverage import Prefix
+from veen_overlays.query.descriptor import QueryDescriptor
+from veen_overlays.query.errors import execution_failed
+
+CountCut = Callable[[str, Cut], Sequence[int]]
+"""Counts the rows of a cut in one Parquet file, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a query reads."""
+
+    files: tuple[FileSet, ...]
+    kinds: tuple[Sequence[int], ...]
+    """For each prefix the number of its entries by kind."""
+    index_of: dict[SourceKey, int]
+    """The place of each source among the prefixes."""
+
+
+def plan(
+    snapshot: Snapshot, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], count_cut: CountCut
+) -> Plan:
+    """Plan a query; raise ``QueryError`` unless the view has exactly these prefixes."""
+    held = {_key(prefix): prefix for prefix in prefixes if prefix.size}
+    for prefix in held.values():
+        snapshot.source(prefix)
+    allowed = _streams_allowed(descriptor)
+    sets: list[FileSet] = []
+    for place, stream in enumerate(descriptor.scope):
+        if stream in allowed:
+            sets.extend(_file_sets(snapshot, descriptor, held, place, stream))
+    return Plan(
+        files=tuple(sets),
+        kinds=tuple(_kinds(snapshot, prefix, count_cut) for prefix in prefixes),
+        index_of={_key(prefix): index for index, prefix in enumerate(prefixes)},
+    )
+
+
+def _key(prefix: Prefix) -> SourceKey:
+    return prefix.stream, bytes(prefix.hub_id), bytes(prefix.label)
+
+
+def _streams_allowed(descriptor: QueryDescriptor) -> set[str]:
+    """The streams of the scope that ``filter.where`` does not exclude."""
+    allowed = set(descriptor.scope)
+    for condition in descriptor.filter.where:
+        if condition.field.name == "stream":
+            allowed = {s for s in allowed if canonical_json.encode(s) in condition.encoded}
+    return allowed
+
+
+def _file_sets(
+    snapshot: Snapshot, descriptor: QueryDescriptor, held: dict[SourceKey, Prefix], place: int, stream: str
+) -> Iterator[FileSet]:
+    wanted = descriptor.filter
+    whole: list[DataFile] = []
+    for file in snapshot.files(
+        stream,
+        times=(wanted.time_from, wanted.time_to),
+        subject=wanted.subject_id,
+        types=wanted.event_type,
+    ):
+        cuts = [_cut(held.get(_span_key(stream, span)), span) for span in file.spans]
+        if all(cut is not None and cut.to_seq >= s.to_seq for cut, s in zip(cuts, file.spans, strict=True)):
+            whole.append(file)
+        elif found := tuple(cut for cut in cuts if cut is not None):
+            yield FileSet(place, tuple(snapshot.paths([file])), found)
+    if whole:
+        yield FileSet(place, tuple(snapshot.paths(whole)))
+
+
+def _span_key(stream: str, span: Span) -> SourceKey:
+    return stream, bytes(span.hub_id), bytes(span.label)
+
+
+def _cut(prefix: Prefix | None, span: Span) -> Cut | None:
+    """The rows of a span that a prefix covers; None if there are none."""
+    if prefix is None or span.from_seq > prefix.to_seq:
+        return None
+    return Cut(bytes(span.hub_id), bytes(span.label), prefix.to_seq)
+
+
+def _kinds(snapshot: Snapshot, prefix: Prefix, count_cut: CountCut) -> Sequence[int]:
+    """The number of entries of a prefix by kind."""
+    if not prefix.size:
+        return [0] * KINDS
+    rows = snapshot.index.rows.get(_key(prefix))
+    if rows is not None and rows.last_seq == prefix.to_seq:
+        counts = rows.kinds
+    else:
+        counts = [0] * KINDS
+        for file in snapshot.index.files(prefix.stream):
+            for span in file.spans:
+                if _span_key(prefix.stream, span) == _key(prefix):
+                    counts = _added(counts, _span_kinds(snapshot, file, span, prefix, count_cut))
+    if sum(counts) != prefix.size:
+        raise execution_failed(
+            f"stream {prefix.stream}: the view has {sum(counts)} rows for the {prefix.size} entries of label "
+            f"{prefix.label.hex()}",
+            "rebuild the view from the log",
+        )
+    return counts
+
+
+def _span_kinds(
+    snapshot: Snapshot, file: DataFile, span: Span, prefix: Prefix, count_cut: CountCut
+) -> Sequence[int]:
+    if span.to_seq <= prefix.to_seq:
+        return span.kinds
+    if (cut := _cut(prefix, span)) is None:
+        return [0] * KINDS
+    snapshot.verify(file)
+    return count_cut(snapshot.paths([file])[0], cut)
+
+
+def _added(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    return [x + y for x, y in zip(a, b, strict=True)]
+
+
+def opened_in(kinds: Sequence[int]) -> int:
+    """Return the number of entries that opened: events, other messages, and carriers of copies."""
+    return kinds[EntryKind.EVENT] + kinds[EntryKind.OTHER] + kinds[CARRIED]
