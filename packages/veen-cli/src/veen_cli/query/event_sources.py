@@ -21,7 +21,7 @@ from veen_core.keys import DhKey
 from veen_core.receipt import Receipt
 from veen_hub.client import Hub, NotFound
 from veen_overlays.bridge.records import OFFLINE_LOG
-from veen_overlays.live.query_service.view_backend import Executing, ViewBackend
+from veen_overlays.live.query_service.view_backend import ViewBackend
 from veen_overlays.live.query_view import (
     DuckDbEngine,
     EntryOpener,
@@ -33,6 +33,7 @@ from veen_overlays.live.query_view import (
 )
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.evidence import HubLogLink
+from veen_overlays.query.result_file import Execution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +92,10 @@ async def open_view(
                 engine,
                 links=HubLinks(hub),
                 identities=_identities(hub, sources.origins),
-                executing=Executing(
-                    hub_id=hub.hub_id.hex(), profile_id=hub.connection.profile.profile_id.hex()
+                executing=Execution(
+                    executed_at=0,
+                    hub_id=hub.hub_id.hex(),
+                    profile_id=hub.connection.profile.profile_id.hex(),
                 ),
             )
         finally:

@@ -192,6 +192,11 @@ class Executor:
             except VeenError as exc:
                 self._counters.record_failures += 1
                 log(logging.WARNING, "query_waits", result_id=job.result_id, error=str(exc), pause_sec=pause)
+            except Exception:  # noqa: BLE001 - logged; a bug must not leave a job RUNNING for ever
+                LOGGER.exception("query_crashed", extra={"fields": {"result_id": job.result_id}})
+                why = "this is a bug: see the service's log"
+                await self._fail(job, QueryError(QueryErrorCode.INTERNAL_ERROR, why))
+                return
             await asyncio.sleep(pause)
             pause = min(MAX_PAUSE_SEC, pause * 2)
             fresh = self._jobs.by_result(job.result_id)

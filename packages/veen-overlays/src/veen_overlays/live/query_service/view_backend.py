@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from veen_core.errors import VeenError
@@ -28,7 +28,7 @@ from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.engine import Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.evidence import HubLogLink, build_evidence
-from veen_overlays.query.result_file import MAX_RESULT_BYTES, make_result
+from veen_overlays.query.result_file import MAX_RESULT_BYTES, Execution, make_result
 from veen_overlays.query.source_rules import check_link
 
 REFRESH_SEC: Final = 1.0
@@ -43,14 +43,6 @@ class LinkSource(Protocol):
         """Return the way to the newest checkpoint; None if the hub log does not have the label yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Executing:
-    """The hub at which queries are executed: what a digest says about it (query-api-spec 5.2)."""
-
-    hub_id: str
-    profile_id: str
-
-
 class ViewBackend:
     """Implements ``QueryBackend``. ``refreshing`` keeps the view up to date while its block runs."""
 
@@ -62,8 +54,9 @@ class ViewBackend:
         *,
         links: LinkSource,
         identities: Mapping[HubId, HubIdentity],
-        executing: Executing,
+        executing: Execution,
     ) -> None:
+        """``executing`` names the hub at which queries are executed; its time is set for each query."""
         self._view, self._follower, self._engine = view, follower, engine
         self._links, self._identities, self._executing = links, identities, executing
         self._lock = asyncio.Lock()
@@ -156,12 +149,7 @@ class ViewBackend:
             evidence = build_evidence(descriptor, answer, ViewEvidence(snapshot, ends), self._identities)
         budget.check()
         made = make_result(
-            descriptor,
-            answer,
-            evidence,
-            executed_at=executed_at,
-            hub_id=self._executing.hub_id,
-            profile_id=self._executing.profile_id,
+            descriptor, answer, evidence, replace(self._executing, executed_at=executed_at)
         )
 
         def encode(digest: ResultDigest) -> bytes:
