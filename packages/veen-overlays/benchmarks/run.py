@@ -6,7 +6,8 @@
 ``overlays.fold``            rate of folding wallet events, from bytes to state, divided by the rate of bare
 cbor2.loads ``overlays.range_growth``    time of fold(range) over a cached tree of 10^6 events, divided by
 that over 10^3 events ``overlays.restart_growth``  time of a materializer's restart from LMDB at 10^6 events,
-divided by that at 10^4 events
+divided by that at 10^4 events ``query.verify``  time to verify a query result of 10^4 rows with full evidence,
+divided by two Ed25519 verifications per row ``query.evidence_bytes``  bytes of that evidence per row
 
 Subject and reference are timed alternately in processor time, and the fastest round of each counts. The log
 is in memory before, and exempt from garbage collection.
@@ -24,10 +25,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import cbor2
+from query_result import result_figures
 
 from veen_core import (
     DEFAULT_PROFILE,
@@ -80,12 +83,18 @@ class Sizes:
     few: int
     restart_few: int
     rounds: tuple[int, int, int]
-    """Rounds of the three figures."""
+    """Rounds of the three figures of folds."""
+    query_rows: int
+    """Rows of the query result that is verified."""
 
 
-FULL = Sizes(fold=1_000_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(5, 20, 50))
-QUICK = Sizes(fold=100_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(10, 5, 10))
-TINY = Sizes(fold=500, many=1_280, few=200, restart_few=256, rounds=(1, 1, 1))
+FULL = Sizes(
+    fold=1_000_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(5, 20, 50), query_rows=10_000
+)
+QUICK = Sizes(
+    fold=100_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(10, 5, 10), query_rows=2_000
+)
+TINY = Sizes(fold=500, many=1_280, few=200, restart_few=256, rounds=(1, 1, 1), query_rows=50)
 
 
 def fastest(work: Callable[[], object], rounds: int) -> float:
@@ -265,6 +274,7 @@ def main() -> int:
     gc.freeze()
     large = grown(log, sizes.many - sizes.many % BLOCK)
     rounds = sizes.rounds
+    result = cache(lambda: result_figures(sizes.query_rows, min(rounds[0], 5)))
     figures: tuple[tuple[str, Callable[[], float], float, bool], ...] = (
         ("overlays.fold", lambda: fold_share(log[: sizes.fold], rounds[0]), 0.10, True),
         (
@@ -281,6 +291,8 @@ def main() -> int:
             1.5,
             False,
         ),
+        ("query.verify", lambda: result().verify, 1.5, False),
+        ("query.evidence_bytes", lambda: result().evidence_bytes, 600, False),
     )
     missed = 0
     for name, measure, target, at_least in figures:

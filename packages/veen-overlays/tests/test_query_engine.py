@@ -1,201 +1,406 @@
-"""The embedded engine agrees with the plain loop to the byte (query-api §5, §6, RESOLUTIONS P11 to P14)."""
+"""The plain-loop engine, aggregates, ids and sampling (query-api §4.2, §4.3, §5, RESOLUTIONS P11, P14)."""
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
+import json
+import pickle
+from collections.abc import Sequence
+from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_log import WRITER
-from recorder_logs import NOON, RecorderLog, event, feed_of
+from query_logs import START, Hub, Stream, answer, engine, query, two_streams
 
-from veen_core import SigningKey, SigningSeed
-from veen_core.ids import ClientId, UnixTime
-from veen_overlays.live.query_view import DuckDbEngine, QueryView, ViewFollower
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor, normalise
-from veen_overlays.query.digest import VerifiedReceipt, evidence_hash, evidence_summary, result_id, rows_hash
-from veen_overlays.query.engine import Answer, Budget, QueryEngine
-from veen_overlays.query.errors import QueryError, QueryErrorCode
-from veen_overlays.query.event import receipt_id
-from veen_overlays.query.fields import ALL_FIELDS, BASE_FIELDS
-from veen_overlays.query.plain_engine import PlainEngine
-from veen_overlays.query.timestamp import format_timestamp
+from veen_overlays.query import Budget, Prefix, QueryError, SourceEvent, canonical_json
+from veen_overlays.query.aggregation import Aggregation, receipt_set_id
+from veen_overlays.query.columns import EntryKind, stream_folder, stream_of_folder
+from veen_overlays.query.digest import RowsHasher, evidence_hash, evidence_summary, result_id, rows_hash
+from veen_overlays.query.engine import QueryEngine
+from veen_overlays.query.limits import limits_of
+from veen_overlays.query.plain_engine import PlainEngine, logs_of
+from veen_overlays.query.result_file import Execution, make_digest
+from veen_overlays.query.sampling import draw, sampled
+from veen_overlays.query.selection import FieldReader
 
-STREAMS = ("record/app/http", "record/app/ü %/x")
-DAY = 86_400
-TEXTS = ("", "a", "user:1", "ä", "\x00", "\U0001f600", "'; DROP TABLE x; --", "%", "\\")
-texts = st.sampled_from(TEXTS)
-scalars = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 3),
-    st.sampled_from([2**53 + 1, -(2**63), 2**64 - 1]),
-    texts,
-    st.binary(max_size=2),
-)
-payloads = st.one_of(
-    scalars,
-    st.dictionaries(st.sampled_from(["n", "a", "b"]), scalars, max_size=3),
-    st.fixed_dictionaries({"a": st.lists(scalars, max_size=2), "b": st.dictionaries(texts, scalars, max_size=2)}),
-)
-events = st.builds(
-    lambda **values: event(**values),
-    subject_id=texts,
-    principal_id=st.sampled_from([ClientId(WRITER.public), ClientId(bytes(32)), ClientId(b"\xff" * 32)]),
-    event_type=st.sampled_from(["login", "read", "ä"]),
-    event_time=st.one_of(st.integers(0, 10), st.just(2**64 - 1)),
-    origin=texts,
-    payload=payloads,
-)
-steps = st.lists(
-    st.one_of(events, st.sampled_from(["unopened", "other", "hour", "day", "commit"])), min_size=1, max_size=25
-)
+VECTORS = Path(__file__).parent / "vectors" / "query"
+NAME = "record/app/http"
 
 
-def written(log: RecorderLog, step: Any) -> None:
-    match step:
-        case "unopened":
-            log.unopened()
-        case "other":
-            log.other()
-        case "hour":
-            log.now = UnixTime(log.now + 3_600)
-        case "day":
-            log.now = UnixTime(log.now + DAY)
-        case _:
-            log.record(step)
+def stream(*payloads: Any, **values: Any) -> Stream:
+    made = Stream(NAME)
+    for payload in payloads:
+        made.add(payload=payload, **values)
+    return made
 
 
-fields = st.one_of(
-    st.sampled_from(ALL_FIELDS), st.sampled_from(["payload.n", "payload.a.0", "payload.b.a", "payload.a"])
-)
-times = st.none() | st.integers(-2, 80).map(lambda hours: format_timestamp(1000 * (NOON + 3_600 * hours)))
+def one_row(metric: str, *payloads: Any) -> Any:
+    (row,) = answer(query(NAME, aggregate={"metrics": [metric]}), stream(*payloads)).rows
+    return row[metric]
 
 
-def conditions(name: str) -> st.SearchStrategy[list[Any]]:
-    known: dict[str, st.SearchStrategy[Any]] = {
-        "stream": st.sampled_from(STREAMS),
-        "hub_commit_seq": st.integers(0, 9),
-        "attributed": st.booleans(),
-        "principal_id": st.sampled_from([bytes(32).hex(), WRITER.public.hex(), "AA", "zz"]),
-    }
-    values = st.one_of(known.get(name, texts), st.none() | st.booleans() | st.integers(-1, 3) | texts)
-    return st.lists(values, min_size=1, max_size=3)
+def test_the_plain_engine_is_a_query_engine() -> None:
+    made: QueryEngine = engine(stream())
+    assert made.prefixes([NAME])[0].to_seq == 0
 
 
-wheres = st.dictionaries(
-    st.sampled_from([f for f in ALL_FIELDS if not f.endswith("_time")] + ["payload.n", "payload.a.0"]),
-    st.none(),
-    max_size=2,
-).flatmap(lambda names: st.fixed_dictionaries({name: conditions(name) for name in names}))
-base_fields = [f for f in BASE_FIELDS]
-metrics = st.one_of(
-    st.just("count"),
-    st.sampled_from(["sum(hub_commit_seq)", "avg(hub_commit_seq)", "sum(payload.n)", "avg(payload.n)"]),
-    st.builds(
-        "{}({})".format,
-        st.sampled_from(["min", "max", "count_distinct"]),
-        st.sampled_from([*base_fields, "payload.n", "payload.a"]),
-    ),
-)
-aggregates = st.none() | st.fixed_dictionaries(
-    {
-        "group_by": st.lists(fields, max_size=2, unique=True),
-        "metrics": st.lists(metrics, min_size=1, max_size=4, unique=True),
-    }
-)
-descriptors = st.fixed_dictionaries(
-    {
-        "scope": st.lists(st.sampled_from(STREAMS), min_size=1, max_size=2, unique=True),
-        "filter": st.fixed_dictionaries(
-            {},
-            optional={
-                "subject_id": texts,
-                "event_type": st.lists(st.sampled_from(["login", "read", "ä", "x"]), min_size=1, max_size=2),
-                "time": st.fixed_dictionaries({"from": times, "to": times}),
-                "where": wheres,
-            },
-        ),
-        "projection": st.just(["*"]) | st.lists(fields, min_size=1, max_size=4, unique=True),
-        "aggregate": aggregates,
-        "evidence": st.sampled_from(
-            [{"mode": "none"}, {"mode": "full"}, {"mode": "spot", "sample_rate": 0.5}]
-        ),
-    }
-)
-
-
-def described(item: Any) -> QueryDescriptor | None:
-    """A descriptor; None if the strategy made one that is refused."""
-    try:
-        return normalise(item, new_query_id="q-1")
-    except QueryError:
-        return None
-
-
-def outcome(engine: QueryEngine, descriptor: QueryDescriptor, prefixes: tuple[Prefix, ...]) -> Any:
-    """Everything that a result consists of, or the code of its error."""
-    try:
-        answer = engine.execute(descriptor, prefixes)
-    except QueryError as exc:
-        return exc.code
-    full = descriptor.evidence.mode != "none"
-    return {
-        "rows": list(answer.rows),
-        "row_count": answer.row_count,
-        "coverage": answer.coverage,
-        "rows_hash": rows_hash(answer.rows),
-        "result_id": result_id(descriptor, answer.coverage),
-        "evidence_hash": evidence_hash(evidence_summary(descriptor, answer.coverage, _verified(answer))),
-        "sources": list(answer.sources) if full else None,
-    }
-
-
-def _verified(answer: Answer) -> list[VerifiedReceipt]:
-    return [
-        VerifiedReceipt(
-            receipt_id=receipt_id(each.receipt),
-            mmr_root=answer.coverage[each.source].mmr_root or b"",
-            hub_id=answer.coverage[each.source].hub_id,
-        )
-        for each in answer.sources
+def test_rows_are_in_order_of_scope_hub_epoch_and_sequence_number() -> None:
+    hubs = sorted((Hub(1), Hub(2)), key=lambda hub: hub.hub_id)
+    streams = [Stream(name, hub, epoch) for name in ("b", "a") for hub in reversed(hubs) for epoch in (7, 2)]
+    for _ in range(2):
+        for each in streams:
+            each.add()
+    rows = answer(query("b", "a", projection=["stream", "hub_id", "hub_commit_seq"]), *streams).rows
+    places = [(row["stream"], row["hub_id"], row["hub_commit_seq"]) for row in rows]
+    assert places == [
+        (name, hub.hub_id.hex(), seq) for name in ("b", "a") for hub in hubs for _ in (2, 7) for seq in (1, 2)
     ]
 
 
-@given(st.tuples(steps, steps), st.lists(descriptors, min_size=6, max_size=12), st.randoms(use_true_random=False))
-def test_every_query_gives_the_bytes_of_the_plain_loop(
-    written_steps: tuple[list[Any], list[Any]], items: list[Any], rng: Any
-) -> None:
-    logs = [RecorderLog(stream) for stream in STREAMS]
-    with tempfile.TemporaryDirectory() as folder, QueryView.open(Path(folder)) as view:
-        follower = ViewFollower(view, [feed_of(log) for log in logs])
-        for log, some in zip(logs, written_steps, strict=True):
-            for step in some:
-                if step == "commit":
-                    asyncio.run(follower.catch_up())
-                else:
-                    written(log, step)
-        asyncio.run(follower.catch_up())
-        engine = DuckDbEngine(view, STREAMS)
-        plain = PlainEngine([log.source() for log in logs if log.entries])
-        for item in items:
-            descriptor = described(item)
-            if descriptor is None:
-                continue
-            prefixes = engine.prefixes(descriptor.scope)
-            known = [log for log in logs if log.entries and log.stream in descriptor.scope]
-            if len(known) == len(descriptor.scope):
-                assert prefixes == plain.prefixes(descriptor.scope)
-            earlier = tuple(_log_of(logs, p).prefix(rng.randint(1, p.to_seq)) for p in prefixes)
-            for some_prefixes in (prefixes, earlier):
-                assert outcome(engine, descriptor, some_prefixes) == outcome(plain, descriptor, some_prefixes)
-        engine.close()
+def test_a_row_has_every_projected_field_and_null_where_there_is_no_value() -> None:
+    made = stream({"a": {"b": [1, 2]}, "z": None})
+    event = made.entries[0]
+    assert isinstance(event, SourceEvent)
+    (row,) = answer(query(NAME, projection=["*"]), made).rows
+    assert row == {
+        "subject_id": "user:1",
+        "principal_id": event.principal_id.hex(),
+        "event_type": "logout",
+        "event_time": "2025-11-18T21:06:41.007Z",
+        "origin": "api-1",
+        "hub_commit_time": "2025-11-18T21:06:41.000Z",
+        "hub_commit_seq": 1,
+        "stream": NAME,
+        "hub_id": made.hub.hub_id.hex(),
+        "receipt_id": "rcpt-" + sha256(event.receipt).hexdigest(),
+        "attributed": True,
+        "payload": {"a": {"b": [1, 2]}, "z": None},
+    }
+    (row,) = answer(query(NAME, projection=["payload.a.b.1", "payload.z", "payload.q"]), made).rows
+    assert row == {"payload.a.b.1": 2, "payload.z": None, "payload.q": None}
 
 
-def _log_of(logs: list[RecorderLog], prefix: Prefix) -> RecorderLog:
-    return next(log for log in logs if log.label == prefix.label)
+def test_the_time_filter_includes_its_start_and_excludes_its_end() -> None:
+    made = stream()
+    for second in (0, 1, 1, 2, 3):
+        made.add(hub_ts=START + second)
+    found = answer(
+        query(
+            NAME,
+            filter={"time": {"from": "2025-11-18T21:06:41Z", "to": "2025-11-18T21:06:43Z"}},
+            projection=["hub_commit_seq"],
+        ),
+        made,
+    )
+    assert [row["hub_commit_seq"] for row in found.rows] == [2, 3, 4]
+
+
+def test_an_event_must_satisfy_every_part_of_the_filter() -> None:
+    made = stream()
+    for subject in ("a", "b"):
+        for kind in ("x", "y"):
+            for status in (200, 500, None):
+                made.add(subject_id=subject, event_type=kind, payload={"status": status})
+
+    def count(**filter_: Any) -> int:
+        return len(answer(query(NAME, filter=filter_), made).rows)
+
+    assert count() == 12
+    assert count(subject_id="a") == 6
+    assert count(subject_id="a", event_type=["y", "z"]) == 3
+    assert count(where={"payload.status": 500}) == 4
+    assert count(where={"payload.status": [500.0, None]}) == 8
+    assert count(subject_id="b", where={"payload.status": 500, "event_type": ["x"]}) == 1
+    assert count(where={"payload.missing": None, "attributed": True}) == 12
+    assert count(where={"attributed": False}) == 0
+
+
+def test_an_unknown_stream_is_a_forbidden_scope() -> None:
+    with pytest.raises(QueryError) as refused:
+        engine(stream()).prefixes(["record/other"])
+    assert (refused.value.code, refused.value.status) == ("forbidden_scope", 403)
+
+
+def test_a_query_reads_exactly_its_prefix() -> None:
+    made = stream(1, 2, 3, 4)
+    earlier = PlainEngine([made.log])
+    prefix = earlier.prefixes([NAME])
+    made.add(payload=5)
+    found = engine(made).execute(query(NAME, projection=["payload"]), prefix)
+    assert [row["payload"] for row in found.rows] == [1, 2, 3, 4]
+    assert (found.coverage[0].to_seq, found.coverage[0].scanned) == (4, 4)
+    later = engine(made).prefixes([NAME])
+    with pytest.raises(QueryError, match="not 1 to 5"):
+        earlier.execute(query(NAME), later)
+
+
+def test_the_coverage_counts_what_became_of_every_entry() -> None:
+    first, second = two_streams()
+    found = answer(query(first.name, second.name, filter={"event_type": ["login"]}), first, second)
+    counts = [
+        (each.scanned, each.opened, each.unopened, each.pruned, each.matched) for each in found.coverage
+    ]
+    assert counts == [(12, 10, 1, 1, 5), (9, 9, 0, 0, 4)]
+    assert sum(each.matched for each in found.coverage) == len(found.rows) == len(found.sources)
+
+
+def test_a_query_stops_when_its_budget_is_used_up() -> None:
+    made = stream(*range(10))
+    prefix = engine(made).prefixes([NAME])
+    for budget, why in (
+        (Budget(max_rows=9), "more than 9 rows"),
+        (Budget(max_matched=9), "more than 9 events"),
+        (Budget(stop=lambda: True), "ran out of time"),
+    ):
+        with pytest.raises(QueryError, match=why) as refused:
+            engine(made).execute(query(NAME), prefix, budget)
+        assert (refused.value.code, refused.value.status) == ("limit_exceeded", 429)
+
+
+# --- aggregates
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("count", 6),
+        ("min(payload.n)", -2),
+        ("max(payload.n)", 9007199254740993),
+        ("sum(payload.n)", 9007199254740994),
+        ("avg(payload.n)", float(Fraction(9007199254740994, 4))),
+        ("count_distinct(payload.n)", 3),
+        ("count_distinct(payload.t)", 2),
+        ("min(payload.t)", "a"),
+        ("max(payload.t)", "é"),
+        ("min(event_time)", "2025-11-18T21:06:41.007Z"),
+        ("max(hub_commit_time)", "2025-11-18T21:06:46.000Z"),
+        ("sum(hub_commit_seq)", 21),
+        ("max(attributed)", True),
+    ],
+)
+def test_a_metric_has_this_value(metric: str, value: object) -> None:
+    payloads = [
+        {"n": -2, "t": "é"},
+        {"n": 9007199254740993, "t": "a"},
+        {"n": 5.0},
+        {"n": None},
+        {},
+        {"n": -2},
+    ]
+    assert one_row(metric, *payloads) == value
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [("count", 0), ("sum(payload.n)", 0), ("count_distinct(origin)", 0)]
+    + [(f"{name}(payload.n)", None) for name in ("min", "max", "avg")],
+)
+def test_without_groups_there_is_one_row_even_without_events(metric: str, value: object) -> None:
+    assert one_row(metric) == value
+
+
+def test_min_and_max_order_booleans_before_numbers_before_text() -> None:
+    values = [{"v": "0"}, {"v": 10**20}, {"v": 1.5}, {"v": True}, {"v": False}, {"v": None}]
+    assert one_row("min(payload.v)", *values) is False
+    assert one_row("max(payload.v)", *values) == "0"
+
+
+@pytest.mark.parametrize(
+    ("metric", "payload", "why"),
+    [
+        ("sum(payload.v)", {"v": 1.5}, "not an integer"),
+        ("avg(payload.v)", {"v": "1"}, "not an integer"),
+        ("sum(payload.v)", {"v": True}, "not an integer"),
+        ("min(payload.v)", {"v": [1]}, "has an array"),
+        ("max(payload)", {"v": 1}, "has an object"),
+    ],
+)
+def test_a_metric_of_unfit_values_fails_the_query(metric: str, payload: Any, why: str) -> None:
+    with pytest.raises(QueryError, match=why) as refused:
+        one_row(metric, payload)
+    assert (refused.value.code, refused.value.status) == ("execution_failed", 500)
+    assert refused.value.action
+
+
+def test_groups_are_ordered_by_the_canonical_json_of_their_keys() -> None:
+    made = stream(*({"k": key} for key in ("b", "a", 10, 9, None, {"x": 1}, "a")))
+    rows = answer(query(NAME, aggregate={"group_by": ["payload.k"], "metrics": ["count"]}), made).rows
+    assert [(row["payload.k"], row["count"]) for row in rows] == [
+        ("a", 2),
+        ("b", 1),
+        (10, 1),
+        (9, 1),
+        (None, 1),
+        ({"x": 1}, 1),
+    ]
+
+
+def test_a_group_key_that_is_a_time_is_a_timestamp() -> None:
+    made = stream(1)
+    (row,) = answer(query(NAME, aggregate={"group_by": ["event_time"], "metrics": ["count"]}), made).rows
+    assert row["event_time"] == "2025-11-18T21:06:41.007Z"
+
+
+def test_the_receipt_id_of_an_aggregate_row_is_that_of_its_set_of_receipts() -> None:
+    made = stream(1, 2, 3)
+    descriptor = query(NAME, projection=["receipt_id"], aggregate={"metrics": ["count"]})
+    found = answer(descriptor, made)
+    ids = {each.receipt_id for each in made.entries if isinstance(each, SourceEvent)}
+    assert [dict(row) for row in found.rows] == [{"count": 3, "receipt_id": receipt_set_id(ids)}]
+
+
+VALUES = st.none() | st.booleans() | st.integers(-(2**64), 2**64) | st.sampled_from(["", "a", "é", "b"])
+METRICS = ["count", "min(payload.v)", "max(payload.v)", "sum(payload.i)", "avg(payload.i)"]
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({"v": VALUES, "i": st.none() | st.integers(-(2**64), 2**64), "g": VALUES}),
+        max_size=12,
+    ),
+    st.data(),
+)
+def test_any_partition_of_the_events_gives_the_same_rows(payloads: list[Any], data: st.DataObject) -> None:
+    made = stream(*payloads)
+    metrics = [*METRICS, "count_distinct(payload.v)"]
+    descriptor = query(
+        NAME, projection=["receipt_id"], aggregate={"group_by": ["payload.g"], "metrics": metrics}
+    )
+    parts = [Aggregation.start(descriptor) for _ in range(3)]
+    for event in made.entries:
+        assert isinstance(event, SourceEvent)
+        data.draw(st.sampled_from(parts)).add(FieldReader(event))
+    whole = Aggregation.start(descriptor)
+    for part in data.draw(st.permutations(parts)):
+        whole.merge(pickle.loads(pickle.dumps(part)))
+    assert rows_hash(whole.finish()) == rows_hash(answer(descriptor, made).rows)
+
+
+def reference_rows(payloads: Sequence[Any]) -> list[dict[str, Any]]:
+    """The grouped rows, computed a second time from the definition alone."""
+    groups: dict[str, list[Any]] = {}
+    for payload in payloads:
+        groups.setdefault(json.dumps([payload["g"]], ensure_ascii=False), []).append(payload)
+    rows = []
+    for key in sorted(groups, key=str.encode):
+        numbers = [each["i"] for each in groups[key] if each["i"] is not None]
+        rows.append(
+            {
+                "payload.g": json.loads(key)[0],
+                "count": len(groups[key]),
+                "sum(payload.i)": sum(numbers),
+                "min(payload.i)": min(numbers, default=None),
+                "max(payload.i)": max(numbers, default=None),
+                "count_distinct(payload.i)": len(set(numbers)),
+                "avg(payload.i)": float(Fraction(sum(numbers), len(numbers))) if numbers else None,
+            }
+        )
+    return rows
+
+
+@given(
+    st.lists(st.fixed_dictionaries({"i": st.none() | st.integers(-(2**64), 2**64), "g": VALUES}), max_size=12)
+)
+def test_grouped_metrics_agree_with_a_second_computation(payloads: list[Any]) -> None:
+    metrics = ["count", *(f"{name}(payload.i)" for name in ("sum", "min", "max", "count_distinct", "avg"))]
+    descriptor = query(NAME, aggregate={"group_by": ["payload.g"], "metrics": metrics})
+    found = answer(descriptor, stream(*payloads)).rows
+    assert canonical_json.encode(list(found)) == canonical_json.encode(reference_rows(payloads))
+
+
+# --- ids, hashes, sampling
+
+
+def test_ids_and_hashes_are_those_of_the_vector() -> None:
+    first, second = two_streams()
+    made = []
+    for mode in ({"mode": "none"}, {"mode": "spot", "sample_rate": 0.25}, {"mode": "full"}):
+        descriptor = query(first.name, second.name, evidence=mode)
+        found = answer(descriptor, first, second)
+        digest = make_digest(descriptor, found, Execution(executed_at=START * 1000, hub_id="ab" * 32))
+        made.append(digest.as_json())
+    path = VECTORS / "digests.json"
+    assert made == json.loads(path.read_text())
+
+
+def test_the_result_id_follows_from_descriptor_and_prefixes_alone() -> None:
+    first, second = two_streams()
+    descriptor = query(first.name, second.name)
+    found = answer(descriptor, first, second)
+    prefixes = engine(first, second).prefixes(descriptor.scope)
+    made = result_id(descriptor, prefixes)
+    assert made == result_id(descriptor, found.coverage)
+    assert made.startswith("r-")
+    assert len(made) == 34
+    shorter = [Prefix(**{**_fields(prefixes[0]), "to_seq": 3}), prefixes[1]]
+    other_checkpoint = [Prefix(**{**_fields(prefixes[0]), "checkpoint": "x"}), prefixes[1]]
+    assert result_id(descriptor, shorter) != made
+    assert result_id(descriptor, other_checkpoint) == made
+    assert result_id(query(first.name, second.name, query_id="q-2"), prefixes) != made
+
+
+def _fields(prefix: Prefix) -> dict[str, Any]:
+    names = ("stream", "hub_id", "label", "epoch", "from_seq", "to_seq", "mmr_root", "checkpoint")
+    return {name: getattr(prefix, name) for name in names}
+
+
+def test_rows_hash_is_the_hash_of_the_canonical_array() -> None:
+    rows = [{"b": 1, "a": "é"}, {}]
+    assert rows_hash(rows) == sha256('[{"a":"é","b":1},{}]'.encode()).hexdigest()
+    assert RowsHasher().hexdigest() == sha256(b"[]").hexdigest()
+
+
+def test_the_evidence_summary_of_mode_none_is_mode_and_coverage() -> None:
+    made = stream(1)
+    descriptor = query(NAME, evidence={"mode": "none"})
+    found = answer(descriptor, made)
+    summary = evidence_summary(descriptor, found.coverage)
+    assert summary == {"mode": "none", "coverage": [found.coverage[0].counts_json()]}
+    assert evidence_hash(summary) == sha256(canonical_json.encode(summary)).hexdigest()
+
+
+def test_a_sample_is_what_the_hash_says() -> None:
+    ids = [f"rcpt-{n}" for n in range(1000)]
+    chosen = sampled("q-1", ids, 0.1)
+    expected = [
+        at
+        for at, each in enumerate(ids)
+        if Fraction(int(sha256(f"q-1{each}".encode()).hexdigest()[:16], 16), 2**64) < Fraction(0.1)
+    ]
+    assert chosen == expected
+    assert 50 < len(chosen) < 150
+    assert sampled("q-1", ids, 1.0) == list(range(1000))
+
+
+def test_a_sample_has_at_least_one_row_if_there_is_any() -> None:
+    ids = ["rcpt-a", "rcpt-b", "rcpt-c"]
+    (chosen,) = sampled("q-1", ids, 1e-18)
+    assert draw("q-1", ids[chosen]) == min(draw("q-1", each) for each in ids)
+    assert sampled("q-1", [], 0.5) == []
+
+
+def test_the_limits_name_what_the_coverage_lacks() -> None:
+    first, second = two_streams()
+    empty = Stream("record/empty", first.hub)
+    descriptor = query(first.name, second.name, empty.name, evidence={"mode": "none"})
+    found = answer(descriptor, first, second, empty)
+    codes = [each["limit"] for each in limits_of(descriptor, found.coverage)]
+    assert codes[-4:] == ["no_evidence", "unopened", "pruned", "empty_source"]
+    assert {"never_submitted", "claimed_values", "streams_not_named"} <= set(codes)
+
+
+def test_events_can_be_sorted_into_their_sources() -> None:
+    made = stream(1, 2)
+    made.add(EntryKind.UNOPENED)
+    events = [each for each in made.entries if isinstance(each, SourceEvent)]
+    (log,) = logs_of([made.prefix], reversed(events))
+    assert log.entries == [*events, EntryKind.OTHER]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_the_folder_of_a_stream_names_the_stream_and_is_one_folder(name: str) -> None:
+    assert stream_of_folder(stream_folder(name)) == name
+    assert "/" not in stream_folder(name)

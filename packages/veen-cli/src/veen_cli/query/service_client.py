@@ -13,7 +13,6 @@ import aiohttp
 
 from veen_cli.arguments.private_files import refuse_if_shared
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Output
 from veen_overlays.query import canonical_json
 from veen_overlays.query.errors import QueryError
 
@@ -106,7 +105,7 @@ def read_token(path: Path) -> str:
 
 @asynccontextmanager
 async def connected(
-    url: str, *, token: str | None, context: ssl.SSLContext | None, out: Output
+    url: str, *, token: str | None, context: ssl.SSLContext | None
 ) -> AsyncIterator[ServiceClient]:
     """Open a session; the token goes to the service over TLS, or to this machine."""
     if token is not None and url.startswith("http:") and not _is_local(url):
@@ -120,7 +119,6 @@ async def connected(
         timeout=timeout,
         connector=aiohttp.TCPConnector(ssl=context if context is not None else True),
     ) as session:
-        del out
         yield ServiceClient(url, session)
 
 

@@ -33,7 +33,8 @@ MAX_JSON_BYTES: Final = 4 * 1_048_576
 _MAX_PLAIN_EXPONENT: Final = 21
 """RFC 8785 (ECMAScript 7.1.12.1): doubles from 1e21 on are written with an exponent."""
 _MIN_PLAIN_EXPONENT: Final = -6
-_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_BRACKET: Final = re.compile(r"[\[\]{}]")
 
 
 def encode(value: object) -> bytes:
@@ -166,14 +167,15 @@ def _utf8(data: bytes) -> str:
 
 def _check_depth(text: str) -> None:
     """Refuse deep nesting in linear time, before a parser recurses into it."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
     depth = 0
-    for match in _BRACKETS.finditer(text):
-        bracket = match.group()
+    for bracket in _BRACKET.findall(_STRING.sub("", text)):
         if bracket in "[{":
             depth += 1
             if depth > MAX_DEPTH:
                 raise _refused(f"is nested deeper than {MAX_DEPTH} levels", "flatten the value")
-        elif bracket in "]}":
+        else:
             depth -= 1
 
 

@@ -17,8 +17,7 @@ say and for which of them match (see ``limits``).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from veen_core import hub_identity
@@ -58,8 +57,6 @@ from veen_overlays.query.source_rules import (
 )
 from veen_overlays.query.timestamp import format_timestamp
 
-_NO_IDENTITIES: Final[Mapping[HubId, HubIdentity]] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultVerdict:
@@ -84,7 +81,7 @@ class ResultTrust:
     pinned: Collection[HubId] | None = None
     """The hubs that may appear in the coverage. None: the result proves something about the hubs that it
     names, whichever these are."""
-    identities: Mapping[HubId, HubIdentity] = _NO_IDENTITIES
+    identities: Mapping[HubId, HubIdentity] = field(default_factory=dict)
     """Records of hub keys that replace those of the file."""
     policy: WitnessPolicy | None = None
     """Witnesses that must have cosigned the hub checkpoint of every source."""
@@ -305,9 +302,7 @@ class _Verification:
         for source, evidence in self.sources():
             if evidence.link is None:
                 if source.checkpoint is not None:
-                    raise EvidenceError(
-                        f"{named(source)}: the hub checkpoint of the coverage is missing (P13)"
-                    )
+                    raise EvidenceError(f"{named(source)}: the evidence lacks the hub checkpoint (P13)")
                 if self.trust.policy is not None and source.scanned:
                     raise EvidenceError(
                         f"{named(source)}: no hub checkpoint, so no witness vouches for it (P2)",

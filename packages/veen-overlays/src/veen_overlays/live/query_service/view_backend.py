@@ -12,6 +12,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final, Protocol
 
+import pyarrow.compute as pc
+from pyarrow.dataset import dataset
+
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
@@ -68,8 +71,21 @@ class ViewBackend:
     def streams(self) -> frozenset[str]:
         return self._follower.streams
 
+    @property
+    def engine(self) -> DuckDbEngine:
+        """The engine, to execute a query over prefixes that the caller chooses."""
+        return self._engine
+
     def problem(self) -> str | None:
         return self._problem
+
+    def ends_of(self, prefixes: Sequence[Prefix]) -> tuple[SourceEnd, ...]:
+        """Return the ends of prefixes that another execution read, with receipts from this view."""
+        with self._view.snapshot() as snapshot:
+            return tuple(
+                SourceEnd(prefix=replace(each, checkpoint=None), head=receipt_at(snapshot, each))
+                for each in prefixes
+            )
 
     # --- keeping up
 
@@ -181,6 +197,25 @@ class ViewEvidence:
 
     def link(self, prefix: Prefix) -> HubLogLink | None:
         return self._ends[_key(prefix)].link
+
+
+def receipt_at(snapshot: Snapshot, prefix: Prefix) -> bytes | None:
+    """Return the receipt of the last entry of a prefix, from the view; None if it has no entries."""
+    source = snapshot.source(prefix)
+    if source.size == prefix.to_seq:
+        return source.last_receipt
+    files = snapshot.files(prefix.stream)
+    wanted = (pc.field("label") == bytes(prefix.label)) & (pc.field("seq") == prefix.to_seq)
+    wanted &= pc.field("hub_id") == bytes(prefix.hub_id)
+    rows = dataset(snapshot.paths(files), format="parquet", partitioning=None).to_table(["receipt"], filter=wanted)
+    if rows.num_rows != 1:
+        raise QueryError(
+            QueryErrorCode.EXECUTION_FAILED,
+            f"stream {prefix.stream}: the view has no receipt of entry {prefix.to_seq}",
+            action="rebuild the view from the log",
+        )
+    receipt: bytes = rows["receipt"][0].as_py()
+    return receipt
 
 
 def _key(prefix: Prefix) -> tuple[str, bytes, bytes]:
