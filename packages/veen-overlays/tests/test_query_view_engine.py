@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_log import WRITER
 from recorder_logs import NOON, RecorderLog, event, feed_of
 
-from veen_core import SigningKey, SigningSeed
 from veen_core.ids import ClientId, UnixTime
 from veen_overlays.live.query_view import DuckDbEngine, QueryView, ViewFollower
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.descriptor import QueryDescriptor, normalise
 from veen_overlays.query.digest import VerifiedReceipt, evidence_hash, evidence_summary, result_id, rows_hash
-from veen_overlays.query.engine import Answer, Budget, QueryEngine
-from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.engine import Answer, QueryEngine
+from veen_overlays.query.errors import QueryError
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.fields import ALL_FIELDS, BASE_FIELDS
 from veen_overlays.query.plain_engine import PlainEngine
@@ -93,14 +92,13 @@ wheres = st.dictionaries(
     st.none(),
     max_size=2,
 ).flatmap(lambda names: st.fixed_dictionaries({name: conditions(name) for name in names}))
-base_fields = [f for f in BASE_FIELDS]
 metrics = st.one_of(
     st.just("count"),
     st.sampled_from(["sum(hub_commit_seq)", "avg(hub_commit_seq)", "sum(payload.n)", "avg(payload.n)"]),
     st.builds(
         "{}({})".format,
         st.sampled_from(["min", "max", "count_distinct"]),
-        st.sampled_from([*base_fields, "payload.n", "payload.a"]),
+        st.sampled_from([*BASE_FIELDS, "payload.n", "payload.a"]),
     ),
 )
 aggregates = st.none() | st.fixed_dictionaries(
@@ -167,6 +165,7 @@ def _verified(answer: Answer) -> list[VerifiedReceipt]:
     ]
 
 
+@settings(max_examples=int(os.environ.get("VEEN_QUERY_EXAMPLES", "60")))
 @given(st.tuples(steps, steps), st.lists(descriptors, min_size=6, max_size=12), st.randoms(use_true_random=False))
 def test_every_query_gives_the_bytes_of_the_plain_loop(
     written_steps: tuple[list[Any], list[Any]], items: list[Any], rng: Any

@@ -21,6 +21,13 @@ from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_fai
 
 INTERRUPT_SECONDS: Final = 0.05
 """Time between two looks at whether a query must stop."""
+_SETTINGS: Final = (
+    "SET parquet_metadata_cache = true",
+    "SET allowed_directories = [$folder]",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+"""In this order: each is refused after the next."""
 SPILL: Final = "spill"
 """The folder for intermediate results, in the view's folder; emptied when the database opens."""
 
@@ -49,15 +56,13 @@ class Database:
                 "threads": limits.threads,
                 "temp_directory": str(spill),
                 "max_temp_directory_size": f"{limits.spill_bytes}B",
-                "allowed_directories": [str(folder)],
-                "enable_external_access": False,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "preserve_insertion_order": False,
-                "parquet_metadata_cache": True,
-                "lock_configuration": True,
             },
         )
+        for setting in _SETTINGS:
+            self._connection.execute(setting, {"folder": str(folder)} if "$" in setting else {})
 
     def close(self) -> None:
         """Close the database; running queries fail."""
