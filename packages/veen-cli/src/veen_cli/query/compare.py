@@ -78,7 +78,9 @@ def compare(
         digest = _digest(one)
         what = "rows and evidence" if found.evidence_compared else "rows"
         lines = [f"✓ the results agree: {digest.row_count} rows, the same {what}"]
-        return Answer(data, [*lines, f"  rows_hash      {digest.rows_hash}", f"  evidence_hash  {digest.evidence_hash}"])
+        return Answer(
+            data, [*lines, f"  rows_hash      {digest.rows_hash}", f"  evidence_hash  {digest.evidence_hash}"]
+        )
     lines = ["✗ the results differ", *(f"  {each}" for each in (*found.differences, *found.causes))]
     return Answer(data, lines, Exit.PROTOCOL)
 

@@ -293,7 +293,5 @@ def _below(config: ServiceConfig, folder: Path) -> ServiceConfig:
         state=folder / config.state.expanduser(),
         tokens=these(config.tokens),
         readers=these(config.readers),
-        origins=tuple(
-            replace(each, identity=folder / each.identity.expanduser()) for each in config.origins
-        ),
+        origins=tuple(replace(each, identity=folder / each.identity.expanduser()) for each in config.origins),
     )

@@ -55,7 +55,10 @@ class EventAccess:
                 resealed=self.resealed,
             )
             # Other keys, origins or import streams make another view.
-            parts = [*(key.public for key in keys), *(str(self.held_in).encode(), str(self.resealed).encode())]
+            parts = [
+                *(key.public for key in keys),
+                *(str(self.held_in).encode(), str(self.resealed).encode()),
+            ]
             parts += [each.identity.encode() for each in sources.origins]
             name = f"query-{hub.hub_id.hex()[:16]}-{H(b''.join(parts)).hex()[:16]}"
             async with events.open_view(hub, sources, target.folder.root / "views" / name) as backend:

@@ -171,7 +171,9 @@ def _answer(
         rendering.write_parquet(rows, rows_file)
         lines: list[str] = []
     else:
-        make = {"table": rendering.table_lines, "json": rendering.json_lines, "csv": rendering.csv_lines}[form]
+        make = {"table": rendering.table_lines, "json": rendering.json_lines, "csv": rendering.csv_lines}[
+            form
+        ]
         lines = list(make(rows))
     if rows_file is not None and form != "parquet":
         private_files.write(rows_file, "".join(f"{line}\n" for line in lines).encode())

@@ -104,7 +104,7 @@ def verify(
 async def _execute(access: EventAccess, result: ResultFile) -> None:
     import asyncio  # noqa: PLC0415 - only here
 
-    from veen_overlays.query.verification import reexecute  # noqa: PLC0415 - as above
+    from veen_overlays.query.reexecution import reexecute  # noqa: PLC0415 - as above
 
     async with access.view(result.descriptor.scope) as backend:
         await asyncio.to_thread(reexecute, result, backend.engine)

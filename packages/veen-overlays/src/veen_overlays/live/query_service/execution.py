@@ -245,9 +245,7 @@ class Executor:
         deadline = time.monotonic() + limits.max_seconds
         budget = Budget(max_rows=limits.max_rows, stop=lambda: self._stopping or time.monotonic() > deadline)
         try:
-            executed = await self._backend.execute(
-                descriptor, read_ends(job.ends), self._now(), budget
-            )
+            executed = await self._backend.execute(descriptor, read_ends(job.ends), self._now(), budget)
             await asyncio.to_thread(self._write, job, executed, limits)
         except QueryError:
             if self._stopping:

@@ -85,4 +85,3 @@ class Job:
     message: str | None = None
     is_deleted: bool = False
     """Whether the rows of the result were deleted because their time was over."""
-

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import secrets
 from typing import Any, Final
 
@@ -44,6 +45,7 @@ AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 PREFIXES: Final = ("/api", "/api/v1")
 BODY_TIMEOUT_SEC: Final = 10
 MAX_OFFSET: Final = 2**53
+CHUNK_BYTES: Final = 262_144
 JSON: Final = "application/json"
 CBOR: Final = "application/cbor"
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -80,7 +82,8 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     """Answer every error as query-api-spec 7.6 says, and count and log the request."""
     request[_REQUEST_ID], request[_OPERATION] = secrets.token_hex(8), "unknown"
     response = await _answer(request, handler)
-    response.headers.update({**HEADERS, REQUEST_ID: request[_REQUEST_ID]})
+    if not response.prepared:
+        response.headers.update({**HEADERS, REQUEST_ID: request[_REQUEST_ID]})
     service, principal = request.app[SERVICE], request.get(_PRINCIPAL)
     service.counters.requests[request[_OPERATION], response.status] += 1
     if principal is None:
@@ -233,13 +236,23 @@ async def evidence(request: web.Request) -> web.StreamResponse:
     """Return the result file: rows, digest, evidence and coverage in one."""
     service = request.app[SERVICE]
     job: Job = await service.evidence(_principal(request), request.match_info["name"])
-    return web.FileResponse(
-        service.files.path(job.result_id, ".veenq"),
-        headers={
-            "Content-Type": CBOR,
-            "Content-Disposition": f'attachment; filename="{job.result_id}.veenq"',
-        },
-    )
+    with service.files.path(job.result_id, ".veenq").open(
+        "rb"
+    ) as file:  # stays readable if it is deleted now
+        response = web.StreamResponse(
+            headers={
+                **HEADERS,
+                REQUEST_ID: request[_REQUEST_ID],
+                "Content-Type": CBOR,
+                "Content-Disposition": f'attachment; filename="{job.result_id}.veenq"',
+            }
+        )
+        response.content_length = os.fstat(file.fileno()).st_size
+        await response.prepare(request)
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            await response.write(chunk)
+    await response.write_eof()
+    return response
 
 
 async def openapi(_request: web.Request) -> web.Response:

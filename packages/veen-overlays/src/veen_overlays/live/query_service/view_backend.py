@@ -164,9 +164,7 @@ class ViewBackend:
         with self._view.snapshot() as snapshot:
             evidence = build_evidence(descriptor, answer, ViewEvidence(snapshot, ends), self._identities)
         budget.check()
-        made = make_result(
-            descriptor, answer, evidence, replace(self._executing, executed_at=executed_at)
-        )
+        made = make_result(descriptor, answer, evidence, replace(self._executing, executed_at=executed_at))
 
         def encode(digest: ResultDigest) -> bytes:
             content = replace(made, digest_json=digest.canonical()).encode()
@@ -207,7 +205,9 @@ def receipt_at(snapshot: Snapshot, prefix: Prefix) -> bytes | None:
     files = snapshot.files(prefix.stream)
     wanted = (pc.field("label") == bytes(prefix.label)) & (pc.field("seq") == prefix.to_seq)
     wanted &= pc.field("hub_id") == bytes(prefix.hub_id)
-    rows = dataset(snapshot.paths(files), format="parquet", partitioning=None).to_table(["receipt"], filter=wanted)
+    rows = dataset(snapshot.paths(files), format="parquet", partitioning=None).to_table(
+        ["receipt"], filter=wanted
+    )
     if rows.num_rows != 1:
         raise QueryError(
             QueryErrorCode.EXECUTION_FAILED,

@@ -8,7 +8,7 @@ is the remainder of a crash and is cut off. A changed node is noticed when a roo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from veen_core.mmr import Mmr, mmr_at
 from veen_core.proof import MmrProof, prove_inclusion, verify_inclusion
 from veen_overlays.live.query_view.manifest import DamagedViewError
 from veen_overlays.live.query_view.private_files import FILE_MODE, write_all
+from veen_overlays.query.inclusion import prove_from_nodes
 
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
@@ -70,6 +71,11 @@ class NodeFile:
             proof = prove_inclusion(_Lookup(file.fileno(), self.path), seq, size)
         verify_inclusion(proof, root, seq, proof.leaf_hash, size)
         return proof
+
+    def prove_many(self, seqs: Sequence[int], size: int) -> bytes:
+        """Return one inclusion proof of several leaves in the tree of ``size`` leaves (``query.inclusion``)."""
+        with self.path.open("rb") as file:
+            return prove_from_nodes(_Lookup(file.fileno(), self.path), seqs, size)
 
     def leaf(self, seq: int) -> bytes:
         """Return the leaf hash of an entry."""
