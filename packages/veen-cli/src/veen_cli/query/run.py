@@ -16,7 +16,7 @@ from veen_cli.evidence.verify import pinned_hub
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, plural
+from veen_cli.frame.output import Answer, Output, escape_controls, plural
 from veen_cli.query import rendering
 from veen_cli.query.descriptor_options import describes_query
 from veen_cli.query.event_options import EventAccess, reads_events
@@ -182,6 +182,9 @@ def _answer(
     else:
         lines = []
     out.note(_summary(verdict, target_file))
+    if out.quiet and not out.as_json:  # the rows are what was asked for
+        for line in lines:
+            click.echo(escape_controls(line))
     return Answer(data, lines)
 
 
