@@ -74,9 +74,7 @@ class Service:
     probes: str
     log: Path
 
-    def ask(
-        self, path: str, body: Any = None, *, token: str | None = AUDITOR, **headers: str
-    ) -> Answered:
+    def ask(self, path: str, body: Any = None, *, token: str | None = AUDITOR, **headers: str) -> Answered:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}{path}", data)
         if data is not None:

@@ -171,7 +171,10 @@ def test_two_entries_of_an_origin_hub_at_one_place_are_evidence(tmp_path: Path) 
     wrap(target, origin, [0, 1])
     wrap(target, fork, [0])
     feed = feed_of(target, stream=STREAM, opener=opener(z1=origins(origin)))
-    with QueryView.open(tmp_path) as view, pytest.raises(DivergenceError, match="two different entries 1") as caught:
+    with (
+        QueryView.open(tmp_path) as view,
+        pytest.raises(DivergenceError, match="two different entries 1") as caught,
+    ):
         caught_up(view, feed)
     assert caught.value.shown == fork.entries[0].receipt_bytes
 

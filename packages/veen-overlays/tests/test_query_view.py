@@ -362,7 +362,8 @@ def test_a_snapshot_keeps_its_files_while_they_are_merged(
 
 def test_a_query_stops_when_its_budget_says_so(tmp_path: Path) -> None:
     descriptor = normalise(
-        {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}}, new_query_id="q-1"
+        {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}},
+        new_query_id="q-1",
     )
     with caught_up(tmp_path, log_of(20)) as view:
         engine = DuckDbEngine(view, [STREAM])

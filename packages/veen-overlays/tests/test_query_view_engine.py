@@ -40,7 +40,9 @@ scalars = st.one_of(
 payloads = st.one_of(
     scalars,
     st.dictionaries(st.sampled_from(["n", "a", "b"]), scalars, max_size=3),
-    st.fixed_dictionaries({"a": st.lists(scalars, max_size=2), "b": st.dictionaries(texts, scalars, max_size=2)}),
+    st.fixed_dictionaries(
+        {"a": st.lists(scalars, max_size=2), "b": st.dictionaries(texts, scalars, max_size=2)}
+    ),
 )
 events = st.builds(
     lambda **values: event(**values),
@@ -52,7 +54,9 @@ events = st.builds(
     payload=payloads,
 )
 steps = st.lists(
-    st.one_of(events, st.sampled_from(["unopened", "other", "hour", "day", "commit"])), min_size=1, max_size=25
+    st.one_of(events, st.sampled_from(["unopened", "other", "hour", "day", "commit"])),
+    min_size=1,
+    max_size=25,
 )
 
 
@@ -166,7 +170,9 @@ def _verified(answer: Answer) -> list[VerifiedReceipt]:
 
 
 @settings(max_examples=int(os.environ.get("VEEN_QUERY_EXAMPLES", "60")))
-@given(st.tuples(steps, steps), st.lists(descriptors, min_size=6, max_size=12), st.randoms(use_true_random=False))
+@given(
+    st.tuples(steps, steps), st.lists(descriptors, min_size=6, max_size=12), st.randoms(use_true_random=False)
+)
 def test_every_query_gives_the_bytes_of_the_plain_loop(
     written_steps: tuple[list[Any], list[Any]], items: list[Any], rng: Any
 ) -> None:

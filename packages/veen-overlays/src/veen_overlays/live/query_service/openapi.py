@@ -6,6 +6,7 @@ import functools
 from typing import Any, Final
 
 from veen_overlays.query.errors import STATUS, QueryErrorCode
+from veen_overlays.query.fields import ALL_FIELDS
 
 TITLE: Final = "VEEN Query API"
 VERSION: Final = "0.0.1"
@@ -39,9 +40,16 @@ TIME: Final[Schema] = {
 QUERY_ID: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$"}
 RESULT_ID: Final[Schema] = {"type": "string", "pattern": "^r-[0-9a-f]{32}$"}
 FIELD: Final[Schema] = {
+    "anyOf": [
+        {"enum": list(ALL_FIELDS)},
+        {"type": "string", "pattern": r"^payload(\.[^.\x00-\x1f\x7f]+){1,16}$", "maxLength": 256},
+    ],
+    "description": "A base field, or a path below payload, such as payload.status.",
+}
+METRIC: Final[Schema] = {
     "type": "string",
-    "description": "A base field such as subject_id, or a path below payload, such as payload.status.",
-    "examples": ["subject_id", "payload.status", "receipt_id"],
+    "pattern": r"^(count|(min|max|sum|avg|count_distinct)\(.+\))$",
+    "description": "count, or a function of a field, such as max(event_time).",
 }
 STREAM: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 256, "examples": ["record/app/http"]}
 
@@ -53,14 +61,20 @@ DESCRIPTOR: Final[Schema] = {
         scope={**_list(STREAM), "uniqueItems": True},
         filter=_object(
             [],
-            subject_id=_nullable(TEXT),
-            event_type=_nullable(_list(TEXT)),
+            subject_id=_nullable({"type": "string", "minLength": 1, "maxLength": 1024}),
+            event_type=_nullable(
+                {**_list({"type": "string", "minLength": 1, "maxLength": 256}, most=256), "uniqueItems": True}
+            ),
             time=_nullable(_object([], **{"from": _nullable(TIME), "to": _nullable(TIME)})),
             where=_nullable({"type": "object", "description": "For each field the values it may have."}),
         ),
-        projection=_list(FIELD),
+        projection={"anyOf": [{"const": ["*"]}, {**_list(FIELD), "uniqueItems": True}]},
         aggregate=_nullable(
-            _object(["metrics"], group_by=_nullable(_list(FIELD, least=0)), metrics=_list(TEXT))
+            _object(
+                ["metrics"],
+                group_by=_nullable({**_list(FIELD, least=0, most=16), "uniqueItems": True}),
+                metrics={**_list(METRIC, most=32), "uniqueItems": True},
+            )
         ),
         evidence={
             "oneOf": [
