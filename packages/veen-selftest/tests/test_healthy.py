@@ -46,6 +46,12 @@ def test_a_replica_and_both_cutovers_on_real_hubs_pass(healthy: OwnFleet) -> Non
     assert len(report.results) == len(checks_of("dr"))
 
 
+def test_a_query_service_on_a_real_hub_passes(healthy: OwnFleet) -> None:
+    report = run(list(chosen(["query"])), healthy, 1, LITTLE, lambda _event: None)
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
+    assert len(report.results) == len(checks_of("query"))
+
+
 @pytest.mark.parametrize("name", ["hub.read", "hub.follow_p99_ms", "hub.growth"])
 def test_a_figure_is_measured_and_says_what_it_was_measured_on(healthy: OwnFleet, name: str) -> None:
     """Whether it reaches its target is the machine's business, not this test's."""
