@@ -58,7 +58,8 @@ async def liar(url: str, path: str, alter: Alter) -> AsyncIterator[str]:
 def export_from_liar(zone: SourceZone, path: str, alter: Alter) -> list[ExportedBundle]:
     async def work() -> list[ExportedBundle]:
         async with liar(zone.url, path, alter) as url:
-            config = dataclasses.replace(zone.config, hub=url)
+            access = dataclasses.replace(zone.config.access, hub=url)
+            config = dataclasses.replace(zone.config, access=access)
             retry = Retry(max_attempts=3, deadline=3.0)
             async with open_session(config, RoleKeys.load(config), retry=retry) as session:
                 exporter = Exporter(session, zone.out, ExportWishes(timeout=5.0), unwatched)

@@ -163,7 +163,8 @@ def test_the_doctor_names_one_key_in_both_zones_and_a_mapping_that_leads_on() ->
         f"source {HUB_1.hex()[:8]}",
         "mapping to export/again/*",
     ]
-    online = dataclasses.replace(config(ONLINE), trust=HUB_1.hex())
+    given = config(ONLINE)
+    online = dataclasses.replace(given, access=dataclasses.replace(given.access, trust=HUB_1.hex()))
     assert failing(config(OFFLINE), other=(online, ONLINE_ID)) == ["tokens"]
     assert failing(config(OFFLINE), other=(online, BRIDGE_ID)) == ["tokens", "two keys"]
 

@@ -27,6 +27,7 @@ PAGES = [
     "docs/guides/prove-a-message.md",
     "docs/guides/run-a-witness.md",
     "docs/guides/monitor-a-hub.md",
+    "docs/guides/recorder.md",
     *(
         f"docs/reference/cli/{name}.md"
         for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")

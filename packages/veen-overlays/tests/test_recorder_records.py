@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from veen_core.errors import DecodeError
+from veen_core.errors import DecodeError, SignatureError
 from veen_core.hashing import H
-from veen_overlays.recorder.records import MigrationRecord, QueryAudit, RecordEvent
+from veen_overlays.recorder.records import (
+    KeyContinuity,
+    MigrationRecord,
+    QueryAudit,
+    RecordEvent,
+    verify_continuity,
+)
 
 VECTORS = Path(__file__).parent / "vectors"
-SHAPES = {shape.NAME: shape for shape in (RecordEvent, MigrationRecord, QueryAudit)}
+SHAPES = {shape.NAME: shape for shape in (RecordEvent, MigrationRecord, KeyContinuity, QueryAudit)}
 CASES = sorted(case.relative_to(VECTORS).as_posix() for name in SHAPES for case in (VECTORS / name).iterdir())
 
 
@@ -56,3 +63,10 @@ def test_the_schema_ids_are_those_of_the_specification() -> None:
     assert H(b"record.event.v1") == RecordEvent.SCHEMA
     assert H(b"record.migration.v1") == MigrationRecord.SCHEMA
     assert H(b"veen/schema:query.audit.v1") == QueryAudit.SCHEMA
+
+
+def test_a_link_between_keys_is_signed_by_the_identity_key() -> None:
+    link = KeyContinuity.decode(body("record.continuity.v1/signed"))
+    verify_continuity(link)
+    with pytest.raises(SignatureError):
+        verify_continuity(replace(link, client_id=link.principal_id))

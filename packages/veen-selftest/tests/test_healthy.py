@@ -40,6 +40,12 @@ def test_two_real_zones_and_a_bridge_between_them_pass(healthy: OwnFleet) -> Non
     assert len(report.results) == len(checks_of("bridge"))
 
 
+def test_a_recorder_on_a_real_hub_passes(healthy: OwnFleet) -> None:
+    report = run(list(chosen(["recorder"])), healthy, 1, LITTLE, lambda _event: None)
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
+    assert len(report.results) == len(checks_of("recorder"))
+
+
 def test_a_replica_and_both_cutovers_on_real_hubs_pass(healthy: OwnFleet) -> None:
     report = run(list(chosen(["dr"])), healthy, 1, LITTLE, lambda _event: None)
     assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []

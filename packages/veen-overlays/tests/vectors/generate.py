@@ -17,18 +17,23 @@ from typing import Any
 import cbor2
 
 from veen_core.ids import ClientId, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
 from veen_overlays.recorder.records import (
+    KeyContinuity,
     MigrationRecord,
     QueryAudit,
     RecordEvent,
     ResultDigestHash,
     UnixMilliseconds,
+    sign_continuity,
 )
 from veen_overlays.schema.record import Record
 
 HERE = Path(__file__).resolve().parent
 WRITER = ClientId(bytes(range(32)))
-SHAPES: dict[str, type[Record]] = {shape.NAME: shape for shape in (RecordEvent, MigrationRecord, QueryAudit)}
+SHAPES: dict[str, type[Record]] = {
+    shape.NAME: shape for shape in (RecordEvent, MigrationRecord, KeyContinuity, QueryAudit)
+}
 
 
 def event(payload: Any, **changed: Any) -> RecordEvent:
@@ -62,6 +67,8 @@ MINIMAL_AUDIT = QueryAudit(
     requester_identity=WRITER, resource_identifier="record/app/shop", resource_class="system-log"
 )
 
+LINK = sign_continuity(SigningKey(SigningSeed(b"\x07" * 32)), WRITER)
+
 GOOD: dict[str, dict[str, Record]] = {
     "record.event.v1": {
         "payload_map": event({"address": "10.0.0.7", "attempts": 3, "ok": True, "note": None}),
@@ -79,6 +86,7 @@ GOOD: dict[str, dict[str, Record]] = {
         "added": migration((), ("record/app/shop",)),
         "retired": migration(("record/app/shop",), ()),
     },
+    "record.continuity.v1": {"signed": LINK},
     "query.audit.v1": {"all_fields": AUDIT, "required_fields": MINIMAL_AUDIT},
 }
 
@@ -130,7 +138,17 @@ def bad() -> dict[str, dict[str, tuple[bytes, str]]]:
             "resource_class",
         ),
     }
-    named = {"record.event.v1": events, "record.migration.v1": moves, "query.audit.v1": audits}
+    link = plain(LINK)
+    links = {
+        "sig_short": (link | {"sig": bytes(63)}, "sig"),
+        "client_id_missing": ({k: v for k, v in link.items() if k != "client_id"}, "client_id"),
+    }
+    named = {
+        "record.continuity.v1": links,
+        "record.event.v1": events,
+        "record.migration.v1": moves,
+        "query.audit.v1": audits,
+    }
     made = {
         name: {case: (cbor2.dumps(item), text) for case, (item, text) in cases.items()}
         for name, cases in named.items()

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import click
 
 from veen_bridge.roles.config import BridgeConfig, load_config
-from veen_bridge.roles.session import RoleKeys, Unlock
+from veen_bridge.roles.session import RoleKeys
 from veen_cli.frame import CommandFailed, Exit, Passphrase
 from veen_core.errors import DecodeError, VeenError
 from veen_core.ids import ClientId, FixedBytes, HubId
 from veen_core.tlog.policy import POLICY_ACTION, WitnessPolicy, parse_policy
 from veen_hub.client import Identity
+from veen_hub.client.roles import Unlock
 
 F = TypeVar("F", bound=FixedBytes)
 

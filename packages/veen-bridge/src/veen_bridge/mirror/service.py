@@ -16,7 +16,6 @@ from typing import Final
 
 from veen_bridge.mirror.metrics import MirrorMetrics
 from veen_bridge.mirror.stream_mirror import MirrorOptions, StreamMirror, StreamPair
-from veen_bridge.roles.session import TOKEN_BOUNDS
 from veen_core.cap import CapToken
 from veen_core.errors import ConfigError, VeenError
 from veen_hub.client import (
@@ -32,6 +31,7 @@ from veen_hub.client import (
     Unreachable,
     connect,
 )
+from veen_hub.client.roles import TOKEN_BOUNDS
 from veen_hub.ops.logs import log
 
 SESSION_RETRY: Final = Retry(max_attempts=20, deadline=10.0, max_outage=10.0, max_delay=1.0)

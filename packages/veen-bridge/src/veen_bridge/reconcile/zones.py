@@ -17,7 +17,8 @@ from veen_core.ids import Label, StreamId
 from veen_core.keys import DhKey
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
-from veen_hub.client import Hub, Tls, connect
+from veen_hub.client import Hub, connect
+from veen_hub.client.roles import tls_of
 from veen_overlays import MemoryStore, Overlay, Store, Summary
 from veen_overlays.fold.event import Message
 from veen_overlays.live import EpochView, Materializer, Prefix, open_entry
@@ -104,9 +105,9 @@ async def open_live_zone(
     config: BridgeConfig, keys: RoleKeys, store: Store | None
 ) -> AsyncIterator[LiveZone]:
     """Connect to a role's hub for reading; no token is used, and no state is written at the hub."""
-    tls = Tls(ca=config.ca, cert=config.cert, key=config.cert_key) if config.ca or config.cert else None
+    access = config.access
     async with connect(
-        config.hub, keys.identity, trust=config.trust, witnesses=config.witnesses, tls=tls
+        access.hub, keys.identity, trust=access.trust, witnesses=access.witnesses, tls=tls_of(access)
     ) as hub:
         yield LiveZone(hub, keys.opening, MemoryStore() if store is None else store)
 

@@ -23,16 +23,15 @@ A key of the other role is refused: a configuration has one direction.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import yaml
-
 from veen_bridge.roles.mapping import DEFAULT_RULES, MappingRule, StreamMapping, check_one_to_one
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.ids import ClientId, HubId
+from veen_hub.client.roles import ACCESS_KEYS, RoleAccess, Settings, parse_access, read_settings
 from veen_overlays.bridge.records import OFFLINE_LOG, ONLINE_LOG
 
 Role = Literal["bridge_online", "bridge_offline"]
@@ -40,9 +39,7 @@ ONLINE: Final = "bridge_online"
 OFFLINE: Final = "bridge_offline"
 AUDIT_STREAMS: Final = {ONLINE: ONLINE_LOG, OFFLINE: OFFLINE_LOG}
 
-_COMMON: Final = frozenset(
-    ("role", "hub", "trust", "client", "tokens", "operator", "ca", "cert", "cert_key", "readers", "streams")
-)
+_COMMON: Final = ACCESS_KEYS - {"witnesses"} | {"role", "operator", "streams"}
 _OWN: Final = {
     ONLINE: frozenset(("witnesses",)),
     OFFLINE: frozenset(("sources", "mode", "source_readers")),
@@ -69,27 +66,32 @@ class BridgeConfig:
     """The settings of one role; paths are absolute."""
 
     role: Role
-    hub: str
-    """Address of the role's own hub: the source hub of bridge_online, the target hub of bridge_offline."""
-    trust: str
-    """hub_id of that hub, in hex."""
-    client: Path
-    """Folder of the role's identity."""
-    tokens: tuple[Path, ...] = ()
+    access: RoleAccess
+    """The role's own hub: the source hub of bridge_online, the target hub of bridge_offline."""
     operator: str = "unnamed"
     """The operator or automation that audit records name (AGB0 4.6)."""
-    ca: Path | None = None
-    cert: Path | None = None
-    cert_key: Path | None = None
-    readers: tuple[Path, ...] = ()
-    """Identity folders whose keys open the streams of this zone; messages are sealed to the first."""
     streams: tuple[str, ...] = ()
     """bridge_online: the streams that may be exported. bridge_offline: the import streams of its tokens."""
-    witnesses: Path | None = None
     sources: tuple[SourceHub, ...] = ()
     mode: Literal["wrap", "reseal"] = "wrap"
     source_readers: tuple[Path, ...] = ()
     """Identity folders whose keys open the messages of the source, for mode reseal."""
+
+    @property
+    def hub(self) -> str:
+        return self.access.hub
+
+    @property
+    def trust(self) -> str:
+        return self.access.trust
+
+    @property
+    def client(self) -> Path:
+        return self.access.client
+
+    @property
+    def tokens(self) -> tuple[Path, ...]:
+        return self.access.tokens
 
     @property
     def audit_stream(self) -> str:
@@ -109,28 +111,9 @@ class BridgeConfig:
         return next((each for each in self.sources if each.hub_id == hub), None)
 
 
-class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice, of which YAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise ConfigError(f"{twice} is given twice")
-        return super().construct_mapping(node, deep)
-
-
 def load_config(path: Path) -> BridgeConfig:
     """Read and check bridge.yaml; raise ``ConfigError``."""
-    try:
-        settings = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
-    except OSError as exc:
-        raise ConfigError(f"{path} cannot be read: {exc.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path} is not YAML: {exc}") from None
-    except ConfigError as exc:
-        raise ConfigError(f"{path}: {exc}") from None
-    if not isinstance(settings, dict):
-        raise ConfigError(f"{path} must be a mapping of settings")
+    settings = read_settings(path)
     try:
         return parse_config(settings, path.parent.absolute())
     except (ConfigError, DecodeError) as exc:
@@ -147,22 +130,13 @@ def parse_config(settings: Mapping[str, Any], base: Path) -> BridgeConfig:
             raise ConfigError(
                 f"{key} does not belong to role {role}: a configuration has one direction (RESOLUTIONS P5)"
             )
-        if key not in _COMMON | _OWN[role]:
-            raise ConfigError(f"unknown setting {key}")
-    values = _Settings(settings, base)
+    values = Settings(settings, base)
+    values.require_known(_COMMON | _OWN[role])
     config = BridgeConfig(
         role=role,
-        hub=values.text("hub"),
-        trust=HubId.from_hex(values.text("trust")).hex(),
-        client=values.path("client"),
-        tokens=values.paths("tokens"),
+        access=parse_access(values),
         operator=values.text("operator", "unnamed"),
-        ca=values.optional_path("ca"),
-        cert=values.optional_path("cert"),
-        cert_key=values.optional_path("cert_key"),
-        readers=values.paths("readers"),
         streams=values.texts("streams"),
-        witnesses=values.optional_path("witnesses"),
         sources=tuple(_source(each, base) for each in values.items("sources")),
         mode=_mode(values.text("mode", "wrap")),
         source_readers=values.paths("source_readers"),
@@ -182,9 +156,8 @@ def _mode(text: str) -> Literal["wrap", "reseal"]:
 def _source(item: Any, base: Path) -> SourceHub:
     if not isinstance(item, dict):
         raise ConfigError("each of `sources` must be a mapping with hub_id")
-    if unknown := next((key for key in item if key not in _SOURCE_KEYS), None):
-        raise ConfigError(f"unknown setting sources.{unknown}")
-    values = _Settings(item, base, "sources.")
+    values = Settings(item, base, "sources.")
+    values.require_known(_SOURCE_KEYS)
     bridge = values.text("bridge_id", "")
     rules = tuple(_rule(each) for each in values.items("mapping"))
     return SourceHub(
@@ -211,39 +184,3 @@ def _check(config: BridgeConfig) -> None:
     check_one_to_one((source.hub_id, source.mapping) for source in config.sources)
     if config.mode == "reseal" and not config.source_readers:
         raise ConfigError("mode reseal needs source_readers: the bridge must open what it seals again (P4)")
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """Typed access to a mapping of settings."""
-
-    values: Mapping[str, Any]
-    base: Path
-    within: str = ""
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self.values.get(key, default)
-        if not isinstance(value, str) or (not value and default is None):
-            raise ConfigError(f"{self.within}{key} must be given, as text")
-        return value
-
-    def items(self, key: str) -> list[Any]:
-        value = self.values.get(key) or []
-        if not isinstance(value, list):
-            raise ConfigError(f"{self.within}{key} must be a list")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        items = self.items(key)
-        if not all(isinstance(each, str) and each for each in items):
-            raise ConfigError(f"{self.within}{key} must be a list of names")
-        return tuple(items)
-
-    def path(self, key: str) -> Path:
-        return self.base / Path(self.text(key)).expanduser()
-
-    def optional_path(self, key: str) -> Path | None:
-        return self.path(key) if self.values.get(key) is not None else None
-
-    def paths(self, key: str) -> tuple[Path, ...]:
-        return tuple(self.base / Path(each).expanduser() for each in self.texts(key))

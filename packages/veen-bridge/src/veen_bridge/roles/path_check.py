@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veen_bridge.roles.config import OFFLINE, BridgeConfig
-from veen_bridge.roles.session import load_tokens
 from veen_bridge.roles.templates import IMPORT_PREFIX, excess_streams
 from veen_core.cap import CapToken, verify_token
 from veen_core.errors import CapError, DecodeError
 from veen_core.ids import ClientId, HubId
 from veen_hub.client import FileStateStore, held_tokens
+from veen_hub.client.roles import load_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ def _one_hub(config: BridgeConfig) -> PathFinding:
 
 
 def _tokens(config: BridgeConfig, bridge: ClientId) -> Iterator[PathFinding]:
-    for path, token in zip(config.tokens, load_tokens(config), strict=True):
+    for path, token in zip(config.tokens, load_tokens(config.tokens), strict=True):
         yield _token(f"token {path.name}", token, config, bridge)
     if not config.tokens:
         # Without a token the role works only at a hub that is open, and there it may write to every stream.

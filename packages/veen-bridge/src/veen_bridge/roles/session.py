@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
 
 from veen_bridge.roles.config import BridgeConfig
-from veen_core.cap import CapToken
-from veen_core.client_state import ClientBounds
-from veen_core.errors import ConfigError, DecodeError
+from veen_core.errors import ConfigError
 from veen_core.ids import ClientId
 from veen_core.keys import DhKey
-from veen_core.keystore import Secrets
-from veen_hub.client import Hub, Identity, Retry, Stream, Tls, connect
-
-TOKEN_BOUNDS: Final = ClientBounds(max_client_id_lifetime_sec=2**40, max_msgs_per_client_id_per_label=2**63)
-"""A role writes under its identity's own key, as its token demands; the token bounds the use of the key."""
-
-Unlock = Callable[[Path], Secrets | Identity]
-"""Opens the identity in a folder; asks for its passphrase if it has one."""
-
-
-def load_plain(folder: Path) -> Identity:
-    """Open an identity that has no passphrase."""
-    return Identity.load(folder)
+from veen_hub.client import Hub, Identity, Retry, Stream
+from veen_hub.client.roles import Unlock, connect_role, dh_keys_of, load_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +27,8 @@ class RoleKeys:
     def load(cls, config: BridgeConfig, unlock: Unlock = load_plain) -> RoleKeys:
         return cls(
             identity=Identity.of(unlock(config.client)),
-            readers=_dh_keys(config.readers, unlock),
-            source_readers=_dh_keys(config.source_readers, unlock),
+            readers=dh_keys_of(config.access.readers, unlock),
+            source_readers=dh_keys_of(config.source_readers, unlock),
         )
 
     @property
@@ -55,10 +40,6 @@ class RoleKeys:
     def opening(self) -> tuple[DhKey, ...]:
         """All keys that open the streams of this zone."""
         return (*self.readers, *self.identity.dh_keys)
-
-
-def _dh_keys(folders: tuple[Path, ...], unlock: Unlock) -> tuple[DhKey, ...]:
-    return tuple(key for folder in folders for key in Identity.of(unlock(folder)).dh_keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,20 +71,6 @@ def check_one_side(config: BridgeConfig, bridge: ClientId) -> None:
             )
 
 
-def load_tokens(config: BridgeConfig) -> tuple[CapToken, ...]:
-    """Read the role's token files."""
-    return tuple(_token(path) for path in config.tokens)
-
-
-def _token(path: Path) -> CapToken:
-    try:
-        return CapToken.decode(path.read_bytes())
-    except OSError as exc:
-        raise ConfigError(f"token {path} cannot be read: {exc.strerror}") from None
-    except DecodeError as exc:
-        raise ConfigError(f"{path} is not a token: {exc}") from None
-
-
 @asynccontextmanager
 async def open_session(
     config: BridgeConfig, keys: RoleKeys, *, retry: Retry | None = None
@@ -114,20 +81,5 @@ async def open_session(
     the bridge is folded from the logs (RESOLUTIONS P8).
     """
     check_one_side(config, keys.bridge_id)
-    tls = None
-    if config.ca is not None or config.cert is not None:
-        tls = Tls(ca=config.ca, cert=config.cert, key=config.cert_key)
-    async with connect(
-        config.hub,
-        keys.identity,
-        trust=config.trust,
-        witnesses=config.witnesses,
-        state=config.client / "state",
-        bounds=TOKEN_BOUNDS,
-        tls=tls,
-        retry=retry,
-    ) as hub:
-        if (await hub.status()).gating:
-            for token in load_tokens(config):
-                await hub.authorize(token)
+    async with connect_role(config.access, keys.identity, retry=retry) as hub:
         yield RoleSession(config=config, keys=keys, hub=hub)

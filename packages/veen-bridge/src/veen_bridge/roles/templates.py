@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from veen_bridge.roles.config import AUDIT_STREAMS, OFFLINE, ONLINE, Role, SourceHub
-from veen_core.cap import CapToken, mint
+from veen_core.cap import CapToken
 from veen_core.errors import ConfigError
 from veen_core.ids import ClientId, StreamId
 from veen_core.keys import SigningKey
 from veen_core.stream import stream_id
+from veen_hub.client import roles
+from veen_hub.client.roles import issue_role_token
 
 IMPORT_PREFIX: Final = "import/"
 
@@ -53,16 +55,14 @@ def issue_token(
     ttl: int,
 ) -> CapToken:
     """Sign the one token that a role needs; raise ``ConfigError`` if it would permit more (P5)."""
-    if issuer.public == bridge:
-        raise ConfigError("the issuer of tokens and the bridge must have different keys (RESOLUTIONS P5)")
     if any(source.bridge_id == bridge for source in sources):
         raise ConfigError("the same key may not serve as bridge_online and bridge_offline (RESOLUTIONS P5)")
     if role == OFFLINE:
         check_import_streams(streams, sources)
-    return mint(issuer, bridge, [stream_id(name) for name in writable_streams(role, streams)], ttl)
+    writable = map(stream_id, writable_streams(role, streams))
+    return issue_role_token(issuer, bridge, writable, ttl=ttl, role="bridge")
 
 
 def excess_streams(token: CapToken, role: Role, streams: Sequence[str]) -> tuple[StreamId, ...]:
     """The streams of a token that the role must not write to."""
-    allowed = {stream_id(name) for name in writable_streams(role, streams)}
-    return tuple(each for each in token.allow.stream_ids if each not in allowed)
+    return roles.excess_streams(token, set(map(stream_id, writable_streams(role, streams))))

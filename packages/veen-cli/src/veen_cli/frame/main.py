@@ -76,6 +76,9 @@ COMMANDS: Final = {
         "veen_cli.overlays.snapshot:snapshot", "Publish the hashes of folded states, and verify them."
     ),
     "query": LazyCommand("veen_cli.query:query", "Query recorded streams; answers carry their own proof."),
+    "record": LazyCommand(
+        "veen_cli.record:record", "Record events, checkpoint their streams, and replay them with proofs."
+    ),
     "authority": LazyCommand("veen_cli.overlays.authority:authority", "The primary hub of a stream (FED1)."),
     "revoke": LazyCommand(
         "veen_cli.overlays.control:revoke", "Revoke a client key, a token's auth_ref or a token in a realm."

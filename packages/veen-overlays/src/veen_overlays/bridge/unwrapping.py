@@ -71,4 +71,9 @@ def _inside(message: Message, open_msg: OpenMsg) -> Message | None:
         return None
     header = opened.header
     origin = original.leaf_hash if header.parent_id is None else header.parent_id
-    return Message(message.seq, message.msg_id, bytes(header.schema), opened.body, bytes(origin))
+    return message._replace(
+        schema=bytes(header.schema),
+        body=opened.body,
+        parent_id=bytes(origin),
+        client_id=bytes(original.client_id),
+    )

@@ -36,6 +36,8 @@ class Message(NamedTuple):
     schema: bytes
     body: bytes
     parent_id: bytes | None = None
+    client_id: bytes | None = None
+    """The key that signed the MSG: for a wrapped event its original, None if the reader does not know it."""
 
     @property
     def origin(self) -> bytes:
@@ -56,6 +58,8 @@ class Event(NamedTuple):
     record: Record
     repeated: tuple[bool, ...] = ()
     """For each key of the record, whether an earlier event used it; empty if all keys are new."""
+    client_id: bytes | None = None
+    """The key that signed the message, for overlays that compare it with the record (RESOLUTIONS P10)."""
 
     def stamp(self, ts: int) -> Stamp:
         """The event's sort key: ``ts``, then stream_seq, then identity."""

@@ -65,6 +65,8 @@ class Overlay(Generic[S]):
     """A faster fold of many messages: the summary, the number of events, and the ignored messages."""
     table: Table = WHOLE_STATE
     """The rows and columns of the state, for Spark."""
+    reads_signer: bool = False
+    """Whether ``lift`` reads ``Event.client_id``; a reader that does not know the signers must not fold."""
     scope: bytes = b""
     """The one wallet or stream that the overlay is restricted to; empty if it is not restricted."""
     shapes: Mapping[bytes, tuple[type[Record], ...]] = field(init=False)
@@ -98,7 +100,7 @@ class Overlay(Generic[S]):
         record = decode_record(shapes, message.body)
         if isinstance(record, Undecodable):
             return IgnoredMessage(message.seq, message.origin, message.schema, record.why)
-        return Event(message.seq, message.identity, record, repeated)
+        return Event(message.seq, message.identity, record, repeated, message.client_id)
 
     def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:
         """The summary of one event or ignored message."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NewType
 
-from veen_core.ids import ClientId, FixedBytes, UnixTime
+from veen_core.hashing import Ht
+from veen_core.ids import ClientId, FixedBytes, Signature, UnixTime, VerifyKey
+from veen_core.keys import SigningKey, verify
 from veen_overlays.schema.record import Record, RecordRule, record
 
 RECORD_NAMESPACE: Final = "record/"
@@ -79,6 +81,40 @@ class MigrationRecord(Record):
     """The streams after the migration."""
     reason: str
     at: UnixTime
+
+
+@record("record.continuity.v1", section="P10, KEX0.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyContinuity(Record):
+    """Link the client_id that signs the message to an identity key, which signs the link in the record."""
+
+    principal_id: ClientId
+    client_id: ClientId
+    """The link counts only in a message that this key has signed."""
+    sig: Signature
+    """Signature of ``principal_id`` over ``continuity_digest``."""
+
+
+# A client draws a client_id per label where no token names its identity key. KEX0.2 forbids to show the link
+# between two keys in plaintext MSG fields; the record is sealed, so that only readers of the stream see it.
+
+
+def continuity_digest(principal: ClientId, client: ClientId) -> bytes:
+    """``Ht("veen/key-continuity", principal_id || client_id)``, which the identity key signs."""
+    return Ht("veen/key-continuity", principal + client)
+
+
+def sign_continuity(principal: SigningKey, client: ClientId) -> KeyContinuity:
+    """Return the record that links a client_id to an identity key."""
+    owner = ClientId(principal.public)
+    sig = principal.sign(continuity_digest(owner, client))
+    return KeyContinuity(principal_id=owner, client_id=client, sig=sig)
+
+
+def verify_continuity(link: KeyContinuity) -> None:
+    """Raise ``SignatureError`` unless the identity key has signed the link."""
+    digest = continuity_digest(link.principal_id, link.client_id)
+    verify(VerifyKey(link.principal_id), digest, link.sig, "record.continuity.v1.sig (P10)")
 
 
 @record(

@@ -26,6 +26,7 @@ SUITES: Final = {
     "crash": "kill -9: every acknowledged message is still there, once",
     "trust": "the hub log, its witnesses and memories: one history for everybody, which only grows",
     "bridge": "two zones: export, import and reconciliation; nothing lost or doubled, no way back",
+    "recorder": "recorder events, checkpoints and replays: in order, complete, and by whom",
     "dr": "replica and cutover: nothing lost if planned, every loss named if not, clients go on",
     "query": "a query service: answers verify, records, restarts, the same digest in two zones",
     "perf": "throughput, latency and memory, compared with the crypto floor of the same run",

@@ -30,10 +30,9 @@ from veen_spark.fold.merging import merge_ranges
 from veen_spark.fold.ranges import (
     MAX_BATCH_ROWS,
     MAX_BUFFERED_MESSAGES,
-    OPENED,
     PART_SCHEMA,
     RANGE_SCHEMA,
-    SEALED,
+    columns_of,
     range_task,
     resolve_overlay,
     spark_type,
@@ -62,7 +61,7 @@ def fold(
     ``open_messages``. A label with pruned entries is refused unless ``allow_pruned`` is true.
     """
     overlay = resolve_overlay(overlay)
-    rows = select_columns(frame, keys)
+    rows = select_columns(frame, overlay, keys)
     ranges = rows.mapInArrow(range_task(overlay, keys, buffered=buffered), spark_type(RANGE_SCHEMA)).persist()
     try:
         widest, fingerprints = check_coverage(ranges, allow_pruned=allow_pruned)
@@ -75,13 +74,13 @@ def fold(
         ranges.unpersist()
 
 
-def select_columns(frame: DataFrame, keys: ReaderKeys | None) -> DataFrame:
+def select_columns(frame: DataFrame, overlay: Overlay[Any], keys: ReaderKeys | None) -> DataFrame:
     """Select the columns that a fold needs."""
     if keys is None and "opened" not in frame.columns:
         raise SparkSetupError(
             "the messages are sealed", action="give reader keys, or open them with open_messages first"
         )
-    names = OPENED if keys is None else SEALED
+    names = columns_of(overlay, sealed=keys is not None)
     require_columns(frame, names)
     return frame.select(*names)
 

@@ -36,6 +36,12 @@ PLACE: Final = ("label", "stream_seq", "leaf_hash", "mmr_root", "kind")
 SEALED: Final = (*PLACE, "msg")
 OPENED: Final = (*PLACE, "opened", "schema", "body", "parent_id")
 
+
+def columns_of(overlay: Overlay[Any], *, sealed: bool) -> tuple[str, ...]:
+    """Return the columns that a fold needs; the last is ``client_id`` if the overlay reads signers (P10)."""
+    return (*(SEALED if sealed else OPENED), *(("client_id",) if overlay.reads_signer else ()))
+
+
 _LONG, _BINARY = pa.int64(), pa.binary()
 RANGE_SCHEMA: Final = pa.schema(
     [
@@ -122,7 +128,8 @@ def messages(
     """
     opener, keep_wrappers = None if keys is None else Opener(keys.get()), reads_wrappers(overlay)
     for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in (SEALED if opener else OPENED)]
+        names = columns_of(overlay, sealed=opener is not None)
+        columns = [batch.column(name).to_pylist() for name in names]
         for row in zip(*columns, strict=True):
             if row[0] is None or row[1] is None:
                 raise SparkSetupError(
@@ -151,11 +158,11 @@ def _placed_message(row: Sequence[Any], opener: Opener | None) -> PlacedMessage:
     message, opened = Message(seq, leaf, UNOPENED, b""), False
     if opener is None:
         if row[5]:
-            message, opened = Message(seq, leaf, *row[6:9]), True
+            message, opened = Message(seq, leaf, *row[6:10]), True
     elif not isinstance(found := opener.open(label, kind, row[5]), Unopened):
         parent = found.header.parent_id
         body = (bytes(found.header.schema), found.body, None if parent is None else bytes(parent))
-        message, opened = Message(seq, leaf, *body), True
+        message, opened = Message(seq, leaf, *body, *row[6:7]), True
     return PlacedMessage(label, seq, root, message, kind, opened)
 
 

@@ -116,7 +116,7 @@ class LiveFold:
 
     def process_batch(self, frame: DataFrame, batch: int) -> None:
         """Fold one batch and commit the new state; Spark calls this for each batch."""
-        last, rows = self._last(), select_columns(frame, self.keys)
+        last, rows = self._last(), select_columns(frame, self.overlay, self.keys)
         if batch <= last.batch:
             self._check_repeated(rows, batch, last)
             return

@@ -1,0 +1,120 @@
+"""Send recorder events: one batch per stream, with the link that attributes them at an open hub (P10)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from veen_cli.record.session import RecorderSession
+from veen_core.errors import ConfigError, VeenError
+from veen_core.ids import ClientId
+from veen_core.receipt import Receipt
+from veen_hub.client import Stream
+from veen_overlays.recorder.events import EventError, EventMaker, RoutedEvent
+from veen_overlays.recorder.records import sign_continuity
+
+BATCH_LINES: Final = 512
+"""Lines that are checked before any of them is sent."""
+SETTLE_SECONDS: Final = 5.0
+"""Longest time that an interrupted batch waits for answers to events in flight."""
+
+
+class NumberedEvent(NamedTuple):
+    """An event and the number of its line, from 1."""
+
+    line: int
+    routed: RoutedEvent
+
+
+def parse_line(maker: EventMaker, number: int, line: str | bytes, now: int) -> NumberedEvent:
+    """Return the event of a JSON line; an error names the line."""
+    try:
+        item: Any = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+    except (ValueError, RecursionError) as exc:
+        raise EventError(f"line {number} is not JSON: {exc}") from None
+    try:
+        return NumberedEvent(number, maker.from_json(item, now=now))
+    except (EventError, ConfigError) as exc:
+        raise EventError(f"line {number}: {exc.message}", action=exc.action) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+@dataclass(slots=True)
+class Emitter:
+    """Sends events of one producer, and counts those that are durable."""
+
+    session: RecorderSession
+    receipts: dict[str, Receipt] = field(default_factory=dict)
+    """The last receipt of each stream."""
+    sent: int = 0
+    missing: list[int] = field(default_factory=list)
+    """After a failure: the lines of the last batch that are not known to be durable."""
+    _linked: dict[str, ClientId] = field(default_factory=dict)
+
+    async def send(self, events: Sequence[NumberedEvent]) -> None:
+        """Send events, in order within each stream; ``missing`` is exact after an error or Ctrl-C."""
+        by_stream: dict[str, list[NumberedEvent]] = {}
+        for each in events:
+            by_stream.setdefault(each.routed.stream, []).append(each)
+        self.missing = [each.line for each in events]
+        for name, mine in by_stream.items():
+            await self._send_stream(name, mine)
+
+    async def _send_stream(self, name: str, events: Sequence[NumberedEvent]) -> None:
+        stream = self.session.stream(name)
+        await self._link(name, stream)
+        sending = stream.send_many([each.routed.event for each in events])
+        try:
+            async for _ in sending:
+                pass
+        except (Exception, asyncio.CancelledError):
+            with suppress(VeenError, TimeoutError, OSError):
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await sending.settle()
+            raise
+        finally:
+            durable = {each.line for each in events[: sending.acknowledged]}
+            self.sent += len(durable)
+            self.missing = [line for line in self.missing if line not in durable]
+            if sending.last is not None:
+                self.receipts[name] = sending.last
+
+    async def _link(self, name: str, stream: Stream) -> None:
+        """Before the first event that another key than the identity's signs: link the two keys."""
+        hub = self.session.hub
+        if self.session.file.access.tokens and hub.connection.status.gating:
+            return
+        client = await stream.client_id()
+        if self._linked.get(name) != client:
+            await stream.send(sign_continuity(self.session.identity.signing_key, client))
+            self._linked[name] = client
+
+
+async def batches_of(
+    maker: EventMaker, lines: AsyncIterator[str | bytes], now: Any
+) -> AsyncIterator[list[NumberedEvent]]:
+    """Yield checked batches of events; blank lines are skipped. ``now`` returns milliseconds."""
+    batch, number = list[NumberedEvent](), 0
+    async for line in lines:
+        number += 1
+        if line.strip():
+            batch.append(parse_line(maker, number, line, now()))
+        if len(batch) >= BATCH_LINES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

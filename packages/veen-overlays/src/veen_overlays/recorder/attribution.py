@@ -1,0 +1,45 @@
+"""Attribution: whether the identity key that an event names has written the event (SDR0 I3, P10).
+
+An event is attributed if ``principal_id`` is the client_id that signed its MSG, or if an *earlier* entry of
+the same log is a ``record.continuity.v1`` in which ``principal_id`` signs that client_id and that the
+client_id itself has signed as a MSG. So both keys have agreed to the link. Other events are kept and marked.
+
+Readers that walk a log in order use ``Attribution``; ``actors`` folds the same rule in any tree.
+"""
+
+from __future__ import annotations
+
+from veen_core.errors import SignatureError
+from veen_overlays.recorder.records import KeyContinuity, RecordEvent, verify_continuity
+
+
+def links(record: KeyContinuity, client_id: bytes | None) -> bool:
+    """Return whether a continuity record in a message of this client_id links the two keys."""
+    if client_id is None or record.client_id != client_id:
+        return False
+    try:
+        verify_continuity(record)
+    except SignatureError:
+        return False
+    return True
+
+
+class Attribution:
+    """The links of one log, in the order of its entries; the entries before ``add`` or ``attributed``."""
+
+    __slots__ = ("_links",)
+
+    def __init__(self) -> None:
+        self._links: set[tuple[bytes, bytes]] = set()
+
+    def add(self, record: KeyContinuity, client_id: bytes | None) -> None:
+        """Take in the continuity record of the next entry; ``client_id`` has signed the entry's MSG."""
+        if links(record, client_id):
+            self._links.add((bytes(record.principal_id), bytes(record.client_id)))
+
+    def attributed(self, event: RecordEvent, client_id: bytes | None) -> bool:
+        """Return whether the event of the next entry was written by the principal that it names."""
+        if client_id is None:
+            return False
+        pair = bytes(event.principal_id), bytes(client_id)
+        return pair[0] == pair[1] or pair in self._links
