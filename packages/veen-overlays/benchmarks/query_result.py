@@ -12,9 +12,10 @@ from typing import NamedTuple
 from veen_core import Mmr, Receipt, SigningKey, SigningSeed
 from veen_core.hashing import H, u64be
 from veen_core.hub_identity import HubIdentity, new_identity
-from veen_core.ids import Label, LeafHash, StreamSeq, UnixTime
+from veen_core.ids import Epoch, Label, LeafHash, StreamSeq, UnixTime
 from veen_core.keys import is_valid
 from veen_core.receipt import sign_receipt, signing_digest
+from veen_core.stream import label, routing_key, stream_id
 from veen_overlays.query import Prefix, QueryDescriptor, SourceEvent, canonical_json, normalise
 from veen_overlays.query.evidence import HubLogLink, build_evidence
 from veen_overlays.query.inclusion import prove_from_leaves
@@ -25,7 +26,6 @@ from veen_overlays.query.verification import ResultTrust, verify_result
 EVERY = 8
 STREAM = "record/app/http"
 NOON = 1_763_467_200
-LABEL = Label(H(STREAM.encode()))
 
 
 class ResultFigures(NamedTuple):
@@ -43,6 +43,7 @@ class _Log:
     def __init__(self, rows: int) -> None:
         self.key = SigningKey(SigningSeed(b"\x07" * 32))
         self.identity: HubIdentity = new_identity(self.key, UnixTime(NOON))
+        self.label: Label = label(routing_key(self.identity.hub_id), stream_id(STREAM), Epoch(0))
         self.leaves: list[bytes] = []
         self.entries: list[SourceEvent] = []
         mmr = Mmr()
@@ -52,7 +53,7 @@ class _Log:
             receipt = sign_receipt(
                 self.key,
                 Receipt(
-                    label=LABEL,
+                    label=self.label,
                     stream_seq=StreamSeq(seq),
                     leaf_hash=leaf,
                     mmr_root=mmr.root,
@@ -64,7 +65,7 @@ class _Log:
         self.prefix = Prefix(
             stream=STREAM,
             hub_id=self.identity.hub_id,
-            label=LABEL,
+            label=self.label,
             epoch=0,
             to_seq=mmr.size,
             mmr_root=mmr.root,
@@ -74,7 +75,7 @@ class _Log:
         return SourceEvent(
             stream=STREAM,
             hub_id=self.identity.hub_id,
-            label=LABEL,
+            label=self.label,
             epoch=0,
             seq=seq,
             hub_commit_time=(NOON + seq) * 1000,

@@ -3,11 +3,12 @@
     python packages/veen-overlays/benchmarks/run.py            some minutes
     python packages/veen-overlays/benchmarks/run.py --quick    under a minute; folds 10^5 events, not 10^6
 
-``overlays.fold``            rate of folding wallet events, from bytes to state, divided by the rate of bare
-cbor2.loads ``overlays.range_growth``    time of fold(range) over a cached tree of 10^6 events, divided by
-that over 10^3 events ``overlays.restart_growth``  time of a materializer's restart from LMDB at 10^6 events,
-divided by that at 10^4 events ``query.verify``  time to verify a query result of 10^4 rows with full evidence,
-divided by two Ed25519 verifications per row ``query.evidence_bytes``  bytes of that evidence per row
+- ``overlays.fold``: rate of folding wallet events, from bytes to state, divided by that of bare cbor2.loads
+- ``overlays.range_growth``: time of fold(range) over a cached tree of 10^6 events, divided by that over 10^3
+- ``overlays.restart_growth``: time of a restart from LMDB at 10^6 events, divided by that at 10^4
+- ``query.verify``: time to verify a result of 10^4 rows with full evidence, divided by two Ed25519
+  verifications per row
+- ``query.evidence_bytes``: bytes of that evidence per row
 
 Subject and reference are timed alternately in processor time, and the fastest round of each counts. The log
 is in memory before, and exempt from garbage collection.

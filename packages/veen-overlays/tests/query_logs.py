@@ -11,9 +11,11 @@ from veen_core.consistency import prove_consistency
 from veen_core.hashing import H, u64be
 from veen_core.hub_identity import HubIdentity, new_identity
 from veen_core.hub_log import LabelHead, origin_of
-from veen_core.ids import HubId, Label, LeafHash, MmrRoot, NodeHash, StreamSeq, UnixTime
+from veen_core.ids import Epoch, HubId, Label, LeafHash, MmrRoot, NodeHash, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt, sign_receipt
+from veen_core.stream import label as label_of
+from veen_core.stream import routing_key, stream_id
 from veen_core.tlog import tree
 from veen_core.tlog.note import Note, sign_note
 from veen_core.tlog.tree_head import TreeHead
@@ -49,7 +51,8 @@ class Stream:
     epoch: int = 0
 
     def __post_init__(self) -> None:
-        self.label = Label(H(self.name.encode() + u64be(self.epoch) + self.hub.hub_id))
+        routing = routing_key(self.hub.hub_id)
+        self.label: Label = label_of(routing, stream_id(self.name), Epoch(self.epoch))
         self.mmr = Mmr()
         self.leaves: list[bytes] = []
         self.nodes: dict[tuple[int, int], bytes] = {}
@@ -116,7 +119,7 @@ class Stream:
     def log(self) -> SourceLog:
         return SourceLog(prefix=self.prefix, entries=list(self.entries))
 
-    def link(self, upto: int, to_seq: int) -> HubLogLink:
+    def link(self, upto: int, to_seq: int, origin: str | None = None) -> HubLogLink:
         """The way to a hub checkpoint over a hub log with this label's head and one other."""
         receipt = self.receipts[upto - 1]
         head = LabelHead(
@@ -129,7 +132,7 @@ class Stream:
         for entry in (b"another head", head.encode()):
             for node in log.append(tree.leaf_hash(entry)):
                 nodes[node.height, node.index] = node.hash
-        made = TreeHead(origin_of(self.hub.hub_id), log.size, log.root)
+        made = TreeHead(origin or origin_of(self.hub.hub_id), log.size, log.root)
         note = Note(made.text, (sign_note(self.hub.key, made.origin, made.text),))
         low, high = sorted((upto, to_seq))
         between = None
@@ -141,6 +144,7 @@ class Stream:
             head_proof=tuple(map(NodeHash, tree.prove_inclusion(lambda h, i: nodes[h, i], 1, log.size))),
             checkpoint=note.encode(),
             consistency=between,
+            origin=origin,
         )
 
 

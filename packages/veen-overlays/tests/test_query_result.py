@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from query_logs import (
     EXECUTION,
+    START,
     Evidence,
     Hub,
     Stream,
@@ -33,10 +34,13 @@ from veen_core.errors import (
     VerificationError,
 )
 from veen_core.hashing import H
-from veen_core.ids import MmrRoot, StreamSeq
+from veen_core.ids import MmrRoot, StreamSeq, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.mmr import Mmr
 from veen_core.proof import prove_inclusion
 from veen_core.receipt import Receipt, sign_receipt
+from veen_core.tlog.note import COSIGNATURE, NoteKey, cosign
+from veen_core.tlog.policy import parse_policy
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_overlays.query import Answer, Prefix, QueryDescriptor, QueryError, SourceEvent, canonical_json
 from veen_overlays.query.columns import EntryKind
@@ -195,7 +199,7 @@ def test_a_result_file_verifies_after_a_round_trip(name: str) -> None:
     assert verdict.descriptor == descriptor
     assert verdict.hubs == (FIRST.hub.hub_id,)
     assert verdict.complete_before == min(each.receipts[-1].hub_ts for each in streams) * 1000
-    assert any("no entry committed before" in step for step in verdict.steps)
+    assert any("every entry of its sources" in step for step in verdict.steps)
     reexecute(file, engine(*streams))
     assert read_digest(file.digest_json).canonical() == file.digest_json
 
@@ -252,6 +256,42 @@ def test_a_hub_checkpoint_ties_a_source_to_the_hub_log(upto: int) -> None:
     evidence = dataclasses.replace(file.evidence, sources=(gone,))
     with pytest.raises(EvidenceError, match="lacks the hub checkpoint"):
         verify_result(dataclasses.replace(file, evidence=evidence), PINNED)
+
+
+def linked(upto: int, *cosigned: SigningKey, origin: str | None = None) -> ResultFile:
+    """A result whose source leads to a hub checkpoint with these cosignatures."""
+    to_seq = len(FIRST.leaves)
+    link = FIRST.link(upto, to_seq, origin=origin)
+    note = parse_signed_head(link.checkpoint).note
+    now = UnixTime(START + 100)
+    more = [cosign(key, "w.example", note.text, now) for key in cosigned]
+    link = dataclasses.replace(link, checkpoint=note.with_signatures(more).encode())
+    descriptor = query(FIRST.name)
+    found = engine(FIRST).execute(descriptor, [dataclasses.replace(FIRST.prefix, checkpoint=note.text)])
+    evidence = build_evidence(descriptor, found, Evidence(BOTH, {FIRST.label: link}), identities([FIRST]))
+    return make_result(descriptor, found, evidence, EXECUTION)
+
+
+WITNESS = SigningKey(SigningSeed(H(b"witness")))
+POLICY = parse_policy(
+    f"witness w {NoteKey('w.example', COSIGNATURE, WITNESS.public).text}\nquorum w\n".encode()
+)
+
+
+def test_a_witness_policy_asks_for_cosignatures_that_cover_the_whole_source() -> None:
+    trust = dataclasses.replace(PINNED, policy=POLICY)
+    verdict = verify_result(linked(12, WITNESS), trust)
+    assert any("witnesses cosigned the hub checkpoint of 1 source" in step for step in verdict.steps)
+    for file, why in (
+        (linked(12), "no quorum"),
+        (linked(12, SigningKey(SigningSeed(H(b"impostor")))), "no quorum"),
+        (linked(5, WITNESS), "no witness vouches for the entries after 5"),
+        (result(query(FIRST.name), FIRST), "no hub checkpoint"),
+        (linked(12, WITNESS, origin="log.example/a"), "nothing says that it is the hub's one log"),
+    ):
+        verify_result(file, PINNED)
+        with pytest.raises(VerificationError, match=why):
+            verify_result(file, trust)
 
 
 # --- a file that was altered on its way
@@ -501,6 +541,17 @@ def test_an_old_prefix_is_refused_by_a_receipt_that_the_verifier_holds() -> None
     forged = dataclasses.replace(known, hub_ts=known.hub_ts + 1)
     with pytest.raises(SignatureError):
         verify_result(file, dataclasses.replace(PINNED, known=[forged]))
+
+
+def test_an_answer_from_another_stream_of_the_hub_is_refused() -> None:
+    other = Stream("record/app/other", FIRST.hub)
+    other.label = SECOND.label
+    for _ in range(3):
+        other.add()
+    file = result(query(other.name), other)
+    with pytest.raises(EvidenceError, match="the label of the coverage is not that of this stream"):
+        verify_result(file, PINNED)
+    verify_result(file, dataclasses.replace(PINNED, aliases={other.name: SECOND.name}))
 
 
 def test_a_scope_that_the_coverage_leaves_out_is_refused() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from veen_cli.arguments import times
 from veen_cli.evidence.hub_log import checkpoint_fields
+from veen_cli.evidence.query_result import result_fields
 from veen_cli.evidence.recognized import Bare, Thing, Unknown, name_of
 from veen_cli.frame.output import plural
 from veen_core.cap import CapToken
@@ -18,6 +19,7 @@ from veen_core.msg import Msg
 from veen_core.stream import hub_id
 from veen_core.tlog.tree_head import SignedHead
 from veen_core.wire import Wire
+from veen_overlays.query.result_file import ResultFile
 
 MAX_SHOWN_BYTES: Final = 96
 """A longer byte string is abbreviated in text output."""
@@ -84,6 +86,8 @@ def as_dict(thing: Thing) -> dict[str, Any]:
     """Render an object for ``--json``."""
     found: dict[str, Any] = {"kind": name_of(thing)}
     match thing:
+        case ResultFile():
+            found |= {"section": thing.codec.section, "value": plain(result_fields(thing))}
         case Wire():
             found |= {"section": thing.codec.section, "value": plain(thing)}
         case Bare():
@@ -109,6 +113,10 @@ def _payload(entry: Entry) -> Wire:
 def as_lines(thing: Thing) -> Iterator[str]:
     """Render an object for a person."""
     match thing:
+        case ResultFile():
+            yield titled(thing.codec.name, thing.codec.section)
+            for name, item in result_fields(thing).items():
+                yield from _value(name, item, "  ")
         case Wire():
             yield titled(thing.codec.name, thing.codec.section)
             yield from _fields(thing, "  ")

@@ -20,6 +20,7 @@ from veen_cli.evidence.hub_log import (
     verify_fork,
     verify_hub_evidence,
 )
+from veen_cli.evidence.query_result import verify_query_result
 from veen_cli.evidence.recognized import Recognized
 from veen_cli.evidence.verdicts import Roots, Undecided, Verdict
 from veen_cli.frame.output import plural
@@ -47,6 +48,7 @@ from veen_core.tlog.policy import WitnessPolicy
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.label.evidence import find_equivocation
 from veen_hub.witness.contradiction import LogContradiction, verify_contradiction
+from veen_overlays.query.result_file import ResultFile
 
 T = TypeVar("T")
 NO_PIN: Final = "cannot be verified without the hub's id: give --trust HUB_ID"
@@ -242,6 +244,12 @@ class EvidenceVerifier:
         self._hub_logs.add(signed, source)
         return proved
 
+    def query_result(self, found: Recognized) -> tuple[str, list[str]]:
+        """Verify a query result, also against the receipts that verified before it (query-api §6, P13)."""
+        assert isinstance(found.thing, ResultFile)
+        held = tuple(self._by_place.values())
+        return verify_query_result(found.thing, self._pin, self._identity, self._policy, held)
+
     def fork(self, found: Recognized) -> str:
         """Verify evidence that a hub signed two histories (P1)."""
         evidence = found.thing
@@ -353,6 +361,7 @@ RULES: Final[dict[type, Callable[[EvidenceVerifier, Recognized], Proved]]] = {
     Equivocation: EvidenceVerifier.equivocation,
     SignedHead: EvidenceVerifier.hub_checkpoint,
     HubEvidence: EvidenceVerifier.hub_evidence,
+    ResultFile: EvidenceVerifier.query_result,
     HubLogFork: EvidenceVerifier.fork,
     LabelFork: EvidenceVerifier.fork,
     LogContradiction: EvidenceVerifier.contradiction,
@@ -388,7 +397,7 @@ def _first_that_verifies(candidates: Sequence[T], verify: Callable[[T], object])
 
 
 def _order(found: Recognized) -> int:
-    """Sort receipts before checkpoints, whose time they bound, and proofs last, since they need the roots."""
-    if isinstance(found.thing, MmrProof | MmrConsistency | Msg):
+    """Sort receipts before checkpoints, whose time they bound; proofs and query results need the receipts."""
+    if isinstance(found.thing, MmrProof | MmrConsistency | Msg | ResultFile):
         return 2
     return 1 if isinstance(found.thing, Checkpoint) else 0

@@ -36,6 +36,7 @@ from veen_core.tlog.policy import WitnessPolicy
 from veen_core.wire import Wire
 from veen_hub.client.hub_log import load_policy
 from veen_hub.client.wire.connection import IDENTITY_RECORD
+from veen_overlays.query.result_file import ResultFile
 from veen_storage.copies.export import Manifest, verify_export, verify_hub_export
 from veen_storage.copies.export.range_verifier import MAX_WRITERS
 
@@ -71,6 +72,8 @@ def pinned_identity(
         return None
     shown = [each.thing for each in found if isinstance(each.thing, HubIdentity)]
     shown += [each.thing.identity for each in found if isinstance(each.thing, HubEvidence)]
+    for each in found:
+        shown += each.thing.evidence.identities if isinstance(each.thing, ResultFile) else ()
     if folder is not None:
         content = CheckedStateStore(folder.state).load(pin, IDENTITY_RECORD)
         shown += [HubIdentity.decode(content)] if content is not None else []

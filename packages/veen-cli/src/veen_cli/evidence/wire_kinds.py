@@ -33,6 +33,7 @@ from veen_core.wire import Wire
 from veen_hub.client.state.records import EpochsRecord, HeldTokens, HubCheckpointRecord, LabelRecord
 from veen_hub.ops.anchors import AnchoredRoot, LedgerLine
 from veen_hub.witness.contradiction import LogContradiction
+from veen_overlays.query.result_file import ResultFile
 from veen_storage import Registry
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.copies.export import Manifest
@@ -54,6 +55,7 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     HubLogFork,
     LabelFork,
     LogContradiction,
+    ResultFile,
     LabelHead,
     Keystore,
     Secrets,

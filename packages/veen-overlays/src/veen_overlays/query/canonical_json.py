@@ -109,10 +109,10 @@ def number(value: float) -> str:
         raise _refused("has NaN or an infinity, which JSON cannot express", "send a finite number, or null")
     if value == 0:
         return "0"
-    sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
+    sign, places, exponent = Decimal(repr(value)).as_tuple()  # exact, whatever the decimal context
     assert isinstance(exponent, int)  # finite
-    digits = "".join(map(str, digit_tuple))
-    point = len(digits) + exponent  # value = 0.digits * 10^point
+    point = len(places) + exponent  # value = 0.digits * 10^point
+    digits = "".join(map(str, places)).rstrip("0")
     if len(digits) <= point <= _MAX_PLAIN_EXPONENT:
         text = digits + "0" * (point - len(digits))
     elif 0 < point <= _MAX_PLAIN_EXPONENT:

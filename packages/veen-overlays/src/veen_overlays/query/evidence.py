@@ -49,6 +49,8 @@ class HubLogLink(Wire):
     """The hub checkpoint, with its cosignatures."""
     consistency: MmrConsistency | None = None
     """Between the trees at ``head.upto_seq`` and at ``to_seq``, unless they are the same."""
+    origin: str | None = None
+    """Name of the hub log, if the hub is configured with another than P1's."""
 
 
 @int_map("query evidence.source", section=SECTION)

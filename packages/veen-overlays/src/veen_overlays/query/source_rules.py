@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from veen_core import hub_log
+from veen_core import hub_log, stream
 from veen_core.consistency import verify_consistency
 from veen_core.errors import DecodeError, EvidenceError, VerificationError
+from veen_core.hashing import U64_MAX
+from veen_core.hub_evidence import check_log_name
 from veen_core.hub_identity import HubIdentity, receipt_claim
-from veen_core.ids import HubPk, MmrRoot, UnixTime
+from veen_core.ids import Epoch, HubPk, MmrRoot, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.signatures import Claim, verify_one
 from veen_core.tlog import tree
@@ -42,6 +44,21 @@ def named(prefix: Prefix) -> str:
     """Return the name of a source in errors."""
     epoch = f", epoch {prefix.epoch}" if prefix.epoch else ""
     return f"stream {prefix.stream!r} at hub {prefix.hub_id.hex()[:16]}…{epoch}"
+
+
+def check_label(prefix: Prefix, name: str) -> None:
+    """Refuse a source whose label is not that of its stream; ``name`` is the stream's name at its hub.
+
+    Otherwise an executor could answer from another stream of the same hub (core §2, B12).
+    """
+    derived = stream.label(
+        stream.routing_key(prefix.hub_id), stream.stream_id(name), Epoch(min(prefix.epoch, U64_MAX))
+    )
+    if prefix.label != derived:
+        raise EvidenceError(
+            f"{named(prefix)}: the label of the coverage is not that of this stream (core §2)",
+            action="if the hub of origin calls the stream by another name, say which (aliases)",
+        )
 
 
 def read_receipt(prefix: Prefix, wire: bytes) -> Receipt:
@@ -118,14 +135,15 @@ def _check_link(
     tree.verify_inclusion(
         tree.leaf_hash(head.encode()), link.index, signed.head.size, link.head_proof, signed.head.root
     )
-    hub_log.verify_hub_checkpoint(identity, signed, since=head.hub_ts)
+    origin = link.origin if link.origin is not None else hub_log.origin_of(identity.hub_id)
+    hub_log.verify_hub_checkpoint(identity, signed, origin=origin, since=head.hub_ts)
     if prefix.checkpoint != signed.head.text:
         raise EvidenceError(
             "the coverage names another hub checkpoint than the evidence has (RESOLUTIONS P13)"
         )
     if policy is None:
         return signed, None
-    origin = hub_log.origin_of(identity.hub_id)
+    check_log_name(identity, origin, policy, identity.hub_id, None)
     return signed, policy.check(signed, log_keys=hub_log.note_keys(identity, origin))
 
 
