@@ -14,7 +14,6 @@ from veen_core.ids import ClientId, Epoch, HubPk, UnixTime
 from veen_core.stream import hub_id, label, routing_key, stream_id
 from veen_overlays.kv import Put
 from veen_overlays.live.query_view import EntryOpener, OriginHub, StreamFeed
-from veen_overlays.live.query_view.opened_entries import same_key
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.coverage import Prefix
@@ -136,9 +135,7 @@ class Logs:
 
 
 def opener(**origins: OriginHub) -> EntryOpener:
-    return EntryOpener(
-        keys=(READER,), linked=same_key, origins={hub.identity.hub_id: hub for hub in origins.values()}
-    )
+    return EntryOpener(keys=(READER,), origins={hub.identity.hub_id: hub for hub in origins.values()})
 
 
 def feed_of(log: RecorderLog, **changes: Any) -> StreamFeed:

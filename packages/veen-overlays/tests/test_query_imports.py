@@ -1,4 +1,4 @@
-"""Imported events appear with the values of their origin, so both zones give one digest (RESOLUTIONS P7, P11)."""
+"""Imported events appear with the values of their origin: both zones give one digest (P7, P11)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_log import READER, MemoryLog
+from memory_log import READER
 from recorder_logs import RecorderLog, event, feed_of, identity_of, opener
 
-from veen_core import Label, LeafHash, SigningKey, SigningSeed, StreamSeq
+from veen_core import LeafHash, SigningKey, SigningSeed, StreamSeq
 from veen_core.errors import DivergenceError
-from veen_core.ids import BundleId, ClientId, HubId, MmrRoot, StreamId, UnixTime
+from veen_core.ids import BundleId, ClientId, MmrRoot, StreamId, UnixTime
 from veen_overlays.bridge.records import Imported, ImportedEvent, TargetRange
 from veen_overlays.live.query_view import DuckDbEngine, OriginHub, OriginLogReader, QueryView, ViewFollower
 from veen_overlays.query.coverage import Prefix

@@ -1,4 +1,4 @@
-"""The query view is bound to the logs it rests on, and a damaged one is noticed (core §11.3, RESOLUTIONS P13)."""
+"""The query view is bound to the logs it rests on, and a damaged one is noticed (core §11.3, P13)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory_log import HUB, READER_SECRET, WRITER, MemoryLog
-from recorder_logs import HUB_ID, NOON, Logs, RecorderLog, event, feed_of, identity_of, opener
+from memory_log import HUB, READER_SECRET
+from recorder_logs import NOON, Logs, RecorderLog, event, feed_of, opener
 
 from veen_core import Entry, Label, MmrRoot, Receipt, SigningKey, SigningSeed, StreamSeq, verify_inclusion
 from veen_core.errors import DivergenceError, StateError, VeenError
-from veen_core.ids import ClientId, Epoch, HubPk, UnixTime
+from veen_core.ids import ClientId, Epoch, UnixTime
 from veen_core.receipt import sign_receipt
 from veen_core.rejection import Code
-from veen_core.stream import hub_id
 from veen_overlays.live.query_view import (
     DamagedViewError,
     DuckDbEngine,
-    OriginHub,
     QueryView,
     ViewFollower,
     compaction,
@@ -32,6 +30,7 @@ from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.engine import Answer, Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.plain_engine import PlainEngine
+from veen_overlays.recorder.records import sign_continuity
 
 STREAM = "record/app/http"
 DAY = 86_400
@@ -148,7 +147,7 @@ def test_a_follower_adds_entries_as_they_appear(tmp_path: Path) -> None:
     run(check())
 
 
-class _NotFound(VeenError):
+class _NotFound(VeenError):  # noqa: N818 - the client's name
     """As the hub's client raises it for an entry whose payload was pruned."""
 
     code = Code.NOT_FOUND
@@ -217,6 +216,19 @@ def test_labels_of_epochs_are_sources_of_their_own_and_closed_ones_are_not_read_
     with QueryView.open(tmp_path) as view:
         run(ViewFollower(view, [feed]).catch_up())
         assert logs[3].read == 0
+
+
+def test_a_key_that_the_log_links_attributes_later_events_also_after_a_restart(tmp_path: Path) -> None:
+    person, log = SigningKey(SigningSeed(b"\x61" * 32)), RecorderLog(STREAM)
+    principal = ClientId(person.public)
+    log.record(event(1, principal_id=principal))
+    log.append(log.seal(sign_continuity(person, ClientId(log.writer.public))))
+    log.record(event(2, principal_id=principal))
+    caught_up(tmp_path, log).close()
+    log.record(event(3, principal_id=principal))
+    log.record(event(4))
+    with caught_up(tmp_path, log) as view:
+        assert [row["attributed"] for row in everything(view).rows] == [False, True, True, False]
 
 
 # --- files
@@ -333,8 +345,8 @@ def test_the_number_of_files_stays_bounded_and_merging_changes_no_answer(
     with QueryView.open(tmp_path) as view:
         follower = ViewFollower(view, [feed_of(log)])
         most = 0
-        for n in range(200):
-            log.now = UnixTime(NOON + n * DAY // 100)  # two days and a bit
+        for n in range(100):
+            log.now = UnixTime(NOON + n * DAY // 50)  # two days and a bit
             log.record(event(n))
             run(follower.catch_up())
             most = max(most, len(list(tmp_path.rglob("*.parquet"))))

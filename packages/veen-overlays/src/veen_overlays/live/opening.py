@@ -42,7 +42,7 @@ def open_entry(
 
 
 def open_msg(msg: Msg, keys: Sequence[DhKey]) -> Opened | None:
-    """Open a MSG with the first key that fits; None if none does, or if it misuses its capability (core §6)."""
+    """Open a MSG with the first key that fits; None if none does or it misuses its capability (core §6)."""
     for key in keys:
         with suppress(VeenError):
             return msg.open(key)

@@ -9,6 +9,8 @@ Readers that walk a log in order use ``Attribution``; ``actors`` folds the same 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from veen_core.errors import SignatureError
 from veen_overlays.recorder.records import KeyContinuity, RecordEvent, verify_continuity
 
@@ -29,8 +31,14 @@ class Attribution:
 
     __slots__ = ("_links",)
 
-    def __init__(self) -> None:
-        self._links: set[tuple[bytes, bytes]] = set()
+    def __init__(self, known: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """``known``: the links of earlier entries, as ``pairs`` returns them."""
+        self._links: set[tuple[bytes, bytes]] = set(known)
+
+    @property
+    def pairs(self) -> list[tuple[bytes, bytes]]:
+        """The links so far, sorted: principal_id and the client_id that it signed."""
+        return sorted(self._links)
 
     def add(self, record: KeyContinuity, client_id: bytes | None) -> None:
         """Take in the continuity record of the next entry; ``client_id`` has signed the entry's MSG."""

@@ -1,4 +1,4 @@
-"""The query view: opened recorder events in columns, and the engine that answers queries from them (P11, P13).
+"""The query view: opened recorder events in columns, and the engine that answers queries from them (P11).
 
 ``QueryView`` is the folder, ``ViewFollower`` keeps it up to date, ``DuckDbEngine`` answers queries. Needs the
 extra ``service`` of veen-overlays.

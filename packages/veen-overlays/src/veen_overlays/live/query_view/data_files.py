@@ -28,7 +28,7 @@ MAX_TYPES: Final = 64
 """Most event types that the manifest lists for a file."""
 DATA: Final = "data"
 CARRIED: Final = 4
-"""The kind of an entry that carries another hub's event; that event has a row of its own, under its origin."""
+"""The kind of an entry that carries another hub's event; the event has a row of its own under its origin."""
 KINDS: Final = CARRIED + 1
 
 _ARROW: Final = {
@@ -172,6 +172,29 @@ def read_tables(root: Path, files: Iterable[DataFile]) -> Any:
     return pa.concat_tables(
         [pq.read_table(path_of(root, file), partitioning=None, schema=SCHEMA) for file in files]
     )
+
+
+class WaitingRow(NamedTuple):
+    """An imported event beyond a gap of its source."""
+
+    seq: int
+    epoch: int
+    receipt: bytes
+
+
+def rows_beyond(root: Path, file: DataFile, span: Span, size: int) -> list[WaitingRow]:
+    """Return the rows of a source beyond its first ``size`` entries."""
+    names = ["hub_id", "label", "seq", "epoch", "receipt"]
+    table = pq.read_table(path_of(root, file), columns=names, partitioning=None)
+    wanted = pc.and_(
+        pc.and_(
+            pc.equal(table["hub_id"], pa.scalar(bytes(span.hub_id), pa.binary())),
+            pc.equal(table["label"], pa.scalar(bytes(span.label), pa.binary())),
+        ),
+        pc.greater(table["seq"], pa.scalar(size, pa.uint64())),
+    )
+    found = table.filter(wanted).select(["seq", "epoch", "receipt"])
+    return list(map(WaitingRow._make, zip(*(column.to_pylist() for column in found.columns), strict=True)))
 
 
 def check_file(path: Path, size: int | None, digest: FileHash) -> bytes:

@@ -1,4 +1,4 @@
-"""The embedded database: DuckDB in memory, with bounded memory, threads and time, and no access but the view's.
+"""The embedded database: DuckDB with bounded memory, threads and time, and access to the view's files only.
 
 A query that runs out of its budget is interrupted. One that needs more memory than the limit spills to a
 private folder of bounded size, or fails.

@@ -33,6 +33,7 @@ from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_fai
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.evidence_policy import EvidenceMode
 from veen_overlays.query.fields import Field
+from veen_overlays.query.filter import Filter
 from veen_overlays.query.selection import FieldReader, Selection
 
 _PLACE: Final = ("stream", "hub_id", "label", "epoch", "seq")
@@ -113,9 +114,8 @@ class DuckDbEngine:
     def _matched(self, descriptor: QueryDescriptor, planned: Plan, budget: Budget) -> Counter[int]:
         """The number of matching events of each prefix; without a filter the manifest has it."""
         wanted = descriptor.filter
-        if (wanted.subject_id, wanted.event_type, wanted.time_from, wanted.time_to) == (None,) * 4:
-            if not wanted.where:
-                return Counter({n: kinds[EntryKind.EVENT] for n, kinds in enumerate(planned.kinds)})
+        if wanted == Filter():
+            return Counter({n: kinds[EntryKind.EVENT] for n, kinds in enumerate(planned.kinds)})
         if not planned.files:
             return Counter()
         parameters = Parameters()

@@ -16,12 +16,13 @@ from veen_core.ids import Epoch, HubId, Label
 from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
 from veen_overlays.live.epochs import Epochs
-from veen_overlays.live.query_view.data_files import CARRIED
+from veen_overlays.live.query_view.data_files import CARRIED, ViewRow
 from veen_overlays.live.query_view.growing import GrowingSource
 from veen_overlays.live.query_view.opened_entries import EntryOpener, Found, Place, row_of
 from veen_overlays.live.query_view.origin_log import OriginLogReader
 from veen_overlays.live.query_view.view import QueryView
 from veen_overlays.query.columns import EntryKind
+from veen_overlays.recorder.attribution import Attribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +65,11 @@ def add_entries(view: QueryView, feed: StreamFeed, source: GrowingSource, entrie
             if origin is None and not feed.origin_log.is_complete(source.label, receipt.stream_seq):
                 return count
             if origin is not None:  # the bridge sealed the copy: nothing proves which key signed the original
-                found = found._replace(attributed=False)
+                found = found._replace(client=None)
         place = Place(source.hub_id, source.label, source.epoch, receipt, wire)
         if origin is None:
             source.add(after, receipt, wire)
-            view.add(feed.stream, row_of(place, found.kind, found))
+            view.add(feed.stream, _attributed_row(source.attribution, place, found))
             continue
         _add_copy(view, feed.stream, origin, found)
         source.add(after, receipt, wire, own=False)
@@ -88,8 +89,18 @@ def _add_copy(view: QueryView, stream: str, origin: Place, found: Found) -> None
                 shown=origin.wire,
             )
         return
+    # An event beyond a gap is attributed by its own key only: the entries before it are not all known.
+    links = source.attribution if receipt.stream_seq == source.size + 1 else Attribution()
     source.add_copy(receipt, origin.wire)
-    view.add(stream, row_of(origin, found.kind, found))
+    view.add(stream, _attributed_row(links, origin, found))
+
+
+def _attributed_row(attribution: Attribution, place: Place, found: Found) -> ViewRow:
+    """Return the row of the next entry of a source, attributed by the entries before it (P10)."""
+    if found.continuity is not None:
+        attribution.add(found.continuity, found.client)
+    attributed = found.event is not None and attribution.attributed(found.event, found.client)
+    return row_of(place, found.kind, found, attributed=attributed)
 
 
 def add_pruned(view: QueryView, feed: StreamFeed, source: GrowingSource, receipt: Receipt) -> None:

@@ -54,8 +54,8 @@ class ViewFollower:
         head = await feed.reader.head(source.label)
         if (head.stream_seq if head else 0) < source.size:
             raise DivergenceError(
-                f"the log of label {source.label.hex()} has fewer than the {source.size} entries that the view "
-                "covers: it was rolled back, or this is another hub",
+                f"the log of label {source.label.hex()} has fewer than the {source.size} entries that the "
+                "view covers: it was rolled back, or this is another hub",
                 held=source.last,
                 shown=b"" if head is None else head.encode(),
             )

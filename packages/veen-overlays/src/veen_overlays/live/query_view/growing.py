@@ -1,4 +1,4 @@
-"""Growing sources: the entries of a label that were verified and are not yet committed to the view (core §5.1).
+"""Growing sources: entries of a label that were verified and are not committed to the view yet (core §5.1).
 
 Every entry is checked by the root that its receipt signs, against the MMR of the entries before it, before
 its row may be written. Copies of another hub's events may arrive out of order. Such a row waits beyond the
@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from veen_core.errors import DivergenceError, StateError
-from veen_core.ids import HubId, Label
+from veen_core.ids import ClientId, HubId, Label
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
-from veen_overlays.live.query_view.manifest import Source
+from veen_overlays.live.query_view.manifest import KeyLink, Source
+from veen_overlays.recorder.attribution import Attribution
 
 MAX_WAITING: Final = 65_536
 """Most events of one source that wait for an event before them."""
@@ -31,6 +32,8 @@ class GrowingSource:
     mmr: Mmr = field(default_factory=Mmr)
     last: bytes = b""
     own: int = 0
+    attribution: Attribution = field(default_factory=Attribution)
+    """The keys that the entries so far have linked."""
     leaves: list[bytes] = field(default_factory=list)
     """Leaf hashes since the last commit."""
     waiting: dict[int, bytes] = field(default_factory=dict)
@@ -47,7 +50,7 @@ class GrowingSource:
         return self.mmr.size - len(self.leaves)
 
     def extended(self, receipt: Receipt, wire: bytes) -> Mmr:
-        """Return the tree with the next entry; raise with both receipts as evidence if it does not extend it."""
+        """Return the tree with the next entry; raise with both receipts if the entry does not extend it."""
         after = self.mmr.copy()
         after.add(receipt.leaf_hash)
         if (receipt.label, receipt.stream_seq, receipt.mmr_root) != (self.label, after.size, after.root):
@@ -70,8 +73,8 @@ class GrowingSource:
         if receipt.stream_seq > self.size + 1:
             if len(self.waiting) >= MAX_WAITING:
                 raise StateError(
-                    f"stream {self.stream}: {MAX_WAITING} imported events of label {self.label.hex()} wait for "
-                    f"entry {self.size + 1}, which was not imported",
+                    f"stream {self.stream}: {MAX_WAITING} imported events of label {self.label.hex()} wait "
+                    f"for entry {self.size + 1}, which was not imported",
                     action="import the missing bundle",
                 )
             self.waiting[receipt.stream_seq] = wire
@@ -93,6 +96,10 @@ class GrowingSource:
             mmr_root=self.mmr.root,
             peaks=self.mmr.peaks,
             last_receipt=self.last,
+            links=tuple(
+                KeyLink(principal_id=ClientId(principal), client_id=ClientId(client))
+                for principal, client in self.attribution.pairs
+            ),
             own=self.own,
         )
 
@@ -106,5 +113,6 @@ def resumed(source: Source) -> GrowingSource:
         epoch=source.epoch,
         mmr=Mmr(source.size, source.peaks),
         last=source.last_receipt,
+        attribution=Attribution((link.principal_id, link.client_id) for link in source.links),
         own=source.own,
     )

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from veen_core.errors import DecodeError, StateError
 from veen_core.hashing import HASH_SIZE, H
-from veen_core.ids import FixedBytes, HubId, Label, MmrRoot, NodeHash
+from veen_core.ids import ClientId, FixedBytes, HubId, Label, MmrRoot, NodeHash
 from veen_core.wire import Wire, array, text_map
 from veen_overlays.live.query_view.private_files import replace
 
@@ -35,6 +35,15 @@ class FileHash(FixedBytes):
     __slots__ = ()
 
 
+@array("query view: key link", section="P10")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyLink(Wire):
+    """A principal and a client_id that signed key continuity links."""
+
+    principal_id: ClientId
+    client_id: ClientId
+
+
 @array("query view: source", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Wire):
@@ -51,6 +60,8 @@ class Source(Wire):
     peaks: tuple[NodeHash, ...]
     last_receipt: bytes
     """The RECEIPT of entry ``size``, which signs the root."""
+    links: tuple[KeyLink, ...]
+    """The keys that the entries so far have linked (P10)."""
     own: int
     """Entries that are not copies of another hub's events; a source without any is not queried."""
 

@@ -1,4 +1,4 @@
-"""An index of a manifest, made once per commit: a query looks at the sources and days it names, not at all."""
+"""An index of a manifest, made once per commit: a query looks up the sources and days that it names."""
 
 from __future__ import annotations
 

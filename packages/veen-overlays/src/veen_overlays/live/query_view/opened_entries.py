@@ -28,19 +28,13 @@ from veen_overlays.live.query_view.data_files import ViewRow
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.errors import QueryError
-from veen_overlays.recorder.records import RecordEvent
+from veen_overlays.recorder.records import KeyContinuity, RecordEvent
 
 MAX_EPOCH: Final = 2**32 - 1
-Linked = Callable[[ClientId, ClientId], bool]
-"""Whether a principal_id is linked to the client_id of a MSG by signed key continuity (P10)."""
 _EVENT: Final = bytes(RecordEvent.SCHEMA)
+_CONTINUITY: Final = bytes(KeyContinuity.SCHEMA)
 _WRAPPER: Final = bytes(ImportedEvent.SCHEMA)
 _ENVELOPE: Final = bytes(EnvelopedEvent.SCHEMA)
-
-
-def same_key(principal: ClientId, client: ClientId) -> bool:
-    """Link no key but the client_id itself."""
-    return principal == client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +47,7 @@ class OriginHub:
 
     @classmethod
     def for_stream(cls, identity: HubIdentity, name: str, *, epoch_sec: int, max_epoch_skew_sec: int) -> Self:
-        """Accept events of one stream of the hub only: its labels follow from hub_id and name (core §2, B13)."""
+        """Accept events of one stream only: its labels follow from hub_id and name (core §2, B13)."""
         routing, stream = routing_key(identity.hub_id), stream_id(name)
 
         def epoch_of(found: Label, receipt: Receipt) -> Epoch | None:
@@ -79,7 +73,10 @@ class Found(NamedTuple):
     kind: EntryKind
     event: RecordEvent | None = None
     payload: str = ""
-    attributed: bool = False
+    continuity: KeyContinuity | None = None
+    """The record of an entry that links two keys (P10); such an entry is not an event."""
+    client: ClientId | None = None
+    """The key that signed the MSG; None if nothing proves it."""
     origin: Place | None = None
     """The origin of a wrapped event; None for an entry of the log itself."""
     parent: bytes | None = None
@@ -91,7 +88,6 @@ class EntryOpener:
     """Opens verified entries with the reader's keys, which stay in memory."""
 
     keys: Sequence[DhKey]
-    linked: Linked = same_key
     origins: Mapping[HubId, OriginHub]
 
     def open(self, entry: Entry) -> Found:
@@ -105,17 +101,19 @@ class EntryOpener:
             return self._unwrapped(opened)
         return self._found(opened, msg.client_id)
 
-    def _found(self, opened: Opened, client: ClientId | None, origin: Place | None = None) -> Found:
+    def _found(self, opened: Opened, client: ClientId, origin: Place | None = None) -> Found:
         parent = None if opened.header.parent_id is None else bytes(opened.header.parent_id)
-        if opened.header.schema != _EVENT:
-            return Found(EntryKind.OTHER, origin=origin, parent=parent)
+        other = Found(EntryKind.OTHER, client=client, origin=origin, parent=parent)
         try:
+            if opened.header.schema == _CONTINUITY:
+                return other._replace(continuity=KeyContinuity.decode(opened.body))
+            if opened.header.schema != _EVENT:
+                return other
             event = RecordEvent.decode(opened.body)
             payload = canonical_json.encode(event.payload).decode()
         except (DecodeError, QueryError):
-            return Found(EntryKind.OTHER, origin=origin, parent=parent)
-        attributed = client is not None and self.linked(event.principal_id, client)
-        return Found(EntryKind.EVENT, event, payload, attributed, origin, parent)
+            return other
+        return other._replace(kind=EntryKind.EVENT, event=event, payload=payload)
 
     def _unwrapped(self, wrapper: Opened) -> Found:
         """Return the event inside wrappers with its first place; ``OTHER`` without origin if a check fails.
@@ -161,7 +159,7 @@ def _import_in(opened: Opened) -> ImportedEvent:
     return ImportedEvent.decode(opened.body)
 
 
-def row_of(place: Place, kind: int, found: Found | None = None) -> ViewRow:
+def row_of(place: Place, kind: int, found: Found | None = None, *, attributed: bool = False) -> ViewRow:
     """Return the row of an entry at its place; ``found`` has the values of an event."""
     receipt = place.receipt
     head = bytes(place.hub_id), bytes(place.label), place.epoch, receipt.stream_seq, 1000 * receipt.hub_ts
@@ -177,6 +175,6 @@ def row_of(place: Place, kind: int, found: Found | None = None) -> ViewRow:
         event.event_time,
         event.origin,
         found.payload,
-        found.attributed,
+        attributed,
         *tail,
     )

@@ -1,8 +1,9 @@
 """The origins of resealed events, from a bridge's audit log (RESOLUTIONS P4, P7).
 
-A resealed copy has the schema and body of its original and names it as ``parent_id``. The audit log lists the
-origin receipt of each. The list is written after the copies, so a copy whose origin is not listed waits, until
-the bridge has reported the bundle as imported. Every origin receipt is verified under the identity of its hub.
+A resealed copy has the schema and body of its original and names it as ``parent_id``. The audit log lists
+the origin receipt of each. The list is written after the copies, so a copy whose origin is not listed waits,
+until the bridge has reported the bundle as imported. Every origin receipt is verified under the identity of
+its hub.
 """
 
 from __future__ import annotations

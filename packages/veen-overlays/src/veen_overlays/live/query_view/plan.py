@@ -128,7 +128,7 @@ def _span_kinds(
         return span.kinds
     if (cut := _cut(prefix, span)) is None:
         return [0] * KINDS
-    snapshot.verify(file)
+    snapshot.files_of.verify(file)
     return count_cut(snapshot.paths([file])[0], cut)
 
 

@@ -1,8 +1,8 @@
-"""A snapshot of a view: the sources and files of one commit, which no later commit removes while it is used."""
+"""A snapshot of a view: the sources and files of one commit, which stay while the snapshot is used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from veen_core.ids import StreamSeq
 from veen_core.proof import MmrProof
 from veen_overlays.live.query_view.data_files import path_of
+from veen_overlays.live.query_view.kept_files import KeptFiles
 from veen_overlays.live.query_view.manifest import DataFile, Source
 from veen_overlays.live.query_view.manifest_index import ManifestIndex
 from veen_overlays.live.query_view.node_file import NodeFile
@@ -27,10 +28,8 @@ class Snapshot:
 
     folder: Path
     index: ManifestIndex
-    subjects_of: Callable[[DataFile], bytes]
-    """Returns the subject filter of a file."""
-    verify: Callable[[DataFile], None]
-    """Raises ``DamagedViewError`` if a file is missing or was altered."""
+    files_of: KeptFiles
+    """Checks files before they are read."""
 
     def prefixes(self, streams: Iterable[str]) -> list[Prefix]:
         """Return the sources of these streams that have entries of their own."""
@@ -52,8 +51,8 @@ class Snapshot:
 
     def _lacks(self, prefix: Prefix) -> QueryError:
         return execution_failed(
-            f"stream {prefix.stream}: the view does not cover entries {prefix.from_seq} to {prefix.to_seq} of "
-            f"label {prefix.label.hex()}",
+            f"stream {prefix.stream}: the view does not cover entries {prefix.from_seq} to {prefix.to_seq} "
+            f"of label {prefix.label.hex()}",
             "wait until the view has caught up with the log, or import the missing events",
         )
 
@@ -79,10 +78,10 @@ class Snapshot:
             file
             for file in self.index.files(stream, *times)
             if (types is None or file.types is None or not set(types).isdisjoint(file.types))
-            and (subject is None or may_contain(self.subjects_of(file), subject))
+            and (subject is None or may_contain(self.files_of.subjects_of(file), subject))
         ]
         for file in found:
-            self.verify(file)
+            self.files_of.verify(file)
         return found
 
     def paths(self, files: Iterable[DataFile]) -> list[str]:

@@ -82,7 +82,7 @@ def filter_sql(wanted: Filter, parameters: Parameters) -> list[str]:
 
 def _where_sql(condition: Condition, parameters: Parameters) -> str:
     name = condition.field.name
-    values = [each for each in map(lambda v: _stored(name, v), condition.values) if each is not None]
+    values = [each for each in (_stored(name, value) for value in condition.values) if each is not None]
     return f"{COLUMN_OF[name]} IN {parameters.bind(values)}" if values else "FALSE"
 
 

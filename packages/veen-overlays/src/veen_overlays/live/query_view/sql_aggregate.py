@@ -1,7 +1,7 @@
 """Aggregates of base columns in SQL (query-api §4.3). ``aggregation`` defines what the values must be.
 
 min and max: SQL orders text and byte strings by their bytes, as ``order_key`` does, and hex keeps that order.
-sum is exact (128 bits: 2^64 rows of 64 bits). avg is the exact quotient of sum and count, as in ``aggregation``.
+sum is exact (128 bits: 2^64 rows of 64 bits). avg is the nearest double of the exact quotient.
 """
 
 from __future__ import annotations
@@ -103,5 +103,6 @@ def _shown(descriptor: QueryDescriptor, field: Field, value: Any) -> Json:
     if value is None:
         return None
     if field.name == "stream":
-        return descriptor.scope[value]
-    return value.hex() if isinstance(value, bytes) else rendered(field.name, value)
+        return descriptor.scope[int(value)]
+    shown: Json = value.hex() if isinstance(value, bytes) else value
+    return rendered(field.name, shown)

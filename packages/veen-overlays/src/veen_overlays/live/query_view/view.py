@@ -14,25 +14,21 @@ The order of a commit, each step durable before the next:
    opening the view removes them. A crash after it leaves the new view.
 4. Files that a merge replaced are deleted when no snapshot uses them.
 
-Opening checks every file against the manifest. Before a query reads a file, its size and times are compared
-with those of the last check, and the file is hashed again if they differ. The view contains no keys. It can be
-rebuilt from the log at any time, except for entries that the hub has pruned meanwhile.
+Opening checks every file against the manifest, and a query checks the files that it reads (``kept_files``).
+The view contains no keys. It can be rebuilt from the log at any time, except for entries that the hub has
+pruned meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
-
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from veen_core.errors import StateError
 from veen_core.ids import HubId, Label
@@ -43,15 +39,16 @@ from veen_overlays.live.query_view.data_files import (
     DATA,
     Partition,
     ViewRow,
-    check_file,
     partition_of,
     path_of,
     read_tables,
+    rows_beyond,
     subjects_path,
     table_of,
     write_file,
 )
 from veen_overlays.live.query_view.growing import GrowingSource, resumed
+from veen_overlays.live.query_view.kept_files import KeptFiles
 from veen_overlays.live.query_view.manifest import (
     MANIFEST,
     DamagedViewError,
@@ -91,12 +88,9 @@ class QueryView:
         self._row_count = self._row_bytes = 0
         self._feeds: dict[str, int] = {}
         self._origin_logs: dict[str, OriginLog] = {}
-        self._checked: dict[str, tuple[int, ...]] = {}
-        self._filters: dict[str, bytes] = {}
+        self._files = KeptFiles(folder)
         self._version = 0
         self._index = ManifestIndex(self._manifest)
-        self._leases: Counter[int] = Counter()
-        self._retired: list[tuple[int, DataFile]] = []
         self._guard = threading.Lock()
         self._noted = False
         self._failed = False
@@ -138,7 +132,7 @@ class QueryView:
         self._manifest = load_manifest(self.folder) or Manifest()
         self._remove_unnamed()
         for file in self._manifest.files:
-            self._check(file)
+            self._files.check(file)
         for source in self._manifest.sources:
             path = nodes_path(self.folder, *source.key)
             NodeFile(path).check(source.size, source.mmr_root)
@@ -168,44 +162,13 @@ class QueryView:
         """Find the rows beyond a gap: imported events that wait for an event before them."""
         for file in self._manifest.files:
             for span in file.spans:
-                source = self._sources.get((file.stream, span.hub_id, span.label))
-                if source is None:
-                    source = self.source(
-                        file.stream, span.hub_id, span.label, self._epoch_in(file, span.label)
-                    )
-                if span.to_seq > source.size:
-                    rows = self._beyond(file, span.label, source.size)
-                    source.waiting.update(
-                        zip(rows["seq"].to_pylist(), rows["receipt"].to_pylist(), strict=True)
-                    )
-
-    def _epoch_in(self, file: DataFile, label: Label) -> int:
-        rows = self._beyond(file, label, 0)
-        epoch: int = rows["epoch"][0].as_py()
-        return epoch
-
-    def _beyond(self, file: DataFile, label: Label, size: int) -> Any:
-        rows = pq.read_table(
-            path_of(self.folder, file), columns=["label", "seq", "receipt", "epoch"], partitioning=None
-        )
-        wanted = pc.and_(pc.equal(rows["label"], pa.scalar(bytes(label))), pc.greater(rows["seq"], size))
-        return rows.filter(wanted)
-
-    # --- checking files
-
-    def _check(self, file: DataFile) -> None:
-        """Check a data file and its subject filter by their hashes, and note how they look now."""
-        path = path_of(self.folder, file)
-        before = _looks(path)
-        check_file(path, file.size, file.hash)
-        filter_ = check_file(subjects_path(self.folder, file), None, file.subjects)
-        with self._guard:
-            self._checked[file.name], self._filters[file.name] = before, filter_
-
-    def _verify(self, file: DataFile) -> None:
-        """Raise if a file was altered since it was checked; hash it again if it looks different."""
-        if _looks(path_of(self.folder, file)) != self._checked.get(file.name):
-            self._check(file)
+                key = file.stream, bytes(span.hub_id), bytes(span.label)
+                known = self._sources.get(key)
+                if known is None or span.to_seq > known.size:
+                    size = 0 if known is None else known.size
+                    rows = rows_beyond(self.folder, file, span, size)
+                    source = self.source(file.stream, span.hub_id, span.label, rows[0].epoch)
+                    source.waiting.update({row.seq: row.receipt for row in rows})
 
     # --- writing
 
@@ -291,9 +254,7 @@ class QueryView:
             merged = self._write(partition_of(group[0]), read_tables(self.folder, group))
             old = {file.name for file in group}
             self._publish([f for f in self._manifest.files if f.name not in old] + [merged])
-            with self._guard:
-                self._retired.extend((self._version, file) for file in group)
-            self._remove_retired()
+            self._files.retire(self._version, group)
             replaced += len(group)
         return replaced
 
@@ -301,7 +262,7 @@ class QueryView:
         name = f"{self._manifest.next_name:010d}"
         self._manifest = replace(self._manifest, next_name=self._manifest.next_name + 1)
         file = write_file(self.folder, partition, name, table)
-        self._check(file)
+        self._files.check(file)
         return file
 
     def _write_nodes(self, source: GrowingSource) -> None:
@@ -336,39 +297,8 @@ class QueryView:
         """Hold the committed state: its files stay until the snapshot is released."""
         with self._guard:
             index, version = self._index, self._version
-            self._leases[version] += 1
+            self._files.use(version)
         try:
-            yield Snapshot(
-                folder=self.folder,
-                index=index,
-                subjects_of=lambda file: self._filters[file.name],
-                verify=self._verify,
-            )
+            yield Snapshot(folder=self.folder, index=index, files_of=self._files)
         finally:
-            with self._guard:
-                self._leases[version] -= 1
-                if not self._leases[version]:
-                    del self._leases[version]
-            self._remove_retired()
-
-    def _remove_retired(self) -> None:
-        """Delete replaced files that no snapshot uses: every lease is of the version that replaced them, or later."""
-        with self._guard:
-            oldest = min(self._leases, default=self._version)
-            free = [file for version, file in self._retired if version <= oldest]
-            self._retired = [(version, file) for version, file in self._retired if version > oldest]
-            for file in free:
-                self._checked.pop(file.name, None)
-                self._filters.pop(file.name, None)
-        for file in free:
-            path_of(self.folder, file).unlink(missing_ok=True)
-            subjects_path(self.folder, file).unlink(missing_ok=True)
-
-
-def _looks(path: Path) -> tuple[int, ...]:
-    """Return facts that change when a file is altered or replaced."""
-    try:
-        facts = path.stat()
-    except FileNotFoundError:
-        raise DamagedViewError(f"{path}: the file is missing") from None
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+            self._files.release(version)
