@@ -26,7 +26,7 @@ NOT_RUN = {
     ".tools/veen/bin/python docs/generate.py": "it changes the checkout",
 }
 """Beginnings of commands that are shown and not run, each with the reason."""
-PORTS = ("8080", "8090", "8091")
+PORTS = ("8080", "8085", "8090", "8091")
 PORTS_FROM, PORTS_TO = 20_000, 32_000
 """Ports on the pages, each replaced by a free one."""
 MARK = "=====command====="

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import signal
 import sys
@@ -14,13 +15,12 @@ from veen_cli.query.record_log import HubRecordLog
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.result_files import ResultFiles
 
-left = int(sys.argv[1])
+steps = itertools.count(1)
+last = int(sys.argv[1])
 
 
 def step() -> None:
-    global left
-    left -= 1
-    if left == 0:
+    if next(steps) == last:
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -177,7 +177,7 @@ def test_a_query_sees_what_was_recorded_before_it_was_submitted(world: World, se
 
 def test_the_service_keeps_nothing_that_others_can_read_and_no_token(world: World, service: Service) -> None:
     service.completed(query())
-    files = [path for path in (world.root / "query-state").rglob("*")]
+    files = list((world.root / "query-state").rglob("*"))
     assert {path for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
     secrets = (world.root / "service/secrets.cbor").read_bytes()
     content = b"".join(path.read_bytes() for path in files if path.is_file())
@@ -207,7 +207,7 @@ def test_probes_logs_and_metrics(service: Service) -> None:
 # --- start and stop
 
 
-def test_a_service_without_authentication_or_tls_does_not_start(world: World, tmp_path: Path) -> None:
+def test_a_service_without_authentication_or_tls_does_not_start(world: World) -> None:
     nobody = [{"name": "x", "identity": "aa" * 32, "streams": ["*"]}]
     for changes, said in (
         ({"principals": nobody}, "nobody could use the service"),

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from .query_world import AUDITOR, STREAM, Service, World, make_world, query

@@ -28,7 +28,7 @@ from veen_overlays.live.query_service.principals import (
     new_token,
     subject_text,
 )
-from veen_overlays.live.query_service.result_files import ResultFiles, TooLarge
+from veen_overlays.live.query_service.result_files import ResultFiles, TooLargeError
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 
 PLACE = RecordedAt(stream="record/query/requests", seq=1, hub_id="aa" * 32, receipt_id="rcpt-1", receipt="00")
@@ -167,15 +167,17 @@ def test_pages_have_the_rows_that_were_written(
     assert (page.count, page.total) == (len(rows[offset : offset + limit]), len(rows))
 
 
+def _write_three(files: ResultFiles, max_rows: int, max_bytes: int) -> None:
+    with files.rows(job().result_id, max_rows=max_rows, max_bytes=max_bytes) as writer:
+        for _ in range(3):
+            writer.add(b"{}")
+
+
 def test_a_result_beyond_its_limits_leaves_no_file(tmp_path: Path) -> None:
     files = ResultFiles(tmp_path)
     for max_rows, max_bytes in ((2, 1_000), (100, 8)):
-        with (
-            pytest.raises(TooLarge),
-            files.rows(job().result_id, max_rows=max_rows, max_bytes=max_bytes) as writer,
-        ):
-            for _ in range(3):
-                writer.add(b"{}")
+        with pytest.raises(TooLargeError):
+            _write_three(files, max_rows, max_bytes)
         assert list(tmp_path.iterdir()) == []
 
 

@@ -45,7 +45,7 @@ payloads = st.one_of(
     ),
 )
 events = st.builds(
-    lambda **values: event(**values),
+    event,
     subject_id=texts,
     principal_id=st.sampled_from([ClientId(WRITER.public), ClientId(bytes(32)), ClientId(b"\xff" * 32)]),
     event_type=st.sampled_from(["login", "read", "ä"]),

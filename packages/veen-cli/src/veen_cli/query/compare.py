@@ -49,8 +49,8 @@ def compare(
     """Compare two results, or a result and the same query executed now.
 
     With one file, or with --recorded, the query is executed again over the same prefixes, with your keys. Two
-    zones whose results agree have observed the same history for the queried streams. Nothing is verified here:
-    `veen query verify` does that.
+    zones whose results agree have observed the same history for the queried streams. Nothing is verified
+    here: `veen query verify` does that.
     """
     del out
     from veen_overlays.query.comparison import compare as compared  # noqa: PLC0415 - most commands need none

@@ -162,7 +162,7 @@ class ServiceConfig:
     listen: Listen = Listen()
     probes: Probes = Probes()
     tls: ServiceTls | None = None
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     results: Results = Results()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log events to write."""
@@ -178,7 +178,7 @@ class ServiceConfig:
             raise ConfigError(f"streams: {', '.join(sorted(twice))} is listed twice")
         if self.tls is None and not self.listen.without_tls and not _is_loopback(self.listen.host):
             raise ConfigError(
-                f"listen.host: {self.listen.host} is reachable from other machines, and tls is not configured",
+                f"listen.host: {self.listen.host} is reachable from elsewhere, and tls is not configured",
                 action="configure tls, or listen on 127.0.0.1 behind a TLS proxy",
             )
 

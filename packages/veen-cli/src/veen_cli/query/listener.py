@@ -7,10 +7,10 @@ from typing import Final
 
 from aiohttp import web
 
-from veen_core.errors import ApiError, ConfigError
-from veen_core.rejection import HTTP_STATUS
 from veen_cli.query.config import Probes, ServiceConfig
 from veen_cli.query.metrics import ServiceMetrics
+from veen_core.errors import ApiError, ConfigError
+from veen_core.rejection import HTTP_STATUS
 from veen_hub.http.bounded_listener import BoundedListener, Endpoint
 from veen_hub.http.content import Headers, Reply
 from veen_hub.http.tls import server_context

@@ -1,4 +1,4 @@
-"""The service as a process: connects to the hub, follows the streams, serves, drains (spec-4 10.1 to 10.3)."""
+"""The service as a process: connects to the hub, follows the streams, serves, drains (spec-4 10.1)."""
 
 from __future__ import annotations
 

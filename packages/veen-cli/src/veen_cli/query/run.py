@@ -84,8 +84,8 @@ def run(
 
     DESCRIPTOR is a file with a QueryDescriptor ('-' is stdin); the options describe the common cases. With
     --service, the service reads the streams and records the query; its answer is verified before it is shown.
-    Without it, the events are read from the hub, verified and opened with your keys, and kept in a view in the
-    identity's folder, so the next query reads new events only. Such a query is not recorded.
+    Without it, the events are read from the hub, verified and opened with your keys, and kept in a view in
+    the identity's folder, so the next query reads new events only. Such a query is not recorded.
     """
     if form == "parquet" and rows_file is None:
         raise click.UsageError("--format parquet needs --rows FILE.")
@@ -96,7 +96,7 @@ def run(
     verdict = verified(file, access)
     if target_file is not None:
         private_files.write(target_file, file.encode())
-    return _answer(out, file, verdict, form, rows_file, target_file)
+    return _answer(out, file=file, verdict=verdict, form=form, rows_file=rows_file, target_file=target_file)
 
 
 async def ask(service: str, item: dict[str, Any], token_file: Path | None, out: Output) -> ResultFile:
@@ -158,6 +158,7 @@ def pinned_hubs(access: EventAccess) -> list[Any] | None:
 
 def _answer(
     out: Output,
+    *,
     file: ResultFile,
     verdict: ResultVerdict,
     form: str,

@@ -1,4 +1,4 @@
-"""The suite ``query``: a service over a real hub, its answers, its records, and two zones (query-api-spec)."""
+"""The suite ``query``: a service over a real hub, its answers, its records, and two zones (query-api)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ def _recorded(context: CheckContext) -> None:
             (RESULTS, page["result_digest"], page["record_event"]),
             (REQUESTS, asked["descriptor"], asked["record_event"]),
         ):
-            found = require_one((each for each in site.payloads(stream) if each == shown), f"record in {stream}")
+            found = require_one(
+                (each for each in site.payloads(stream) if each == shown), f"record in {stream}"
+            )
             require_equal(found["query_id"], "recorded", "query_id")
             receipt = Receipt.decode(bytes.fromhex(place["receipt"]))
             require_equal((place["stream"], place["seq"]), (stream, receipt.stream_seq), "record_event")
@@ -38,7 +40,8 @@ def _audited(context: CheckContext) -> None:
             for each in map(QueryAudit.decode, site.bodies(ACCESSES))
         }
         for who, outcome in (("auditor", "ok"), ("other", "query_not_found")):
-            require((f"query/result/{name}", who, outcome) in found, f"an access of {who} is not audited (Q1)")
+            audited = (f"query/result/{name}", who, outcome) in found
+            require(audited, f"an access of {who} is not audited (Q1)")
 
 
 CHECKS: Final = (

@@ -1,4 +1,4 @@
-"""Two zones: a query in Z1, its events, descriptor and digest bridged, executed again in Z2 (query-api §9)."""
+"""Two zones: a query in Z1; events, descriptor and digest bridged; executed again in Z2 (query-api §9)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def _bridge(site: QuerySite, target: Any, mode: str) -> None:
 
 def _compared(site: QuerySite, target: Any, mode: str) -> Any:
     """Execute the bridged query in Z2, with the keys of the auditor there, and compare the digests."""
-    site.veen("hub", "keys", "--hub", site.hub.url, "--trust", site.hub_id.hex(), "--out", "z1-hub.cbor", "-q")
+    source = ("--hub", site.hub.url, "--trust", site.hub_id.hex())
+    site.veen("hub", "keys", *source, "--out", "z1-hub.cbor", "-q")
     readers = ("--reader", "z2/identity") if mode == "wrap" else ()
     done = site.run(
         *("query", "compare", "--recorded", "crossing", "--json", "--origin", "z1-hub.cbor", *readers),

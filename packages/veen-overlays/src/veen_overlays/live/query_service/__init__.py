@@ -1,4 +1,4 @@
-"""The Query API as a service: who may ask, the jobs and their states, results, records, HTTP (query-api-spec).
+"""The Query API as a service: principals, jobs and their states, results, records, HTTP (query-api-spec).
 
 ``routes`` answers HTTP requests. ``service`` accepts, runs and returns queries. ``job_store`` and
 ``result_files`` keep them on disk. ``recording`` writes requests, digests and accesses to the log through the

@@ -2,8 +2,8 @@
 
 A run goes through these steps. A process that is killed between two of them is continued at the next start:
 
-1. RUNNING, with one more attempt; after ``MAX_ATTEMPTS`` the job is FAILED: a query that ends the process must
-   not end it for ever;
+1. RUNNING, with one more attempt; after ``MAX_ATTEMPTS`` the job is FAILED: a query that ends the process
+   must not end it for ever;
 2. the engine answers, and the evidence is verified; limits of the principal apply;
 3. rows and result file are durable;
 4. the end of record/query/results is noted, then the digest is recorded: this commits the result (8.2). A
@@ -37,7 +37,7 @@ from veen_overlays.live.query_service.recording import (
     SUBMITTED,
     QueryRecords,
 )
-from veen_overlays.live.query_service.result_files import ResultFiles, TooLarge
+from veen_overlays.live.query_service.result_files import ResultFiles, TooLargeError
 from veen_overlays.live.query_service.source_end import read_ends
 from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor
@@ -184,7 +184,7 @@ class Executor:
             except QueryError as exc:
                 await self._fail(job, exc)
                 return
-            except TooLarge as exc:
+            except TooLargeError as exc:
                 await self._fail(
                     job, QueryError(QueryErrorCode.LIMIT_EXCEEDED, exc.message, action=exc.action)
                 )
@@ -192,7 +192,7 @@ class Executor:
             except VeenError as exc:
                 self._counters.record_failures += 1
                 log(logging.WARNING, "query_waits", result_id=job.result_id, error=str(exc), pause_sec=pause)
-            except Exception:  # noqa: BLE001 - logged; a bug must not leave a job RUNNING for ever
+            except Exception:
                 LOGGER.exception("query_crashed", extra={"fields": {"result_id": job.result_id}})
                 why = "this is a bug: see the service's log"
                 await self._fail(job, QueryError(QueryErrorCode.INTERNAL_ERROR, why))

@@ -73,7 +73,8 @@ CREATE INDEX unfinished ON jobs (principal, submitted_at) WHERE state NOT IN ({_
 CREATE INDEX kept ON jobs (finished_at) WHERE is_deleted = 0 AND state = '{State.COMPLETED}';
 CREATE TRIGGER transitions BEFORE UPDATE OF state ON jobs WHEN OLD.state != NEW.state AND NOT ({_ALLOWED})
 BEGIN SELECT RAISE(ABORT, 'this transition does not exist'); END;
-CREATE TRIGGER immutable BEFORE UPDATE ON jobs WHEN OLD.state IN ({_FINAL}) AND NEW.is_deleted = OLD.is_deleted
+CREATE TRIGGER immutable BEFORE UPDATE ON jobs
+    WHEN OLD.state IN ({_FINAL}) AND NEW.is_deleted = OLD.is_deleted
 BEGIN SELECT RAISE(ABORT, 'a finished job does not change'); END;
 CREATE TRIGGER complete BEFORE UPDATE ON jobs WHEN NEW.state = '{State.COMPLETED}'
     AND (NEW.request IS NULL OR NEW.result IS NULL OR NEW.digest IS NULL)

@@ -110,7 +110,7 @@ class Authenticator:
             self._add(principal)
         if not self._by_token and not self._by_subject:
             raise ConfigError(
-                "principals: no token and no certificate subject is configured, so nobody could use the service",
+                "principals: no token and no certificate is configured, so nobody could use the service",
                 action="run `veen query token` and add its hash to a principal (query-api-spec 7.1)",
             )
 

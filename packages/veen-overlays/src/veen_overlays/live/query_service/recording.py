@@ -7,7 +7,7 @@
 | record/query/audit/access | query.audit.v1 | one access of a principal |
 
 A payload is the canonical JSON as text: deterministic CBOR has no floats (B3), and a descriptor has one in
-``sample_rate``. A record is written once, also after a crash between the hub's receipt and our own note of it:
+``sample_rate``. A record is written once, also after a crash between the hub's receipt and the note of it:
 ``RecordLog.end`` is noted before the record is sent, and after a restart the record is searched from there.
 """
 

@@ -1,6 +1,6 @@
 """Results on disk: the rows for paging, and the result file with its evidence.
 
-Each result has three files, named by its result_id: ``.rows`` (one row of canonical JSON per line), ``.index``
+Each result has three files, named by its result_id: ``.rows`` (canonical JSON, one row per line), ``.index``
 (the offset of each line as 8 bytes, big-endian, and the offset of the end) and ``.veenq`` (the file that
 ``veen query verify`` reads). They are written to temporary names, synced, and renamed; ``.veenq`` comes last.
 Only a job that is COMPLETED makes a result visible, so a result is never seen in part.
@@ -28,7 +28,7 @@ def is_result_id(text: str) -> bool:
     return _RESULT_ID.fullmatch(text) is not None
 
 
-class TooLarge(StateError):
+class TooLargeError(StateError):
     """A result has more rows or bytes than its principal may have."""
 
 
@@ -53,9 +53,9 @@ class RowWriter:
     def add(self, row: bytes) -> None:
         """Add one row as canonical JSON."""
         if self.count == self._max_rows:
-            raise TooLarge(f"the result has more than {self._max_rows} rows", action=_SMALLER)
+            raise TooLargeError(f"the result has more than {self._max_rows} rows", action=_SMALLER)
         if self.size + len(row) + 1 > self._max_bytes:
-            raise TooLarge(f"the rows have more than {self._max_bytes} bytes", action=_SMALLER)
+            raise TooLargeError(f"the rows have more than {self._max_bytes} bytes", action=_SMALLER)
         self._index.write(self.size.to_bytes(ENTRY_BYTES, "big"))
         self._rows.write(row + b"\n")
         self.size += len(row) + 1
@@ -134,7 +134,7 @@ class ResultFiles:
             self.path(result_id, suffix).unlink(missing_ok=True)
 
     def delete_all_but(self, kept: set[str]) -> int:
-        """Delete files that belong to no completed result: a killed process left them. Returns their number."""
+        """Delete files of no completed result, which a killed process left; return their number."""
         stray = [file for file in self._folder.iterdir() if file.name.partition(".")[0] not in kept]
         stray += [file for file in self._folder.glob("*.tmp") if file not in stray]
         for file in stray:

@@ -33,7 +33,7 @@ from veen_overlays.live.query_service.principals import Authenticator, Principal
 from veen_overlays.live.query_service.service import (
     DEFAULT_PAGE_ROWS,
     MAX_WAIT_SECONDS,
-    HubUnavailable,
+    HubUnavailableError,
     QueryService,
 )
 from veen_overlays.query import canonical_json
@@ -105,7 +105,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     except QueryError as exc:
         return _refusal(exc)
-    except HubUnavailable as exc:
+    except HubUnavailableError as exc:
         log(logging.WARNING, "hub_unavailable", error=str(exc), request_id=request[_REQUEST_ID])
         return _error(503, "internal_error", str(exc), {"Retry-After": "2"})
     except ApiError as exc:  # the server is shutting down, or the head is too long

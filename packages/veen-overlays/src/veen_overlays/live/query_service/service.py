@@ -2,7 +2,7 @@
 
 A submission is accepted in this order. Each step is durable before the next begins:
 
-1. the job is on disk, as PENDING, with the ends of the logs that it reads and the end of record/query/requests;
+1. the job is on disk, as PENDING, with the ends of its logs and the end of record/query/requests;
 2. the descriptor is in record/query/requests, and the job has the receipt; the client gets its answer;
 3. a worker runs the job (``execution``): rows and result file, then the digest in record/query/results, and
    last the state COMPLETED.
@@ -51,7 +51,7 @@ class ResultPage:
     limit: int
 
 
-class HubUnavailable(VeenError):
+class HubUnavailableError(VeenError):
     """The hub did not take a record that must be durable before the answer."""
 
 
@@ -77,10 +77,10 @@ class QueryService:
         try:
             job = await self._accept(principal, body, named)
         except QueryError as exc:
-            await self._audit(principal, "submit", named[0] if named else "-", {}, exc)
+            await self._audit(principal, "submit", named[0] if named else "-", {}, error=exc)
             raise
         parameters = {"descriptor": job.descriptor, "result_id": job.result_id}
-        await self._audit(principal, "submit", job.query_id, parameters, None)
+        await self._audit(principal, "submit", job.query_id, parameters)
         return job
 
     async def _accept(self, principal: Principal, body: bytes, named: list[str]) -> Job:
@@ -207,7 +207,8 @@ class QueryService:
         operation: str,
         resource: str,
         parameters: Mapping[str, Any],
-        error: QueryError | None,
+        *,
+        error: QueryError | None = None,
         rows_hash: str | None = None,
     ) -> None:
         access = Access(
@@ -228,7 +229,7 @@ class QueryService:
             raise
         except VeenError as exc:
             self.counters.record_failures += 1
-            raise HubUnavailable(
+            raise HubUnavailableError(
                 f"the hub did not take a record of this access: {exc.message}", action="try again later"
             ) from exc
 
@@ -261,7 +262,12 @@ class AuditedAccess:
         if error is not None and not isinstance(error, QueryError):
             return
         await self._service._audit(
-            self._principal, self._operation, self._resource, self._parameters, error, self._rows_hash
+            self._principal,
+            self._operation,
+            self._resource,
+            self._parameters,
+            error=error,
+            rows_hash=self._rows_hash,
         )
 
 

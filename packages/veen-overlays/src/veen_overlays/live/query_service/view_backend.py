@@ -106,7 +106,7 @@ class ViewBackend:
 
     @asynccontextmanager
     async def refreshing(self) -> AsyncIterator[None]:
-        """Keep the view up to date; a log that cannot be read makes the service unready, and is tried again."""
+        """Keep the view up to date; a log that cannot be read makes the service unready until it can."""
         task = asyncio.create_task(self._refresh_for_ever())
         try:
             yield

@@ -73,7 +73,7 @@ class NodeFile:
         return proof
 
     def prove_many(self, seqs: Sequence[int], size: int) -> bytes:
-        """Return one inclusion proof of several leaves in the tree of ``size`` leaves (``query.inclusion``)."""
+        """Return one inclusion proof of several leaves in the tree of ``size`` leaves."""
         with self.path.open("rb") as file:
             return prove_from_nodes(_Lookup(file.fileno(), self.path), seqs, size)
 
