@@ -122,7 +122,7 @@ async def _payload(backend: ViewBackend, stream: str, event_type: str, query_id:
     from veen_overlays.query import canonical_json  # noqa: PLC0415 - as above
     from veen_overlays.query.descriptor import normalise  # noqa: PLC0415 - as above
 
-    item = {
+    item: dict[str, Any] = {
         "scope": [stream],
         "filter": {"event_type": [event_type]},
         "projection": ["payload"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from veen_core.hashing import H
 from veen_overlays.query import canonical_json
@@ -28,7 +28,8 @@ def _verifies(context: CheckContext) -> None:
 def _pages(context: CheckContext) -> None:
     """Pages neither repeat nor lose a row: together they have the digest's rows_hash."""
     with query_site(context) as site:
-        name, rows = site.completed(), []
+        name = site.completed()
+        rows: list[Any] = []
         while True:
             found = site.ask(f"/api/query/result/{name}?offset={len(rows)}&limit=3").json
             rows += found["rows"]

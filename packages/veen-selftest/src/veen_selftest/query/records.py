@@ -38,6 +38,7 @@ def _audited(context: CheckContext) -> None:
         found = {
             (each.resource_identifier, each.metadata["principal"], each.metadata["outcome"])
             for each in map(QueryAudit.decode, site.bodies(ACCESSES))
+            if each.metadata is not None
         }
         for who, outcome in (("auditor", "ok"), ("other", "query_not_found")):
             audited = (f"query/result/{name}", who, outcome) in found

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.query.site import REQUESTS, RESULTS, STREAM, QuerySite, require_extra
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
@@ -40,9 +41,10 @@ def _zones(context: CheckContext, mode: str) -> None:
         require(file.exists(), "the result file is missing")
 
 
-def _bridge(site: QuerySite, target: Any, mode: str) -> None:
+def _bridge(site: QuerySite, target: HttpHub, mode: str) -> None:
     """Export the three streams of Z1 and import them in Z2, with `veen bridge`."""
     for hub, name in ((site.hub, "admin1"), (target, "admin2")):
+        assert hub.admin is not None  # the selftest started the hub
         site.write_identity(name, hub.admin)
     init = ("bridge", "init", "--no-passphrase", "--json")
     online = site.veen(
@@ -64,7 +66,7 @@ def _bridge(site: QuerySite, target: Any, mode: str) -> None:
     site.veen("bridge", "import", "-c", "z2/bridge.yaml", "-q", "media")
 
 
-def _compared(site: QuerySite, target: Any, mode: str) -> Any:
+def _compared(site: QuerySite, target: HttpHub, mode: str) -> Any:
     """Execute the bridged query in Z2, with the keys of the auditor there, and compare the digests."""
     source = ("--hub", site.hub.url, "--trust", site.hub_id.hex())
     site.veen("hub", "keys", *source, "--out", "z1-hub.cbor", "-q")

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from veen_core.errors import VeenError
 from veen_overlays.live.query_service.backend import QueryBackend
@@ -34,6 +34,7 @@ from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor, qu
 from veen_overlays.query.digest import result_id
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 
+T = TypeVar("T")
 MAX_WAIT_SECONDS: Final = 30
 """Longest time that a status request may wait for the end of a query."""
 DEFAULT_PAGE_ROWS: Final = 1_000
@@ -221,7 +222,7 @@ class QueryService:
         )
         await self._hub(self.records.access(access))
 
-    async def _hub(self, work: Any) -> Any:
+    async def _hub(self, work: Awaitable[T]) -> T:
         """Await a request to the hub; its failure is not the client's."""
         try:
             return await work
