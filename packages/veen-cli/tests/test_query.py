@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import importlib.util
 import io
 import json
 import re
@@ -425,3 +426,34 @@ def test_the_program_veen_query_is_the_command_serve(tmp_path: Path) -> None:
         check=True,
     )
     assert "Run the Query API as a service" in done.stdout
+
+
+def certificates(folder: Path) -> Any:
+    """Make the certificates that the tests of the hub use."""
+    path = Path(__file__).parents[2] / "veen-hub/tests/certificates.py"
+    spec = importlib.util.spec_from_file_location("hub_test_certificates", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Certificates(folder)
+
+
+def test_a_client_certificate_names_its_principal_over_tls(world: World, tmp_path: Path) -> None:
+    made = certificates(tmp_path)
+    cert, key = made.hub
+    principals = [
+        {"name": "c", "identity": "cc" * 32, "certificates": ["commonName=client"], "streams": [STREAM]}
+    ]
+    tls = {"cert": str(cert), "key": str(key), "client_ca": str(made.authority)}
+    service = world.serve(world.config("tls", tls=tls, principals=principals))
+    assert service.url.startswith("https://")
+    ask = ("query", "run", "-s", STREAM, "--subject", "user:3", "--service", service.url, "--json")
+    trusted = (*ask, "--ca", made.authority, "--trust", world.hub_id)
+    client = ("--cert", made.client[0], "--cert-key", made.client[1])
+    assert len(json.loads(veen(*trusted, *client).out)["rows"]) >= 12
+    assert "unauthorized" in veen(*trusted).failed(4)
+    stranger = ("--cert", made.stranger[0], "--cert-key", made.stranger[1])
+    assert veen(*trusted, *stranger).code == 2
+    assert veen(*ask, "--trust", world.hub_id, *client).code == 2, "the service's certificate is unknown"
+    assert service.stop() == 0
