@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 from collections.abc import Sequence
@@ -158,6 +159,24 @@ def test_a_query_stops_when_its_budget_is_used_up() -> None:
         with pytest.raises(QueryError, match=why) as refused:
             engine(made).execute(query(NAME), prefix, budget)
         assert (refused.value.code, refused.value.status) == ("limit_exceeded", 429)
+
+
+def test_groups_count_against_the_budget_as_they_appear() -> None:
+    made = stream(*range(10))
+    descriptor = query(NAME, aggregate={"group_by": ["payload"], "metrics": ["count"]})
+    with pytest.raises(QueryError, match="more than 3 rows"):
+        engine(made).execute(descriptor, engine(made).prefixes([NAME]), Budget(max_rows=3))
+
+
+def test_a_damaged_payload_fails_the_query_and_names_the_entry() -> None:
+    made = stream(1, 2)
+    event = made.entries[1]
+    assert isinstance(event, SourceEvent)
+    made.entries[1] = dataclasses.replace(event, payload_json=b"{")
+    with pytest.raises(QueryError, match="payload of entry 2 of 'record/app/http' is damaged") as refused:
+        answer(query(NAME), made)
+    assert refused.value.code == "execution_failed"
+    assert len(answer(query(NAME, projection=["origin"]), made).rows) == 2
 
 
 # --- aggregates

@@ -79,8 +79,13 @@ def evidence_summary(
     descriptor: QueryDescriptor,
     coverage: Sequence[SourceCoverage],
     verified: Sequence[VerifiedReceipt] = (),
+    matched: bytes | None = None,
 ) -> dict[str, Any]:
-    """Return the evidence summary, coverage included (query-api §5.4, P13)."""
+    """Return the evidence summary, coverage included (query-api §5.4, P13).
+
+    ``matched`` is for mode "spot": the receipt hashes of all matched events, in the order of P11. The summary
+    commits to them, since the sample follows from them (P14).
+    """
     policy = descriptor.evidence
     summary: dict[str, Any] = {
         "mode": str(policy.mode),
@@ -89,7 +94,7 @@ def evidence_summary(
     if policy.mode == EvidenceMode.NONE:
         return summary
     if policy.sample_rate is not None:
-        summary["sample_rate"] = policy.sample_rate
+        summary |= {"sample_rate": policy.sample_rate, "matched_hash": H(matched or b"").hex()}
     return summary | {
         "query_id": descriptor.query_id,
         "result_id": result_id(descriptor, coverage),

@@ -109,6 +109,13 @@ def chosen(descriptor: QueryDescriptor, sources: Sequence[SourceReceipt]) -> lis
     return [sources[at] for at in sampling.sampled(descriptor.query_id, ids, policy.sample_rate)]
 
 
+def matched_hashes(descriptor: QueryDescriptor, sources: Sequence[SourceReceipt]) -> bytes | None:
+    """Return the receipt hashes of all matched events, from which mode "spot" draws (P14); else None."""
+    if descriptor.evidence.mode != EvidenceMode.SPOT:
+        return None
+    return b"".join(H(each.receipt) for each in sources)
+
+
 def build_evidence(
     descriptor: QueryDescriptor,
     answer: Answer,
@@ -148,11 +155,10 @@ def _build(
         _of_source(prefix, source, picked.get(index, []), _keys_of(identities, prefix.hub_id))
         for index, prefix in enumerate(answer.coverage)
     )
-    spot = descriptor.evidence.mode == EvidenceMode.SPOT
     return ResultEvidence(
         identities=tuple(identities[hub] for hub in hubs),
         sources=found,
-        matched=b"".join(H(each.receipt) for each in answer.sources) if spot else None,
+        matched=matched_hashes(descriptor, answer.sources),
     )
 
 

@@ -86,7 +86,8 @@ class PlainEngine:
                     aggregation.add(reader)
                 else:
                     rows.append(selection.row(reader))
-                budget.check(rows=len(rows), matched=len(sources))
+                found = len(rows) if aggregation is None else len(aggregation.groups)
+                budget.check(rows=found, matched=len(sources))
             coverage.append(
                 covered(
                     prefix,

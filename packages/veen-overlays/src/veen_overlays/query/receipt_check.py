@@ -33,6 +33,7 @@ class ReceiptCheck:
         self._descriptor, self._digest, self._rows = descriptor, digest, rows
         self._sources: list[tuple[SourceCoverage, SourceEvidence]] = []
         self._receipts: list[list[Receipt]] = []
+        self._matched: bytes | None = None
         self._positions: list[int | None] = []
         """The position of each receipt's row; None in an aggregate."""
 
@@ -44,6 +45,7 @@ class ReceiptCheck:
     def check_signatures(self, evidence: ResultEvidence, keys: Mapping[HubId, HubKeys]) -> None:
         """Check that the receipts are those of the evidence policy, fit their rows, and are signed."""
         self._sources = list(zip(self._digest.coverage, evidence.sources, strict=True))
+        self._matched = evidence.matched
         claims: list[Claim] = []
         for source, shown in self._sources:
             receipts = [read_receipt(source, wire) for wire in shown.receipts]
@@ -140,7 +142,7 @@ class ReceiptCheck:
                     row_hash=None if at is None else H(encoded_rows[at]),
                 )
             )
-        summary = evidence_summary(self._descriptor, self._digest.coverage, verified)
+        summary = evidence_summary(self._descriptor, self._digest.coverage, verified, self._matched)
         if evidence_hash(summary) != self._digest.evidence_hash:
             raise EvidenceError(
                 "the evidence is not that of evidence_hash: coverage, receipts or rows were changed "

@@ -26,7 +26,7 @@ from veen_overlays.query.digest import (
 from veen_overlays.query.engine import Answer, Row
 from veen_overlays.query.errors import QueryError
 from veen_overlays.query.event import receipt_id
-from veen_overlays.query.evidence import ResultEvidence, chosen
+from veen_overlays.query.evidence import ResultEvidence, chosen, matched_hashes
 from veen_overlays.query.limits import limits_of
 from veen_overlays.query.read_digest import read_digest
 
@@ -115,7 +115,9 @@ def make_digest(
     hasher = RowsHasher()
     for row in rows:
         hasher.add(row)
-    summary = evidence_summary(descriptor, answer.coverage, verified_receipts(descriptor, answer, rows))
+    verified = verified_receipts(descriptor, answer, rows)
+    matched = matched_hashes(descriptor, answer.sources)
+    summary = evidence_summary(descriptor, answer.coverage, verified, matched)
     return ResultDigest(
         query_id=descriptor.query_id,
         result_id=result_id(descriptor, answer.coverage),

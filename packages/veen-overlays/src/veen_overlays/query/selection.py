@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from veen_overlays.query import canonical_json
 from veen_overlays.query.canonical_json import Json
 from veen_overlays.query.descriptor import QueryDescriptor
+from veen_overlays.query.errors import QueryError, execution_failed
 from veen_overlays.query.fields import Field
 from veen_overlays.query.filter import Filter
 from veen_overlays.query.values import at_path, rendered
@@ -63,9 +64,19 @@ class FieldReader:
             value = getattr(self.event, field.name)
             return value.hex() if isinstance(value, bytes) else value
         if not self._decoded:
-            self._payload = canonical_json.decode(self.event.payload_json)
+            self._payload = self._decode()
             self._decoded = True
         return at_path(self._payload, field.path)
+
+    def _decode(self) -> Json:
+        try:
+            return canonical_json.decode(self.event.payload_json)
+        except QueryError as exc:
+            raise execution_failed(
+                f"the payload of entry {self.event.hub_commit_seq} of {self.event.stream!r} is damaged: "
+                f"{exc.message}",
+                "rebuild the view from the log",
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
