@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_log import WRITER
@@ -15,11 +16,12 @@ from recorder_logs import NOON, RecorderLog, event, feed_of
 
 from veen_core.ids import ClientId, UnixTime
 from veen_overlays.live.query_view import DuckDbEngine, QueryView, ViewFollower
+from veen_overlays.live.query_view.database import Database, DatabaseLimits
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.descriptor import QueryDescriptor, normalise
 from veen_overlays.query.digest import VerifiedReceipt, evidence_hash, evidence_summary, result_id, rows_hash
-from veen_overlays.query.engine import Answer, QueryEngine
-from veen_overlays.query.errors import QueryError
+from veen_overlays.query.engine import Answer, Budget, QueryEngine
+from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.fields import ALL_FIELDS, BASE_FIELDS
 from veen_overlays.query.plain_engine import PlainEngine
@@ -77,7 +79,7 @@ def written(log: RecorderLog, step: Any) -> None:
 fields = st.one_of(
     st.sampled_from(ALL_FIELDS), st.sampled_from(["payload.n", "payload.a.0", "payload.b.a", "payload.a"])
 )
-times = st.none() | st.integers(-2, 80).map(lambda hours: format_timestamp(1000 * (NOON + 3_600 * hours)))
+times = st.none() | st.integers(-1, 25).map(lambda hours: format_timestamp(1000 * (NOON + 3_600 * hours)))
 
 
 def conditions(name: str) -> st.SearchStrategy[list[Any]]:
@@ -204,3 +206,39 @@ def test_every_query_gives_the_bytes_of_the_plain_loop(
 
 def _log_of(logs: list[RecorderLog], prefix: Prefix) -> RecorderLog:
     return next(log for log in logs if log.label == prefix.label)
+
+
+# --- bounds
+
+
+def test_a_statement_is_interrupted_while_it_runs(tmp_path: Path) -> None:
+    looks = iter([False, False, True, True, True])
+    database = Database(tmp_path, DatabaseLimits())
+    with pytest.raises(QueryError, match="ran out of time") as caught:
+        database.fetch(
+            "SELECT sum(range) FROM range(10000000000000)", {}, Budget(stop=lambda: next(looks, True))
+        )
+    assert caught.value.code == QueryErrorCode.LIMIT_EXCEEDED
+    assert database.fetch("SELECT 1", {}, Budget()) == [(1,)]
+    database.close()
+
+
+def test_a_statement_that_needs_more_memory_than_its_limit_fails_and_others_go_on(tmp_path: Path) -> None:
+    one_long_text = "SELECT length(string_agg(hash(range)::VARCHAR, ',')) FROM range(4000000)"
+    small = Database(tmp_path, DatabaseLimits(memory_bytes=24 << 20, spill_bytes=1 << 20))
+    with pytest.raises(QueryError, match="more memory than the engine may use") as caught:
+        small.fetch(one_long_text, {}, Budget())
+    assert caught.value.code == QueryErrorCode.LIMIT_EXCEEDED
+    assert small.fetch("SELECT count(*) FROM range(4000000)", {}, Budget()) == [(4_000_000,)]
+    small.close()
+
+
+def test_a_statement_reads_no_file_outside_the_view(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.csv"
+    outside.write_text("a,b\n")
+    folder = tmp_path / "view"
+    folder.mkdir()
+    database = Database(folder, DatabaseLimits())
+    with pytest.raises(QueryError, match="file system operations are disabled"):
+        database.fetch("SELECT * FROM read_csv($path)", {"path": str(outside)}, Budget())
+    database.close()

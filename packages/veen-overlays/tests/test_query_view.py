@@ -26,6 +26,7 @@ from veen_overlays.live.query_view import (
     compaction,
 )
 from veen_overlays.live.query_view.opened_entries import EntryOpener
+from veen_overlays.live.query_view.subject_filter import may_contain, subject_filter
 from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.engine import Answer, Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode
@@ -353,6 +354,29 @@ def test_the_number_of_files_stays_bounded_and_merging_changes_no_answer(
         assert most <= 7 * 3 + 3 * 2
         assert everything(view) == expected(log)
         assert len(list(tmp_path.rglob("*.subjects"))) == len(list(tmp_path.rglob("*.parquet")))
+
+
+def test_a_subject_filter_misses_no_subject_and_excludes_most_others() -> None:
+    subjects = [f"user:{n}" for n in range(2_000)]
+    bits = subject_filter(subjects)
+    assert all(may_contain(bits, subject) for subject in subjects)
+    assert sum(may_contain(bits, f"other:{n}") for n in range(2_000)) < 100
+    assert not may_contain(subject_filter([]), "")
+    assert may_contain(subject_filter([""]), "")
+
+
+def test_a_query_for_one_subject_opens_only_files_that_may_have_it(tmp_path: Path) -> None:
+    log = RecorderLog(STREAM)
+    with QueryView.open(tmp_path) as view:
+        for n in range(5):
+            log.record(event(subject_id=f"user:{n}"))
+            run(ViewFollower(view, [feed_of(log)]).catch_up())
+        with view.snapshot() as snapshot:
+            assert len(snapshot.files(STREAM)) == 5
+            assert len(snapshot.files(STREAM, subject="user:3")) == 1
+            assert snapshot.files(STREAM, types=["logout"]) == []
+            assert snapshot.files(STREAM, times=(1000 * (NOON + DAY), None)) == []
+        assert len(everything(view, filter={"subject_id": "user:3"}).rows) == 1
 
 
 def test_a_snapshot_keeps_its_files_while_they_are_merged(

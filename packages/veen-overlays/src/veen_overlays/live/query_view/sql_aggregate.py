@@ -34,7 +34,13 @@ def is_sql_aggregate(descriptor: QueryDescriptor) -> bool:
         *(metric.field for metric in descriptor.aggregate.metrics),
         *(condition.field for condition in descriptor.filter.where),
     ]
-    return all(map(is_sql_field, fields)) and all(f.name != "receipt_id" for f in descriptor.projection)
+    # SQL numbers the streams by their place in the scope, which is not their order as text.
+    orders_streams = any(
+        metric.function in ("min", "max") and metric.field == Field("stream")
+        for metric in descriptor.aggregate.metrics
+    )
+    wants_receipts = any(field.name == "receipt_id" for field in descriptor.projection)
+    return all(map(is_sql_field, fields)) and not orders_streams and not wants_receipts
 
 
 def columns_of(descriptor: QueryDescriptor) -> list[str]:
