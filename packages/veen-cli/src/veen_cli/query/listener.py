@@ -54,7 +54,7 @@ class ApiServer:
         listen, tls = self._config.listen, self._config.tls
         context = None
         if tls is not None:
-            # A certificate is optional at this layer: principals may have tokens instead (query-api-spec 7.1).
+            # A certificate is optional: principals may have tokens instead (query-api-spec 7.1).
             files = Tls(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, client_certificate="reading")
             context = server_context(files)
         await self._api.setup()

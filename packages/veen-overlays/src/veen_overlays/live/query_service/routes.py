@@ -27,7 +27,6 @@ from aiohttp.typedefs import Handler
 
 from veen_core.errors import ApiError
 from veen_overlays.live.query_service.execution import LOGGER, log
-from veen_overlays.live.query_service.job import Job
 from veen_overlays.live.query_service.openapi import document
 from veen_overlays.live.query_service.principals import Authenticator, Principal, subject_text
 from veen_overlays.live.query_service.service import (
@@ -234,17 +233,14 @@ async def descriptor(request: web.Request) -> web.Response:
 
 async def evidence(request: web.Request) -> web.StreamResponse:
     """Return the result file: rows, digest, evidence and coverage in one."""
-    service = request.app[SERVICE]
-    job: Job = await service.evidence(_principal(request), request.match_info["name"])
-    with service.files.path(job.result_id, ".veenq").open(
-        "rb"
-    ) as file:  # stays readable if it is deleted now
+    name = request.match_info["name"]
+    with await request.app[SERVICE].evidence(_principal(request), name) as file:
         response = web.StreamResponse(
             headers={
                 **HEADERS,
                 REQUEST_ID: request[_REQUEST_ID],
                 "Content-Type": CBOR,
-                "Content-Disposition": f'attachment; filename="{job.result_id}.veenq"',
+                "Content-Disposition": f'attachment; filename="{name}.veenq"',
             }
         )
         response.content_length = os.fstat(file.fileno()).st_size

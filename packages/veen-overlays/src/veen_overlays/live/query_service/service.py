@@ -17,7 +17,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from veen_core.errors import VeenError
 from veen_overlays.live.query_service.backend import QueryBackend
@@ -136,7 +136,10 @@ class QueryService:
         limit = min(limit, principal.limits.max_page_rows)
         async with self._audited(principal, "result", name, {"offset": offset, "limit": limit}) as audited:
             job = self._completed(principal, name)
-            page = await asyncio.to_thread(self.files.page, job.result_id, offset, limit)
+            try:
+                page = await asyncio.to_thread(self.files.page, job.result_id, offset, limit)
+            except FileNotFoundError:  # its time ended after the state was read
+                raise _expired(name) from None
             audited.note(job)
             assert job.digest is not None
             assert job.result is not None
@@ -153,12 +156,15 @@ class QueryService:
             audited.note(job)
             return job
 
-    async def evidence(self, principal: Principal, name: str) -> Job:
-        """Return a completed job, whose result file may be read."""
+    async def evidence(self, principal: Principal, name: str) -> BinaryIO:
+        """Open the result file of a completed job; the caller closes it."""
         async with self._audited(principal, "evidence", name, {}) as audited:
             job = self._completed(principal, name)
             audited.note(job)
-            return job
+            try:
+                return self.files.path(job.result_id, ".veenq").open("rb")
+            except FileNotFoundError:  # as above
+                raise _expired(name) from None
 
     # --- what a principal may see
 
@@ -188,11 +194,7 @@ class QueryService:
                 action=f"ask again, or wait with /api/query/status/{name}?wait=30",
             )
         if job.is_deleted:
-            raise QueryError(
-                QueryErrorCode.QUERY_NOT_FOUND,
-                f"the rows of result {name} were deleted when their time was over",
-                action="submit the query again",
-            )
+            raise _expired(name)
         return job
 
     # --- audit (spec-3 §9)
@@ -270,6 +272,14 @@ class AuditedAccess:
             error=error,
             rows_hash=self._rows_hash,
         )
+
+
+def _expired(name: str) -> QueryError:
+    return QueryError(
+        QueryErrorCode.QUERY_NOT_FOUND,
+        f"the rows of result {name} were deleted when their time was over",
+        action="submit the query again",
+    )
 
 
 def not_found(what: str, name: str) -> QueryError:
