@@ -25,7 +25,7 @@ NOT_RUN = {
     ".tools/veen/bin/python docs/generate.py": "it changes the checkout",
 }
 """Beginnings of commands that are shown and not run, each with the reason."""
-PORTS = ("8080", "8090", "8091")
+PORTS = ("8080", "8085", "8090", "8091")
 """Ports on the pages, each replaced by a free one."""
 MARK = "=====command====="
 VARIABLE = (

@@ -28,6 +28,7 @@ PAGES = [
     "docs/guides/run-a-witness.md",
     "docs/guides/monitor-a-hub.md",
     "docs/guides/recorder.md",
+    "docs/guides/query.md",
     *(
         f"docs/reference/cli/{name}.md"
         for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")

@@ -31,11 +31,16 @@ def imported_distributions(source: Path) -> set[str]:
     return {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names}
 
 
-def declared_distributions(pyproject: Path) -> set[str]:
-    """The names in ``project.dependencies``, without extras and versions."""
+def declared_distributions(pyproject: Path) -> tuple[set[str], set[str]]:
+    """The names in ``project.dependencies`` and those in its extras, without versions."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    names = (re.match(r"[A-Za-z0-9._-]+", line) for line in project["dependencies"])
-    return {name[0].lower() for name in names if name is not None}
+    extras = project.get("optional-dependencies", {})
+    return names_in(project["dependencies"]), names_in([line for lines in extras.values() for line in lines])
+
+
+def names_in(lines: list[str]) -> set[str]:
+    found = (re.match(r"[A-Za-z0-9._-]+", line) for line in lines)
+    return {name[0].lower() for name in found if name is not None}
 
 
 def test_the_workspace_has_eight_packages() -> None:
@@ -46,4 +51,6 @@ def test_the_workspace_has_eight_packages() -> None:
 def test_a_package_declares_exactly_what_it_imports(package: Path) -> None:
     imported = imported_distributions(package / "src") - {package.name}
     imported |= STARTED.get(package.name, set())
-    assert imported == declared_distributions(package / "pyproject.toml")
+    always, extras = declared_distributions(package / "pyproject.toml")
+    assert always - imported == set(), "declared and not imported"
+    assert imported - always - extras == set(), "imported and not declared"

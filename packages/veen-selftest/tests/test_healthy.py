@@ -47,6 +47,12 @@ def test_a_recorder_on_a_real_hub_passes(healthy: OwnFleet) -> None:
     assert len(report.results) == len(checks_of("recorder"))
 
 
+def test_a_query_service_on_a_real_hub_passes(healthy: OwnFleet) -> None:
+    report = run(list(chosen(["query"])), healthy, 1, LITTLE, lambda _event: None)
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
+    assert len(report.results) == len(checks_of("query"))
+
+
 @pytest.mark.parametrize("name", ["hub.read", "hub.follow_p99_ms", "hub.growth"])
 def test_a_figure_is_measured_and_says_what_it_was_measured_on(healthy: OwnFleet, name: str) -> None:
     """Whether it reaches its target is the machine's business, not this test's."""

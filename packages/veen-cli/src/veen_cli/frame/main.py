@@ -75,6 +75,7 @@ COMMANDS: Final = {
     "snapshot": LazyCommand(
         "veen_cli.overlays.snapshot:snapshot", "Publish the hashes of folded states, and verify them."
     ),
+    "query": LazyCommand("veen_cli.query:query", "Query recorded streams; answers carry their own proof."),
     "record": LazyCommand(
         "veen_cli.record:record", "Record events, checkpoint their streams, and replay them with proofs."
     ),

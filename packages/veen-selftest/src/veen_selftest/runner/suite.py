@@ -28,6 +28,7 @@ SUITES: Final = {
     "bridge": "two zones: export, import and reconciliation; nothing lost or doubled, no way back",
     "recorder": "recorder events, checkpoints and replays: in order, complete, and by whom",
     "dr": "replica and cutover: nothing lost if planned, every loss named if not, clients go on",
+    "query": "a query service: answers verify, records, restarts, the same digest in two zones",
     "perf": "throughput, latency and memory, compared with the crypto floor of the same run",
 }
 """Each suite is the package ``veen_selftest.<name>`` with its ``CHECKS``."""

@@ -1,0 +1,169 @@
+"""The view of a hub's streams: what it reads, with which keys, and the way to hub checkpoints.
+
+Queries name a stream as its producers do. In another zone, a bridge holds the events of that stream in an
+import stream (``held_in``). They speak with the hub, place and time of their origin (RESOLUTIONS P11), so the
+identity of each origin hub must be configured: receipts of other hubs do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from veen_core import stream as streams
+from veen_core.consistency import MmrConsistency
+from veen_core.errors import ConfigError
+from veen_core.hub_identity import HubIdentity, verify_identity
+from veen_core.ids import Epoch, HubId, Label, StreamSeq
+from veen_core.keys import DhKey
+from veen_core.receipt import Receipt
+from veen_hub.client import Hub, NotFound
+from veen_overlays.bridge.records import OFFLINE_LOG
+from veen_overlays.live.query_service.view_backend import ViewBackend
+from veen_overlays.live.query_view import (
+    DuckDbEngine,
+    EntryOpener,
+    OriginHub,
+    OriginLogReader,
+    QueryView,
+    StreamFeed,
+    ViewFollower,
+)
+from veen_overlays.query.coverage import Prefix
+from veen_overlays.query.evidence import HubLogLink
+from veen_overlays.query.result_file import Execution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueriedStream:
+    """A stream that queries may name."""
+
+    name: str
+    held_in: str | None = None
+    """The stream of this hub that holds its events; None if it has the same name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """A hub whose events a bridge brought here."""
+
+    identity: HubIdentity
+    epoch_sec: int = 0
+    """Length of its epochs, by its profile; 0 without epochs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSources:
+    """What a view reads, and with which keys."""
+
+    streams: tuple[QueriedStream, ...]
+    keys: tuple[DhKey, ...]
+    origins: tuple[Origin, ...] = ()
+    resealed: bool = False
+    """Whether imported events were resealed: then the bridge's audit log lists their origins (P7)."""
+
+
+def read_identity(path: Path) -> HubIdentity:
+    """Read the identity of a hub, as `veen hub keys --out` writes it."""
+    try:
+        identity = HubIdentity.decode(path.read_bytes())
+    except OSError as exc:
+        raise ConfigError(f"{path} cannot be read: {exc.strerror}") from None
+    verify_identity(identity)
+    return identity
+
+
+@asynccontextmanager
+async def open_view(
+    hub: Hub, sources: EventSources, folder: Path, *, rebuild: bool = False
+) -> AsyncIterator[ViewBackend]:
+    """Open the view of a hub's streams, or make it; the caller lets it catch up."""
+    view = QueryView.open(folder, rebuild=rebuild)
+    try:
+        follower = ViewFollower(view, [_feed(hub, stream, sources) for stream in sources.streams])
+        await follower.open()
+        engine = DuckDbEngine(view, follower.streams)
+        try:
+            yield ViewBackend(
+                view,
+                follower,
+                engine,
+                links=HubLinks(hub),
+                identities=_identities(hub, sources.origins),
+                executing=Execution(
+                    executed_at=0,
+                    hub_id=hub.hub_id.hex(),
+                    profile_id=hub.connection.profile.profile_id.hex(),
+                ),
+            )
+        finally:
+            engine.close()
+    finally:
+        view.close()
+
+
+def _identities(hub: Hub, origins: Sequence[Origin]) -> Mapping[HubId, HubIdentity]:
+    return {**{each.identity.hub_id: each.identity for each in origins}, hub.hub_id: hub.identity}
+
+
+def _feed(hub: Hub, stream: QueriedStream, sources: EventSources) -> StreamFeed:
+    held = hub.stream(stream.held_in or stream.name)
+    reader = hub.log_reader()
+    opener = EntryOpener(
+        keys=sources.keys,
+        origins={each.identity.hub_id: _origin_hub(each, stream.name) for each in sources.origins},
+    )
+    audit = None
+    if sources.resealed:
+        label = hub.stream(OFFLINE_LOG).label(Epoch(0))
+        audit = OriginLogReader(label, reader, keys=sources.keys, opener=opener, stream=stream.name)
+    return StreamFeed(
+        stream=stream.name,
+        hub_id=hub.hub_id,
+        reader=reader,
+        labels=hub.epoch_labels(held.id) or held.label(Epoch(0)),
+        opener=opener,
+        origin_log=audit,
+    )
+
+
+def _origin_hub(origin: Origin, stream: str) -> OriginHub:
+    """Accept the receipts of an origin hub for the labels of one of its streams only."""
+    routing, wanted = streams.routing_key(origin.identity.hub_id), streams.stream_id(stream)
+
+    def epoch_of(label: Label, receipt: Receipt) -> Epoch | None:
+        now = streams.epoch_at(receipt.hub_ts, origin.epoch_sec)
+        # A hub accepts messages for the labels around its present epoch (core §12).
+        near = range(max(0, now - 1), now + 2) if origin.epoch_sec else range(1)
+        return next((Epoch(n) for n in near if streams.label(routing, wanted, Epoch(n)) == label), None)
+
+    return OriginHub(identity=origin.identity, epoch_of=epoch_of)
+
+
+class HubLinks:
+    """Implements ``LinkSource`` with the hub's log (RESOLUTIONS P1)."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def link(self, prefix: Prefix) -> HubLogLink | None:
+        try:
+            found = await self._hub.label_head(prefix.label)
+        except NotFound:
+            return None
+        return HubLogLink(
+            head=found.head,
+            index=found.index,
+            head_proof=found.proof,
+            checkpoint=found.checkpoint,
+            consistency=await self._consistency(prefix, found.head.upto_seq),
+        )
+
+    async def _consistency(self, prefix: Prefix, upto: int) -> MmrConsistency | None:
+        if upto == prefix.to_seq:
+            return None
+        smaller, larger = sorted((upto, prefix.to_seq))
+        reader = self._hub.log_reader()
+        return await reader.consistency(prefix.label, StreamSeq(smaller), StreamSeq(larger))

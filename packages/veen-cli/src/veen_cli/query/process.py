@@ -1,0 +1,139 @@
+"""The service as a process: connects to the hub, follows the streams, serves, drains (spec-4 10.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from veen_cli.query.config import ServiceConfig
+from veen_cli.query.event_sources import open_view
+from veen_cli.query.listener import ApiServer
+from veen_cli.query.record_log import HubRecordLog
+from veen_core.cap import CapToken
+from veen_core.client_state import ClientBounds
+from veen_core.keys import DhKey
+from veen_hub.client import Hub, Identity, Retry, Tls, connect
+from veen_hub.ops.logs import log
+from veen_overlays.live.query_service.counters import Counters
+from veen_overlays.live.query_service.execution import Executor
+from veen_overlays.live.query_service.job_store import JobStore
+from veen_overlays.live.query_service.principals import Authenticator
+from veen_overlays.live.query_service.recording import QueryRecords
+from veen_overlays.live.query_service.result_files import ResultFiles
+from veen_overlays.live.query_service.service import QueryService
+
+TOKEN_BOUNDS: Final = ClientBounds(max_client_id_lifetime_sec=2**40, max_msgs_per_client_id_per_label=2**63)
+"""The service writes under its identity's own key, as its token demands; the token bounds the key's use."""
+RETRY: Final = Retry(max_attempts=20, deadline=10.0, max_outage=10.0, max_delay=1.0)
+"""A request to the hub waits up to 10 s for a hub that is away; then the client is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceKeys:
+    """The opened keys and tokens of the service."""
+
+    identity: Identity
+    readers: tuple[DhKey, ...]
+    tokens: tuple[CapToken, ...]
+
+
+def milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def serve(
+    config: ServiceConfig,
+    authenticator: Authenticator,
+    keys: ServiceKeys,
+    announce: Callable[[str, str], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; ``announce`` gets the addresses of API and probes."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(connected(config, keys))
+        service = await stack.enter_async_context(running(config, authenticator, keys, hub))
+        server = ApiServer(config, service, authenticator)
+        stack.push_async_callback(server.stop)
+        url, probes = await server.start()
+        log(
+            logging.INFO,
+            "listening",
+            url=url,
+            probes=probes,
+            streams=len(config.streams),
+            principals=len(config.principals),
+        )
+        announce(url, probes)
+        await stopping.wait()
+        log(logging.INFO, "draining", seconds=config.results.drain_sec)
+        await server.stop_accepting()
+    log(logging.INFO, "stopped")
+
+
+@asynccontextmanager
+async def connected(config: ServiceConfig, keys: ServiceKeys) -> AsyncIterator[Hub]:
+    """Connect to the hub and authorize the service's tokens."""
+    hub = config.hub
+    tls = Tls(ca=hub.ca, cert=hub.cert, key=hub.cert_key) if hub.ca or hub.cert else None
+    async with connect(
+        hub.url,
+        keys.identity,
+        trust=hub.trust,
+        state=config.state / "client",
+        bounds=TOKEN_BOUNDS,
+        tls=tls,
+        retry=RETRY,
+    ) as found:
+        if found.connection.status.gating:
+            for token in keys.tokens:
+                await found.authorize(token)
+        yield found
+
+
+@asynccontextmanager
+async def running(
+    config: ServiceConfig, authenticator: Authenticator, keys: ServiceKeys, hub: Hub
+) -> AsyncIterator[QueryService]:
+    """Open the view, the jobs and the results, and run what an earlier process left; drain at the end."""
+    async with AsyncExitStack() as stack:
+        jobs = JobStore(config.state / "jobs")
+        stack.callback(jobs.close)
+        files = ResultFiles(config.state / "results")
+        backend = await stack.enter_async_context(
+            open_view(hub, config.sources((*keys.readers, *keys.identity.dh_keys)), config.state / "view")
+        )
+        await stack.enter_async_context(backend.refreshing())
+        records = QueryRecords(HubRecordLog(hub, keys.readers), milliseconds)
+        counters = Counters()
+        executor = Executor(
+            backend,
+            jobs,
+            files,
+            records,
+            authenticator,
+            now=milliseconds,
+            counters=counters,
+            max_running=config.results.max_running,
+            keep_sec=config.results.keep_sec,
+        )
+        service = QueryService(
+            backend=backend,
+            jobs=jobs,
+            files=files,
+            records=records,
+            executor=executor,
+            now=milliseconds,
+            counters=counters,
+        )
+        await executor.start()
+        stack.push_async_callback(executor.stop, config.results.drain_sec)
+        yield service

@@ -1,0 +1,128 @@
+"""A client of the Query API over HTTP (query-api-spec §7)."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from veen_cli.arguments.private_files import refuse_if_shared
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_overlays.query import canonical_json
+from veen_overlays.query.errors import QueryError
+
+STATUS_WAIT_SEC: Final = 20
+MAX_FILE_BYTES: Final = 2**31
+EXITS: Final = {
+    400: Exit.USAGE,
+    401: Exit.REFUSED,
+    403: Exit.REFUSED,
+    404: Exit.USAGE,
+    409: Exit.REFUSED,
+    425: Exit.REFUSED,
+    429: Exit.REFUSED,
+}
+
+
+class ServiceClient:
+    """One session with a service."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self._url, self._session = url.rstrip("/"), session
+
+    async def submit(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Submit a descriptor; return query_id, result_id and status."""
+        return await self._ask("POST", "/api/v1/query/submit", canonical_json.encode(item))
+
+    async def wait(self, result_id: str) -> dict[str, Any]:
+        """Wait until a query has finished; raise if it failed."""
+        while True:
+            found = await self._ask("GET", f"/api/v1/query/status/{result_id}?wait={STATUS_WAIT_SEC}")
+            if found["status"] == "failed":
+                raise CommandFailed(
+                    f"the query failed, {found['error_code']}: {found['message']}",
+                    Exit.REFUSED,
+                    reason=found["error_code"],
+                )
+            if found["status"] == "completed":
+                return found
+
+    async def file(self, result_id: str) -> bytes:
+        """Fetch the result file."""
+        return await self._bytes("GET", f"/api/v1/query/evidence/{result_id}")
+
+    async def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        content = await self._bytes(method, path, body)
+        try:
+            found = canonical_json.decode(content, max_bytes=MAX_FILE_BYTES)
+        except QueryError as exc:
+            raise CommandFailed(f"{self._url}{path}: the answer is not JSON: {exc}", Exit.PROTOCOL) from None
+        if not isinstance(found, dict):
+            raise CommandFailed(f"{self._url}{path}: the answer is not a JSON object", Exit.PROTOCOL)
+        return found
+
+    async def _bytes(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            async with self._session.request(
+                method, f"{self._url}{path}", data=body, headers=headers, allow_redirects=False
+            ) as answer:
+                content = await answer.content.read(MAX_FILE_BYTES)
+                if answer.status >= 300:
+                    raise _refused(answer.status, content)
+                return content
+        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError) as exc:
+            raise CommandFailed(
+                f"the service at {self._url} cannot be reached: {exc}",
+                Exit.NETWORK,
+                "check --service, and that `veen query serve` runs",
+            ) from None
+
+
+def _refused(status: int, content: bytes) -> CommandFailed:
+    code, message = "internal_error", f"HTTP status {status}"
+    try:
+        found = canonical_json.decode(content)
+        if isinstance(found, dict):
+            code, message = str(found.get("error_code")), str(found.get("message"))
+    except QueryError:
+        pass
+    return CommandFailed(
+        f"the service refused, {code}: {message}", EXITS.get(status, Exit.NETWORK), reason=code
+    )
+
+
+def read_token(path: Path) -> str:
+    """Read a bearer token from a file that only its owner can read."""
+    refuse_if_shared(path)
+    return path.read_text(encoding="ascii").strip()
+
+
+@asynccontextmanager
+async def connected(
+    url: str, *, token: str | None, context: ssl.SSLContext | None
+) -> AsyncIterator[ServiceClient]:
+    """Open a session; the token goes to the service over TLS, or to this machine."""
+    if token is not None and url.startswith("http:") and not _is_local(url):
+        raise CommandFailed(
+            f"{url} is plain HTTP: the token would be readable on its way", Exit.POLICY, "use https"
+        )
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=STATUS_WAIT_SEC + 40)
+    async with aiohttp.ClientSession(
+        headers=headers,
+        timeout=timeout,
+        connector=aiohttp.TCPConnector(ssl=context if context is not None else True),
+    ) as session:
+        yield ServiceClient(url, session)
+
+
+def _is_local(url: str) -> bool:
+    from urllib.parse import urlsplit  # noqa: PLC0415 - rarely needed
+
+    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")

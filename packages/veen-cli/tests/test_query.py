@@ -1,0 +1,460 @@
+"""``veen query``: a real hub, a real service process, and a service that lies."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import importlib.util
+import io
+import json
+import re
+import signal
+import stat
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from veen_core.hashing import H
+from veen_core.receipt import Receipt
+from veen_overlays.query import canonical_json
+from veen_overlays.query.result_file import ResultFile, parse_result
+
+from .query_world import (
+    OPERATOR,
+    REQUESTS,
+    RESULTS,
+    STREAM,
+    Service,
+    World,
+    emit,
+    make_world,
+    query,
+)
+from .running import SCRIPTS, ending_hubs, environment, veen
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    root = tmp_path_factory.mktemp("query")
+    with ending_hubs(root):
+        made = make_world(root)
+        yield made
+        for service in made.started:
+            service.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def service(world: World) -> Service:
+    return world.serve(world.config())
+
+
+@pytest.fixture(scope="module")
+def result(world: World, service: Service) -> Path:
+    """The file of a completed result."""
+    path = world.root / "result.veenq"
+    path.write_bytes(service.ask(f"/api/query/evidence/{service.completed(query())}").body)
+    return path
+
+
+# --- the five operations
+
+
+def test_a_query_is_recorded_and_its_digest_too_before_it_is_completed(
+    world: World, service: Service
+) -> None:
+    accepted = service.ask("/api/v1/query/submit", query(query_id="recorded-1"))
+    assert (accepted.status, accepted.json["status"]) == (202, "pending")
+    name = accepted.json["result_id"]
+    assert service.wait(name)["status"] == "completed"
+    found = service.ask(f"/api/query/result/{name}").json
+    (digest,) = world.recorded(RESULTS, lambda e: name in e.payload)
+    assert canonical_json.decode(digest.payload) == found["result_digest"]
+    assert (digest.event_type, digest.origin) == ("query.result", "veen-query")
+    asked = service.ask("/api/query/descriptor/recorded-1").json
+    (request,) = world.recorded(REQUESTS, lambda e: "recorded-1" in e.payload)
+    assert canonical_json.decode(request.payload) == asked["descriptor"]
+    assert (request.event_type, request.subject_id) == ("query.submitted", "auditor")
+    for place, stream in ((asked["record_event"], REQUESTS), (found["record_event"], RESULTS)):
+        receipt = bytes.fromhex(place["receipt"])
+        assert place["receipt_id"] == f"rcpt-{H(receipt).hex()}"
+        assert (place["stream"], place["seq"]) == (stream, Receipt.decode(receipt).stream_seq)
+        assert place["hub_id"] == world.hub_id
+
+
+def test_pages_together_are_the_rows_that_were_hashed(service: Service) -> None:
+    name = service.completed(query())
+    rows: list[Any] = []
+    while True:
+        found = service.ask(f"/api/query/result/{name}?offset={len(rows)}&limit=5").json
+        rows += found["rows"]
+        if not found["page"]["has_more"]:
+            break
+    digest = found["result_digest"]
+    assert len(rows) == digest["row_count"] == found["page"]["total"] == 12
+    assert H(canonical_json.encode(rows)).hex() == digest["rows_hash"]
+    assert service.ask(f"/api/query/result/{name}?offset=99").json["rows"] == []
+
+
+def test_every_access_of_a_principal_is_in_the_audit_stream(world: World, service: Service) -> None:
+    name = service.completed(query())
+    service.ask(f"/api/query/result/{name}?offset=3&limit=2")
+    service.ask("/api/query/descriptor/none")
+    service.ask("/api/query/submit", query(scope=["record/secret"]))
+    found = {
+        (each.resource_identifier, each.metadata["outcome"]): each
+        for each in world.accesses()
+        if each.metadata["principal"] == "auditor"
+    }
+    read = found[f"query/result/{name}", "ok"]
+    assert read.query_parameters == {"offset": 3, "limit": 2}
+    assert read.requester_identity == b"\xaa" * 32
+    digest = service.ask(f"/api/query/result/{name}").json["result_digest"]
+    assert read.result_digest == bytes.fromhex(digest["rows_hash"])
+    assert (f"query/status/{name}", "ok") in found
+    assert ("query/descriptor/none", "query_not_found") in found
+    assert "forbidden_scope" in {outcome for _, outcome in found}
+
+
+def test_errors_are_those_of_the_specification(service: Service) -> None:
+    name = service.completed(query(query_id="taken"))
+    for expected, code, path, body, token in (
+        (401, "unauthorized", "/api/query/submit", query(), None),
+        (401, "unauthorized", "/api/query/submit", query(), "wrong"),
+        (401, "unauthorized", f"/api/query/result/{name}", None, None),
+        (400, "invalid_json", "/api/query/submit", b"{", ""),
+        (400, "invalid_json", "/api/query/submit", b'"' + b"x" * 70_000 + b'"', ""),
+        (400, "invalid_query_descriptor", "/api/query/submit", {}, ""),
+        (400, "unsupported_version", "/api/query/submit", query(version=2), ""),
+        (403, "forbidden_scope", "/api/query/submit", query(scope=["record/unknown"]), ""),
+        (403, "forbidden_scope", "/api/query/submit", query(scope=[REQUESTS]), ""),
+        (409, "duplicate_query_id", "/api/query/submit", query(query_id="taken"), ""),
+        (404, "query_not_found", "/api/query/status/r-" + "0" * 32, None, ""),
+        (404, "query_not_found", "/api/query/result/x", None, ""),
+        (404, "query_not_found", "/api/query/evidence/..%2f..%2fjobs.sqlite", None, ""),
+        (404, "query_not_found", "/api/query/descriptor/none", None, ""),
+        (404, "query_not_found", "/nothing", None, ""),
+        (400, "invalid_query_descriptor", f"/api/query/result/{name}?offset=-1", None, ""),
+        (400, "invalid_query_descriptor", f"/api/query/result/{name}?limit=x", None, ""),
+    ):
+        options = {} if token == "" else {"token": token}
+        found = service.ask(path, body, **options)
+        assert (found.status, found.json["error_code"]) == (expected, code), (path, found.body)
+        assert set(found.json) == {"error_code", "message"}
+
+
+def test_a_principal_sees_its_own_results_unless_it_may_see_all(service: Service) -> None:
+    own = service.completed(query())
+    other = service.completed(query(filter={"subject_id": "nobody"}), token=OPERATOR)
+    assert service.ask(f"/api/query/result/{other}").status == 404
+    assert service.ask(f"/api/query/result/{own}", token=OPERATOR).status == 200
+
+
+def test_limits_of_a_principal_hold(service: Service) -> None:
+    accepted = service.ask("/api/query/submit", query(), token=OPERATOR).json
+    state = service.wait(accepted["result_id"], token=OPERATOR)
+    assert (state["status"], state["error_code"]) == ("failed", "limit_exceeded")
+    assert "more than 5 rows" in state["message"]
+    refused = service.ask(f"/api/query/result/{accepted['result_id']}", token=OPERATOR)
+    assert (refused.status, refused.json["error_code"]) == (500, "execution_failed")
+    counted = service.completed(
+        query(aggregate={"group_by": ["subject_id"], "metrics": ["count"]}, filter={}), token=OPERATOR
+    )
+    page = service.ask(f"/api/query/result/{counted}?limit=100", token=OPERATOR).json
+    assert (len(page["rows"]), page["page"]["limit"], page["page"]["has_more"]) == (2, 2, True)
+
+
+def test_a_query_sees_what_was_recorded_before_it_was_submitted(world: World, service: Service) -> None:
+    (receipt,) = emit(world.root, world.url, world.hub_id, [1_003], stream="record/other")
+    item = query(scope=["record/other"])
+    name = service.completed(item, token=OPERATOR)
+    (row,) = service.ask(f"/api/query/result/{name}", token=OPERATOR).json["rows"]
+    assert row["receipt_id"] == f"rcpt-{H(receipt).hex()}"
+
+
+def test_the_service_keeps_nothing_that_others_can_read_and_no_token(world: World, service: Service) -> None:
+    service.completed(query())
+    files = list((world.root / "query-state").rglob("*"))
+    assert {path for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
+    secrets = (world.root / "service/secrets.cbor").read_bytes()
+    content = b"".join(path.read_bytes() for path in files if path.is_file())
+    assert b"veenq_auditor" not in content
+    assert b"veenq_auditor" not in service.log.read_bytes()
+    assert secrets[-32:] not in content
+
+
+def test_probes_logs_and_metrics(service: Service) -> None:
+    service.completed(query())
+    service.ask("/api/query/submit", query(), token="wrong")
+
+    def get(path: str) -> str:
+        with urllib.request.urlopen(f"{service.probes}{path}") as answer:
+            return str(answer.read().decode())
+
+    assert json.loads(get("/healthz")) == {"ok": True}
+    assert json.loads(get("/readyz")) == {"ok": True}
+    metrics = get("/metrics")
+    assert re.search(r'veen_query_requests_total\{operation="submit",status="202"\} \d', metrics)
+    assert re.search(r"veen_query_unauthenticated_total [1-9]", metrics)
+    lines = [json.loads(line) for line in service.log.read_text().splitlines()]
+    assert {"query_completed", "request"} <= {line["event"] for line in lines}
+    assert all(line["component"] == "query" for line in lines)
+
+
+# --- start and stop
+
+
+def test_a_service_without_authentication_or_tls_does_not_start(world: World) -> None:
+    nobody = [{"name": "x", "identity": "aa" * 32, "streams": ["*"]}]
+    for changes, said in (
+        ({"principals": nobody}, "nobody could use the service"),
+        ({"principals": []}, "nobody could use the service"),
+        ({"listen": {"host": "0.0.0.0"}}, "tls is not configured"),
+        ({"streams": []}, "name the streams"),
+        ({"unknown": 1}, "unknown setting"),
+        ({"limits": {"max_rows": 0}}, "not between"),
+    ):
+        failed = veen("query", "serve", "--check", "--config", world.config("bad", **changes)).failed(1)
+        assert said in failed, failed
+
+
+def test_a_stopped_service_drains_and_its_results_survive_the_restart(world: World) -> None:
+    config = world.config("restart")
+    first = world.serve(config)
+    name = first.completed(query())
+    before = first.ask(f"/api/query/result/{name}").json
+    assert first.stop() == 0
+    second = world.serve(config)
+    assert second.ask(f"/api/query/result/{name}").json == before
+    assert second.ask("/api/query/submit", query(query_id=before["result_digest"]["query_id"])).status == 409
+    failed = veen("query", "serve", "--config", config).failed(1)
+    assert "in use" in failed
+    assert second.stop(signal.SIGINT) == 0
+
+
+def test_results_are_deleted_when_their_time_is_over_and_descriptors_stay(world: World) -> None:
+    service = world.serve(world.config("expiring", results={"keep_sec": 1}))
+    name = service.completed(query(query_id="expiring-1"))
+    gone, end = service.ask(f"/api/query/result/{name}"), time.monotonic() + 60
+    while gone.status == 200 and time.monotonic() < end:
+        gone = service.ask(f"/api/query/result/{name}")
+    assert gone.status == 404
+    assert "deleted when their time was over" in gone.json["message"]
+    assert service.wait(name)["status"] == "completed"
+    assert service.ask("/api/query/descriptor/expiring-1").status == 200
+    assert not list((world.root / "expiring-state/results").glob(f"{name}*"))
+    service.stop()
+
+
+# --- the command
+
+
+def run(world: World, service: Service, *options: object) -> Any:
+    token = world.root / "auditor.token"
+    if not token.exists():
+        token.write_text("veenq_auditor-token\n")
+        token.chmod(0o600)
+    common = ("--service", service.url, "--token-file", token, "--trust", world.hub_id)
+    return veen("query", "run", "-s", STREAM, *options, *common)
+
+
+def test_run_asks_a_service_verifies_the_answer_and_prints_it_in_each_form(
+    world: World, service: Service, tmp_path: Path
+) -> None:
+    options = ("--subject", "user:3", "--type", "login.ok", "--project", "payload.number,event_type")
+    table = run(world, service, *options, "--evidence", "full", "--out", tmp_path / "r.veenq")
+    assert table.code == 0, table
+    assert table.out.splitlines()[0].split() == ["event_type", "payload.number"]
+    assert "4 rows of 60 entries; 4 receipts verified" in table.err
+    lines = run(world, service, *options, "--format", "json", "--quiet").out.splitlines()
+    assert [json.loads(line)["payload.number"] for line in lines] == [3, 18, 33, 48]
+    found = list(csv.DictReader(io.StringIO(run(world, service, *options, "--format", "csv", "-q").out)))
+    assert [row["payload.number"] for row in found] == ["3", "18", "33", "48"]
+    parquet = tmp_path / "rows.parquet"
+    assert run(world, service, *options, "--format", "parquet", "--rows", parquet).code == 0
+    assert pq.read_table(parquet)["payload.number"].to_pylist() == [3, 18, 33, 48]
+    assert veen("query", "verify", tmp_path / "r.veenq", "--trust", world.hub_id).code == 0
+
+
+def test_run_with_own_keys_gives_what_the_service_gives(world: World, service: Service) -> None:
+    options = ("--group-by", "event_type", "--count", "--metric", "max(payload.number)")
+    served = json.loads(run(world, service, *options, "--json").out)
+    own = json.loads(veen("query", "run", "-s", STREAM, *options, *world.flags, "--json").ok().out)
+    assert own["rows"] == served["rows"]
+    assert own["rows"] == [
+        {"count": 40, "event_type": "login.failed", "max(payload.number)": 59},
+        {"count": 20, "event_type": "login.ok", "max(payload.number)": 57},
+    ]
+
+
+def test_run_takes_a_descriptor_file_and_refuses_a_wrong_one_before_it_asks(world: World) -> None:
+    good, bad = world.root / "good.json", world.root / "bad.json"
+    good.write_text(json.dumps(query()))
+    bad.write_text(json.dumps(query(projection=["nothing"])))
+    assert len(json.loads(veen("query", "run", good, *world.flags, "--json").ok().out)["rows"]) == 12
+    assert "'nothing' is not a field" in veen("query", "run", bad, *world.flags).err
+    mixed = veen("query", "run", good, "--subject", "x", *world.flags).failed(1)
+    assert "not both" in mixed
+
+
+def test_verify_executes_again_and_compare_agrees(world: World, result: Path) -> None:
+    done = veen("query", "verify", result, "--execute", *world.flags).ok()
+    assert "the log gives the same rows when the query is executed again" in done.out
+    assert "✓ the results agree" in veen("query", "compare", result, *world.flags).ok().out
+    assert "✓ the results agree" in veen("query", "compare", result, result).ok().out
+    name = parse_result(result.read_bytes()).digest.query_id
+    assert "✓ the results agree" in veen("query", "compare", "--recorded", name, *world.flags).ok().out
+
+
+def test_compare_says_where_two_results_part(world: World, result: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.veenq"
+    options = ("-s", STREAM, "--subject", "user:2", "--out", other)
+    assert veen("query", "run", *options, *world.flags, "--quiet").code == 0
+    done = veen("query", "compare", result, other)
+    assert done.code == 3
+    assert "✗ the results differ" in done.out
+    assert "descriptor.filter" in done.out
+
+
+# --- a service that lies
+
+
+def rewritten(file: ResultFile, rows: list[Any]) -> ResultFile:
+    """Return the file with other rows, and every hash that needs no signature made to fit."""
+    encoded = [canonical_json.encode(row) for row in rows]
+    joined = b"[" + b",".join(encoded) + b"]"
+    digest = dataclasses.replace(file.digest, row_count=len(rows), rows_hash=H(joined).hex())
+    return dataclasses.replace(
+        file,
+        rows_json=joined,
+        row_hashes=b"".join(map(H, encoded)),
+        digest_json=digest.canonical(),
+    )
+
+
+LIES: dict[str, Callable[[list[Any]], list[Any]]] = {
+    "an altered row": lambda rows: [{**rows[0], "payload.status": 500}, *rows[1:]],
+    "a hidden row": lambda rows: rows[1:],
+    "a hidden last row": lambda rows: rows[:-1],
+    "a doubled row": lambda rows: [rows[0], *rows],
+    "an added row": lambda rows: [*rows, {**rows[-1], "payload.number": 999}],
+    "two swapped rows": lambda rows: [rows[1], rows[0], *rows[2:]],
+    "a changed receipt_id": lambda rows: [{**rows[0], "receipt_id": rows[1]["receipt_id"]}, *rows[1:]],
+    "no rows": lambda _rows: [],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_verify_catches_a_service_that_shows(world: World, result: Path, tmp_path: Path, lie: str) -> None:
+    file = parse_result(result.read_bytes())
+    changed = rewritten(file, LIES[lie](file.rows()))
+    (tmp_path / "lie.veenq").write_bytes(changed.encode())
+    done = veen("query", "verify", tmp_path / "lie.veenq", "--trust", world.hub_id)
+    assert done.code == 3, done
+    assert done.out.startswith("✗")
+
+
+def test_an_altered_value_that_fits_every_hash_is_caught_by_executing_again(
+    world: World, service: Service, tmp_path: Path
+) -> None:
+    """Without evidence, hashes can be made to fit; the log cannot."""
+    name = service.completed(query(evidence={"mode": "none"}))
+    file = parse_result(service.ask(f"/api/query/evidence/{name}").body)
+    lie = rewritten(file, [{**row, "payload.status": 200} for row in file.rows()])
+    path = tmp_path / "lie.veenq"
+    path.write_bytes(lie.encode())
+    assert veen("query", "verify", path, "--trust", world.hub_id).code == 0
+    done = veen("query", "verify", path, "--execute", *world.flags)
+    assert done.code == 3
+    assert "the log gives other rows" in done.out
+
+
+def test_an_old_prefix_is_caught_by_a_receipt_that_the_verifier_holds(
+    world: World, service: Service, tmp_path: Path
+) -> None:
+    name = service.completed(query())
+    path, mine = tmp_path / "old.veenq", tmp_path / "mine.receipt"
+    path.write_bytes(service.ask(f"/api/query/evidence/{name}").body)
+    file = parse_result(path.read_bytes())
+    assert file.digest.coverage[0].to_seq == 60
+    late = dataclasses.replace(file.digest, executed_at=file.digest.executed_at + 86_400_000)
+    path.write_bytes(dataclasses.replace(file, digest_json=late.canonical()).encode())
+    mine.write_bytes(world.receipts[-1])
+    assert veen("query", "verify", path, "--trust", world.hub_id, "--receipt", mine).code == 0
+    (newer,) = emit(world.root, world.url, world.hub_id, [60])
+    mine.write_bytes(newer)
+    done = veen("query", "verify", path, "--trust", world.hub_id, "--receipt", mine)
+    assert done.code == 3, done
+
+
+def test_a_result_of_another_hub_is_refused(result: Path) -> None:
+    done = veen("query", "verify", result, "--trust", "cd" * 32)
+    assert done.code == 3
+
+
+def test_token_files_of_others_and_plain_http_to_other_machines_are_refused(
+    world: World, tmp_path: Path
+) -> None:
+    token = tmp_path / "t"
+    token.write_text("x")
+    token.chmod(0o644)
+    far = ("--service", "http://query.example", "--token-file", token, "--trust", world.hub_id)
+    assert "can be read by other users" in veen("query", "run", "-s", STREAM, *far).failed(6)
+    token.chmod(0o600)
+    assert "plain HTTP" in veen("query", "run", "-s", STREAM, *far).failed(6)
+
+
+def test_a_new_token_is_shown_once_and_written_for_its_owner_only(tmp_path: Path) -> None:
+    made = veen("query", "token", "--out", tmp_path / "t", "--json").json
+    assert stat.S_IMODE((tmp_path / "t").stat().st_mode) == 0o600
+    token = (tmp_path / "t").read_text().strip()
+    assert made["hash"] == H(token.encode()).hex()
+    assert token not in json.dumps(made)
+    assert "not overwritten" in veen("query", "token", "--out", tmp_path / "t").failed(1)
+
+
+def test_the_program_veen_query_is_the_command_serve(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [SCRIPTS / "veen-query", "--help"],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Run the Query API as a service" in done.stdout
+
+
+def certificates(folder: Path) -> Any:
+    """Make the certificates that the tests of the hub use."""
+    path = Path(__file__).parents[2] / "veen-hub/tests/certificates.py"
+    spec = importlib.util.spec_from_file_location("hub_test_certificates", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Certificates(folder)
+
+
+def test_a_client_certificate_names_its_principal_over_tls(world: World, tmp_path: Path) -> None:
+    made = certificates(tmp_path)
+    cert, key = made.hub
+    principals = [
+        {"name": "c", "identity": "cc" * 32, "certificates": ["commonName=client"], "streams": [STREAM]}
+    ]
+    tls = {"cert": str(cert), "key": str(key), "client_ca": str(made.authority)}
+    service = world.serve(world.config("tls", tls=tls, principals=principals))
+    assert service.url.startswith("https://")
+    ask = ("query", "run", "-s", STREAM, "--subject", "user:3", "--service", service.url, "--json")
+    trusted = (*ask, "--ca", made.authority, "--trust", world.hub_id)
+    client = ("--cert", made.client[0], "--cert-key", made.client[1])
+    assert len(json.loads(veen(*trusted, *client).out)["rows"]) >= 12
+    assert "unauthorized" in veen(*trusted).failed(4)
+    stranger = ("--cert", made.stranger[0], "--cert-key", made.stranger[1])
+    assert veen(*trusted, *stranger).code == 2
+    assert veen(*ask, "--trust", world.hub_id, *client).code == 2, "the service's certificate is unknown"
+    assert service.stop() == 0

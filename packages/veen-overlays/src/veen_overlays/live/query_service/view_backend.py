@@ -1,0 +1,227 @@
+"""Queries over a view: kept up to date, executed by DuckDB, with evidence from the view's own trees.
+
+``ViewBackend`` is the backend of the service, and of ``veen query run`` with one's own keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Final, Protocol
+
+import pyarrow.compute as pc
+from pyarrow.dataset import dataset
+
+from veen_core.errors import VeenError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import HubId
+from veen_core.tlog.tree_head import parse_signed_head
+from veen_overlays.live.query_service.backend import ExecutedQuery
+from veen_overlays.live.query_service.execution import log
+from veen_overlays.live.query_service.source_end import SourceEnd
+from veen_overlays.live.query_view import DuckDbEngine, QueryView, ViewFollower
+from veen_overlays.live.query_view.snapshot import Snapshot, prefix_of
+from veen_overlays.query import canonical_json
+from veen_overlays.query.coverage import Prefix
+from veen_overlays.query.descriptor import QueryDescriptor
+from veen_overlays.query.digest import ResultDigest
+from veen_overlays.query.engine import Budget
+from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.evidence import HubLogLink, build_evidence
+from veen_overlays.query.result_file import MAX_RESULT_BYTES, Execution, make_result
+from veen_overlays.query.source_rules import check_link
+
+REFRESH_SEC: Final = 1.0
+"""Time between two looks for new entries while no query asks for them."""
+MAX_PAUSE_SEC: Final = 10.0
+
+
+class LinkSource(Protocol):
+    """Gives the way from a label to a hub checkpoint."""
+
+    async def link(self, prefix: Prefix) -> HubLogLink | None:
+        """Return the way to the newest checkpoint; None if the hub log does not have the label yet."""
+
+
+class ViewBackend:
+    """Implements ``QueryBackend``. ``refreshing`` keeps the view up to date while its block runs."""
+
+    def __init__(
+        self,
+        view: QueryView,
+        follower: ViewFollower,
+        engine: DuckDbEngine,
+        *,
+        links: LinkSource,
+        identities: Mapping[HubId, HubIdentity],
+        executing: Execution,
+    ) -> None:
+        """``executing`` names the hub at which queries are executed; its time is set for each query."""
+        self._view, self._follower, self._engine = view, follower, engine
+        self._links, self._identities, self._executing = links, identities, executing
+        self._lock = asyncio.Lock()
+        self._wanted = 0
+        self._done = 0
+        self._problem: str | None = "the view is being read"
+
+    @property
+    def streams(self) -> frozenset[str]:
+        return self._follower.streams
+
+    @property
+    def engine(self) -> DuckDbEngine:
+        """The engine, to execute a query over prefixes that the caller chooses."""
+        return self._engine
+
+    def problem(self) -> str | None:
+        return self._problem
+
+    def ends_of(self, prefixes: Sequence[Prefix]) -> tuple[SourceEnd, ...]:
+        """Return the ends of prefixes that another execution read, with receipts from this view."""
+        with self._view.snapshot() as snapshot:
+            return tuple(
+                SourceEnd(prefix=replace(each, checkpoint=None), head=receipt_at(snapshot, each))
+                for each in prefixes
+            )
+
+    # --- keeping up
+
+    async def refresh(self) -> None:
+        """Read the logs to their ends. Callers that wait for the same reading share it."""
+        self._wanted += 1
+        wanted = self._wanted
+        async with self._lock:
+            if self._done >= wanted:
+                return
+            covers = self._wanted  # a reading that starts now serves everyone who has asked by now
+            try:
+                await self._follower.catch_up()
+            except VeenError as exc:
+                self._problem = f"the logs cannot be read: {exc}"
+                raise
+            self._done, self._problem = covers, None
+
+    @asynccontextmanager
+    async def refreshing(self) -> AsyncIterator[None]:
+        """Keep the view up to date; a log that cannot be read makes the service unready until it can."""
+        task = asyncio.create_task(self._refresh_for_ever())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _refresh_for_ever(self) -> None:
+        pause = REFRESH_SEC
+        while True:
+            try:
+                await self.refresh()
+                pause = REFRESH_SEC
+            except VeenError as exc:
+                pause = min(MAX_PAUSE_SEC, 2 * pause)
+                log(logging.WARNING, "view_not_refreshed", error=str(exc), pause_sec=pause)
+            await asyncio.sleep(pause)
+
+    # --- queries
+
+    async def ends(self, scope: Sequence[str]) -> tuple[SourceEnd, ...]:
+        await self.refresh()
+        ends = await asyncio.to_thread(self._ends, scope)
+        return tuple([await self._linked(end) for end in ends])
+
+    def _ends(self, scope: Sequence[str]) -> list[SourceEnd]:
+        prefixes = self._engine.prefixes(scope)
+        with self._view.snapshot() as snapshot:
+            found = []
+            for prefix in prefixes:
+                source = snapshot.index.sources[prefix.stream, prefix.hub_id, prefix.label]
+                found.append(SourceEnd(prefix=prefix_of(source), head=source.last_receipt))
+        return found
+
+    async def _linked(self, end: SourceEnd) -> SourceEnd:
+        """Add the way to the hub checkpoint, verified; a source of another hub has none."""
+        prefix = end.prefix
+        if prefix.hub_id.hex() != self._executing.hub_id or (link := await self._links.link(prefix)) is None:
+            return end
+        named = replace(prefix, checkpoint=checkpoint_text(link))
+        check_link(named, link, self._identities[prefix.hub_id])
+        return replace(end, prefix=named, link=link)
+
+    async def execute(
+        self, descriptor: QueryDescriptor, ends: Sequence[SourceEnd], executed_at: int, budget: Budget
+    ) -> ExecutedQuery:
+        return await asyncio.to_thread(self._execute, descriptor, ends, executed_at, budget)
+
+    def _execute(
+        self, descriptor: QueryDescriptor, ends: Sequence[SourceEnd], executed_at: int, budget: Budget
+    ) -> ExecutedQuery:
+        answer = self._engine.execute(descriptor, [end.prefix for end in ends], budget)
+        budget.check()
+        with self._view.snapshot() as snapshot:
+            evidence = build_evidence(descriptor, answer, ViewEvidence(snapshot, ends), self._identities)
+        budget.check()
+        made = make_result(descriptor, answer, evidence, replace(self._executing, executed_at=executed_at))
+
+        def encode(digest: ResultDigest) -> bytes:
+            content = replace(made, digest_json=digest.canonical()).encode()
+            if len(content) > MAX_RESULT_BYTES:
+                raise QueryError(
+                    QueryErrorCode.LIMIT_EXCEEDED,
+                    f"the result file has {len(content)} bytes, at most {MAX_RESULT_BYTES} are allowed",
+                    action="narrow the filter, or ask for less evidence",
+                )
+            return content
+
+        rows = map(canonical_json.encode, answer.rows)
+        return ExecutedQuery(rows=rows, digest=made.digest, file=encode)
+
+
+class ViewEvidence:
+    """Implements ``EvidenceSource``: heads and links as they were at submission, proofs from the view."""
+
+    def __init__(self, snapshot: Snapshot, ends: Sequence[SourceEnd]) -> None:
+        self._snapshot = snapshot
+        self._ends = {_key(end.prefix): end for end in ends}
+
+    def head(self, prefix: Prefix) -> bytes | None:
+        return self._ends[_key(prefix)].head
+
+    def proof(self, prefix: Prefix, seqs: Sequence[int]) -> bytes:
+        return self._snapshot.nodes(prefix).prove_many(seqs, prefix.to_seq)
+
+    def link(self, prefix: Prefix) -> HubLogLink | None:
+        return self._ends[_key(prefix)].link
+
+
+def receipt_at(snapshot: Snapshot, prefix: Prefix) -> bytes | None:
+    """Return the receipt of the last entry of a prefix, from the view; None if it has no entries."""
+    source = snapshot.source(prefix)
+    if source.size == prefix.to_seq:
+        return source.last_receipt
+    files = snapshot.files(prefix.stream)
+    wanted = (pc.field("label") == bytes(prefix.label)) & (pc.field("seq") == prefix.to_seq)
+    wanted &= pc.field("hub_id") == bytes(prefix.hub_id)
+    rows = dataset(snapshot.paths(files), format="parquet", partitioning=None).to_table(
+        ["receipt"], filter=wanted
+    )
+    if rows.num_rows != 1:
+        raise QueryError(
+            QueryErrorCode.EXECUTION_FAILED,
+            f"stream {prefix.stream}: the view has no receipt of entry {prefix.to_seq}",
+            action="rebuild the view from the log",
+        )
+    receipt: bytes = rows["receipt"][0].as_py()
+    return receipt
+
+
+def _key(prefix: Prefix) -> tuple[str, bytes, bytes]:
+    return prefix.stream, bytes(prefix.hub_id), bytes(prefix.label)
+
+
+def checkpoint_text(link: HubLogLink) -> str:
+    """Return the text of the checkpoint that a link leads to, without its signatures."""
+    return parse_signed_head(link.checkpoint).head.text
