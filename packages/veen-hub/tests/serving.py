@@ -295,6 +295,10 @@ def make_directory(
     return create(root, HUB_KEY, UnixTime(born), profile=profile, limits=limits, admin_pk=ADMIN.public).hub_id
 
 
+ANY_PORTS = ("--port=0", "--probes-port=0")
+"""For a hub with a chosen port, ``--probes-port=0`` keeps its probes off the next port, which may be taken."""
+
+
 class HubProcess(Calls):
     """A real ``veen-hub``: for signals, crashes and what it prints."""
 
@@ -304,7 +308,7 @@ class HubProcess(Calls):
         self.log = log or root.parent / f"{root.name}.log"
         with self.log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "veen_hub.main", f"--data-dir={root}", "--port=0", *flags],
+                [sys.executable, "-m", "veen_hub.main", f"--data-dir={root}", *ANY_PORTS, *flags],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,

@@ -19,6 +19,7 @@ from veen_storage.copies.promote import lost_receipts, promote
 
 from .conftest import StartProcess
 from .people import ADMIN, Writer, signing_key
+from .ports import free_port
 from .replicas import assert_sound, catch_up, hand_over, head, send
 from .serving import HubProcess, until
 
@@ -125,8 +126,9 @@ def test_kill_9_of_a_primary_during_its_handover_leaves_a_state_from_which_it_ca
     start_process: StartProcess, tmp_path: Path
 ) -> None:
     """Each kill comes a little later after the request; a hub that has not handed over accepts messages."""
-    primary = start_process("primary", "--open")
-    port, alice = primary.port, Writer("alice", primary.status().identity.hub_id)
+    port = free_port()
+    primary = start_process("primary", "--open", f"--port={port}")
+    alice = Writer("alice", primary.status().identity.hub_id)
     receipts = send(primary, alice, 20)
     replica = HubProcess(tmp_path / "replica", f"--replica-of={primary.url}")
     try:
