@@ -296,7 +296,7 @@ def make_directory(
 
 
 ANY_PORTS = ("--port=0", "--probes-port=0")
-"""For a hub with a chosen port, ``--probes-port=0`` keeps its probes off the next port, which may be taken."""
+"""A hub with a chosen port listens for probes on a free one: the next port may be taken."""
 
 
 class HubProcess(Calls):
