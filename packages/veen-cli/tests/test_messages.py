@@ -384,7 +384,7 @@ def test_the_tokens_that_an_identity_holds_are_listed(town: Town, tmp_path: Path
 
 
 def test_hub_status_counts_entries_with_data_dir_only(square: Town) -> None:
-    square.as_("alice", "send", "x", "-s", "counted").ok()
+    square.as_("alice", "send", "x", "-s", "status-count").ok()
     status = ("hub", "status", "--hub", square.url, "--trust", square.hub_id)
     assert "entries" not in veen(*status, "--json").json
     counted = veen(*status, "--data-dir", square / "hub", "--json").json
