@@ -196,7 +196,8 @@ def test_a_source_reader_that_signs_as_bridge_online_is_refused() -> None:
         check_one_side(given, keys)
     assert failing(given, keys) == ["tokens", "source reader online"]
     unnamed = config(OFFLINE, source_readers=["online", "reader"], sources=[{"hub_id": HUB_1.hex()}])
-    online = dataclasses.replace(config(ONLINE), trust=HUB_1.hex())
+    online = config(ONLINE)
+    online = dataclasses.replace(online, access=dataclasses.replace(online.access, trust=HUB_1.hex()))
     assert "source reader online" in failing(unnamed, keys, other=(online, ONLINE_ID))
 
 
