@@ -51,5 +51,8 @@ def test_the_overlays_benchmark_prints_every_figure_under_its_name() -> None:
     assert not ran.stderr
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
     names = [line["name"] for line in lines]
-    assert names == ["overlays.fold", "overlays.range_growth", "overlays.restart_growth"]
+    assert names == [
+        *("overlays.fold", "overlays.range_growth", "overlays.restart_growth"),
+        *("query.verify", "query.evidence_bytes"),
+    ]
     assert all(line["value"] > 0 for line in lines)

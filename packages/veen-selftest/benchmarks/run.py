@@ -1,7 +1,7 @@
 """``query.ingest``: how fast a query view takes in the events of a real hub, one JSON line.
 
-    python packages/veen-selftest/benchmarks/query_ingest.py            20,000 events
-    python packages/veen-selftest/benchmarks/query_ingest.py --quick    5,000 events
+    python packages/veen-selftest/benchmarks/run.py            20,000 events
+    python packages/veen-selftest/benchmarks/run.py --quick    5,000 events
 
 The follower's events per second, from a hub process on the same cores until all rows are durable, divided by
 the rate of the cryptography alone on one core: for each event one HPKE open and two verifications (MSG.sig
