@@ -73,7 +73,12 @@ async def read_lines(read: Read) -> AsyncIterator[str | bytes]:
     running, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | Exception | None](READ_AHEAD_LINES)
 
     def put(item: bytes | Exception | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(item), running).result()
+        putting = queue.put(item)
+        try:
+            asyncio.run_coroutine_threadsafe(putting, running).result()
+        except RuntimeError:  # the loop is closed
+            putting.close()
+            raise
 
     def pump() -> None:
         with suppress(RuntimeError, CancelledError):  # the loop has ended
