@@ -183,6 +183,9 @@ def _answer(
     else:
         lines = []
     out.note(_summary(verdict, target_file))
+    for source in digest.coverage:
+        if not source.scanned:
+            out.note(f"stream {escape_controls(source.stream)} has no entries; check the name")
     if out.quiet and not out.as_json:  # the rows are what was asked for
         for line in lines:
             click.echo(escape_controls(line))

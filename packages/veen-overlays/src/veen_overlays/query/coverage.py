@@ -117,5 +117,5 @@ def covered(
 
 
 def in_order(prefixes: Iterable[Prefix], scope: Sequence[str]) -> tuple[Prefix, ...]:
-    """Return prefixes in the order of P11: place in scope, origin hub, epoch."""
-    return tuple(sorted(prefixes, key=lambda prefix: prefix.order(scope)))
+    """Return prefixes in the order of P11: place in scope, origin hub, epoch; then label."""
+    return tuple(sorted(prefixes, key=lambda prefix: (*prefix.order(scope), prefix.label)))

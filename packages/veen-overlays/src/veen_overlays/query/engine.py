@@ -80,7 +80,8 @@ class QueryEngine(Protocol):
     def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
         """Return how far the engine can read each source of these streams now, in the order of P11.
 
-        Raise ``QueryError`` (forbidden_scope) for a stream that the engine does not know.
+        A stream that has no entries has an empty source (``scope_sources``). Raise ``QueryError``
+        (forbidden_scope) for a stream that the engine does not know.
         """
 
     def execute(

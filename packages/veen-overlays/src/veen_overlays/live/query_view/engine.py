@@ -7,9 +7,10 @@ evidence are evaluated on the fetched rows by the same functions as in the plain
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from veen_core.ids import HubId
 from veen_overlays.live.query_view.data_files import KINDS
 from veen_overlays.live.query_view.database import Database, DatabaseLimits
 from veen_overlays.live.query_view.manifest import DamagedViewError
@@ -29,11 +30,12 @@ from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.coverage import Prefix, SourceCoverage, covered
 from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, SourceReceipt
-from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
+from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.evidence_policy import EvidenceMode
 from veen_overlays.query.fields import Field
 from veen_overlays.query.filter import Filter
+from veen_overlays.query.scope_sources import scope_prefixes
 from veen_overlays.query.selection import FieldReader, Selection
 
 _PLACE: Final = ("stream", "hub_id", "label", "epoch", "seq")
@@ -45,10 +47,10 @@ class DuckDbEngine:
     """A ``QueryEngine`` over a view. Threads may share it."""
 
     def __init__(
-        self, view: QueryView, streams: Collection[str], *, limits: DatabaseLimits = DEFAULT_LIMITS
+        self, view: QueryView, homes: Mapping[str, HubId], *, limits: DatabaseLimits = DEFAULT_LIMITS
     ) -> None:
-        """``streams`` are the names that a scope may have, also while they have no entries."""
-        self._view, self._streams = view, frozenset(streams)
+        """``homes`` has the names that a scope may have, each with the hub of its empty source."""
+        self._view, self._homes = view, dict(homes)
         self._database = Database(view.folder, limits)
 
     def close(self) -> None:
@@ -56,16 +58,9 @@ class DuckDbEngine:
         self._database.close()
 
     def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
-        for stream in scope:
-            if stream not in self._streams:
-                raise QueryError(
-                    QueryErrorCode.FORBIDDEN_SCOPE,
-                    f"scope (query-api §4.2): the stream {stream!r} is unknown here",
-                    action="name a stream that is recorded and that you may read",
-                )
         with self._view.snapshot() as snapshot:
-            found = snapshot.prefixes(scope)
-        return tuple(sorted(found, key=lambda prefix: (*prefix.order(scope), prefix.label)))
+            found = snapshot.prefixes(stream for stream in scope if stream in self._homes)
+        return scope_prefixes(found, scope, self._homes)
 
     def execute(
         self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
