@@ -47,6 +47,7 @@ from veen_core.tlog.tree_head import parse_signed_head
 from veen_overlays.query import Answer, Prefix, QueryDescriptor, QueryError, SourceEvent, canonical_json
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.comparison import compare
+from veen_overlays.query.engine import SourceReceipt
 from veen_overlays.query.evidence import ResultEvidence, build_evidence
 from veen_overlays.query.inclusion import (
     prove_from_leaves,
@@ -549,6 +550,35 @@ def test_a_shortened_coverage_is_refused_because_the_hub_signed_no_such_root(to_
     )
     with pytest.raises(EvidenceError, match=r"ends at entry|outside the coverage|without entries"):
         verify_result(file, PINNED)
+
+
+@pytest.mark.parametrize("mode", ["none", "full"])
+def test_a_coverage_that_leaves_out_the_first_entries_is_refused_although_all_hashes_fit(mode: str) -> None:
+    descriptor = query(FIRST.name, evidence={"mode": mode})
+    found = answer(descriptor, FIRST)
+    evidence = evidence_of(descriptor, found, FIRST)
+    later = dataclasses.replace(
+        found.coverage[0], from_seq=3, scanned=10, opened=found.coverage[0].opened - 2, matched=7
+    )
+    sources = found.sources[2:]
+    file = lie(
+        descriptor,
+        found,
+        evidence if mode == "none" else proving(evidence, sources),
+        rows=found.rows[2:],
+        sources=sources,
+        coverage=(later,),
+    )
+    with pytest.raises(EvidenceError, match="the coverage begins at entry 3, so the entries before it"):
+        verify_result(file, PINNED)
+    with pytest.raises(QueryError, match="not 3 to 12"):
+        reexecute(file, engine(FIRST))
+
+
+def proving(evidence: ResultEvidence, sources: Sequence[SourceReceipt]) -> ResultEvidence:
+    seqs = [each.seq for each in sources]
+    proof = prove_from_leaves(FIRST.leaves, seqs, len(FIRST.leaves))
+    return first_source(evidence, receipts=tuple(each.receipt for each in sources), proof=proof)
 
 
 def older() -> tuple[QueryDescriptor, ResultFile]:

@@ -109,11 +109,11 @@ class PlainEngine:
                 f"the engine has no entries of {prefix.stream!r}, label {prefix.label.hex()}",
                 "execute the query where this stream is recorded",
             )
-        start, end = prefix.from_seq - held.from_seq, prefix.to_seq - held.from_seq + 1
-        if start < 0 or end > len(log.entries):
+        end = prefix.to_seq - held.from_seq + 1
+        if prefix.from_seq != held.from_seq or end > len(log.entries):
             raise execution_failed(
                 f"the engine has the entries {held.from_seq} to {held.from_seq + len(log.entries) - 1} of "
                 f"{prefix.stream!r}, not {prefix.from_seq} to {prefix.to_seq}",
                 "bring the view up to date, or query an earlier prefix",
             )
-        yield from log.entries[start:end]
+        yield from log.entries[:end]

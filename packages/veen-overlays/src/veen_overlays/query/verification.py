@@ -50,7 +50,7 @@ class ResultVerdict:
     hubs: tuple[HubId, ...]
     complete_before: int | None
     """Milliseconds: by the signed roots, the coverage has every entry of its sources that was committed
-    before this time. None if a source has no entries, or does not start with the first one."""
+    before this time. None if a source has no entries."""
     steps: tuple[str, ...]
     """What was verified, in words."""
 
@@ -203,8 +203,6 @@ class _Verification:
             self.steps.append(f"the hub signed{cosigned} the hub checkpoint of {_count(links, 'source')}")
 
     def complete_before(self) -> int | None:
-        if any(source.from_seq > 1 for source in self.coverage):
-            return None
         times = [head.hub_ts * 1000 for head in self.heads if head is not None]
         return min(times) if len(times) == len(self.heads) else None
 

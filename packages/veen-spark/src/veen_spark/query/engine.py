@@ -95,7 +95,7 @@ class SparkEngine:
                 f"there are no entries of {prefix.stream!r}, label {prefix.label.hex()}",
                 "give the logs in which this stream is recorded",
             )
-        if prefix.from_seq < held.from_seq or prefix.to_seq > held.to_seq:
+        if prefix.from_seq != held.from_seq or prefix.to_seq > held.to_seq:
             raise execution_failed(
                 f"the log of {prefix.stream!r}, label {prefix.label.hex()}, has the entries {held.from_seq} "
                 f"to {held.to_seq}, not {prefix.from_seq} to {prefix.to_seq}",
