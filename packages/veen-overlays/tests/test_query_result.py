@@ -66,7 +66,7 @@ from veen_overlays.query.result_file import (
     split_rows,
 )
 from veen_overlays.query.row_rules import difference
-from veen_overlays.query.verification import ResultTrust, verify_result
+from veen_overlays.query.verification import MAX_CLOCK_SKEW_MS, ResultTrust, verify_result
 
 FIRST, SECOND = two_streams()
 BOTH = (FIRST, SECOND)
@@ -601,6 +601,37 @@ def test_an_old_prefix_is_refused_by_a_receipt_that_the_verifier_holds() -> None
     forged = dataclasses.replace(known, hub_ts=known.hub_ts + 1)
     with pytest.raises(SignatureError):
         verify_result(file, dataclasses.replace(PINNED, known=[forged]))
+
+
+def test_an_old_prefix_is_refused_whatever_the_executor_says_about_the_time() -> None:
+    _, file = older()
+    known = FIRST.receipts[8]
+    early = dataclasses.replace(file.digest, executed_at=known.hub_ts * 1000 - 1)
+    backdated = dataclasses.replace(file, digest_json=early.canonical())
+    verify_result(backdated, PINNED)
+    with pytest.raises(EvidenceError, match=r"ends at entry 5, although.*entry 9.*leave this receipt out"):
+        verify_result(backdated, dataclasses.replace(PINNED, known=[known]))
+
+
+def test_a_receipt_that_is_of_no_source_of_the_coverage_is_reported() -> None:
+    _, file = older()
+    held = [FIRST.receipts[2], SECOND.receipts[3]]
+    verdict = verify_result(file, dataclasses.replace(PINNED, known=held))
+    (step,) = [step for step in verdict.steps if "not compared" in step]
+    assert SECOND.label.hex() in step
+    assert "entry 4" in step
+
+
+@pytest.mark.parametrize("late", [-1, 1], ids=["before the question", "after the answer"])
+def test_a_time_of_execution_that_the_asking_client_knows_to_be_false_is_refused(late: int) -> None:
+    _, file = older()
+    at = file.digest.executed_at
+    for shift in (0, MAX_CLOCK_SKEW_MS):
+        asked = at - late * shift
+        verify_result(file, dataclasses.replace(PINNED, asked_between=(asked, asked)))
+    asked = at - late * (MAX_CLOCK_SKEW_MS + 1)
+    with pytest.raises(EvidenceError, match=r"executed at .*, but was asked for between.*clock"):
+        verify_result(file, dataclasses.replace(PINNED, asked_between=(asked, asked)))
 
 
 def test_an_answer_from_another_stream_of_the_hub_is_refused() -> None:
