@@ -27,8 +27,9 @@ from veen_overlays.live.query_view import (
 )
 from veen_overlays.live.query_view.opened_entries import EntryOpener
 from veen_overlays.live.query_view.subject_filter import may_contain, subject_filter
+from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import normalise
-from veen_overlays.query.engine import Answer, Budget
+from veen_overlays.query.engine import Answer, Budget, QueryEngine
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.plain_engine import PlainEngine
 from veen_overlays.query.scope_sources import empty_prefix
@@ -410,6 +411,26 @@ def test_a_query_stops_when_its_budget_says_so(tmp_path: Path) -> None:
                 engine.execute(descriptor, prefixes, budget)
             assert caught.value.code == QueryErrorCode.LIMIT_EXCEEDED
         engine.close()
+
+
+def test_a_query_ends_when_its_rows_have_more_bytes_than_its_budget(tmp_path: Path) -> None:
+    descriptor = normalise(
+        {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}},
+        new_query_id="q-1",
+    )
+    log = log_of(20)
+    with caught_up(tmp_path, log) as view:
+        embedded, plain = DuckDbEngine(view, {STREAM: HUB_ID}), PlainEngine([log.source()])
+        engines: tuple[QueryEngine, ...] = embedded, plain
+        for engine in engines:
+            prefixes = engine.prefixes([STREAM])
+            rows = engine.execute(descriptor, prefixes).rows
+            size = sum(len(canonical_json.encode(row)) + 1 for row in rows)
+            assert engine.execute(descriptor, prefixes, Budget(max_bytes=size)).rows == rows
+            with pytest.raises(QueryError, match=f"more than {size - 1} bytes") as caught:
+                engine.execute(descriptor, prefixes, Budget(max_bytes=size - 1))
+            assert caught.value.code == QueryErrorCode.LIMIT_EXCEEDED
+        embedded.close()
 
 
 def test_an_unknown_stream_is_refused_and_one_without_entries_is_not(tmp_path: Path) -> None:

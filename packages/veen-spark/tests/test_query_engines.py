@@ -129,6 +129,18 @@ def test_rows_that_are_missing_doubled_or_of_another_history_are_refused(spark: 
         SparkEngine(view).execute(descriptor, [beyond, *prefixes[1:]])
 
 
+def test_a_result_with_more_bytes_than_its_budget_is_refused(spark: SparkSession) -> None:
+    logs = draw_logs(random.Random(5))
+    engine = SparkEngine(view_of(spark, logs))
+    item = {"scope": list(STREAMS), "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}}
+    descriptor = normalise(item, new_query_id="q-1")
+    prefixes = engine.prefixes(descriptor.scope)
+    size = sum(len(row) + 1 for row in split_rows(engine.execute(descriptor, prefixes).rows))
+    engine.execute(descriptor, prefixes, Budget(max_bytes=size))
+    with pytest.raises(QueryError, match=f"more than {size - 1} bytes"):
+        engine.execute(descriptor, prefixes, Budget(max_bytes=size - 1))
+
+
 def test_a_result_with_more_rows_than_its_budget_is_refused(spark: SparkSession) -> None:
     logs = draw_logs(random.Random(5))
     engine, longest = SparkEngine(view_of(spark, logs)), max(logs, key=lambda drawn: drawn.prefix.size)

@@ -63,6 +63,7 @@ class PlainEngine:
         aggregation = None if descriptor.aggregate is None else Aggregation.start(descriptor)
         selection = Selection(descriptor)
         rows: list[Any] = []
+        size = 0
         sources: list[SourceReceipt] = []
         coverage: list[SourceCoverage] = []
         for index, prefix in enumerate(prefixes):
@@ -81,8 +82,9 @@ class PlainEngine:
                     aggregation.add(reader)
                 else:
                     rows.append(selection.row(reader))
+                    size += budget.size_of(rows[-1])
                 found = len(rows) if aggregation is None else len(aggregation.groups)
-                budget.check(rows=found, matched=len(sources))
+                budget.check(rows=found, matched=len(sources), size=size)
             coverage.append(
                 covered(
                     prefix,

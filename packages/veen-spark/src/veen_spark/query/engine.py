@@ -64,7 +64,9 @@ class SparkEngine:
                 selecting.project(found, descriptor, streams),
                 lambda counts: budget.check(rows=counts.total(), matched=counts.total()),
             )
-            made: Sequence[Row] = selecting.JsonRows(table.column("row"))
+            selected = selecting.JsonRows(table.column("row"))
+            budget.check(size=selected.size)
+            made: Sequence[Row] = selected
             sources: Sequence[SourceReceipt] = selecting.Receipts(table) if with_evidence else ()
         else:
             made, sources, matched = self._aggregated(found, descriptor, streams, budget)

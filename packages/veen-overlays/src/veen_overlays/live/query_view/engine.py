@@ -166,6 +166,7 @@ class _Collector:
         self._filters_here = not all(is_sql_field(c.field) for c in descriptor.filter.where)
         self._wants_sources = descriptor.evidence.mode != EvidenceMode.NONE
         self._rows: list[Any] = []
+        self._size = 0
         self.sources: list[SourceReceipt] = []
         self.matched: Counter[int] = Counter()
 
@@ -196,6 +197,8 @@ class _Collector:
             event = _ColumnEvent()
             event.__dict__.update(zip(names, values, strict=True))
             self._add(event, index_of, scope)
+            if self._size:
+                self._budget.check(size=self._size)
         self._budget.check(rows=len(self._rows), matched=self.matched.total())
 
     def _add(self, event: Any, index_of: dict[Any, int], scope: Sequence[str]) -> None:
@@ -214,6 +217,7 @@ class _Collector:
             self._aggregation.add(reader)
         else:
             self._rows.append(self._selection.row(reader))
+            self._size += self._budget.size_of(self._rows[-1])
 
     def finish(self) -> list[Any]:
         """Return the rows."""
