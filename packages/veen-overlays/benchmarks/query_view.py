@@ -121,7 +121,7 @@ def latency_growth(folder: Path, few: int, many: int, rounds: int, *, one_day: b
     engines, works = [], []
     views = [filled(folder / f"{count}-{one_day}", count, one_day=one_day) for count in (many, few)]
     for view in views:
-        engine = DuckDbEngine(view, [STREAM])
+        engine = DuckDbEngine(view, {STREAM: HUB_ID})
         prefixes = engine.prefixes([STREAM])
         assert engine.execute(one_subject(), prefixes).rows
         engines.append(engine)
@@ -136,7 +136,7 @@ def latency_growth(folder: Path, few: int, many: int, rounds: int, *, one_day: b
 def scan(folder: Path, count: int, rounds: int) -> float:
     """Time of an aggregate over all events, divided by that of the same SQL on the bare Parquet files."""
     view = filled(folder / "scan", count, one_day=False)
-    engine = DuckDbEngine(view, [STREAM])
+    engine = DuckDbEngine(view, {STREAM: HUB_ID})
     prefixes = engine.prefixes([STREAM])
     bare = duckdb.connect(":memory:", config={"threads": 2})
     bare.execute("SET parquet_metadata_cache = true")  # as the engine has it

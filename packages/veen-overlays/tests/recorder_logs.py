@@ -96,7 +96,7 @@ class RecorderLog(MemoryLog):
             label=self.label,
             epoch=self.epoch,
             to_seq=size,
-            mmr_root=self.entries[size - 1].receipt.mmr_root,
+            mmr_root=self.entries[size - 1].receipt.mmr_root if size else None,
         )
 
     def source(self) -> SourceLog:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from memory_log import READER
-from recorder_logs import RecorderLog, event, feed_of, identity_of, opener
+from recorder_logs import HUB_ID, RecorderLog, event, feed_of, identity_of, opener
 
 from veen_core import LeafHash, SigningKey, SigningSeed, StreamSeq
 from veen_core.errors import DivergenceError
@@ -82,7 +82,7 @@ def caught_up(view: QueryView, *feeds: Any) -> None:
 
 
 def prefixes(view: QueryView) -> tuple[Prefix, ...]:
-    engine = DuckDbEngine(view, [STREAM])
+    engine = DuckDbEngine(view, {STREAM: HUB_ID})
     try:
         return engine.prefixes([STREAM])
     finally:
@@ -90,7 +90,7 @@ def prefixes(view: QueryView) -> tuple[Prefix, ...]:
 
 
 def answer(view: QueryView, **changes: Any) -> Answer:
-    engine = DuckDbEngine(view, [STREAM])
+    engine = DuckDbEngine(view, {STREAM: HUB_ID})
     try:
         return engine.execute(descriptor(**changes), engine.prefixes([STREAM]))
     finally:
@@ -125,13 +125,19 @@ def test_copies_that_arrive_twice_or_out_of_order_appear_once_and_in_order(tmp_p
         assert answer(view) == answer_at_the_origin(origin)
 
 
+def test_the_empty_source_of_an_import_stream_is_at_the_origin() -> None:
+    origin, target = origin_log(), import_log()
+    assert feed_of(target, stream=STREAM, opener=opener(z1=origins(origin))).home == origin.hub_id
+    assert feed_of(origin, opener=opener(z1=origins(target))).home == origin.hub_id
+
+
 def test_a_gap_at_the_start_survives_a_restart(tmp_path: Path) -> None:
     origin, target = origin_log(), import_log()
     feed = feed_of(target, stream=STREAM, opener=opener(z1=origins(origin)))
     wrap(target, origin, range(1, 8))
     with QueryView.open(tmp_path) as view:
         caught_up(view, feed)
-        assert prefixes(view) == ()
+        assert [p.size for p in prefixes(view)] == [0]
     wrap(target, origin, [0])
     with QueryView.open(tmp_path) as view:
         caught_up(view, feed)

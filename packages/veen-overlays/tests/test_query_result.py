@@ -47,6 +47,7 @@ from veen_core.tlog.tree_head import parse_signed_head
 from veen_overlays.query import Answer, Prefix, QueryDescriptor, QueryError, SourceEvent, canonical_json
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.comparison import compare
+from veen_overlays.query.engine import SourceReceipt
 from veen_overlays.query.evidence import ResultEvidence, build_evidence
 from veen_overlays.query.inclusion import (
     prove_from_leaves,
@@ -65,7 +66,7 @@ from veen_overlays.query.result_file import (
     split_rows,
 )
 from veen_overlays.query.row_rules import difference
-from veen_overlays.query.verification import ResultTrust, verify_result
+from veen_overlays.query.verification import MAX_CLOCK_SKEW_MS, ResultTrust, verify_result
 
 FIRST, SECOND = two_streams()
 BOTH = (FIRST, SECOND)
@@ -551,6 +552,35 @@ def test_a_shortened_coverage_is_refused_because_the_hub_signed_no_such_root(to_
         verify_result(file, PINNED)
 
 
+@pytest.mark.parametrize("mode", ["none", "full"])
+def test_a_coverage_that_leaves_out_the_first_entries_is_refused_although_all_hashes_fit(mode: str) -> None:
+    descriptor = query(FIRST.name, evidence={"mode": mode})
+    found = answer(descriptor, FIRST)
+    evidence = evidence_of(descriptor, found, FIRST)
+    later = dataclasses.replace(
+        found.coverage[0], from_seq=3, scanned=10, opened=found.coverage[0].opened - 2, matched=7
+    )
+    sources = found.sources[2:]
+    file = lie(
+        descriptor,
+        found,
+        evidence if mode == "none" else proving(evidence, sources),
+        rows=found.rows[2:],
+        sources=sources,
+        coverage=(later,),
+    )
+    with pytest.raises(EvidenceError, match="the coverage begins at entry 3, so the entries before it"):
+        verify_result(file, PINNED)
+    with pytest.raises(QueryError, match="not 3 to 12"):
+        reexecute(file, engine(FIRST))
+
+
+def proving(evidence: ResultEvidence, sources: Sequence[SourceReceipt]) -> ResultEvidence:
+    seqs = [each.seq for each in sources]
+    proof = prove_from_leaves(FIRST.leaves, seqs, len(FIRST.leaves))
+    return first_source(evidence, receipts=tuple(each.receipt for each in sources), proof=proof)
+
+
 def older() -> tuple[QueryDescriptor, ResultFile]:
     """An honest result over the first five entries, given although the log has twelve."""
     descriptor = query(FIRST.name)
@@ -571,6 +601,37 @@ def test_an_old_prefix_is_refused_by_a_receipt_that_the_verifier_holds() -> None
     forged = dataclasses.replace(known, hub_ts=known.hub_ts + 1)
     with pytest.raises(SignatureError):
         verify_result(file, dataclasses.replace(PINNED, known=[forged]))
+
+
+def test_an_old_prefix_is_refused_whatever_the_executor_says_about_the_time() -> None:
+    _, file = older()
+    known = FIRST.receipts[8]
+    early = dataclasses.replace(file.digest, executed_at=known.hub_ts * 1000 - 1)
+    backdated = dataclasses.replace(file, digest_json=early.canonical())
+    verify_result(backdated, PINNED)
+    with pytest.raises(EvidenceError, match=r"ends at entry 5, although.*entry 9.*leave this receipt out"):
+        verify_result(backdated, dataclasses.replace(PINNED, known=[known]))
+
+
+def test_a_receipt_that_is_of_no_source_of_the_coverage_is_reported() -> None:
+    _, file = older()
+    held = [FIRST.receipts[2], SECOND.receipts[3]]
+    verdict = verify_result(file, dataclasses.replace(PINNED, known=held))
+    (step,) = [step for step in verdict.steps if "not compared" in step]
+    assert SECOND.label.hex() in step
+    assert "entry 4" in step
+
+
+@pytest.mark.parametrize("late", [-1, 1], ids=["before the question", "after the answer"])
+def test_a_time_of_execution_that_the_asking_client_knows_to_be_false_is_refused(late: int) -> None:
+    _, file = older()
+    at = file.digest.executed_at
+    for shift in (0, MAX_CLOCK_SKEW_MS):
+        asked = at - late * shift
+        verify_result(file, dataclasses.replace(PINNED, asked_between=(asked, asked)))
+    asked = at - late * (MAX_CLOCK_SKEW_MS + 1)
+    with pytest.raises(EvidenceError, match=r"executed at .*, but was asked for between.*clock"):
+        verify_result(file, dataclasses.replace(PINNED, asked_between=(asked, asked)))
 
 
 def test_an_answer_from_another_stream_of_the_hub_is_refused() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from memory_log import HUB, READER_SECRET
-from recorder_logs import NOON, Logs, RecorderLog, event, feed_of, opener
+from recorder_logs import HUB_ID, NOON, Logs, RecorderLog, event, feed_of, opener
 
 from veen_core import Entry, Label, MmrRoot, Receipt, SigningKey, SigningSeed, StreamSeq, verify_inclusion
 from veen_core.errors import DivergenceError, StateError, VeenError
@@ -27,10 +27,12 @@ from veen_overlays.live.query_view import (
 )
 from veen_overlays.live.query_view.opened_entries import EntryOpener
 from veen_overlays.live.query_view.subject_filter import may_contain, subject_filter
+from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import normalise
-from veen_overlays.query.engine import Answer, Budget
+from veen_overlays.query.engine import Answer, Budget, QueryEngine
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.plain_engine import PlainEngine
+from veen_overlays.query.scope_sources import empty_prefix
 from veen_overlays.recorder.records import sign_continuity
 
 STREAM = "record/app/http"
@@ -58,7 +60,7 @@ def everything(view: QueryView, **changes: Any) -> Answer:
     """All rows of the stream, with the prefixes that the view has now."""
     item = {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "full"}, **changes}
     descriptor = normalise(item, new_query_id="q-1")
-    engine = DuckDbEngine(view, [STREAM])
+    engine = DuckDbEngine(view, {STREAM: HUB_ID})
     try:
         return engine.execute(descriptor, engine.prefixes([STREAM]))
     finally:
@@ -207,7 +209,7 @@ def test_labels_of_epochs_are_sources_of_their_own_and_closed_ones_are_not_read_
     feed = feed_of(logs[3], labels=epochs, reader=reader)
     with QueryView.open(tmp_path) as view:
         run(ViewFollower(view, [feed]).catch_up())
-        assert [(p.epoch, p.to_seq) for p in DuckDbEngine(view, [STREAM]).prefixes([STREAM])] == [
+        assert [(p.epoch, p.to_seq) for p in DuckDbEngine(view, {STREAM: HUB_ID}).prefixes([STREAM])] == [
             (3, 3),
             (5, 5),
             (6, 6),
@@ -325,7 +327,7 @@ def test_a_prefix_with_another_root_is_not_answered(tmp_path: Path) -> None:
     for n in range(5):
         other.record(event(n + 1))
     with caught_up(tmp_path, log_of(9)) as view:
-        engine = DuckDbEngine(view, [STREAM])
+        engine = DuckDbEngine(view, {STREAM: HUB_ID})
         descriptor = normalise(
             {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}},
             new_query_id="q-1",
@@ -402,7 +404,7 @@ def test_a_query_stops_when_its_budget_says_so(tmp_path: Path) -> None:
         new_query_id="q-1",
     )
     with caught_up(tmp_path, log_of(20)) as view:
-        engine = DuckDbEngine(view, [STREAM])
+        engine = DuckDbEngine(view, {STREAM: HUB_ID})
         prefixes = engine.prefixes([STREAM])
         for budget in (Budget(stop=lambda: True), Budget(max_rows=19), Budget(max_matched=19)):
             with pytest.raises(QueryError) as caught:
@@ -411,10 +413,30 @@ def test_a_query_stops_when_its_budget_says_so(tmp_path: Path) -> None:
         engine.close()
 
 
+def test_a_query_ends_when_its_rows_have_more_bytes_than_its_budget(tmp_path: Path) -> None:
+    descriptor = normalise(
+        {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}},
+        new_query_id="q-1",
+    )
+    log = log_of(20)
+    with caught_up(tmp_path, log) as view:
+        embedded, plain = DuckDbEngine(view, {STREAM: HUB_ID}), PlainEngine([log.source()])
+        engines: tuple[QueryEngine, ...] = embedded, plain
+        for engine in engines:
+            prefixes = engine.prefixes([STREAM])
+            rows = engine.execute(descriptor, prefixes).rows
+            size = sum(len(canonical_json.encode(row)) + 1 for row in rows)
+            assert engine.execute(descriptor, prefixes, Budget(max_bytes=size)).rows == rows
+            with pytest.raises(QueryError, match=f"more than {size - 1} bytes") as caught:
+                engine.execute(descriptor, prefixes, Budget(max_bytes=size - 1))
+            assert caught.value.code == QueryErrorCode.LIMIT_EXCEEDED
+        embedded.close()
+
+
 def test_an_unknown_stream_is_refused_and_one_without_entries_is_not(tmp_path: Path) -> None:
     with QueryView.open(tmp_path) as view:
-        engine = DuckDbEngine(view, [STREAM])
-        assert engine.prefixes([STREAM]) == ()
+        engine = DuckDbEngine(view, {STREAM: HUB_ID})
+        assert engine.prefixes([STREAM]) == (empty_prefix(STREAM, HUB_ID),)
         with pytest.raises(QueryError) as caught:
             engine.prefixes(["record/app/other"])
         assert caught.value.code == QueryErrorCode.FORBIDDEN_SCOPE

@@ -28,7 +28,7 @@ ALL_ROWS = normalise(
 def check(folder: Path) -> int:
     """The view opens, and its answer is that of the log's prefix; return how far it goes."""
     with QueryView.open(folder) as view:
-        engine = DuckDbEngine(view, [writer.STREAM])
+        engine = DuckDbEngine(view, {writer.STREAM: LOG.hub_id})
         prefixes = engine.prefixes([writer.STREAM])
         answer = engine.execute(ALL_ROWS, prefixes)
         engine.close()

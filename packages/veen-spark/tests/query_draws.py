@@ -38,6 +38,8 @@ from .logs import BORN, signing_key
 
 STREAMS = ("record/app/http", "record/security/login", "record/ä %2F/{x}")
 HUBS = tuple(HubId(H(b"hub" + bytes([n]))) for n in range(2))
+HOMES = dict.fromkeys(STREAMS, HUBS[0])
+"""The hub of the empty source of each stream."""
 SUBJECTS = ("user:1", "user:2", "", "ünï\u2028c\ud7ff\U0001f600", 'a"b\\c\n')
 TYPES = ("http.request", "login", "z")
 ORIGINS = ("api-1", "api-2", "𐀀")
@@ -174,7 +176,7 @@ def view_of(spark: SparkSession, logs: Sequence[DrawnLog], *, partitions: int = 
     rows = [row._asdict() for drawn in logs for row in rows_of(drawn)]
     random.Random(len(rows)).shuffle(rows)
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=VIEW_SCHEMA)).repartition(partitions)
-    return EventView(frame=frame, prefixes=tuple(drawn.prefix for drawn in logs))
+    return EventView(frame=frame, prefixes=tuple(drawn.prefix for drawn in logs), homes=HOMES)
 
 
 def write_view(folder: Path, logs: Sequence[DrawnLog]) -> QueryView:
@@ -239,8 +241,9 @@ def _aggregate(rng: random.Random) -> dict[str, Any]:
 
 
 def draw_descriptor(rng: random.Random, logs: Sequence[DrawnLog]) -> QueryDescriptor:
-    """Return a valid query over some of the streams of these logs."""
-    known = sorted({log.prefix.stream for log in logs})
+    """Return a valid query over some streams; some of them may have no entries."""
+    filled = sorted({log.prefix.stream for log in logs})
+    known = filled if rng.random() < 0.5 else list(STREAMS)
     projection = ["*"] if rng.random() < 0.3 else rng.sample(FIELDS, rng.randrange(1, 6))
     evidence = rng.choice([{"mode": "none"}, {"mode": "full"}, {"mode": "spot", "sample_rate": 0.25}])
     item: dict[str, Any] = {

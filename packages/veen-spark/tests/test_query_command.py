@@ -92,6 +92,18 @@ def test_the_result_file_has_the_digest_of_the_plain_loop_and_verifies_offline(
 
 
 @pytest.mark.usefixtures("spark")
+def test_a_clone_shows_that_a_stream_has_no_entries_and_the_result_verifies(
+    hub: Hub, place: Path, tmp_path: Path
+) -> None:
+    descriptor, out = tmp_path / "empty.json", tmp_path / "result.veenq"
+    descriptor.write_text(json.dumps(FAILURES | {"scope": [LOGIN, "record/none"]}))
+    made = run("query", descriptor, "--reader", place / "reader", "--in", place / "clone", "--out", out)
+    assert made.exit_code == 0, made.stderr
+    verdict = verify_result(parse_result(out.read_bytes()), ResultTrust(pinned={HubId(hub.hub_id)}))
+    assert [source.to_seq > 0 for source in verdict.digest.coverage] == [True, False]
+
+
+@pytest.mark.usefixtures("spark")
 def test_a_grown_log_gives_the_earlier_result_again(hub: Hub, place: Path, tmp_path: Path) -> None:
     first, again, grown = (tmp_path / name for name in ("first.veenq", "again.veenq", "grown.veenq"))
     early = ("--in", place / "exports" / "login", "--in", place / "exports" / "http")

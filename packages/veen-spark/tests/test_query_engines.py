@@ -27,7 +27,7 @@ from veen_overlays.query.result_file import split_rows, verified_receipts
 from veen_spark.query.engine import SparkEngine
 from veen_spark.query.view_folder import read_view
 
-from .query_draws import STREAMS, QueryDescriptor, draw_descriptor, draw_logs, view_of, write_view
+from .query_draws import HOMES, STREAMS, QueryDescriptor, draw_descriptor, draw_logs, view_of, write_view
 
 DRAWS = int(os.environ.get("VEEN_QUERY_DRAWS", "2"))
 FIRST = int(os.environ.get("VEEN_QUERY_SEED", "1"))
@@ -64,9 +64,9 @@ def test_spark_duckdb_and_the_plain_loop_give_the_same_digests(
 ) -> None:
     rng = random.Random(seed)
     logs = draw_logs(rng)
-    plain = PlainEngine([drawn.log for drawn in logs])
-    with write_view(tmp_path / "view", logs) as view, closing(DuckDbEngine(view, STREAMS)) as embedded:
-        read = read_view(spark, tmp_path / "view", STREAMS, ())
+    plain = PlainEngine([drawn.log for drawn in logs], HOMES)
+    with write_view(tmp_path / "view", logs) as view, closing(DuckDbEngine(view, HOMES)) as embedded:
+        read = read_view(spark, tmp_path / "view", STREAMS, (), HOMES)
         others: dict[str, QueryEngine] = {
             "rows": SparkEngine(view_of(spark, logs)),
             "view": SparkEngine(read),
@@ -79,6 +79,19 @@ def test_spark_duckdb_and_the_plain_loop_give_the_same_digests(
             for name in chosen:
                 found = answered(others[name], descriptor)
                 assert found == expected, (name, seed, number, descriptor.canonical().decode())
+
+
+def test_every_engine_names_the_same_source_for_a_stream_without_entries(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs = draw_logs(random.Random(3))[:1]
+    item = {"scope": list(STREAMS), "filter": {}, "projection": ["origin"], "evidence": {"mode": "full"}}
+    descriptor = normalise(item, new_query_id="q-1")
+    with write_view(tmp_path / "view", logs) as view, closing(DuckDbEngine(view, HOMES)) as embedded:
+        expected = answered(PlainEngine([drawn.log for drawn in logs], HOMES), descriptor)
+        assert sorted(source.size for source in expected["coverage"])[:2] == [0, 0]
+        assert answered(embedded, descriptor) == expected
+        assert answered(SparkEngine(view_of(spark, logs)), descriptor) == expected
 
 
 def test_an_altered_or_missing_file_of_a_view_ends_the_query(spark: SparkSession, tmp_path: Path) -> None:
@@ -114,6 +127,18 @@ def test_rows_that_are_missing_doubled_or_of_another_history_are_refused(spark: 
     beyond = replace(prefixes[0], to_seq=10**6)
     with pytest.raises(QueryError, match="not 1 to 1000000"):
         SparkEngine(view).execute(descriptor, [beyond, *prefixes[1:]])
+
+
+def test_a_result_with_more_bytes_than_its_budget_is_refused(spark: SparkSession) -> None:
+    logs = draw_logs(random.Random(5))
+    engine = SparkEngine(view_of(spark, logs))
+    item = {"scope": list(STREAMS), "filter": {}, "projection": ["*"], "evidence": {"mode": "none"}}
+    descriptor = normalise(item, new_query_id="q-1")
+    prefixes = engine.prefixes(descriptor.scope)
+    size = sum(len(row) + 1 for row in split_rows(engine.execute(descriptor, prefixes).rows))
+    engine.execute(descriptor, prefixes, Budget(max_bytes=size))
+    with pytest.raises(QueryError, match=f"more than {size - 1} bytes"):
+        engine.execute(descriptor, prefixes, Budget(max_bytes=size - 1))
 
 
 def test_a_result_with_more_rows_than_its_budget_is_refused(spark: SparkSession) -> None:

@@ -84,7 +84,7 @@ async def open_view(
     try:
         follower = ViewFollower(view, [_feed(hub, stream, sources) for stream in sources.streams])
         await follower.open()
-        engine = DuckDbEngine(view, follower.streams)
+        engine = DuckDbEngine(view, follower.homes)
         try:
             yield ViewBackend(
                 view,

@@ -89,11 +89,12 @@ def run(
     """
     if form == "parquet" and rows_file is None:
         raise click.UsageError("--format parquet needs --rows FILE.")
+    asked_at = time.time_ns() // 1_000_000
     if service is not None:
         file = loop.run(ask(service, item, token_file, out))
     else:
         file = loop.run(execute(access, item))
-    verdict = verified(file, access)
+    verdict = verified(file, access, asked_at)
     if target_file is not None:
         private_files.write(target_file, file.encode())
     return _answer(out, file=file, verdict=verdict, form=form, rows_file=rows_file, target_file=target_file)
@@ -139,11 +140,12 @@ async def execute(access: EventAccess, item: dict[str, Any]) -> ResultFile:
         return parse_result(executed.file(executed.digest))
 
 
-def verified(file: ResultFile, access: EventAccess) -> ResultVerdict:
-    """Verify a result against the pinned hub, and against the hubs of other zones that were named."""
+def verified(file: ResultFile, access: EventAccess, asked_at: int) -> ResultVerdict:
+    """Verify a result against the pinned hub, the hubs of other zones that were named, and the own clock."""
     from veen_overlays.query.verification import ResultTrust, verify_result  # noqa: PLC0415 - as above
 
-    return verify_result(file, ResultTrust(pinned=pinned_hubs(access)))
+    asked_between = asked_at, time.time_ns() // 1_000_000
+    return verify_result(file, ResultTrust(pinned=pinned_hubs(access), asked_between=asked_between))
 
 
 def pinned_hubs(access: EventAccess) -> list[Any] | None:
@@ -183,6 +185,9 @@ def _answer(
     else:
         lines = []
     out.note(_summary(verdict, target_file))
+    for source in digest.coverage:
+        if not source.scanned:
+            out.note(f"stream {escape_controls(source.stream)} has no entries; check the name")
     if out.quiet and not out.as_json:  # the rows are what was asked for
         for line in lines:
             click.echo(escape_controls(line))

@@ -82,7 +82,13 @@ def check_coverage(
 def _check_counts(source: SourceCoverage, scope: Sequence[str]) -> None:
     if source.stream not in scope:
         raise EvidenceError(f"{named(source)}: the scope does not name this stream (RESOLUTIONS P13)")
-    if source.from_seq < 1 or source.to_seq < source.from_seq - 1 or source.scanned != source.size:
+    if source.from_seq != 1:  # no engine reads less than a prefix; pruned entries are counted, not left out
+        raise EvidenceError(
+            f"{named(source)}: the coverage begins at entry {source.from_seq}, so the entries before it were "
+            "left out (RESOLUTIONS P13)",
+            action=ROWS_ACTION,
+        )
+    if source.to_seq < 0 or source.scanned != source.size:
         raise EvidenceError(
             f"{named(source)}: {source.scanned} entries were scanned, but the range {source.from_seq} to "
             f"{source.to_seq} has {source.size} (RESOLUTIONS P13)",

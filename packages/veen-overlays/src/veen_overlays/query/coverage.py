@@ -18,7 +18,8 @@ from veen_core.ids import HubId, Label, MmrRoot
 class Prefix:
     """The entries of one source that a query reads: ``from_seq`` to ``to_seq``, both included.
 
-    A source without entries has ``to_seq`` = ``from_seq`` - 1 and no root.
+    ``from_seq`` is 1: a query reads every source from its first entry, and a verifier refuses any other
+    coverage. A source without entries has ``to_seq`` = ``from_seq`` - 1 and no root.
     """
 
     stream: str
@@ -117,5 +118,5 @@ def covered(
 
 
 def in_order(prefixes: Iterable[Prefix], scope: Sequence[str]) -> tuple[Prefix, ...]:
-    """Return prefixes in the order of P11: place in scope, origin hub, epoch."""
-    return tuple(sorted(prefixes, key=lambda prefix: prefix.order(scope)))
+    """Return prefixes in the order of P11: place in scope, origin hub, epoch; then label."""
+    return tuple(sorted(prefixes, key=lambda prefix: (*prefix.order(scope), prefix.label)))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
+from veen_overlays.query import canonical_json
 from veen_overlays.query.coverage import Prefix, SourceCoverage
 from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.errors import QueryError, QueryErrorCode
@@ -48,21 +49,30 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one query may use. An engine calls ``spend`` as it finds events, rows and groups."""
+    """What one query may use. An engine calls ``check`` as it finds events, rows and groups."""
 
     max_rows: int = 1_000_000
     """Most rows, or groups, of a result."""
     max_matched: int = 10_000_000
     """Most events that an aggregate may match."""
+    max_bytes: int | None = None
+    """Most bytes of the rows of a selection, in canonical JSON with a line end each; None: no bound. The rows
+    of an aggregate are bounded by ``max_rows`` while they are made."""
     stop: Callable[[], bool] = lambda: False
     """Returns whether the query was cancelled or ran out of time."""
 
-    def check(self, *, rows: int = 0, matched: int = 0) -> None:
+    def size_of(self, row: Row) -> int:
+        """Return the bytes that a row counts; 0, without encoding it, if bytes are not bounded."""
+        return 0 if self.max_bytes is None else len(canonical_json.encode(row)) + 1
+
+    def check(self, *, rows: int = 0, matched: int = 0, size: int = 0) -> None:
         """Raise ``QueryError`` (limit_exceeded) if the query has used up its budget."""
         if rows > self.max_rows:
             raise _exceeded(f"the result has more than {self.max_rows} rows", "narrow the filter")
         if matched > self.max_matched:
             raise _exceeded(f"more than {self.max_matched} events match", "narrow the filter")
+        if self.max_bytes is not None and size > self.max_bytes:
+            raise _exceeded(f"the rows have more than {self.max_bytes} bytes", "narrow the filter")
         if self.stop():
             raise _exceeded("the query was cancelled or ran out of time", "narrow the filter, or try again")
 
@@ -80,7 +90,8 @@ class QueryEngine(Protocol):
     def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
         """Return how far the engine can read each source of these streams now, in the order of P11.
 
-        Raise ``QueryError`` (forbidden_scope) for a stream that the engine does not know.
+        A stream that has no entries has an empty source (``scope_sources``). Raise ``QueryError``
+        (forbidden_scope) for a stream that the engine does not know.
         """
 
     def execute(

@@ -5,17 +5,19 @@ It keeps the entries of each source in memory and reads them all for every query
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from veen_core.ids import HubId
 from veen_overlays.query.aggregation import Aggregation
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix, SourceCoverage, covered, in_order
+from veen_overlays.query.coverage import Prefix, SourceCoverage, covered
 from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, SourceReceipt
-from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
+from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.event import SourceEvent
+from veen_overlays.query.scope_sources import is_empty_source, scope_prefixes
 from veen_overlays.query.selection import FieldReader, Selection
 
 
@@ -48,19 +50,12 @@ def logs_of(prefixes: Iterable[Prefix], events: Iterable[SourceEvent]) -> tuple[
 class PlainEngine:
     """A ``QueryEngine`` that loops over all entries."""
 
-    def __init__(self, logs: Iterable[SourceLog]) -> None:
-        self._logs = tuple(logs)
+    def __init__(self, logs: Iterable[SourceLog], homes: Mapping[str, HubId] | None = None) -> None:
+        """``homes`` names streams that may have no log: for each the hub of its empty source."""
+        self._logs, self._homes = tuple(logs), dict(homes or {})
 
     def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
-        known = {log.prefix.stream for log in self._logs}
-        for stream in scope:
-            if stream not in known:
-                raise QueryError(
-                    QueryErrorCode.FORBIDDEN_SCOPE,
-                    f"scope (query-api §4.2): the stream {stream!r} is unknown here",
-                    action="name a stream that is recorded and that you may read",
-                )
-        return in_order((log.prefix for log in self._logs if log.prefix.stream in scope), scope)
+        return scope_prefixes((log.prefix for log in self._logs), scope, self._homes)
 
     def execute(
         self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
@@ -68,6 +63,7 @@ class PlainEngine:
         aggregation = None if descriptor.aggregate is None else Aggregation.start(descriptor)
         selection = Selection(descriptor)
         rows: list[Any] = []
+        size = 0
         sources: list[SourceReceipt] = []
         coverage: list[SourceCoverage] = []
         for index, prefix in enumerate(prefixes):
@@ -86,8 +82,9 @@ class PlainEngine:
                     aggregation.add(reader)
                 else:
                     rows.append(selection.row(reader))
+                    size += budget.size_of(rows[-1])
                 found = len(rows) if aggregation is None else len(aggregation.groups)
-                budget.check(rows=found, matched=len(sources))
+                budget.check(rows=found, matched=len(sources), size=size)
             coverage.append(
                 covered(
                     prefix,
@@ -103,6 +100,8 @@ class PlainEngine:
 
     def _entries(self, prefix: Prefix) -> Iterator[SourceEvent | EntryKind]:
         """Yield exactly the entries of a prefix, in order."""
+        if is_empty_source(prefix):
+            return
         for log in self._logs:
             held = log.prefix
             if (held.stream, held.hub_id, held.label) == (prefix.stream, prefix.hub_id, prefix.label):
@@ -112,11 +111,11 @@ class PlainEngine:
                 f"the engine has no entries of {prefix.stream!r}, label {prefix.label.hex()}",
                 "execute the query where this stream is recorded",
             )
-        start, end = prefix.from_seq - held.from_seq, prefix.to_seq - held.from_seq + 1
-        if start < 0 or end > len(log.entries):
+        end = prefix.to_seq - held.from_seq + 1
+        if prefix.from_seq != held.from_seq or end > len(log.entries):
             raise execution_failed(
                 f"the engine has the entries {held.from_seq} to {held.from_seq + len(log.entries) - 1} of "
                 f"{prefix.stream!r}, not {prefix.from_seq} to {prefix.to_seq}",
                 "bring the view up to date, or query an earlier prefix",
             )
-        yield from log.entries[start:end]
+        yield from log.entries[:end]

@@ -38,6 +38,9 @@ from veen_overlays.query.row_rules import ROWS_ACTION
 from veen_overlays.query.source_rules import HubKeys, check_head, check_label, check_link, named
 from veen_overlays.query.timestamp import format_timestamp
 
+MAX_CLOCK_SKEW_MS: Final = 300_000
+"""Largest difference between the clocks of client and executor that is accepted, in milliseconds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultVerdict:
@@ -50,7 +53,7 @@ class ResultVerdict:
     hubs: tuple[HubId, ...]
     complete_before: int | None
     """Milliseconds: by the signed roots, the coverage has every entry of its sources that was committed
-    before this time. None if a source has no entries, or does not start with the first one."""
+    before this time. None if a source has no entries."""
     steps: tuple[str, ...]
     """What was verified, in words."""
 
@@ -69,8 +72,11 @@ class ResultTrust:
     policy: WitnessPolicy | None = None
     """Witnesses that must have cosigned the hub checkpoint of every source."""
     known: Sequence[Receipt] = ()
-    """Receipts that the verifier holds: a coverage that ends before one of them, although the query was
-    executed after its hub_ts, is refused as an old prefix."""
+    """Receipts that the verifier holds: a coverage that ends before one of them is refused as an old prefix.
+    ``executed_at`` does not excuse it, because only the executor vouches for that time."""
+    asked_between: tuple[int, int] | None = None
+    """For a client that asked for the result: when it asked, and when it had the answer, in milliseconds of
+    its own clock. ``executed_at`` must lie between them, within ``MAX_CLOCK_SKEW_MS``."""
 
 
 class _Verification:
@@ -96,6 +102,7 @@ class _Verification:
     # 1 to 3
     def check_content(self) -> None:
         check_digest(self.descriptor, self.digest)
+        self._check_time()
         check_rows(self.file, self.descriptor, self.rows, self.encoded)
         self.steps.append(f"{_count(len(self.rows), 'row')} with the rows_hash {self.digest.rows_hash[:16]}…")
         if len(self.file.evidence.sources) != len(self.coverage):
@@ -108,6 +115,19 @@ class _Verification:
             f"the coverage has {_count(len(self.coverage), 'source')} with {scanned} entries, of which "
             f"{matched} match"
         )
+
+    def _check_time(self) -> None:
+        """Refuse a time of execution that contradicts the clock of the client that asked."""
+        if self.trust.asked_between is None:
+            return
+        asked, answered = self.trust.asked_between
+        said = self.digest.executed_at
+        if not asked - MAX_CLOCK_SKEW_MS <= said <= answered + MAX_CLOCK_SKEW_MS:
+            raise EvidenceError(
+                f"the result says that it was executed at {format_timestamp(said)}, but was asked for "
+                f"between {format_timestamp(asked)} and {format_timestamp(answered)} by this machine's clock",
+                action="set the clocks of this machine and of the executor, and ask again",
+            )
 
     # 4
     def check_hubs(self) -> None:
@@ -136,27 +156,36 @@ class _Verification:
             except VerificationError as exc:
                 raise EvidenceError(f"{_placed(source, exc)}", action=ROWS_ACTION) from None
             self.heads.append(head)
-        for receipt in self.trust.known:
-            self._check_known(receipt)
+        unmatched = [receipt for receipt in self.trust.known if not self._check_known(receipt)]
         self.steps.append("a hub signed the root at the end of each source")
+        self.steps += [
+            f"not compared: your receipt of entry {receipt.stream_seq} of label {receipt.label.hex()}, which "
+            "the coverage does not have; if it is of a stream in the scope, the result leaves out an epoch"
+            for receipt in unmatched
+        ]
 
-    def _check_known(self, known: Receipt) -> None:
-        """Refuse a coverage that contradicts a receipt that the verifier holds, or ends before it."""
+    def _check_known(self, known: Receipt) -> bool:
+        """Refuse a coverage that contradicts a held receipt or ends before it; return whether it applies."""
+        matched = False
         for source, head in zip(self.coverage, self.heads, strict=True):
             if source.label != known.label:
                 continue
+            matched = True
             hub_identity.verify_receipt(self.keys[source.hub_id].identity, known)
             if known.stream_seq == source.to_seq and head is not None and known.mmr_root != head.mmr_root:
                 raise EvidenceError(
                     f"{named(source)}: the hub signed two roots for {source.to_seq} entries (core §9)",
                     action="keep both receipts: together they convict the hub",
                 )
-            if known.stream_seq > source.to_seq and known.hub_ts * 1000 < self.digest.executed_at:
+            if known.stream_seq > source.to_seq:
+                committed = format_timestamp(known.hub_ts * 1000)
                 raise EvidenceError(
                     f"{named(source)}: the coverage ends at entry {source.to_seq}, although the hub had "
-                    f"committed entry {known.stream_seq} before the query was executed (RESOLUTIONS P13)",
-                    action="ask the executor to run the query over the newer entries",
+                    f"committed entry {known.stream_seq} at {committed} (RESOLUTIONS P13)",
+                    action="ask the executor to run the query over the newer entries; leave this receipt out "
+                    "if you had the result before that time",
                 )
+        return matched
 
     # 6 to 8
     def check_receipts(self) -> None:
@@ -203,8 +232,6 @@ class _Verification:
             self.steps.append(f"the hub signed{cosigned} the hub checkpoint of {_count(links, 'source')}")
 
     def complete_before(self) -> int | None:
-        if any(source.from_seq > 1 for source in self.coverage):
-            return None
         times = [head.hub_ts * 1000 for head in self.heads if head is not None]
         return min(times) if len(times) == len(self.heads) else None
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from veen_overlays.query.coverage import Prefix, in_order
+from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, Row, SourceReceipt
-from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
+from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.evidence_policy import EvidenceMode
+from veen_overlays.query.scope_sources import is_empty_source, scope_prefixes
 from veen_spark.query import selecting
 from veen_spark.query.aggregating import aggregate_rows
 from veen_spark.query.event_rows import PLACE, needed_columns
@@ -27,6 +28,8 @@ from veen_spark.query.prefix_rows import count, coverage, matching, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+UNKNOWN: Final = ("is not in the given logs", "give a log of this stream, or a clone of the hub")
 
 
 class SparkEngine:
@@ -39,15 +42,7 @@ class SparkEngine:
 
     def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
         """Return the sources of these streams in the order of P11."""
-        known = {prefix.stream for prefix in self._view.prefixes}
-        for stream in scope:
-            if stream not in known:
-                raise QueryError(
-                    QueryErrorCode.FORBIDDEN_SCOPE,
-                    f"scope (query-api §4.2): the stream {stream!r} is not in the given logs",
-                    action="give a log of this stream, or a clone of the hub",
-                )
-        return in_order((each for each in self._view.prefixes if each.stream in scope), scope)
+        return scope_prefixes(self._view.prefixes, scope, self._view.homes, UNKNOWN)
 
     def execute(
         self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
@@ -69,7 +64,9 @@ class SparkEngine:
                 selecting.project(found, descriptor, streams),
                 lambda counts: budget.check(rows=counts.total(), matched=counts.total()),
             )
-            made: Sequence[Row] = selecting.JsonRows(table.column("row"))
+            selected = selecting.JsonRows(table.column("row"))
+            budget.check(size=selected.size)
+            made: Sequence[Row] = selected
             sources: Sequence[SourceReceipt] = selecting.Receipts(table) if with_evidence else ()
         else:
             made, sources, matched = self._aggregated(found, descriptor, streams, budget)
@@ -91,6 +88,8 @@ class SparkEngine:
 
     def _check(self, prefix: Prefix) -> None:
         """Raise ``QueryError`` unless the view has all entries of a prefix."""
+        if is_empty_source(prefix):
+            return
         key = (prefix.stream, prefix.hub_id, prefix.label)
         held = next((p for p in self._view.prefixes if (p.stream, p.hub_id, p.label) == key), None)
         if held is None:
@@ -98,7 +97,7 @@ class SparkEngine:
                 f"there are no entries of {prefix.stream!r}, label {prefix.label.hex()}",
                 "give the logs in which this stream is recorded",
             )
-        if prefix.from_seq < held.from_seq or prefix.to_seq > held.to_seq:
+        if prefix.from_seq != held.from_seq or prefix.to_seq > held.to_seq:
             raise execution_failed(
                 f"the log of {prefix.stream!r}, label {prefix.label.hex()}, has the entries {held.from_seq} "
                 f"to {held.to_seq}, not {prefix.from_seq} to {prefix.to_seq}",

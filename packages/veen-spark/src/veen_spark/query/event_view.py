@@ -25,5 +25,7 @@ class EventView:
     """Every source with all of its entries."""
     identities: Mapping[HubId, HubIdentity] = field(default_factory=dict)
     """The verified identities of the hubs."""
+    homes: Mapping[str, HubId] = field(default_factory=dict)
+    """Streams that are known, also without entries: for each the hub of its empty source."""
     links: Mapping[bytes, HubLogLink] = field(default_factory=dict)
     """The way to a hub checkpoint, by label, where one is known."""

@@ -21,7 +21,7 @@ from veen_core.tlog.tree_head import parse_signed_head
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.evidence import HubLogLink
 from veen_spark.errors import DamagedLog
-from veen_spark.read.log_files import find_logs, home_of
+from veen_spark.read.log_files import VERSION, find_logs, home_of
 from veen_spark.read.pushdown import first_ts
 from veen_spark.read.segment import Segment
 from veen_spark.verify import LabelReport, VerificationReport
@@ -89,6 +89,20 @@ def find_sources(paths: Iterable[str], report: VerificationReport, names: Stream
         if link is not None:
             links[label] = link
     return LogSources(pieces=pieces, prefixes=tuple(prefixes), links=links)
+
+
+def whole_hubs(paths: Iterable[str], report: VerificationReport) -> list[HubId]:
+    """Return the hubs of data directories and clones: a label that is missing there has no entries."""
+    whole = find_logs(paths).whole
+    return sorted(
+        {
+            HubId(row.hub_id)
+            for row in report.labels
+            if row.hub_id is not None
+            and row.origin in whole
+            and (home_of(Path(row.origin)) / VERSION).is_file()
+        }
+    )
 
 
 def _first_segments(paths: Iterable[str]) -> dict[tuple[str, bytes], Segment]:

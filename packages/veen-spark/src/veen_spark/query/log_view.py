@@ -23,7 +23,7 @@ from veen_overlays.query.coverage import Prefix
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.query.event_view import EventView
 from veen_spark.query.log_rows import OriginTerms, attributed, build_rows
-from veen_spark.query.log_sources import find_sources, identities_in
+from veen_spark.query.log_sources import find_sources, identities_in, whole_hubs
 from veen_spark.query.prefix_rows import rows_of
 from veen_spark.query.tree_nodes import TreeNodes, compute_nodes
 from veen_spark.verify import VerificationReport, verify
@@ -52,7 +52,8 @@ def view_of_logs(
     """
     report = verify(spark, *paths, pinned=pinned, identity=identity)
     _require_verified(report)
-    names = {name: name for name in scope} | {held: name for name, held in (held_in or {}).items()}
+    streams = tuple(scope)
+    names = {name: name for name in streams} | {held: name for name, held in (held_in or {}).items()}
     found = find_sources(paths, report, names)
     rows = build_rows(spark, paths, found.pieces, keys, origins).persist()
     prefixes = found.prefixes
@@ -64,9 +65,23 @@ def view_of_logs(
     return EventView(
         frame=rows.drop("stream"),
         prefixes=prefixes,
+        homes=_homes(streams, whole_hubs(paths, report), held_in or {}, origins),
         identities=identities_in(report, known),
         links=found.links,
     )
+
+
+def _homes(
+    scope: Sequence[str], whole: Sequence[HubId], held_in: Mapping[str, str], origins: Sequence[OriginTerms]
+) -> dict[str, HubId]:
+    """Return the hub of the empty source of each stream, as the follower of a view names it.
+
+    An export has one label, so only a data directory or a clone shows that a stream has no entries.
+    """
+    if not whole:
+        return {}
+    imported = min((terms.identity.hub_id for terms in origins), default=whole[0])
+    return {stream: imported if stream in held_in else whole[0] for stream in scope}
 
 
 def _require_verified(report: VerificationReport) -> None:

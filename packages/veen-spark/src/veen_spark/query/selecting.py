@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import QueryDescriptor
@@ -35,6 +36,11 @@ class JsonRows(Sequence[Row]):
     def __init__(self, encoded: pa.ChunkedArray) -> None:
         self.encoded = encoded
         """The canonical JSON of each row."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of all rows, with a line end each."""
+        return (pc.sum(pc.binary_length(self.encoded)).as_py() or 0) + len(self)
 
     def __len__(self) -> int:
         return len(self.encoded)

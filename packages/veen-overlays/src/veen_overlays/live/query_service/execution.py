@@ -243,7 +243,11 @@ class Executor:
     async def _execute(self, job: Job, descriptor: QueryDescriptor) -> ExecutedQuery:
         limits = self._limits(job)
         deadline = time.monotonic() + limits.max_seconds
-        budget = Budget(max_rows=limits.max_rows, stop=lambda: self._stopping or time.monotonic() > deadline)
+        budget = Budget(
+            max_rows=limits.max_rows,
+            max_bytes=limits.max_result_bytes,
+            stop=lambda: self._stopping or time.monotonic() > deadline,
+        )
         try:
             executed = await self._backend.execute(descriptor, read_ends(job.ends), self._now(), budget)
             await asyncio.to_thread(self._write, job, executed, limits)

@@ -32,6 +32,7 @@ from veen_overlays.query.engine import Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.evidence import HubLogLink, build_evidence
 from veen_overlays.query.result_file import MAX_RESULT_BYTES, Execution, make_result
+from veen_overlays.query.scope_sources import is_empty_source
 from veen_overlays.query.source_rules import check_link
 
 REFRESH_SEC: Final = 1.0
@@ -69,7 +70,7 @@ class ViewBackend:
 
     @property
     def streams(self) -> frozenset[str]:
-        return self._follower.streams
+        return frozenset(self._follower.homes)
 
     @property
     def engine(self) -> DuckDbEngine:
@@ -138,14 +139,19 @@ class ViewBackend:
         with self._view.snapshot() as snapshot:
             found = []
             for prefix in prefixes:
+                if is_empty_source(prefix):
+                    found.append(SourceEnd(prefix=prefix, head=None))
+                    continue
                 source = snapshot.index.sources[prefix.stream, prefix.hub_id, prefix.label]
                 found.append(SourceEnd(prefix=prefix_of(source), head=source.last_receipt))
         return found
 
     async def _linked(self, end: SourceEnd) -> SourceEnd:
-        """Add the way to the hub checkpoint, verified; a source of another hub has none."""
+        """Add the way to the hub checkpoint, verified; an empty source, or one of another hub, has none."""
         prefix = end.prefix
-        if prefix.hub_id.hex() != self._executing.hub_id or (link := await self._links.link(prefix)) is None:
+        if is_empty_source(prefix) or prefix.hub_id.hex() != self._executing.hub_id:
+            return end
+        if (link := await self._links.link(prefix)) is None:
             return end
         named = replace(prefix, checkpoint=checkpoint_text(link))
         check_link(named, link, self._identities[prefix.hub_id])
@@ -199,6 +205,8 @@ class ViewEvidence:
 
 def receipt_at(snapshot: Snapshot, prefix: Prefix) -> bytes | None:
     """Return the receipt of the last entry of a prefix, from the view; None if it has no entries."""
+    if is_empty_source(prefix):
+        return None
     source = snapshot.source(prefix)
     if source.size == prefix.to_seq:
         return source.last_receipt

@@ -7,9 +7,10 @@ evidence are evaluated on the fetched rows by the same functions as in the plain
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from veen_core.ids import HubId
 from veen_overlays.live.query_view.data_files import KINDS
 from veen_overlays.live.query_view.database import Database, DatabaseLimits
 from veen_overlays.live.query_view.manifest import DamagedViewError
@@ -29,11 +30,12 @@ from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.coverage import Prefix, SourceCoverage, covered
 from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, SourceReceipt
-from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
+from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.evidence_policy import EvidenceMode
 from veen_overlays.query.fields import Field
 from veen_overlays.query.filter import Filter
+from veen_overlays.query.scope_sources import scope_prefixes
 from veen_overlays.query.selection import FieldReader, Selection
 
 _PLACE: Final = ("stream", "hub_id", "label", "epoch", "seq")
@@ -45,10 +47,10 @@ class DuckDbEngine:
     """A ``QueryEngine`` over a view. Threads may share it."""
 
     def __init__(
-        self, view: QueryView, streams: Collection[str], *, limits: DatabaseLimits = DEFAULT_LIMITS
+        self, view: QueryView, homes: Mapping[str, HubId], *, limits: DatabaseLimits = DEFAULT_LIMITS
     ) -> None:
-        """``streams`` are the names that a scope may have, also while they have no entries."""
-        self._view, self._streams = view, frozenset(streams)
+        """``homes`` has the names that a scope may have, each with the hub of its empty source."""
+        self._view, self._homes = view, dict(homes)
         self._database = Database(view.folder, limits)
 
     def close(self) -> None:
@@ -56,16 +58,9 @@ class DuckDbEngine:
         self._database.close()
 
     def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:
-        for stream in scope:
-            if stream not in self._streams:
-                raise QueryError(
-                    QueryErrorCode.FORBIDDEN_SCOPE,
-                    f"scope (query-api §4.2): the stream {stream!r} is unknown here",
-                    action="name a stream that is recorded and that you may read",
-                )
         with self._view.snapshot() as snapshot:
-            found = snapshot.prefixes(scope)
-        return tuple(sorted(found, key=lambda prefix: (*prefix.order(scope), prefix.label)))
+            found = snapshot.prefixes(stream for stream in scope if stream in self._homes)
+        return scope_prefixes(found, scope, self._homes)
 
     def execute(
         self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
@@ -171,6 +166,7 @@ class _Collector:
         self._filters_here = not all(is_sql_field(c.field) for c in descriptor.filter.where)
         self._wants_sources = descriptor.evidence.mode != EvidenceMode.NONE
         self._rows: list[Any] = []
+        self._size = 0
         self.sources: list[SourceReceipt] = []
         self.matched: Counter[int] = Counter()
 
@@ -201,6 +197,8 @@ class _Collector:
             event = _ColumnEvent()
             event.__dict__.update(zip(names, values, strict=True))
             self._add(event, index_of, scope)
+            if self._size:
+                self._budget.check(size=self._size)
         self._budget.check(rows=len(self._rows), matched=self.matched.total())
 
     def _add(self, event: Any, index_of: dict[Any, int], scope: Sequence[str]) -> None:
@@ -219,6 +217,7 @@ class _Collector:
             self._aggregation.add(reader)
         else:
             self._rows.append(self._selection.row(reader))
+            self._size += self._budget.size_of(self._rows[-1])
 
     def finish(self) -> list[Any]:
         """Return the rows."""

@@ -22,6 +22,7 @@ from veen_overlays.live.query_view.opened_entries import EntryOpener, Found, Pla
 from veen_overlays.live.query_view.origin_log import OriginLogReader
 from veen_overlays.live.query_view.view import QueryView
 from veen_overlays.query.columns import EntryKind
+from veen_overlays.query.scope_sources import empty_prefix
 from veen_overlays.recorder.attribution import Attribution
 
 
@@ -42,8 +43,21 @@ class StreamFeed:
     @property
     def name(self) -> str:
         """What identifies the feed in the manifest."""
-        first = self.labels if isinstance(self.labels, Label) else self.labels.label_of(Epoch(0))
-        return f"{self.hub_id.hex()}/{first.hex()}"
+        return f"{self.hub_id.hex()}/{self._first_label.hex()}"
+
+    @property
+    def home(self) -> HubId:
+        """The hub that a query names as the source of the stream while no entries are known.
+
+        For an import stream this is an origin hub: the feed does not read the stream of that name at its own
+        hub, so it must not say that this stream is empty.
+        """
+        own = empty_prefix(self.stream, self.hub_id).label
+        return self.hub_id if self._first_label == own else min(self.opener.origins, default=self.hub_id)
+
+    @property
+    def _first_label(self) -> Label:
+        return self.labels if isinstance(self.labels, Label) else self.labels.label_of(Epoch(0))
 
     def source_in(self, view: QueryView, label: Label, epoch: int) -> GrowingSource:
         """Return the source of one of the feed's labels."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from veen_core.entry import Entry
 from veen_core.errors import DivergenceError, VeenError
-from veen_core.ids import Epoch, Label, StreamSeq
+from veen_core.ids import Epoch, HubId, Label, StreamSeq
 from veen_core.rejection import Code
 from veen_overlays.live.epochs import EPOCHS_PER_REQUEST, MARGIN_EPOCHS
 from veen_overlays.live.label import receipt_at
@@ -39,9 +39,9 @@ class ViewFollower:
         self._committed_at = 0.0
 
     @property
-    def streams(self) -> frozenset[str]:
-        """The names that queries may have in their scope."""
-        return frozenset(feed.stream for feed in self._feeds)
+    def homes(self) -> dict[str, HubId]:
+        """The names that queries may have in their scope, each with the hub of its empty source."""
+        return {feed.stream: feed.home for feed in reversed(self._feeds)}
 
     async def open(self) -> None:
         """Check that each log still has the root that the view rests on; raise ``DivergenceError`` if not."""

@@ -20,6 +20,7 @@ from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.errors import execution_failed
+from veen_overlays.query.scope_sources import is_empty_source
 
 CountCut = Callable[[str, Cut], Sequence[int]]
 """Counts the rows of a cut in one Parquet file, by kind."""
@@ -40,7 +41,7 @@ def plan(
     snapshot: Snapshot, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], count_cut: CountCut
 ) -> Plan:
     """Plan a query; raise ``QueryError`` unless the view has exactly these prefixes."""
-    held = {_key(prefix): prefix for prefix in prefixes if prefix.size}
+    held = {_key(prefix): prefix for prefix in prefixes if not is_empty_source(prefix)}
     for prefix in held.values():
         snapshot.source(prefix)
     allowed = _streams_allowed(descriptor)
