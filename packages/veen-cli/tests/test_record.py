@@ -407,6 +407,7 @@ def test_a_hub_that_came_back_from_an_old_copy_contradicts_the_checkpoint(
     data, old = tmp_path / "hub", tmp_path / "old"
     made = veen("hub", "init", "--data-dir", data, "--admin", square / "admin", "--json").json
     start = ("hub", "start", "--data-dir", data, "--open", "--detach", "--log-level", "error", "--json")
+    start += ("--probes-port", "0")  # otherwise the port after a chosen one, which may be taken
     with ending_hubs(tmp_path):
         started = veen(*start, "--port", "0").json
         town = Town(square.root, started["url"], started["probes_url"], made["hub_id"])
