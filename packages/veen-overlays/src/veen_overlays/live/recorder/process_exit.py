@@ -1,7 +1,7 @@
 """The end of a process: recorders that are still open send their queued events, and report the others.
 
-``atexit`` calls ``close_open_recorders`` when all threads of the service except daemon threads have ended, and
-before ``logging`` closes its handlers.
+``atexit`` calls ``close_open_recorders`` when all threads of the service, except daemon threads, have ended.
+``logging`` closes its handlers later.
 """
 
 from __future__ import annotations
