@@ -33,6 +33,7 @@ streams:
   record/security/auth: [login, logout]
   record/app/orders: [order.placed, order.paid]
 """
+ROOT = Path(__file__).parents[3]
 AUTH, ORDERS, CHANGES = "record/security/auth", "record/app/orders", "record/infrastructure/changes"
 
 
@@ -334,6 +335,36 @@ def test_the_safe_window_ends_before_the_newest_head(gated: Recorder) -> None:
     assert (auth["from_seq"], auth["to_seq"]) == (before.last_seq + 1, before.last_seq + 1)
     newest = next((gated / "window-2").iterdir())
     gated.admin("safe-window", gated / "window-1", "--after", newest).failed(3)
+
+
+def test_that_a_head_is_the_newest_of_its_stream_is_named_as_the_hubs_claim(
+    gated: Recorder, tmp_path: Path
+) -> None:
+    """A file with an older head of one stream verifies; the help and the guide say so."""
+    gated.emit("login", "--subject", "user:ann").ok()
+    gated.checkpoint("older-head")
+    gated.emit("login", "--subject", "user:ann").ok()
+    role = open_role(gated / "admin" / "recorder.yaml")
+    try:
+        while True:  # both answers must lead to one hub checkpoint
+            found = gated.checkpoint("newer-head")
+            each = next(each for each in found.streams if each.stream == AUTH)
+            older = role.hub.label_head(each.label, each.last_seq - 1)
+            if older.checkpoint == found.checkpoint:
+                break
+    finally:
+        role.close()
+    changed = replace(each, head=older.head, index=older.index, proof=older.proof)
+    assert changed.last_seq < each.last_seq
+    path = tmp_path / "older.veenrc"
+    path.write_bytes(
+        replace(found, streams=tuple(changed if one is each else one for one in found.streams)).encode()
+    )
+    gated.admin("validate", path, "--offline").ok()
+    help_text = " ".join(veen("record", "safe-window", "--help").out.split())
+    assert "newest head of each stream is claimed by the hub, not proved by the file" in help_text
+    guide = " ".join((ROOT / "docs/guides/recorder.md").read_text("utf-8").split())
+    assert "that a head is the newest of its stream, are the hub's claims" in guide
 
 
 # --- replay
