@@ -33,6 +33,7 @@ streams:
   record/security/auth: [login, logout]
   record/app/orders: [order.placed, order.paid]
 """
+ROOT = Path(__file__).parents[3]
 AUTH, ORDERS, CHANGES = "record/security/auth", "record/app/orders", "record/infrastructure/changes"
 
 
@@ -144,6 +145,27 @@ def test_a_wrong_event_is_refused_with_its_line_before_any_of_its_batch_is_sent(
     assert "line 2" in done.err
     assert why in done.err
     assert len(gated.rows(ORDERS)) == before
+
+
+def test_a_dash_names_stdin(gated: Recorder) -> None:
+    sent = gated.emit("--batch", "--file", "-", "--json", stdin=lines(order(1), order(2))).json
+    assert sent["sent"] == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (("unknown", "--subject", "user:ann"), "belongs to no stream"),
+        (("login", "--subject", "user:ann", "--payload", "1.5"), "is a float"),
+        (("login", "--subject", "user:ann", "--payload", "NaN"), "--payload is not JSON: NaN is not JSON"),
+        (("login", "--subject", "u", "--payload", '{"a": 1, "a": 2}'), "a key is given twice"),
+    ],
+    ids=["type", "float", "nan", "doubled"],
+)
+def test_the_error_of_a_single_event_names_no_line(gated: Recorder, event: tuple[str, ...], why: str) -> None:
+    message = gated.emit(*event).failed(1)
+    assert why in message
+    assert "line" not in message
 
 
 def test_a_producer_cannot_write_to_a_stream_beyond_its_token(gated: Recorder) -> None:
@@ -315,6 +337,36 @@ def test_the_safe_window_ends_before_the_newest_head(gated: Recorder) -> None:
     gated.admin("safe-window", gated / "window-1", "--after", newest).failed(3)
 
 
+def test_that_a_head_is_the_newest_of_its_stream_is_named_as_the_hubs_claim(
+    gated: Recorder, tmp_path: Path
+) -> None:
+    """A file with an older head of one stream verifies; the help and the guide say so."""
+    gated.emit("login", "--subject", "user:ann").ok()
+    gated.checkpoint("older-head")
+    gated.emit("login", "--subject", "user:ann").ok()
+    role = open_role(gated / "admin" / "recorder.yaml")
+    try:
+        while True:  # both answers must lead to one hub checkpoint
+            found = gated.checkpoint("newer-head")
+            each = next(each for each in found.streams if each.stream == AUTH)
+            older = role.hub.label_head(each.label, each.last_seq - 1)
+            if older.checkpoint == found.checkpoint:
+                break
+    finally:
+        role.close()
+    changed = replace(each, head=older.head, index=older.index, proof=older.proof)
+    assert changed.last_seq < each.last_seq
+    path = tmp_path / "older.veenrc"
+    path.write_bytes(
+        replace(found, streams=tuple(changed if one is each else one for one in found.streams)).encode()
+    )
+    gated.admin("validate", path, "--offline").ok()
+    help_text = " ".join(veen("record", "safe-window", "--help").out.split())
+    assert "newest head of each stream is claimed by the hub, not proved by the file" in help_text
+    guide = " ".join((ROOT / "docs/guides/recorder.md").read_text("utf-8").split())
+    assert "that a head is the newest of its stream, are the hub's claims" in guide
+
+
 # --- replay
 
 
@@ -407,6 +459,7 @@ def test_a_hub_that_came_back_from_an_old_copy_contradicts_the_checkpoint(
     data, old = tmp_path / "hub", tmp_path / "old"
     made = veen("hub", "init", "--data-dir", data, "--admin", square / "admin", "--json").json
     start = ("hub", "start", "--data-dir", data, "--open", "--detach", "--log-level", "error", "--json")
+    start += ("--probes-port", "0")  # otherwise the port after a chosen one, which may be taken
     with ending_hubs(tmp_path):
         started = veen(*start, "--port", "0").json
         town = Town(square.root, started["url"], started["probes_url"], made["hub_id"])
@@ -433,6 +486,7 @@ def test_a_hub_that_came_back_from_an_old_copy_contradicts_the_checkpoint(
 
 
 def test_a_replay_is_resumed_where_it_was_cut(gated: Recorder) -> None:
+    gated.emit("--batch", stdin=lines(*map(order, range(5)))).ok()
     whole, cut = gated / "whole.jsonl", gated / "cut.jsonl"
     gated.admin("replay", "--out", whole, "--verify", "full").ok()
     content = whole.read_bytes()
@@ -444,8 +498,61 @@ def test_a_replay_is_resumed_where_it_was_cut(gated: Recorder) -> None:
     assert "exists" in gated.admin("replay", "--out", cut).failed(1)
 
 
+OTHER_LINES = {
+    "empty": b"",
+    "array": b"[1]\n",
+    "number": b"17\n",
+    "string": b'"kind"\n',
+    "object": b'{"event_type": "login"}\n',
+    "binary": b"\xff\xfe\n",
+    "deep": b"[" * 100_000 + b"\n",
+    "header-without-ranges": b'{"kind": "replay", "hub_id": "00", "verify": "none"}\n',
+    "range-of-text": b'{"kind": "replay", "hub_id": "00", "verify": "none", "ranges": ["x"]}\n',
+}
+
+
+@pytest.mark.parametrize("what", OTHER_LINES)
+def test_a_file_that_is_no_replay_is_neither_resumed_nor_changed(
+    gated: Recorder, tmp_path: Path, what: str
+) -> None:
+    content = OTHER_LINES[what] + b"the last line is not whole"
+    path = tmp_path / "notes.jsonl"
+    path.write_bytes(content)
+    assert "holds no replay to resume" in gated.admin("replay", "--out", path, "--resume").failed(1)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["[1]", "{}", '{"kind": "event"}', '{"kind": "event", "stream": "x", "epoch": 0}'],
+    ids=["array", "empty", "kind-only", "other-stream"],
+)
+def test_a_replay_with_a_row_of_something_else_is_not_resumed(
+    gated: Recorder, tmp_path: Path, row: str
+) -> None:
+    whole = tmp_path / "whole.jsonl"
+    gated.admin("replay", "--out", whole).ok()
+    header = whole.read_text("utf-8").splitlines()[0]
+    whole.write_text(f"{header}\n{row}\n", "utf-8")
+    assert "holds no replay to resume" in gated.admin("replay", "--out", whole, "--resume").failed(1)
+
+
+def test_a_folder_that_is_no_replay_is_not_resumed(gated: Recorder, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    resume = ("replay", "--format", "parquet", "--out", tmp_path, "--resume")
+    assert "replay.json is missing" in gated.admin(*resume).failed(1)
+    (tmp_path / "replay.json").write_text("[]", "utf-8")
+    assert "holds no replay to resume" in gated.admin(*resume).failed(1)
+    whole = tmp_path / "whole.jsonl"
+    gated.admin("replay", "--out", whole).ok()
+    (tmp_path / "replay.json").write_text(whole.read_text("utf-8").splitlines()[0], "utf-8")
+    (tmp_path / "part-000000.parquet").write_text("no table", "utf-8")
+    assert "part-000000.parquet is not Parquet" in gated.admin(*resume).failed(1)
+
+
 def test_parquet_has_the_rows_of_the_json_lines(gated: Recorder) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
+    gated.emit("--batch", stdin=lines(*map(order, range(5)))).ok()
     rows = gated.rows(ORDERS, "--verify", "full")[1:-1]
     gated.admin("replay", ORDERS, "--verify", "full", "--format", "parquet", "--out", gated / "table").ok()
     table = parquet.read_table(gated / "table" / "part-000000.parquet").to_pylist()

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,3 +163,57 @@ def test_an_interrupt_is_raised_once_the_interrupted_call_has_ended() -> None:
     )
     assert done.stdout.split() == ["1", "ended", "interrupted"], done.stderr
     assert done.stderr == ""
+
+
+ENDING = """
+import asyncio, socket, threading
+from veen_hub.client.loop_thread import LoopThread
+from veen_hub.client.wire.http_pool import HttpPool
+from veen_hub.client.wire.threads import Workers
+
+async def connect_and_compute():
+    pool = HttpPool(*server.getsockname(), None, connect_timeout=5)
+    pool.release(await pool.acquire())
+    pool.close()
+    return await Workers().run(sum, [1, 2])
+
+def late():
+    threading.main_thread().join()
+    print(loop.run(connect_and_compute()), flush=True)
+    loop.close()
+
+server = socket.create_server(("127.0.0.1", 0))
+loop = LoopThread()
+threading.Thread(target=late).start()
+"""
+
+
+def test_a_client_connects_and_computes_after_the_main_thread_has_ended() -> None:
+    """No pool of Python accepts calls any more then; a service still sends its last messages."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+def test_closing_a_connection_ends_the_calls_of_other_threads(open_hub: HubProcess) -> None:
+    ended: list[StateError] = []
+    begun = threading.Event()
+
+    def follow(stream: BlockingStream) -> None:
+        try:
+            for _ in stream.follow():
+                begun.set()
+        except StateError as exc:
+            ended.append(exc)
+
+    with connect(open_hub.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as hub:
+        stream = hub.stream("followed")
+        stream.send("one")
+        thread = threading.Thread(target=follow, args=(stream,), daemon=True)
+        thread.start()
+        assert begun.wait(20)
+    thread.join(20)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+    assert "this connection" in str(ended[0])

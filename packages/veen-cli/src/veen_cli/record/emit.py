@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -18,11 +17,13 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.record.emitting import Emitter, NumberedEvent, batches_of, parse_line
+from veen_cli.record.emitting import Emitter, NumberedEvent, batches_of, parse_json
 from veen_cli.record.role_file import RoleFile, role_options
 from veen_cli.record.session import RecorderSession, open_session
 from veen_overlays.recorder.events import EventMaker
 from veen_overlays.recorder.roles import PRODUCER
+
+STDIN: Final = Path("-")
 
 
 @command(
@@ -41,8 +42,8 @@ from veen_overlays.recorder.roles import PRODUCER
 @click.option(
     "--file",
     "input_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="With --batch: file with the lines [default: stdin].",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    help="With --batch: file with the lines; - means stdin [default: stdin].",
 )
 @role_options
 def emit(
@@ -69,27 +70,29 @@ def emit(
             raise click.UsageError(
                 "--batch takes all fields from the lines: give no event on the command line."
             )
-        return loop.run(_emit_lines(out, file, input_file))
+        return loop.run(_emit_lines(out, file, None if input_file == STDIN else input_file))
     if event_type is None or subject is None:
         raise click.UsageError("name the event type and --subject, or give --batch.")
     if input_file is not None:
         raise click.UsageError("--file needs --batch.")
-    return loop.run(_emit_one(file, _line(event_type, subject, payload, at, origin)))
+    return loop.run(_emit_one(file, _item(event_type, subject, payload, at, origin)))
 
 
-def _line(event_type: str, subject: str, payload: str | None, at: int | None, origin: str | None) -> str:
-    """The event as a JSON line, so that a command line and a line of input are checked alike."""
-    try:
-        item: dict[str, Any] = {"event_type": event_type, "subject_id": subject}
-        if payload is not None:
-            item["payload"] = json.loads(payload)
-    except ValueError as exc:
-        raise click.UsageError(f"--payload is not JSON: {exc}.") from None
+def _item(
+    event_type: str, subject: str, payload: str | None, at: int | None, origin: str | None
+) -> dict[str, Any]:
+    """Return the event as the object of a JSON line, so that both inputs are checked alike."""
+    item: dict[str, Any] = {"event_type": event_type, "subject_id": subject}
+    if payload is not None:
+        try:
+            item["payload"] = parse_json(payload)
+        except (ValueError, RecursionError) as exc:
+            raise click.UsageError(f"--payload is not JSON: {exc}.") from None
     if at is not None:
         item["event_time"] = at * 1_000
     if origin is not None:
         item["origin"] = origin
-    return json.dumps(item)
+    return item
 
 
 def _maker(session: RecorderSession) -> EventMaker:
@@ -101,9 +104,9 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def _emit_one(file: RoleFile, line: str) -> Answer:
+async def _emit_one(file: RoleFile, item: dict[str, Any]) -> Answer:
     async with open_session(file) as session:
-        event = parse_line(_maker(session), 1, line, _now())
+        event = NumberedEvent(1, _maker(session).from_json(item, now=_now()))
         emitter = Emitter(session)
         await emitter.send([event])
     stream = event.routed.stream

@@ -33,13 +33,18 @@ class NumberedEvent(NamedTuple):
 def parse_line(maker: EventMaker, number: int, line: str | bytes, now: int) -> NumberedEvent:
     """Return the event of a JSON line; an error names the line."""
     try:
-        item: Any = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        item = parse_json(line)
     except (ValueError, RecursionError) as exc:
         raise EventError(f"line {number} is not JSON: {exc}") from None
     try:
         return NumberedEvent(number, maker.from_json(item, now=now))
     except (EventError, ConfigError) as exc:
         raise EventError(f"line {number}: {exc.message}", action=exc.action) from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON without NaN, infinities and repeated keys; raise ``ValueError`` or ``RecursionError``."""
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
 
 
 def _refuse_constant(name: str) -> None:

@@ -18,10 +18,9 @@ import click
 
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import json_text
+from veen_cli.record.resumed_replay import BegunReplay, Position, complete, no_replay
 from veen_hub.client.state.atomic_files import replace
 
-Position = tuple[str, int]
-"""Stream and epoch."""
 PART_ROWS: Final = 10_000
 """Rows per Parquet file."""
 TEXT_COLUMNS: Final = (
@@ -97,23 +96,19 @@ class LinesInFile:
             self._append(header)
             return header, {}
         self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        found, last, whole = None, dict[Position, int](), 0
+        begun, whole = None, 0
         for row, end in _lines(self._path):
-            if row["kind"] == "missing":
+            if begun is None:
+                begun = BegunReplay(self._path, row)
+            elif not begun.takes(row, f"the line that ends at byte {end}"):
                 break
             whole = end
-            if found is None:
-                found = row
-            elif row["kind"] == "end":
-                raise complete(self._path)
-            else:
-                last[row["stream"], row["epoch"]] = row["seq"]
-                self.kinds[row["kind"]] += 1
-        if found is None:
-            raise CommandFailed(f"{self._path} holds no replay", Exit.USAGE, "replay to a new file")
+        if begun is None:
+            raise no_replay(self._path, "it has no whole line")
+        self.kinds = begun.kinds
         os.ftruncate(self._fd, whole)  # the last line may be cut
         os.lseek(self._fd, 0, os.SEEK_END)
-        return found, last
+        return begun.header, begun.last
 
     def write(self, row: dict[str, Any]) -> None:
         self.kinds[row["kind"]] += 1
@@ -132,7 +127,7 @@ class LinesInFile:
     fail = finish
 
 
-def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+def _lines(path: Path) -> Iterator[tuple[object, int]]:
     """Yield each whole line, and where it ends."""
     end = 0
     with path.open("rb") as file:
@@ -142,23 +137,14 @@ def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
             end += len(line)
             try:
                 row = json.loads(line)
-            except ValueError:
-                raise CommandFailed(
-                    f"{path}: the line that ends at byte {end} is not JSON",
-                    Exit.USAGE,
-                    "replay to a new file",
-                ) from None
+            except (ValueError, RecursionError):
+                raise no_replay(path, f"the line that ends at byte {end} is not JSON") from None
             yield row, end
 
 
 def already_there(path: Path) -> CommandFailed:
     """The error for an output that exists."""
     return CommandFailed(f"{path} exists", Exit.USAGE, "choose another --out, or continue it with --resume")
-
-
-def complete(path: Path) -> CommandFailed:
-    """The error for resuming a replay that has ended."""
-    return CommandFailed(f"the replay in {path} is complete", Exit.USAGE, "choose another --out")
 
 
 class ParquetFolder:
@@ -192,16 +178,25 @@ class ParquetFolder:
             return header, {}
         if (self._folder / "end.json").exists():
             raise complete(self._folder)
-        last: dict[Position, int] = {}
+        try:
+            begun = BegunReplay(self._folder, json.loads(head.read_bytes()))
+        except (ValueError, RecursionError, FileNotFoundError):
+            raise no_replay(self._folder, "replay.json is missing, or is not JSON") from None
         for path in sorted(self._folder.glob("part-*.parquet")):
-            table = self._pq.read_table(path, columns=["stream", "epoch", "seq", "kind"])
-            for row in table.to_pylist():
-                last[row["stream"], row["epoch"]] = row["seq"]
-                self.kinds[row["kind"]] += 1
+            for row in self._rows_of(path):
+                begun.takes(row, path.name)
             self._parts += 1
+        self.kinds = begun.kinds
         (self._folder / "missing.json").unlink(missing_ok=True)
-        found: dict[str, Any] = json.loads(head.read_bytes())
-        return found, last
+        return begun.header, begun.last
+
+    def _rows_of(self, path: Path) -> list[Any]:
+        try:
+            table = self._pq.read_table(path, columns=["stream", "epoch", "seq", "kind"])
+        except self._pa.ArrowException:
+            raise no_replay(self._folder, f"{path.name} is not Parquet") from None
+        rows: list[Any] = table.to_pylist()
+        return rows
 
     def write(self, row: dict[str, Any]) -> None:
         self.kinds[row["kind"]] += 1

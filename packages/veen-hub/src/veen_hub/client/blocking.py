@@ -456,6 +456,7 @@ def connect(
         try:
             yield BlockingHub(loop, hub)
         finally:
+            loop.cancel_calls()
             loop.run(opening.__aexit__(None, None, None))
     finally:
         loop.close()

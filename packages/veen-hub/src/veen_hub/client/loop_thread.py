@@ -44,14 +44,20 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._calls: set[asyncio.Task[Any]] = set()
+        """Calls under way; used on the event loop only."""
+        self._closer: threading.Thread | None = None
+        """The thread that closes the connection; calls of other threads are refused from then on."""
         self._thread = threading.Thread(target=self._loop.run_forever, name="veen-blocking", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` to its end. Ctrl-C cancels it, and is raised once it has ended."""
-        if self.closed or threading.current_thread() is self._thread:
+        caller = threading.current_thread()
+        refused = self.closed or self._is_closed_for(caller)
+        if refused or caller is self._thread:
             work.close()
-            if self.closed:
+            if refused:
                 raise StateError("this connection is closed", action="connect again")
             raise StateError(
                 "the blocking client was called from its own event loop, where it would wait for ever",
@@ -62,7 +68,11 @@ class LoopThread:
 
         def start() -> None:
             tasks.append(self._loop.create_task(work))
+            self._calls.add(tasks[0])
+            tasks[0].add_done_callback(self._calls.discard)
             tasks[0].add_done_callback(lambda _: ended.set())
+            if self._is_closed_for(caller):  # closed after the check above
+                tasks[0].cancel()
 
         def cancel() -> None:
             if not tasks:
@@ -78,7 +88,24 @@ class LoopThread:
             if not tasks[0].cancelled():
                 tasks[0].exception()  # mark it as retrieved: the interrupt takes precedence
             raise
+        if tasks[0].cancelled() and self._is_closed_for(caller):
+            raise StateError("this connection was closed during the call", action="connect again")
         return tasks[0].result()
+
+    def _is_closed_for(self, caller: threading.Thread) -> bool:
+        return self._closer is not None and caller is not self._closer
+
+    def cancel_calls(self) -> None:
+        """Cancel the calls of other threads, and refuse new ones: this thread closes the connection."""
+        self._closer = threading.current_thread()
+        self.run(self._cancel_calls())
+
+    async def _cancel_calls(self) -> None:
+        others = self._calls - {asyncio.current_task()}
+        for call in others:
+            call.cancel()
+        if others:
+            await asyncio.wait(others)
 
     def each(self, items: ClosableIterator[T]) -> Iterator[T]:
         """Iterate over an async iterator, one item at a time."""
@@ -89,7 +116,8 @@ class LoopThread:
                     return
                 yield item
         finally:
-            if not self.closed:  # closing the loop closes all iterators
+            caller = threading.current_thread()
+            if not self.closed and not self._is_closed_for(caller):  # closing the loop closes all iterators
                 self.run(items.aclose())
 
     @property

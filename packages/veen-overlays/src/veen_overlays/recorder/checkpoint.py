@@ -89,7 +89,9 @@ class RecorderCheckpoint(Wire):
         """The time before which every entry of the streams is covered; None if all streams were empty.
 
         hub_ts never decreases, whatever the label (H3), and a hub checkpoint covers every entry before it
-        (P1). So an entry that is not covered is not older than the newest head.
+        (P1). So an entry that is not covered is not older than the newest head, if each head is the newest
+        of its label in the hub log. The file does not prove this condition: inclusion proofs do not exclude
+        a newer head. A reader of the whole hub log can (``veen hub labels --verified``).
         """
         return max((each.head.hub_ts for each in self.streams if each.head is not None), default=None)
 
@@ -102,7 +104,8 @@ class CheckpointVerdict:
     cosigned: Cosigned | None
     """Who cosigned; None if no policy was given."""
     empty: tuple[str, ...]
-    """Streams without a head. That the hub log had none is claimed, not proved."""
+    """Streams without a head. That the hub log had none is claimed, not proved; so it is that the heads of
+    the other streams are their newest."""
 
 
 def verify_checkpoint(

@@ -62,8 +62,7 @@ class HttpPool:
     async def _open(self) -> HttpConnection:
         loop = asyncio.get_running_loop()
         name = self._host if self._tls is not None else None
-        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        connected = await _connect_any(found)
+        connected = await _connect_any(await self._addresses())
         try:
             _, connection = await loop.create_connection(
                 HttpConnection, sock=connected, ssl=self._tls, server_hostname=name
@@ -72,6 +71,13 @@ class HttpPool:
             connected.close()
             raise
         return connection
+
+    async def _addresses(self) -> list[Any]:
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        except RuntimeError:  # the interpreter is shutting down: asyncio starts no thread to ask in
+            return socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
 
 
 async def _connect_any(addresses: list[Any]) -> socket.socket:

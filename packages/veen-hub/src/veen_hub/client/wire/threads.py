@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -98,12 +99,18 @@ class Workers:
         return await outcome.wait()
 
     def start(self, call: Callable[[], T], ended: Ended[T]) -> None:
-        """Run ``call`` in a thread, then ``ended`` on the event loop, with its value or its exception."""
+        """Run ``call`` in a thread, then ``ended`` on the event loop, with its value or its exception.
+
+        Once the main thread has ended, no pool accepts calls; then ``call`` runs on the event loop, so that
+        a service can send its last messages while it exits.
+        """
         if self._closed:
             raise StateError("this connection is closed", action="connect again")
-        loop = asyncio.get_running_loop()
+        loop, once = asyncio.get_running_loop(), threading.Lock()
 
         def work() -> None:
+            if not once.acquire(blocking=False):
+                return  # the pool kept a call for which it could not start a thread
             try:
                 value = call()
             except BaseException as exc:  # noqa: BLE001 - handed over to ``ended``
@@ -111,7 +118,10 @@ class Workers:
             else:
                 loop.call_soon_threadsafe(ended, value, None)
 
-        self._pool.submit(work)
+        try:
+            self._pool.submit(work)
+        except RuntimeError:  # the interpreter is shutting down, or there are no more threads
+            work()
 
     async def run_sized(self, count: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call that handles ``count`` messages: here if they are few, else in a thread.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from veen_overlays.live.recorder.process_exit import report_lost
 from veen_overlays.live.recorder.producer import ProducerRole, Recorder
 from veen_overlays.recorder.events import plain_payload
 
@@ -21,6 +22,8 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 """The attributes that every log record has; others come from ``extra``."""
 _OWN_LOGGERS: Final = ("veen_hub", "veen_overlays", "aiohttp", "asyncio")
 """Loggers that sending an event may call: their records would make new events for ever."""
+
+logger = logging.getLogger(__name__)
 
 
 class RecorderHandler(logging.Handler):
@@ -71,10 +74,12 @@ class RecorderHandler(logging.Handler):
         return found
 
     def flush(self) -> None:
-        """Wait until all recorded events are durable."""
-        self.recorder.flush()
+        """Wait until all recorded events are durable, for at most the recorder's ``close_seconds``."""
+        if not self.recorder.flush(self.recorder.close_seconds) and not self.recorder.is_closed:
+            logger.error("recorder_flush_incomplete", extra={"events": self.recorder.pending})
 
     def close(self) -> None:
-        """Send what is queued, and close the connection."""
-        self.recorder.close()
+        """Send what is queued, and close the connection; report on stderr how many events were not sent."""
+        if not self.recorder.is_closed and self.recorder.close():
+            report_lost(self.recorder)
         super().close()

@@ -3,13 +3,15 @@
 ``record`` checks and routes the event in the caller's thread, so that a wrong event is refused where it is
 made. The sender thread takes what has queued up and sends one batch per stream; the caller waits for no hub.
 ``flush`` waits until every queued event is durable. If the hub cannot be reached, events stay in the queue,
-and a full queue makes ``record`` wait: no event is dropped silently. Events that are still queued when the
-process dies are lost; ``sync=True`` makes ``record`` return only when the event is durable.
+and a full queue makes ``record`` wait: no event is dropped silently. A process that ends closes its recorders
+(``process_exit``). Events that are still queued when the process is killed are lost; ``sync=True`` makes
+``record`` return only when the event is durable.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -20,6 +22,7 @@ from veen_core.errors import StateError, VeenError
 from veen_core.ids import ClientId, DhPublicKey
 from veen_core.keys import SigningKey
 from veen_core.receipt import Receipt
+from veen_overlays.live.recorder.process_exit import close_at_exit, forget
 from veen_overlays.recorder.events import EventMaker, RoutedEvent
 from veen_overlays.recorder.records import sign_continuity
 from veen_overlays.recorder.role_settings import parse_role
@@ -30,7 +33,10 @@ MAX_QUEUED_EVENTS: Final = 10_000
 MAX_BATCH_EVENTS: Final = 512
 RETRY_SECONDS: Final = 2.0
 """Pause after a failed batch; the client has retried by itself before."""
-CLOSE_SECONDS: Final = 30.0
+CLOSE_SECONDS: Final = 20.0
+"""Longest time that closing waits for the hub; shorter than the usual 30 s before a service is killed."""
+INTERRUPT_SECONDS: Final = 1.0
+"""Longest time that a closed sender thread has to end by itself, before its call to the hub is cancelled."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +82,9 @@ class Recorder:
         sync: bool = False,
         max_queued: int = MAX_QUEUED_EVENTS,
         retry_seconds: float = RETRY_SECONDS,
+        close_seconds: float = CLOSE_SECONDS,
     ) -> None:
+        """``close_seconds``: longest time that closing, and the end of the process, wait for the hub."""
         settings = parse_role(role.settings)
         settings.require(PRODUCER, "emit")
         self.maker = EventMaker(profile=settings.profile, principal=role.client_id, origin=settings.origin)
@@ -86,10 +94,14 @@ class Recorder:
         self._queue: deque[RoutedEvent] = deque()
         self._changed = threading.Condition()
         self._sending = 0
-        self.failure: VeenError | None = None
+        self._ended = False
+        self._process = os.getpid()
+        self.close_seconds = close_seconds
+        self.failure: Exception | None = None
         """The error of the last failed batch; None once a batch has arrived again."""
         self._thread = threading.Thread(target=self._run, name="veen-recorder", daemon=True)
         self._thread.start()
+        close_at_exit(self)
 
     def record(
         self,
@@ -106,14 +118,26 @@ class Recorder:
         """
         at = time.time_ns() // 1_000_000 if event_time is None else event_time
         made = self.maker.make(event_type, subject=subject, event_time=at, payload=payload, origin=origin)
+        if self._is_inherited:
+            raise StateError(f"{self._why_over()}; the {event_type} event was not recorded")
         with self._changed:
-            self._changed.wait_for(lambda: len(self._queue) < self._max_queued or self._closing.is_set())
-            if self._closing.is_set():
-                raise StateError(f"the recorder is closed; the {event_type} event was not recorded")
+            self._changed.wait_for(lambda: len(self._queue) < self._max_queued or self._is_over())
+            if self._is_over():
+                raise StateError(f"{self._why_over()}; the {event_type} event was not recorded")
             self._queue.append(made)
             self._changed.notify_all()
         if self._sync and not self.flush():
-            raise StateError(f"the recorder was closed before the {event_type} event was durable")
+            raise StateError(f"{self._why_over()}; the {event_type} event may not be durable")
+
+    def _is_over(self) -> bool:
+        return self._ended or self._closing.is_set()
+
+    def _why_over(self) -> str:
+        if self._is_inherited:
+            return "the recorder belongs to the parent process, and a fork has no sender thread"
+        if self._closing.is_set():
+            return "the recorder is closed"
+        return f"the recorder has stopped after an unexpected error: {self.failure!r}"
 
     @property
     def pending(self) -> int:
@@ -121,39 +145,70 @@ class Recorder:
         with self._changed:
             return len(self._queue) + self._sending
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether ``close`` was called, or this process is a fork of the recorder's own."""
+        return self._closing.is_set() or self._is_inherited
+
+    @property
+    def _is_inherited(self) -> bool:
+        """In a fork the sender thread does not exist, and its locks may be held for ever."""
+        return self._process != os.getpid()
+
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no event is pending; return False after ``timeout`` seconds, or if it was closed."""
+        """Wait until no event is pending; return False after ``timeout`` seconds, or if sending has ended."""
+        if self._is_inherited:
+            return False
         with self._changed:
-            self._changed.wait_for(self._is_settled, timeout)
+            self._changed.wait_for(lambda: self._ended or not (self._queue or self._sending), timeout)
             return not self._queue and not self._sending
 
-    def _is_settled(self) -> bool:
-        return (not self._queue and not self._sending) or not self._thread.is_alive()
+    def close(self, timeout: float | None = None) -> int:
+        """Send what is queued, for at most ``timeout`` seconds, and close; return how many were not sent.
 
-    def close(self, timeout: float = CLOSE_SECONDS) -> int:
-        """Send what is queued, for at most ``timeout`` seconds, and close; return how many were not sent."""
-        self.flush(timeout)
+        The default ``timeout`` is ``close_seconds``. A call to the hub that is under way then is cancelled.
+        """
+        if self.is_closed:
+            return 0 if self._is_inherited else self.pending
+        self.flush(self.close_seconds if timeout is None else timeout)
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
-        self._thread.join(timeout)
-        lost = self.pending
-        if lost:
-            logger.error("recorder_closed_with_events", extra={"events": lost, "reason": str(self.failure)})
+        self._thread.join(INTERRUPT_SECONDS)
         self._role.close()
+        self._thread.join()
+        forget(self)
+        if lost := self.pending:
+            logger.error("recorder_closed_with_events", extra={"events": lost, "reason": str(self.failure)})
         return lost
+
+    def lost_text(self) -> str:
+        """Say how many events of a closed recorder are not recorded, and why."""
+        events = "1 event" if self.pending == 1 else f"{self.pending} events"
+        are = "is" if self.pending == 1 else "are"
+        why = self.failure or f"the hub did not accept them within {self.close_seconds:g} s"
+        return f"{events} of {self.maker.origin} {are} not recorded: {why}"
 
     # --- the sender thread
 
     def _run(self) -> None:
+        try:
+            self._send_batches()
+        except Exception as exc:  # the callers of record and flush must know
+            self.failure = exc
+            logger.exception("recorder_stopped")
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _send_batches(self) -> None:
         while batch := self._next_batch():
             by_stream: dict[str, list[Record]] = {}
             for each in batch:
                 by_stream.setdefault(each.stream, []).append(each.event)
             for name, events in by_stream.items():
                 self._send(name, events)
-        with self._changed:
-            self._changed.notify_all()
 
     def _next_batch(self) -> list[RoutedEvent]:
         with self._changed:
@@ -169,15 +224,15 @@ class Recorder:
         """Send events until all are durable, or until the recorder is closed."""
         left = events
         while left:
-            sent, self.failure = self._delivery.attempt(name, left)
+            sent, failure = self._delivery.attempt(name, left)
+            if failure is None or not self._closing.is_set():  # closing is not the cause of a failure
+                self.failure = failure
             left = left[sent:]
             with self._changed:
                 self._sending -= sent
                 self._changed.notify_all()
-            if self.failure is not None:
-                logger.warning(
-                    "recorder_batch_failed", extra={"stream_name": name, "reason": str(self.failure)}
-                )
+            if failure is not None:
+                logger.warning("recorder_batch_failed", extra={"stream_name": name, "reason": str(failure)})
                 if self._closing.wait(self._retry):
                     return
 
