@@ -254,13 +254,13 @@ def test_results_are_deleted_when_their_time_is_over_and_descriptors_stay(world:
 # --- the command
 
 
-def run(world: World, service: Service, *options: object) -> Any:
+def run(world: World, service: Service, *options: object, stream: str = STREAM) -> Any:
     token = world.root / "auditor.token"
     if not token.exists():
         token.write_text("veenq_auditor-token\n")
         token.chmod(0o600)
     common = ("--service", service.url, "--token-file", token, "--trust", world.hub_id)
-    return veen("query", "run", "-s", STREAM, *options, *common)
+    return veen("query", "run", "-s", stream, *options, *common)
 
 
 def test_run_asks_a_service_verifies_the_answer_and_prints_it_in_each_form(
@@ -279,6 +279,16 @@ def test_run_asks_a_service_verifies_the_answer_and_prints_it_in_each_form(
     assert run(world, service, *options, "--format", "parquet", "--rows", parquet).code == 0
     assert pq.read_table(parquet)["payload.number"].to_pylist() == [3, 18, 33, 48]
     assert veen("query", "verify", tmp_path / "r.veenq", "--trust", world.hub_id).code == 0
+
+
+def test_run_reads_a_result_of_a_thousand_rows_with_full_evidence(world: World) -> None:
+    stream = "record/app/many"
+    emit(world.root, world.url, world.hub_id, range(1_000), stream)
+    service = world.serve(world.config("many", streams=[stream]))
+    done = run(world, service, "--evidence", "full", "--format", "json", "--quiet", stream=stream)
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 1_000
+    service.stop()
 
 
 def test_run_with_own_keys_gives_what_the_service_gives(world: World, service: Service) -> None:

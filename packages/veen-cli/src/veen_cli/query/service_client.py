@@ -15,9 +15,12 @@ from veen_cli.arguments.private_files import refuse_if_shared
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_overlays.query import canonical_json
 from veen_overlays.query.errors import QueryError
+from veen_overlays.query.result_file import MAX_RESULT_BYTES
 
 STATUS_WAIT_SEC: Final = 20
-MAX_FILE_BYTES: Final = 2**31
+MAX_ANSWER_BYTES: Final = 1_048_576
+"""Most bytes of an answer in JSON: a status or an error."""
+CHUNK_BYTES: Final = 262_144
 EXITS: Final = {
     400: Exit.USAGE,
     401: Exit.REFUSED,
@@ -54,25 +57,27 @@ class ServiceClient:
 
     async def file(self, result_id: str) -> bytes:
         """Fetch the result file."""
-        return await self._bytes("GET", f"/api/v1/query/evidence/{result_id}")
+        return await self._bytes("GET", f"/api/v1/query/evidence/{result_id}", max_bytes=MAX_RESULT_BYTES)
 
     async def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         content = await self._bytes(method, path, body)
         try:
-            found = canonical_json.decode(content, max_bytes=MAX_FILE_BYTES)
+            found = canonical_json.decode(content, max_bytes=MAX_ANSWER_BYTES)
         except QueryError as exc:
             raise CommandFailed(f"{self._url}{path}: the answer is not JSON: {exc}", Exit.PROTOCOL) from None
         if not isinstance(found, dict):
             raise CommandFailed(f"{self._url}{path}: the answer is not a JSON object", Exit.PROTOCOL)
         return found
 
-    async def _bytes(self, method: str, path: str, body: bytes | None = None) -> bytes:
+    async def _bytes(
+        self, method: str, path: str, body: bytes | None = None, *, max_bytes: int = MAX_ANSWER_BYTES
+    ) -> bytes:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
             async with self._session.request(
                 method, f"{self._url}{path}", data=body, headers=headers, allow_redirects=False
             ) as answer:
-                content = await answer.content.read(MAX_FILE_BYTES)
+                content = await _read_to_end(answer, max_bytes)
                 if answer.status >= 300:
                     raise _refused(answer.status, content)
                 return content
@@ -82,6 +87,20 @@ class ServiceClient:
                 Exit.NETWORK,
                 "check --service, and that `veen query serve` runs",
             ) from None
+
+
+async def _read_to_end(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Read an answer to its end; refuse a longer one without holding it in memory."""
+    content = bytearray()
+    while chunk := await answer.content.read(CHUNK_BYTES):
+        content += chunk
+        if len(content) > max_bytes:
+            raise CommandFailed(
+                f"{answer.url}: the answer has more than {max_bytes} bytes",
+                Exit.PROTOCOL,
+                "narrow the filter, or ask for less evidence",
+            )
+    return bytes(content)
 
 
 def _refused(status: int, content: bytes) -> CommandFailed:
