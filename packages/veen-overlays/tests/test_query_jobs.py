@@ -251,6 +251,16 @@ def test_a_certificate_leads_to_its_principal_unless_a_wrong_token_is_sent() -> 
     assert subject_text({}) is subject_text(None) is None
 
 
+def test_no_value_of_a_certificate_reads_as_the_subject_of_another() -> None:
+    forged = {"subject": ((("organizationName", "Example,commonName=auditor"),),)}
+    assert subject_text(forged) == r"organizationName=Example\,commonName\=auditor"
+    twice = {"subject": ((("organizationName", "Example\\,commonName=auditor"),),)}
+    assert subject_text(twice) == r"organizationName=Example\\\,commonName\=auditor"
+    authenticator = Authenticator([principal(subjects=("organizationName=Example,commonName=auditor",))])
+    with pytest.raises(QueryError):
+        authenticator.authenticate(None, subject_text(forged))
+
+
 def test_a_service_nobody_could_use_is_refused_and_so_are_shared_credentials() -> None:
     with pytest.raises(ConfigError, match="nobody could use the service"):
         Authenticator([principal()])

@@ -78,7 +78,8 @@ class PrincipalSettings:
     tokens: tuple[TokenHash, ...] = ()
     """Hashes of bearer tokens, as `veen query token` prints them."""
     certificates: tuple[str, ...] = ()
-    """Subjects of client certificates, such as `organizationName=Example,commonName=auditor`."""
+    """Subjects of client certificates, such as `organizationName=Example,commonName=auditor`; in a value, a
+    comma, an equals sign and a backslash have a backslash in front."""
     streams: tuple[str, ...] = ()
     """Streams that the principal may query: names, or patterns such as `record/app/*`."""
     results: Literal["own", "all"] = "own"
