@@ -251,6 +251,19 @@ def test_results_are_deleted_when_their_time_is_over_and_descriptors_stay(world:
     service.stop()
 
 
+def test_a_query_over_a_damaged_view_fails_and_says_so(world: World) -> None:
+    service = world.serve(world.config("damaged", streams=[STREAM]))
+    service.completed(query())
+    (nodes,) = (each for each in (world.root / "damaged-state").glob("view*/nodes/*/*") if each.is_file())
+    nodes.write_bytes(b"")
+    accepted = service.ask("/api/query/submit", query())
+    assert accepted.status == 202, accepted.body
+    state = service.wait(accepted.json["result_id"])
+    assert (state["status"], state["error_code"]) == ("failed", "execution_failed"), state
+    assert str(nodes) in state["message"]
+    service.stop()
+
+
 # --- the command
 
 

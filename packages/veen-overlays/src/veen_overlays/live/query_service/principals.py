@@ -85,9 +85,9 @@ def hash_of_token(token: str) -> bytes:
 def subject_text(certificate: Mapping[str, object] | None) -> str | None:
     """Write the subject of a verified client certificate as ``organizationName=Example,commonName=auditor``.
 
-    The names are OpenSSL's long names, the order is the certificate's. A comma, an equals sign and a backslash
-    in a value get a backslash in front: ``Example,commonName=auditor`` must not read as another subject. None
-    without a certificate.
+    The names are OpenSSL's long names, the order is the certificate's. A comma, an equals sign and a
+    backslash in a value get a backslash in front: ``Example,commonName=auditor`` must not read as another
+    subject. None without a certificate.
     """
     if not certificate:
         return None

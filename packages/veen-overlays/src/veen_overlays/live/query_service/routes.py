@@ -26,15 +26,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from veen_core.errors import ApiError
-from veen_overlays.live.query_service.execution import LOGGER, log
 from veen_overlays.live.query_service.openapi import document
 from veen_overlays.live.query_service.principals import Authenticator, Principal, subject_text
-from veen_overlays.live.query_service.service import (
-    DEFAULT_PAGE_ROWS,
-    MAX_WAIT_SECONDS,
-    HubUnavailableError,
-    QueryService,
-)
+from veen_overlays.live.query_service.recording import HubUnavailableError
+from veen_overlays.live.query_service.service import DEFAULT_PAGE_ROWS, MAX_WAIT_SECONDS, QueryService
+from veen_overlays.live.query_service.service_log import LOGGER, log
 from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import MAX_DESCRIPTOR_BYTES
 from veen_overlays.query.errors import QueryError, QueryErrorCode
