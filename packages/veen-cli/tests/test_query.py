@@ -261,7 +261,27 @@ def test_a_query_over_a_damaged_view_fails_and_says_so(world: World) -> None:
     state = service.wait(accepted.json["result_id"])
     assert (state["status"], state["error_code"]) == ("failed", "execution_failed"), state
     assert str(nodes) in state["message"]
+    assert "--rebuild" in state["message"]
     service.stop()
+    config = world.root / "damaged.yaml"
+    assert "--rebuild" in veen("query", "serve", "--config", config).failed(1)
+    again = world.serve(config, rebuild=True)
+    again.completed(query())
+    again.stop()
+
+
+def test_a_service_that_gets_a_reader_key_opens_what_it_could_not_open_before(world: World) -> None:
+    veen("keygen", "--out", world.root / "blind", "--no-passphrase").ok()
+    settings: dict[str, Any] = {"client": "blind", "streams": [STREAM]}
+    everything = query(filter={}, evidence={"mode": "none"}, projection=["payload.number"])
+    before = world.serve(world.config("keys", **settings))
+    name = before.completed(everything)
+    assert before.ask(f"/api/query/result/{name}").json["page"]["total"] == 0
+    before.stop()
+    after = world.serve(world.config("keys", **settings, readers=["service"]))
+    name = after.completed(everything)
+    assert after.ask(f"/api/query/result/{name}").json["page"]["total"] >= 60
+    after.stop()
 
 
 # --- the command
@@ -313,6 +333,18 @@ def test_run_with_own_keys_gives_what_the_service_gives(world: World, service: S
         {"count": 40, "event_type": "login.failed", "max(payload.number)": 59},
         {"count": 20, "event_type": "login.ok", "max(payload.number)": 57},
     ]
+
+
+def test_run_rebuilds_a_damaged_view_on_demand(world: World) -> None:
+    veen("query", "run", "-s", STREAM, *world.flags, "--json").ok()
+    manifests = list((world.root / "service/views").glob("query-*/manifest"))
+    for manifest in manifests:
+        manifest.write_bytes(manifest.read_bytes()[:-1])
+    assert manifests
+    assert "--rebuild" in veen("query", "run", "-s", STREAM, *world.flags, "--json").err
+    done = veen("query", "run", "-s", STREAM, *world.flags, "--json", "--rebuild").ok()
+    assert len(json.loads(done.out)["rows"]) >= 60
+    veen("query", "run", "-s", STREAM, *world.flags, "--json").ok()
 
 
 def test_run_takes_a_descriptor_file_and_refuses_a_wrong_one_before_it_asks(world: World) -> None:

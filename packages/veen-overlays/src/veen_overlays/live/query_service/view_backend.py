@@ -218,7 +218,7 @@ def receipt_at(snapshot: Snapshot, prefix: Prefix) -> bytes | None:
         raise QueryError(
             QueryErrorCode.EXECUTION_FAILED,
             f"stream {prefix.stream}: the view has no receipt of entry {prefix.to_seq}",
-            action="rebuild the view from the log",
+            action=REBUILD,
         )
     receipt: bytes = rows["receipt"][0].as_py()
     return receipt
