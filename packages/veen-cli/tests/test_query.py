@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import http.server
 import importlib.util
 import io
 import json
@@ -11,6 +13,7 @@ import re
 import signal
 import stat
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -314,6 +317,24 @@ def test_run_asks_a_service_verifies_the_answer_and_prints_it_in_each_form(
     assert veen("query", "verify", tmp_path / "r.veenq", "--trust", world.hub_id).code == 0
 
 
+def test_run_says_that_no_hub_is_pinned_and_applies_a_witness_policy_to_the_answer(
+    world: World, service: Service
+) -> None:
+    options = ("--subject", "user:3", "--quiet", "--format", "json")
+    token = ("--token-file", world.root / "auditor.token")
+    assert run(world, service, *options).code == 0
+    unpinned = veen("query", "run", "-s", STREAM, "--service", service.url, *token, "--json")
+    assert unpinned.json["pinned"] is False
+    shown = veen("query", "run", "-s", STREAM, "--service", service.url, *token)
+    assert "no hub is pinned" in shown.err
+    made = veen("witness", "init", "w.example/w", "--dir", world.root / "witness", "--json").json
+    log = veen("hub", "keys", "--note", "--data-dir", world.root / "hub", "--quiet").ok().out.strip()
+    policy = world.root / "policy.txt"
+    policy.write_text(f"log {log}\nwitness w {made['verifier_key']}\nquorum w\n")
+    done = run(world, service, *options, "--witnesses", policy)
+    assert (done.code, done.out) == (3, ""), done
+
+
 def test_run_reads_a_result_of_a_thousand_rows_with_full_evidence(world: World) -> None:
     stream = "record/app/many"
     emit(world.root, world.url, world.hub_id, range(1_000), stream)
@@ -412,6 +433,64 @@ def test_verify_catches_a_service_that_shows(world: World, result: Path, tmp_pat
     done = veen("query", "verify", tmp_path / "lie.veenq", "--trust", world.hub_id)
     assert done.code == 3, done
     assert done.out.startswith("✗")
+
+
+ACCEPTED = {"query_id": "q-1", "result_id": f"r-{'0' * 32}"}
+
+
+@contextlib.contextmanager
+def answering(*answers: object) -> Iterator[tuple[str, list[str]]]:
+    """Serve these answers, the last one for ever; yield the address and the paths that were asked for."""
+    left, asked = list(answers), []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.dumps(left.pop(0) if len(left) > 1 else left[0]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - the name that http.server wants
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "said"),
+    [
+        ([{}], 3, "has no query_id and result_id"),
+        ([ACCEPTED | {"result_id": "../../x"}], 3, "has no query_id and result_id"),
+        ([ACCEPTED, {"status": "lost"}], 3, "has no status"),
+        ([ACCEPTED, {"status": "failed"}], 4, "the query failed"),
+        ([[]], 3, "is not a JSON object"),
+    ],
+    ids=["without ids", "with a path as id", "unknown status", "failed without a reason", "an array"],
+)
+def test_run_names_the_answer_of_a_service_that_is_not_the_apis(
+    answers: list[object], code: int, said: str
+) -> None:
+    with answering(*answers) as (url, _):
+        assert said in veen("query", "run", "-s", STREAM, "--service", url).failed(code)
+
+
+def test_run_asks_an_endlessly_pending_service_seldom_and_gives_up() -> None:
+    with answering(ACCEPTED, {"status": "pending"}) as (url, asked):
+        done = veen("query", "run", "-s", STREAM, "--service", url, "--max-wait", 1)
+    assert "has not answered the query in 1 s" in done.failed(2)
+    assert len(asked) < 8
 
 
 def test_an_altered_value_that_fits_every_hash_is_caught_by_executing_again(
