@@ -25,6 +25,7 @@ import pytest
 
 from veen_core.hashing import H
 from veen_core.receipt import Receipt
+from veen_overlays.live.query_service.principals import Limits
 from veen_overlays.query import canonical_json
 from veen_overlays.query.result_file import ResultFile, parse_result
 
@@ -226,6 +227,16 @@ def test_a_service_without_authentication_or_tls_does_not_start(world: World) ->
         assert said in failed, failed
 
 
+@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(Limits)])
+def test_a_limit_of_a_principal_has_the_bounds_of_the_services_limits(world: World, name: str) -> None:
+    config = world.config("bounds")
+    settings = json.loads(config.read_text())
+    settings["principals"][0]["limits"] = {name: 0}
+    config.write_text(json.dumps(settings))
+    failed = veen("query", "serve", "--check", "--config", config).failed(1)
+    assert f"principals[0].limits.{name}: 0 is not between" in failed
+
+
 def test_a_stopped_service_drains_and_its_results_survive_the_restart(world: World) -> None:
     config = world.config("restart")
     first = world.serve(config)
@@ -313,6 +324,7 @@ def test_run_asks_a_service_verifies_the_answer_and_prints_it_in_each_form(
     assert [row["payload.number"] for row in found] == ["3", "18", "33", "48"]
     parquet = tmp_path / "rows.parquet"
     assert run(world, service, *options, "--format", "parquet", "--rows", parquet).code == 0
+    assert stat.S_IMODE(parquet.stat().st_mode) == 0o600
     assert pq.read_table(parquet)["payload.number"].to_pylist() == [3, 18, 33, 48]
     assert veen("query", "verify", tmp_path / "r.veenq", "--trust", world.hub_id).code == 0
 
