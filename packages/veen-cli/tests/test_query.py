@@ -110,6 +110,9 @@ def test_every_access_of_a_principal_is_in_the_audit_stream(world: World, servic
     service.ask(f"/api/query/result/{name}?offset=3&limit=2")
     service.ask("/api/query/descriptor/none")
     service.ask("/api/query/submit", query(scope=["record/secret"]))
+    service.ask(f"/api/query/result/{name}?limit=x")
+    service.ask(f"/api/query/status/{name}?wait=-1")
+    service.ask("/api/query/submit", b" " * 2_000_000)
     found = {
         (each.resource_identifier, each.metadata["outcome"]): each
         for each in world.accesses()
@@ -123,6 +126,9 @@ def test_every_access_of_a_principal_is_in_the_audit_stream(world: World, servic
     assert (f"query/status/{name}", "ok") in found
     assert ("query/descriptor/none", "query_not_found") in found
     assert "forbidden_scope" in {outcome for _, outcome in found}
+    assert (f"query/result/{name}", "invalid_query_descriptor") in found
+    assert (f"query/status/{name}", "invalid_query_descriptor") in found
+    assert ("query/submit/-", "invalid_json") in found
 
 
 def test_errors_are_those_of_the_specification(service: Service) -> None:

@@ -201,6 +201,12 @@ class QueryService:
 
     # --- audit (spec-3 §9)
 
+    async def audit_refusal(
+        self, principal: Principal, operation: str, resource: str, error: QueryError
+    ) -> None:
+        """Record an access that was refused before it reached its operation."""
+        await self._audit(principal, operation, resource, {}, error=error)
+
     def _audited(
         self, principal: Principal, operation: str, resource: str, parameters: Mapping[str, Any]
     ) -> AuditedAccess:
