@@ -155,13 +155,13 @@ class World:
         path.write_text(json.dumps(settings | changes))
         return path
 
-    def serve(self, config: Path, *, die_at: int | None = None) -> Service:
+    def serve(self, config: Path, *, die_at: int | None = None, rebuild: bool = False) -> Service:
         """Start the service; with ``die_at`` it kills itself at that durable step."""
         program = [SCRIPTS / "veen-query"] if die_at is None else [sys.executable, VICTIM, str(die_at)]
         log = config.with_suffix(".log")
         with log.open("ab") as errors:
             process = subprocess.Popen(
-                [*program, "--config", config, "--json"],
+                [*program, "--config", config, "--json", *(["--rebuild"] if rebuild else [])],
                 env=environment(self.root / ".config"),
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import http.server
 import importlib.util
 import io
 import json
@@ -11,6 +13,7 @@ import re
 import signal
 import stat
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -22,6 +25,7 @@ import pytest
 
 from veen_core.hashing import H
 from veen_core.receipt import Receipt
+from veen_overlays.live.query_service.principals import Limits
 from veen_overlays.query import canonical_json
 from veen_overlays.query.result_file import ResultFile, parse_result
 
@@ -106,6 +110,9 @@ def test_every_access_of_a_principal_is_in_the_audit_stream(world: World, servic
     service.ask(f"/api/query/result/{name}?offset=3&limit=2")
     service.ask("/api/query/descriptor/none")
     service.ask("/api/query/submit", query(scope=["record/secret"]))
+    service.ask(f"/api/query/result/{name}?limit=x")
+    service.ask(f"/api/query/status/{name}?wait=-1")
+    service.ask("/api/query/submit", b" " * 2_000_000)
     found = {
         (each.resource_identifier, each.metadata["outcome"]): each
         for each in world.accesses()
@@ -119,6 +126,9 @@ def test_every_access_of_a_principal_is_in_the_audit_stream(world: World, servic
     assert (f"query/status/{name}", "ok") in found
     assert ("query/descriptor/none", "query_not_found") in found
     assert "forbidden_scope" in {outcome for _, outcome in found}
+    assert (f"query/result/{name}", "invalid_query_descriptor") in found
+    assert (f"query/status/{name}", "invalid_query_descriptor") in found
+    assert ("query/submit/-", "invalid_json") in found
 
 
 def test_errors_are_those_of_the_specification(service: Service) -> None:
@@ -223,6 +233,16 @@ def test_a_service_without_authentication_or_tls_does_not_start(world: World) ->
         assert said in failed, failed
 
 
+@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(Limits)])
+def test_a_limit_of_a_principal_has_the_bounds_of_the_services_limits(world: World, name: str) -> None:
+    config = world.config("bounds")
+    settings = json.loads(config.read_text())
+    settings["principals"][0]["limits"] = {name: 0}
+    config.write_text(json.dumps(settings))
+    failed = veen("query", "serve", "--check", "--config", config).failed(1)
+    assert f"principals[0].limits.{name}: 0 is not between" in failed
+
+
 def test_a_stopped_service_drains_and_its_results_survive_the_restart(world: World) -> None:
     config = world.config("restart")
     first = world.serve(config)
@@ -251,16 +271,49 @@ def test_results_are_deleted_when_their_time_is_over_and_descriptors_stay(world:
     service.stop()
 
 
+def test_a_query_over_a_damaged_view_fails_and_says_so(world: World) -> None:
+    service = world.serve(world.config("damaged", streams=[STREAM]))
+    service.completed(query())
+    (nodes,) = (each for each in (world.root / "damaged-state").glob("view*/nodes/*/*") if each.is_file())
+    nodes.write_bytes(b"")
+    accepted = service.ask("/api/query/submit", query())
+    assert accepted.status == 202, accepted.body
+    state = service.wait(accepted.json["result_id"])
+    assert (state["status"], state["error_code"]) == ("failed", "execution_failed"), state
+    assert str(nodes) in state["message"]
+    assert "--rebuild" in state["message"]
+    service.stop()
+    config = world.root / "damaged.yaml"
+    assert "--rebuild" in veen("query", "serve", "--config", config).failed(1)
+    again = world.serve(config, rebuild=True)
+    again.completed(query())
+    again.stop()
+
+
+def test_a_service_that_gets_a_reader_key_opens_what_it_could_not_open_before(world: World) -> None:
+    veen("keygen", "--out", world.root / "blind", "--no-passphrase").ok()
+    settings: dict[str, Any] = {"client": "blind", "streams": [STREAM]}
+    everything = query(filter={}, evidence={"mode": "none"}, projection=["payload.number"])
+    before = world.serve(world.config("keys", **settings))
+    name = before.completed(everything)
+    assert before.ask(f"/api/query/result/{name}").json["page"]["total"] == 0
+    before.stop()
+    after = world.serve(world.config("keys", **settings, readers=["service"]))
+    name = after.completed(everything)
+    assert after.ask(f"/api/query/result/{name}").json["page"]["total"] >= 60
+    after.stop()
+
+
 # --- the command
 
 
-def run(world: World, service: Service, *options: object) -> Any:
+def run(world: World, service: Service, *options: object, stream: str = STREAM) -> Any:
     token = world.root / "auditor.token"
     if not token.exists():
         token.write_text("veenq_auditor-token\n")
         token.chmod(0o600)
     common = ("--service", service.url, "--token-file", token, "--trust", world.hub_id)
-    return veen("query", "run", "-s", STREAM, *options, *common)
+    return veen("query", "run", "-s", stream, *options, *common)
 
 
 def test_run_asks_a_service_verifies_the_answer_and_prints_it_in_each_form(
@@ -277,8 +330,37 @@ def test_run_asks_a_service_verifies_the_answer_and_prints_it_in_each_form(
     assert [row["payload.number"] for row in found] == ["3", "18", "33", "48"]
     parquet = tmp_path / "rows.parquet"
     assert run(world, service, *options, "--format", "parquet", "--rows", parquet).code == 0
+    assert stat.S_IMODE(parquet.stat().st_mode) == 0o600
     assert pq.read_table(parquet)["payload.number"].to_pylist() == [3, 18, 33, 48]
     assert veen("query", "verify", tmp_path / "r.veenq", "--trust", world.hub_id).code == 0
+
+
+def test_run_says_that_no_hub_is_pinned_and_applies_a_witness_policy_to_the_answer(
+    world: World, service: Service
+) -> None:
+    options = ("--subject", "user:3", "--quiet", "--format", "json")
+    token = ("--token-file", world.root / "auditor.token")
+    assert run(world, service, *options).code == 0
+    unpinned = veen("query", "run", "-s", STREAM, "--service", service.url, *token, "--json")
+    assert unpinned.json["pinned"] is False
+    shown = veen("query", "run", "-s", STREAM, "--service", service.url, *token)
+    assert "no hub is pinned" in shown.err
+    made = veen("witness", "init", "w.example/w", "--dir", world.root / "witness", "--json").json
+    log = veen("hub", "keys", "--note", "--data-dir", world.root / "hub", "--quiet").ok().out.strip()
+    policy = world.root / "policy.txt"
+    policy.write_text(f"log {log}\nwitness w {made['verifier_key']}\nquorum w\n")
+    done = run(world, service, *options, "--witnesses", policy)
+    assert (done.code, done.out) == (3, ""), done
+
+
+def test_run_reads_a_result_of_a_thousand_rows_with_full_evidence(world: World) -> None:
+    stream = "record/app/many"
+    emit(world.root, world.url, world.hub_id, range(1_000), stream)
+    service = world.serve(world.config("many", streams=[stream]))
+    done = run(world, service, "--evidence", "full", "--format", "json", "--quiet", stream=stream)
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 1_000
+    service.stop()
 
 
 def test_run_with_own_keys_gives_what_the_service_gives(world: World, service: Service) -> None:
@@ -290,6 +372,18 @@ def test_run_with_own_keys_gives_what_the_service_gives(world: World, service: S
         {"count": 40, "event_type": "login.failed", "max(payload.number)": 59},
         {"count": 20, "event_type": "login.ok", "max(payload.number)": 57},
     ]
+
+
+def test_run_rebuilds_a_damaged_view_on_demand(world: World) -> None:
+    veen("query", "run", "-s", STREAM, *world.flags, "--json").ok()
+    manifests = list((world.root / "service/views").glob("query-*/manifest"))
+    for manifest in manifests:
+        manifest.write_bytes(manifest.read_bytes()[:-1])
+    assert manifests
+    assert "--rebuild" in veen("query", "run", "-s", STREAM, *world.flags, "--json").err
+    done = veen("query", "run", "-s", STREAM, *world.flags, "--json", "--rebuild").ok()
+    assert len(json.loads(done.out)["rows"]) >= 60
+    veen("query", "run", "-s", STREAM, *world.flags, "--json").ok()
 
 
 def test_run_takes_a_descriptor_file_and_refuses_a_wrong_one_before_it_asks(world: World) -> None:
@@ -357,6 +451,64 @@ def test_verify_catches_a_service_that_shows(world: World, result: Path, tmp_pat
     done = veen("query", "verify", tmp_path / "lie.veenq", "--trust", world.hub_id)
     assert done.code == 3, done
     assert done.out.startswith("✗")
+
+
+ACCEPTED = {"query_id": "q-1", "result_id": f"r-{'0' * 32}"}
+
+
+@contextlib.contextmanager
+def answering(*answers: object) -> Iterator[tuple[str, list[str]]]:
+    """Serve these answers, the last one for ever; yield the address and the paths that were asked for."""
+    left, asked = list(answers), []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.dumps(left.pop(0) if len(left) > 1 else left[0]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - the name that http.server wants
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "said"),
+    [
+        ([{}], 3, "has no query_id and result_id"),
+        ([ACCEPTED | {"result_id": "../../x"}], 3, "has no query_id and result_id"),
+        ([ACCEPTED, {"status": "lost"}], 3, "has no status"),
+        ([ACCEPTED, {"status": "failed"}], 4, "the query failed"),
+        ([[]], 3, "is not a JSON object"),
+    ],
+    ids=["without ids", "with a path as id", "unknown status", "failed without a reason", "an array"],
+)
+def test_run_names_the_answer_of_a_service_that_is_not_the_apis(
+    answers: list[object], code: int, said: str
+) -> None:
+    with answering(*answers) as (url, _):
+        assert said in veen("query", "run", "-s", STREAM, "--service", url).failed(code)
+
+
+def test_run_asks_an_endlessly_pending_service_seldom_and_gives_up() -> None:
+    with answering(ACCEPTED, {"status": "pending"}) as (url, asked):
+        done = veen("query", "run", "-s", STREAM, "--service", url, "--max-wait", 1)
+    assert "has not answered the query in 1 s" in done.failed(2)
+    assert len(asked) < 8
 
 
 def test_an_altered_value_that_fits_every_hash_is_caught_by_executing_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -11,6 +12,7 @@ import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -18,16 +20,20 @@ from hypothesis import strategies as st
 
 from veen_core.errors import ConfigError, StateError
 from veen_core.ids import ClientId
+from veen_overlays.live.query_service.counters import Counters
 from veen_overlays.live.query_service.job import FINAL, TRANSITIONS, Job, RecordedAt, State
+from veen_overlays.live.query_service.job_run import JobRunner
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import (
     Authenticator,
+    Limits,
     Principal,
     check_pattern,
     hash_of_token,
     new_token,
     subject_text,
 )
+from veen_overlays.live.query_service.recording import HubUnavailableError, QueryRecords
 from veen_overlays.live.query_service.result_files import ResultFiles, TooLargeError
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 
@@ -251,6 +257,16 @@ def test_a_certificate_leads_to_its_principal_unless_a_wrong_token_is_sent() -> 
     assert subject_text({}) is subject_text(None) is None
 
 
+def test_no_value_of_a_certificate_reads_as_the_subject_of_another() -> None:
+    forged = {"subject": ((("organizationName", "Example,commonName=auditor"),),)}
+    assert subject_text(forged) == r"organizationName=Example\,commonName\=auditor"
+    twice = {"subject": ((("organizationName", "Example\\,commonName=auditor"),),)}
+    assert subject_text(twice) == r"organizationName=Example\\\,commonName\=auditor"
+    authenticator = Authenticator([principal(subjects=("organizationName=Example,commonName=auditor",))])
+    with pytest.raises(QueryError):
+        authenticator.authenticate(None, subject_text(forged))
+
+
 def test_a_service_nobody_could_use_is_refused_and_so_are_shared_credentials() -> None:
     with pytest.raises(ConfigError, match="nobody could use the service"):
         Authenticator([principal()])
@@ -271,6 +287,41 @@ def test_a_pattern_matches_below_its_name_only() -> None:
     for pattern in ("a*", "*/a", "a/*/b", "**"):
         with pytest.raises(ConfigError):
             check_pattern(pattern, "streams")
+
+
+class FailingLog:
+    """A record log whose searches raise the given errors, one after the other."""
+
+    hub_id, identity = bytes(32), ClientId(bytes(32))
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+
+    async def find(self, *_arguments: object) -> Any:
+        raise self.errors.pop(0)
+
+
+def test_a_job_waits_for_the_hub_and_fails_by_any_other_error(store: JobStore, tmp_path: Path) -> None:
+    log: Any = FailingLog(
+        HubUnavailableError("no answer"), StateError("the state is damaged", action="mend it")
+    )
+    counters, nothing = Counters(), cast("Any", None)
+    runner = JobRunner(
+        nothing,
+        store,
+        ResultFiles(tmp_path / "results"),
+        QueryRecords(log, lambda: 0),
+        limits_of=lambda _job: Limits(),
+        now=lambda: 7,
+        counters=counters,
+    )
+    store.add(job(), max_pending=1)
+    asyncio.run(runner.run(job()))
+    found = store.by_result(job().result_id)
+    assert found is not None
+    assert (found.state, found.error_code) == (State.FAILED, "execution_failed")
+    assert found.message == "the state is damaged; mend it"
+    assert (counters.record_failures, log.errors) == (1, [])
 
 
 def test_sqlite_is_new_enough_for_strict_tables() -> None:

@@ -78,7 +78,8 @@ class PrincipalSettings:
     tokens: tuple[TokenHash, ...] = ()
     """Hashes of bearer tokens, as `veen query token` prints them."""
     certificates: tuple[str, ...] = ()
-    """Subjects of client certificates, such as `organizationName=Example,commonName=auditor`."""
+    """Subjects of client certificates, such as `organizationName=Example,commonName=auditor`; in a value, a
+    comma, an equals sign and a backslash have a backslash in front."""
     streams: tuple[str, ...] = ()
     """Streams that the principal may query: names, or patterns such as `record/app/*`."""
     results: Literal["own", "all"] = "own"
@@ -168,9 +169,8 @@ class ServiceConfig:
     """Least severe log events to write."""
 
     def __post_init__(self) -> None:
-        for key, (least, most) in BOUNDS.items():
-            if not least <= (value := attrgetter(key)(self)) <= most:
-                raise ConfigError(f"{key}: {value} is not between {least} and {most}")
+        for key in BOUNDS:
+            _check_bounds(key, attrgetter(key)(self), key)
         if not self.streams:
             raise ConfigError("streams: empty; name the streams that may be queried")
         names = [stream.name for stream in self.streams]
@@ -209,6 +209,8 @@ class ServiceConfig:
         if settings.limits:
             own = build(Limits, settings.limits, f"{key}.limits")
             given = {name: getattr(own, name) for name in settings.limits}
+            for name, value in given.items():
+                _check_bounds(f"limits.{name}", value, f"{key}.limits.{name}")
             limits = replace(self.limits, **given)
         return Principal(
             name=settings.name,
@@ -237,7 +239,13 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "results.max_running": (1, 64),
     "results.drain_sec": (0, 3_600),
 }
-"""Smallest and largest value of a setting."""
+"""Smallest and largest value of a setting; those of ``limits`` are also those of a principal's limits."""
+
+
+def _check_bounds(setting: str, value: int, key: str) -> None:
+    least, most = BOUNDS[setting]
+    if not least <= value <= most:
+        raise ConfigError(f"{key}: {value} is not between {least} and {most}")
 
 
 def _is_loopback(host: str) -> bool:

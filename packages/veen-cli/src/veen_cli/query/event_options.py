@@ -15,7 +15,6 @@ from veen_cli.commands.stream import reader_keys
 from veen_cli.frame.connection import Target, may_connect
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.query.extra import require_extra
-from veen_core.hashing import H
 
 if TYPE_CHECKING:
     from veen_overlays.live.query_service.view_backend import ViewBackend
@@ -30,6 +29,7 @@ class EventAccess:
     held_in: tuple[str, ...]
     origins: tuple[Path, ...]
     resealed: bool
+    rebuild: bool = False
 
     @asynccontextmanager
     async def view(self, scope: Sequence[str]) -> AsyncIterator[ViewBackend]:
@@ -54,14 +54,9 @@ class EventAccess:
                 origins=tuple(events.Origin(identity=events.read_identity(each)) for each in self.origins),
                 resealed=self.resealed,
             )
-            # Other keys, origins or import streams make another view.
-            parts = [
-                *(key.public for key in keys),
-                *(str(self.held_in).encode(), str(self.resealed).encode()),
-            ]
-            parts += [each.identity.encode() for each in sources.origins]
-            name = f"query-{hub.hub_id.hex()[:16]}-{H(b''.join(parts)).hex()[:16]}"
-            async with events.open_view(hub, sources, target.folder.root / "views" / name) as backend:
+            name = f"query-{events.view_name(hub.hub_id, sources, mapped)}"
+            folder = target.folder.root / "views" / name
+            async with events.open_view(hub, sources, folder, rebuild=self.rebuild) as backend:
                 with target.out.progress("reading events"):
                     await backend.refresh()
                 yield backend
@@ -72,6 +67,11 @@ def _pair(text: str) -> tuple[str, str]:
     if not sign or not name or not held:
         raise click.UsageError(f"--held-in {text!r}: write NAME=IMPORT_STREAM.")
     return name, held
+
+
+rebuild_option = click.option(
+    "--rebuild", is_flag=True, help="Discard the view and read the logs again; pruned entries are gone."
+)
 
 
 def reads_events(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,15 +85,22 @@ def reads_events(work: Callable[..., Any]) -> Callable[..., Any]:
         held_in: tuple[str, ...],
         origins: tuple[Path, ...],
         resealed: bool,
+        rebuild: bool,
         **options: Any,
     ) -> Any:
         access = EventAccess(
-            target=target, readers=readers, held_in=held_in, origins=origins, resealed=resealed
+            target=target,
+            readers=readers,
+            held_in=held_in,
+            origins=origins,
+            resealed=resealed,
+            rebuild=rebuild,
         )
         return work(*args, access=access, **options)
 
     found: Callable[..., Any] = may_connect(run)
     for option in (
+        rebuild_option,
         click.option("--resealed", is_flag=True, help="Imported events were resealed (bridge mode reseal)."),
         click.option(
             "--origin",

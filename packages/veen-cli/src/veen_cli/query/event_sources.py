@@ -15,6 +15,7 @@ from pathlib import Path
 from veen_core import stream as streams
 from veen_core.consistency import MmrConsistency
 from veen_core.errors import ConfigError
+from veen_core.hashing import H
 from veen_core.hub_identity import HubIdentity, verify_identity
 from veen_core.ids import Epoch, HubId, Label, StreamSeq
 from veen_core.keys import DhKey
@@ -63,6 +64,21 @@ class EventSources:
     origins: tuple[Origin, ...] = ()
     resealed: bool = False
     """Whether imported events were resealed: then the bridge's audit log lists their origins (P7)."""
+
+
+def view_name(hub_id: HubId, sources: EventSources, held_in: Mapping[str, str]) -> str:
+    """Return the name of the view of a hub's streams; ``held_in`` has the import streams by stream.
+
+    A view keeps what its keys opened and what its origins proved, so other keys, origins or import streams
+    make another view. A view may get further streams.
+    """
+    parts = [
+        *sorted(bytes(key.public) for key in sources.keys),
+        str(sorted(held_in.items())).encode(),
+        str(sources.resealed).encode(),
+        *sorted(each.identity.encode() + str(each.epoch_sec).encode() for each in sources.origins),
+    ]
+    return f"{hub_id.hex()[:16]}-{H(b''.join(map(H, parts))).hex()[:16]}"
 
 
 def read_identity(path: Path) -> HubIdentity:

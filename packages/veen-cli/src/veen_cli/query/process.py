@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from veen_cli.query.config import ServiceConfig
-from veen_cli.query.event_sources import open_view
+from veen_cli.query.event_sources import open_view, view_name
 from veen_cli.query.listener import ApiServer
 from veen_cli.query.record_log import HubRecordLog
 from veen_core.cap import CapToken
@@ -52,15 +52,20 @@ async def serve(
     authenticator: Authenticator,
     keys: ServiceKeys,
     announce: Callable[[str, str], None],
+    *,
+    rebuild: bool = False,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; ``announce`` gets the addresses of API and probes."""
+    """Serve until SIGTERM or SIGINT, then drain; ``announce`` gets the addresses of API and probes.
+
+    ``rebuild`` discards the view and reads it from the logs again.
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(connected(config, keys))
-        service = await stack.enter_async_context(running(config, authenticator, keys, hub))
+        service = await stack.enter_async_context(running(config, authenticator, keys, hub, rebuild=rebuild))
         server = ApiServer(config, service, authenticator)
         stack.push_async_callback(server.stop)
         url, probes = await server.start()
@@ -101,16 +106,20 @@ async def connected(config: ServiceConfig, keys: ServiceKeys) -> AsyncIterator[H
 
 @asynccontextmanager
 async def running(
-    config: ServiceConfig, authenticator: Authenticator, keys: ServiceKeys, hub: Hub
+    config: ServiceConfig, authenticator: Authenticator, keys: ServiceKeys, hub: Hub, *, rebuild: bool
 ) -> AsyncIterator[QueryService]:
     """Open the view, the jobs and the results, and run what an earlier process left; drain at the end."""
     async with AsyncExitStack() as stack:
         jobs = JobStore(config.state / "jobs")
         stack.callback(jobs.close)
         files = ResultFiles(config.state / "results")
-        backend = await stack.enter_async_context(
-            open_view(hub, config.sources((*keys.readers, *keys.identity.dh_keys)), config.state / "view")
-        )
+        sources = config.sources((*keys.readers, *keys.identity.dh_keys))
+        held_in = {each.name: each.held_in for each in config.streams if each.held_in is not None}
+        folder = config.state / f"view-{view_name(hub.hub_id, sources, held_in)}"
+        is_empty = rebuild or not folder.exists()
+        backend = await stack.enter_async_context(open_view(hub, sources, folder, rebuild=rebuild))
+        if is_empty:  # queries that an earlier process accepted need the view as far as it was then
+            await backend.refresh()
         await stack.enter_async_context(backend.refreshing())
         records = QueryRecords(HubRecordLog(hub, keys.readers), milliseconds)
         counters = Counters()

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from veen_core.entry import Entry
-from veen_core.errors import DecodeError
+from veen_core.errors import DecodeError, QuorumError
 from veen_core.ids import ClientId, Epoch, StreamSeq
 from veen_core.keys import DhKey
 from veen_core.receipt import Receipt
-from veen_hub.client import Hub, Stream
+from veen_hub.client import Hub, Refused, Stream, Unreachable
 from veen_overlays.live import open_entry
+from veen_overlays.live.query_service.recording import HubUnavailableError
 from veen_overlays.recorder.records import RecordEvent
 from veen_overlays.schema.record import Record
 
 PAGE_ENTRIES: Final = 256
+
+
+@contextmanager
+def hub_errors() -> Iterator[None]:
+    """Name the errors after which a later attempt may succeed: no answer, a refusal, too few witnesses."""
+    try:
+        yield
+    except (Unreachable, Refused, QuorumError) as exc:
+        raise HubUnavailableError(exc.message, action=exc.action) from exc
 
 
 class HubRecordLog:
@@ -42,15 +52,21 @@ class HubRecordLog:
         return self._streams[name]
 
     async def append(self, stream: str, record: Record) -> Receipt:
-        return await self._stream(stream).send(record)
+        with hub_errors():
+            return await self._stream(stream).send(record)
 
     async def end(self, stream: str) -> str:
         """Return the current epoch and the last stream_seq of its label, as ``EPOCH:SEQ``."""
         epoch = self._hub.connection.epoch
-        head = await self._hub.log_reader().head(self._stream(stream).label(epoch))
+        with hub_errors():
+            head = await self._hub.log_reader().head(self._stream(stream).label(epoch))
         return f"{epoch}:{head.stream_seq if head is not None else 0}"
 
     async def find(self, stream: str, mark: str, matches: Callable[[RecordEvent], bool]) -> Receipt | None:
+        with hub_errors():
+            return await self._find(stream, mark, matches)
+
+    async def _find(self, stream: str, mark: str, matches: Callable[[RecordEvent], bool]) -> Receipt | None:
         found = self._stream(stream)
         await found.settle()
         ours = {self.identity, await found.client_id()}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from veen_cli.arguments.private_files import private_umask
 from veen_cli.frame.exits import CommandFailed, Exit
 
 FORMATS: Final = ("table", "json", "csv", "parquet")
@@ -68,7 +69,10 @@ def _cell(value: Any) -> str:
 
 
 def write_parquet(rows: Sequence[Row], target: Path) -> None:
-    """Write the rows to a Parquet file. A column whose values have several types is JSON text."""
+    """Write the rows to a Parquet file, 0600 if it is new.
+
+    A column whose values have several types is JSON text.
+    """
     # Imported here: the other formats do not need it.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -81,7 +85,8 @@ def write_parquet(rows: Sequence[Row], target: Path) -> None:
         fits = int not in kinds or all(-(2**63) <= value < 2**63 for value in values if value is not None)
         columns[name] = pa.array(values if plain and fits else [_json(value) for value in values])
     try:
-        pq.write_table(pa.table(columns), target)
+        with private_umask():
+            pq.write_table(pa.table(columns), target)
     except OSError as exc:
         raise CommandFailed(f"{target} cannot be written: {exc}", Exit.USAGE) from None
 

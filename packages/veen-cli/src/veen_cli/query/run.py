@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +17,7 @@ from veen_cli.arguments.tls_files import load_tls
 from veen_cli.evidence.verify import pinned_hub
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
+from veen_cli.frame.connection import witness_policy_file
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, escape_controls, plural
 from veen_cli.query import rendering
@@ -22,8 +25,11 @@ from veen_cli.query.descriptor_options import describes_query
 from veen_cli.query.event_options import EventAccess, reads_events
 
 if TYPE_CHECKING:
+    from veen_core.tlog.policy import WitnessPolicy
     from veen_overlays.query.result_file import ResultFile
     from veen_overlays.query.verification import ResultVerdict
+
+NOT_PINNED: Final = "no hub is pinned: give --trust to check whose log this is"
 
 
 @command(
@@ -45,6 +51,14 @@ if TYPE_CHECKING:
     envvar="VEEN_QUERY_TOKEN_FILE",
     show_envvar=True,
     help="File with the bearer token for the service, mode 0600.",
+)
+@click.option(
+    "--max-wait",
+    type=click.IntRange(1, 86_400),
+    default=3_600,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time to wait for the service's answer.",
 )
 @click.option(
     "--format",
@@ -76,6 +90,7 @@ def run(
     item: dict[str, Any],
     service: str | None,
     token_file: Path | None,
+    max_wait: int,
     form: str,
     rows_file: Path | None,
     target_file: Path | None,
@@ -91,16 +106,23 @@ def run(
         raise click.UsageError("--format parquet needs --rows FILE.")
     asked_at = time.time_ns() // 1_000_000
     if service is not None:
-        file = loop.run(ask(service, item, token_file, out))
+        file = loop.run(ask(service, item, token_file, max_wait, out))
     else:
         file = loop.run(execute(access, item))
-    verdict = verified(file, access, asked_at)
+    verdict = verified(file, access, asked_at, is_foreign=service is not None)
+    # With one's own keys, the connection has pinned the hub.
+    is_pinned = service is None or pinned_hub(click.get_current_context().params.get("trust")) is not None
+    if not is_pinned:
+        out.note(NOT_PINNED)
     if target_file is not None:
         private_files.write(target_file, file.encode())
-    return _answer(out, file=file, verdict=verdict, form=form, rows_file=rows_file, target_file=target_file)
+    answer = _answer(out, file=file, verdict=verdict, form=form, rows_file=rows_file, target_file=target_file)
+    return replace(answer, data={**answer.data, "pinned": is_pinned})
 
 
-async def ask(service: str, item: dict[str, Any], token_file: Path | None, out: Output) -> ResultFile:
+async def ask(
+    service: str, item: dict[str, Any], token_file: Path | None, max_wait: int, out: Output
+) -> ResultFile:
     """Submit a query to a service, wait, and fetch its result file; refuse the answer to another query."""
     from veen_cli.query import service_client  # noqa: PLC0415 - it loads aiohttp
     from veen_overlays.query.descriptor import normalise  # noqa: PLC0415 - as above
@@ -110,15 +132,23 @@ async def ask(service: str, item: dict[str, Any], token_file: Path | None, out: 
     tls = load_tls(given.get("ca"), given.get("cert"), given.get("cert_key"))
     token = service_client.read_token(token_file) if token_file is not None else None
     normalise(item, new_query_id="q-0")  # a wrong descriptor is refused here, and not sent
-    async with service_client.connected(
-        service, token=token, context=tls.context() if tls is not None else None
-    ) as client:
-        with out.progress("waiting for the service"):
-            accepted = await client.submit(item)
-            await client.wait(str(accepted["result_id"]))
-            file = parse_result(await client.file(str(accepted["result_id"])))
-    asked = normalise(item, new_query_id=str(accepted["query_id"]))
-    if file.descriptor_json != asked.canonical() or file.digest.result_id != accepted["result_id"]:
+    try:
+        async with (
+            asyncio.timeout(max_wait),
+            service_client.connected(service, token=token, context=tls.context() if tls else None) as client,
+        ):
+            with out.progress("waiting for the service"):
+                accepted = await client.submit(item)
+                await client.wait(accepted.result_id)
+                file = parse_result(await client.file(accepted.result_id))
+    except TimeoutError:
+        raise CommandFailed(
+            f"the service at {service} has not answered the query in {max_wait} s",
+            Exit.NETWORK,
+            "ask again later, or wait longer with --max-wait",
+        ) from None
+    asked = normalise(item, new_query_id=accepted.query_id)
+    if file.descriptor_json != asked.canonical() or file.digest.result_id != accepted.result_id:
         raise CommandFailed(
             f"the service at {service} answered another query than the one that was sent",
             Exit.PROTOCOL,
@@ -140,12 +170,26 @@ async def execute(access: EventAccess, item: dict[str, Any]) -> ResultFile:
         return parse_result(executed.file(executed.digest))
 
 
-def verified(file: ResultFile, access: EventAccess, asked_at: int) -> ResultVerdict:
-    """Verify a result against the pinned hub, the hubs of other zones that were named, and the own clock."""
+def verified(file: ResultFile, access: EventAccess, asked_at: int, *, is_foreign: bool) -> ResultVerdict:
+    """Verify a result against the pinned hub, the hubs of other zones that were named, and the own clock.
+
+    The witness policy applies to a result of a service (``is_foreign``). Without a service, the connection
+    has applied it to the hub's log, and events after the newest checkpoint count too.
+    """
     from veen_overlays.query.verification import ResultTrust, verify_result  # noqa: PLC0415 - as above
 
+    policy = witness_policy() if is_foreign else None
     asked_between = asked_at, time.time_ns() // 1_000_000
-    return verify_result(file, ResultTrust(pinned=pinned_hubs(access), asked_between=asked_between))
+    trust = ResultTrust(pinned=pinned_hubs(access), policy=policy, asked_between=asked_between)
+    return verify_result(file, trust)
+
+
+def witness_policy() -> WitnessPolicy | None:
+    """Return the policy that --witnesses, its variable or the context names."""
+    from veen_hub.client.hub_log import load_policy  # noqa: PLC0415 - as above
+
+    path = witness_policy_file(click.get_current_context().params.get("witnesses"))
+    return load_policy(path) if path is not None else None
 
 
 def pinned_hubs(access: EventAccess) -> list[Any] | None:

@@ -16,6 +16,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.frame.process import run_command
 from veen_cli.frame.start import start_process
+from veen_cli.query.event_options import rebuild_option
 from veen_cli.query.extra import require_extra
 
 CONFIG: Final = "query.yaml"
@@ -44,6 +45,7 @@ CONFIG: Final = "query.yaml"
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="Least severe log events to write [default: as in the configuration].",
 )
+@rebuild_option
 @passphrase_option
 def serve(
     out: Output,
@@ -53,6 +55,7 @@ def serve(
     probes: str | None,
     check: bool,
     log_level: str | None,
+    rebuild: bool,
     passphrase_file: Path | None,
 ) -> Answer | None:
     """Run the Query API as a service in the foreground.
@@ -90,7 +93,7 @@ def serve(
 
     try:
         with private_umask():
-            uvloop.run(process.serve(settings, authenticator, keys, announce))
+            uvloop.run(process.serve(settings, authenticator, keys, announce, rebuild=rebuild))
     finally:
         finish()
     return None

@@ -13,11 +13,10 @@ import click
 from veen_cli.evidence.verify import pinned_hub
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.connection import witness_policy_file
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, escape_controls
 from veen_cli.query.event_options import EventAccess, reads_events
-from veen_cli.query.run import pinned_hubs
+from veen_cli.query.run import NOT_PINNED, pinned_hubs, witness_policy
 
 if TYPE_CHECKING:
     from veen_overlays.query.result_file import ResultFile
@@ -64,14 +63,12 @@ def verify(
     """
     from veen_core.errors import DecodeError, VerificationError  # noqa: PLC0415 - as above
     from veen_core.receipt import Receipt  # noqa: PLC0415 - as above
-    from veen_hub.client.hub_log import load_policy  # noqa: PLC0415 - as above
     from veen_overlays.query.verification import ResultTrust, verify_result  # noqa: PLC0415 - as above
 
     result, given = read_result(file), click.get_current_context().params
-    policy = witness_policy_file(given.get("witnesses"))
     trust = ResultTrust(
         pinned=pinned_hubs(access),
-        policy=load_policy(policy) if policy is not None else None,
+        policy=witness_policy(),
         known=[Receipt.decode(each.read_bytes()) for each in receipts],
     )
     try:
@@ -84,7 +81,7 @@ def verify(
         data: dict[str, Any] = {"file": str(file), "ok": False, "why": str(exc)}
         return Answer(data, [f"✗ {file}: {exc}"], Exit.PROTOCOL)
     pin = pinned_hub(given.get("trust"))
-    notes = [] if pin is not None else ["no hub is pinned: give --trust to check whose log this is"]
+    notes = [] if pin is not None else [NOT_PINNED]
     limits = [each["means"] for each in verdict.digest.limits]
     data = {
         "file": str(file),

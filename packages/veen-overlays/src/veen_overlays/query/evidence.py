@@ -131,7 +131,7 @@ def build_evidence(
     except (VerificationError, DecodeError) as exc:
         raise execution_failed(
             f"the evidence of the result does not verify (query-api §6): {exc.message}",
-            "rebuild the view from the log; if it fails again, keep the log as evidence against the hub",
+            "rebuild the view (--rebuild); if it fails again, keep the log as evidence against the hub",
         ) from exc
 
 

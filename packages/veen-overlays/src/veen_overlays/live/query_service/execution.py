@@ -1,16 +1,6 @@
-"""Run accepted queries: within limits, once, and again after an interruption (query-api-spec §8).
+"""Run accepted queries with bounded concurrency, and delete results whose time is over (query-api-spec §8).
 
-A run goes through these steps. A process that is killed between two of them is continued at the next start:
-
-1. RUNNING, with one more attempt; after ``MAX_ATTEMPTS`` the job is FAILED: a query that ends the process
-   must not end it for ever;
-2. the engine answers, and the evidence is verified; limits of the principal apply;
-3. rows and result file are durable;
-4. the end of record/query/results is noted, then the digest is recorded: this commits the result (8.2). A
-   later run finds the digest of an earlier one, and keeps it;
-5. COMPLETED.
-
-Failures of the hub are not failures of the query: the job waits and is tried again.
+``job_run`` has the steps of one query.
 """
 
 from __future__ import annotations
@@ -18,38 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
-from veen_core.errors import VeenError
-from veen_overlays.live.query_service.backend import ExecutedQuery, QueryBackend
+from veen_overlays.live.query_service.backend import QueryBackend
 from veen_overlays.live.query_service.counters import Counters
 from veen_overlays.live.query_service.job import Job, State
+from veen_overlays.live.query_service.job_run import JobRunner
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import Authenticator, Limits
-from veen_overlays.live.query_service.recording import (
-    REQUESTS,
-    RESULT,
-    RESULTS,
-    SUBMITTED,
-    QueryRecords,
-)
-from veen_overlays.live.query_service.result_files import ResultFiles, TooLargeError
-from veen_overlays.live.query_service.source_end import read_ends
-from veen_overlays.query import canonical_json
-from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor
-from veen_overlays.query.digest import ResultDigest
-from veen_overlays.query.engine import Budget
-from veen_overlays.query.errors import QueryError, QueryErrorCode
-from veen_overlays.query.timestamp import parse_timestamp
+from veen_overlays.live.query_service.recording import QueryRecords
+from veen_overlays.live.query_service.result_files import ResultFiles
+from veen_overlays.live.query_service.service_log import LOGGER, log
 
-LOGGER: Final = logging.getLogger("veen.hub.query")
-MAX_ATTEMPTS: Final = 3
-FIRST_PAUSE_SEC: Final = 0.2
-MAX_PAUSE_SEC: Final = 10.0
 EXPIRY_BATCH: Final = 256
 EXPIRY_PERIOD_SEC: Final = 10.0
 
@@ -71,15 +43,16 @@ class Executor:
         keep_sec: int,
     ) -> None:
         """``max_running`` bounds the queries of all principals together; results are kept ``keep_sec``."""
-        self._backend, self._jobs, self._files, self._records = backend, jobs, files, records
-        self._authenticator, self._now, self._counters = authenticator, now, counters
+        self._jobs, self._files, self._authenticator, self._now = jobs, files, authenticator, now
+        self._runner = JobRunner(
+            backend, jobs, files, records, limits_of=self._limits, now=now, counters=counters
+        )
         self._max_running, self._keep_sec = max_running, keep_sec
         self._waiting: list[str] = []
         self._running: dict[str, asyncio.Task[None]] = {}
         self._running_of: Counter[str] = Counter()
         self._finished: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopping = False
 
     @property
     def load(self) -> tuple[int, int]:
@@ -108,7 +81,7 @@ class Executor:
         self._draining = True
         if running:
             await asyncio.wait(running, timeout=drain_sec)
-        self._stopping = True  # the budget of each running query sees it
+        self._runner.stopping = True  # the budget of each running query sees it
         for task in (*self._tasks, *self._running.values()):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._running.values(), return_exceptions=True)
@@ -148,7 +121,7 @@ class Executor:
                 continue
             self._waiting.remove(result_id)
             self._running_of[job.principal] += 1
-            task = asyncio.create_task(self._run(job))
+            task = asyncio.create_task(self._runner.run(job))
             self._running[result_id] = task
             task.add_done_callback(lambda done, job=job: self._ended(job, done))  # type: ignore[misc]
 
@@ -165,159 +138,9 @@ class Executor:
         principal = self._authenticator.named(job.principal)
         return principal.limits if principal is not None else Limits()
 
-    # --- one job
-
     async def record_request(self, job: Job) -> Job:
         """Record the request of a job and note its receipt; returns the job with it."""
-        request = await self._records.request(job.descriptor, job.principal)
-        await asyncio.to_thread(self._jobs.change, job.result_id, request=request)
-        self._counters.records[REQUESTS] += 1
-        return replace(job, request=request)
-
-    async def _run(self, job: Job) -> None:
-        """Run a job to its end; wait and try again while the hub is unavailable."""
-        pause = FIRST_PAUSE_SEC
-        while True:
-            try:
-                await self._run_once(job)
-                return
-            except QueryError as exc:
-                await self._fail(job, exc)
-                return
-            except TooLargeError as exc:
-                await self._fail(
-                    job, QueryError(QueryErrorCode.LIMIT_EXCEEDED, exc.message, action=exc.action)
-                )
-                return
-            except VeenError as exc:
-                self._counters.record_failures += 1
-                log(logging.WARNING, "query_waits", result_id=job.result_id, error=str(exc), pause_sec=pause)
-            except Exception:
-                LOGGER.exception("query_crashed", extra={"fields": {"result_id": job.result_id}})
-                why = "this is a bug: see the service's log"
-                await self._fail(job, QueryError(QueryErrorCode.INTERNAL_ERROR, why))
-                return
-            await asyncio.sleep(pause)
-            pause = min(MAX_PAUSE_SEC, pause * 2)
-            fresh = self._jobs.by_result(job.result_id)
-            assert fresh is not None
-            job = fresh
-
-    async def _run_once(self, job: Job) -> None:
-        if job.request is None:
-            job = await self._continue_request(job)
-        if job.state is not State.RUNNING:
-            if job.attempts >= MAX_ATTEMPTS:
-                raise QueryError(
-                    QueryErrorCode.EXECUTION_FAILED, f"the query was interrupted {job.attempts} times"
-                )
-            await asyncio.to_thread(
-                self._jobs.change, job.result_id, state=State.RUNNING, attempts=job.attempts + 1
-            )
-        started = time.monotonic()
-        descriptor = parse_descriptor(job.descriptor.encode(), new_query_id=job.query_id)
-        executed = await self._execute(job, descriptor)
-        await self._commit(job, executed)
-        seconds = time.monotonic() - started
-        self._counters.finished["completed"] += 1
-        self._counters.seconds += seconds
-        log(
-            logging.INFO,
-            "query_completed",
-            result_id=job.result_id,
-            query_id=job.query_id,
-            principal=job.principal,
-            seconds=round(seconds, 3),
-        )
-
-    async def _continue_request(self, job: Job) -> Job:
-        """Find the request that a killed process may have recorded; otherwise record it."""
-        found = await self._records.find(
-            REQUESTS, job.request_mark, SUBMITTED, lambda payload: payload == job.descriptor
-        )
-        if found is None:
-            return await self.record_request(job)
-        await asyncio.to_thread(self._jobs.change, job.result_id, request=found[0])
-        return replace(job, request=found[0])
-
-    async def _execute(self, job: Job, descriptor: QueryDescriptor) -> ExecutedQuery:
-        limits = self._limits(job)
-        deadline = time.monotonic() + limits.max_seconds
-        budget = Budget(
-            max_rows=limits.max_rows,
-            max_bytes=limits.max_result_bytes,
-            stop=lambda: self._stopping or time.monotonic() > deadline,
-        )
-        try:
-            executed = await self._backend.execute(descriptor, read_ends(job.ends), self._now(), budget)
-            await asyncio.to_thread(self._write, job, executed, limits)
-        except QueryError:
-            if self._stopping:
-                raise asyncio.CancelledError from None
-            if time.monotonic() > deadline:
-                raise QueryError(
-                    QueryErrorCode.LIMIT_EXCEEDED,
-                    f"the query ran longer than {limits.max_seconds} s",
-                    action="narrow the filter or the time",
-                ) from None
-            raise
-        return executed
-
-    def _write(self, job: Job, executed: ExecutedQuery, limits: Limits) -> None:
-        with self._files.rows(
-            job.result_id, max_rows=limits.max_rows, max_bytes=limits.max_result_bytes
-        ) as writer:
-            for row in executed.rows:
-                writer.add(row)
-            self._counters.rows += writer.count
-
-    async def _commit(self, job: Job, executed: ExecutedQuery) -> None:
-        """Record the digest, or keep the one that an earlier run recorded; then complete the job."""
-        digest, recorded = executed.digest, None
-        if job.result_mark is not None:
-            found = await self._records.find(
-                RESULTS, job.result_mark, RESULT, lambda payload: _is_of(payload, job)
-            )
-            if found is not None:
-                recorded, digest = found[0], _agreeing(digest, found[1])
-        else:
-            mark = await self._records.end(RESULTS)
-            await asyncio.to_thread(self._jobs.change, job.result_id, result_mark=mark)
-        file = await asyncio.to_thread(executed.file, digest)
-        await asyncio.to_thread(self._files.write_evidence, job.result_id, file)
-        text = digest.canonical().decode()
-        if recorded is None:
-            recorded = await self._records.result(text)  # the commit point of a result (8.2)
-            self._counters.records[RESULTS] += 1
-        await asyncio.to_thread(
-            self._jobs.change,
-            job.result_id,
-            state=State.COMPLETED,
-            digest=text,
-            result=recorded,
-            finished_at=self._now(),
-        )
-
-    async def _fail(self, job: Job, error: QueryError) -> None:
-        self._counters.finished[str(error.code)] += 1
-        log(
-            logging.INFO,
-            "query_failed",
-            result_id=job.result_id,
-            query_id=job.query_id,
-            principal=job.principal,
-            error_code=str(error.code),
-            error=error.message,
-        )
-        await asyncio.to_thread(self._files.delete, job.result_id)
-        await asyncio.to_thread(
-            self._jobs.change,
-            job.result_id,
-            state=State.FAILED,
-            error_code=str(error.code),
-            message=str(error),
-            finished_at=self._now(),
-        )
+        return await self._runner.record_request(job)
 
     # --- expiry
 
@@ -334,30 +157,3 @@ class Executor:
                 log(logging.INFO, "results_deleted", count=len(old))
             if len(old) < EXPIRY_BATCH:
                 await asyncio.sleep(min(EXPIRY_PERIOD_SEC, self._keep_sec))
-
-
-def _is_of(payload: str, job: Job) -> bool:
-    try:
-        digest: Any = canonical_json.decode(payload)
-    except QueryError:
-        return False
-    return isinstance(digest, dict) and digest.get("result_id") == job.result_id
-
-
-def _agreeing(digest: ResultDigest, recorded: str) -> ResultDigest:
-    """Return the digest that an earlier run recorded; raise if this run has another result."""
-    item: Any = canonical_json.decode(recorded)
-    earlier = replace(digest, executed_at=parse_timestamp(str(item.get("executed_at"))) or 0)
-    if earlier.canonical().decode() != recorded:
-        raise QueryError(
-            QueryErrorCode.EXECUTION_FAILED,
-            "an earlier run of this query recorded another digest than this run has found",
-            action="keep the log and the view as evidence, and compare both results",
-        )
-    return earlier
-
-
-def log(level: int, event: str, **fields: object) -> None:
-    """Log one event: a stable key and its fields; never a row, a filter value or a token."""
-    if LOGGER.isEnabledFor(level):
-        LOGGER.log(level, event, extra={"fields": fields})

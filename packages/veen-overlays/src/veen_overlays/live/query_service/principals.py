@@ -85,14 +85,20 @@ def hash_of_token(token: str) -> bytes:
 def subject_text(certificate: Mapping[str, object] | None) -> str | None:
     """Write the subject of a verified client certificate as ``organizationName=Example,commonName=auditor``.
 
-    The names are OpenSSL's long names, the order is the certificate's. None without a certificate.
+    The names are OpenSSL's long names, the order is the certificate's. A comma, an equals sign and a
+    backslash in a value get a backslash in front: ``Example,commonName=auditor`` must not read as another
+    subject. None without a certificate.
     """
     if not certificate:
         return None
     subject = certificate.get("subject")
     if not isinstance(subject, tuple) or not subject:
         return None
-    return ",".join(f"{name}={value}" for part in subject for name, value in part)
+    return ",".join(f"{name}={_escaped(value)}" for part in subject for name, value in part)
+
+
+def _escaped(value: str) -> str:
+    return "".join(f"\\{character}" if character in ",=\\" else character for character in value)
 
 
 class Authenticator:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
+from veen_core.errors import VeenError
 from veen_core.ids import ClientId, UnixTime
 from veen_core.receipt import Receipt
 from veen_overlays.live.query_service.job import RecordedAt
@@ -35,8 +36,15 @@ RESULT: Final = "query.result"
 ORIGIN: Final = "veen-query"
 
 
+class HubUnavailableError(VeenError):
+    """The hub cannot be reached, or does not take a record now; trying again later may help."""
+
+
 class RecordLog(Protocol):
-    """The log that the service writes its records to, as one identity."""
+    """The log that the service writes its records to, as one identity.
+
+    Each method raises ``HubUnavailableError`` if a later attempt may succeed.
+    """
 
     @property
     def hub_id(self) -> bytes:

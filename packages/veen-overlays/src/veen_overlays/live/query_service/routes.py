@@ -20,21 +20,19 @@ import json
 import logging
 import os
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from veen_core.errors import ApiError
-from veen_overlays.live.query_service.execution import LOGGER, log
 from veen_overlays.live.query_service.openapi import document
 from veen_overlays.live.query_service.principals import Authenticator, Principal, subject_text
-from veen_overlays.live.query_service.service import (
-    DEFAULT_PAGE_ROWS,
-    MAX_WAIT_SECONDS,
-    HubUnavailableError,
-    QueryService,
-)
+from veen_overlays.live.query_service.recording import HubUnavailableError
+from veen_overlays.live.query_service.service import DEFAULT_PAGE_ROWS, MAX_WAIT_SECONDS, QueryService
+from veen_overlays.live.query_service.service_log import LOGGER, log
 from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import MAX_DESCRIPTOR_BYTES
 from veen_overlays.query.errors import QueryError, QueryErrorCode
@@ -166,17 +164,30 @@ def _principal(request: web.Request) -> Principal:
     return principal
 
 
+@asynccontextmanager
+async def _audited_if_refused(request: web.Request, resource: str) -> AsyncIterator[None]:
+    """Audit an access whose body or parameters are refused; the service audits those that reach it."""
+    try:
+        yield
+    except (QueryError, web.HTTPException, web.RequestPayloadError, TimeoutError) as exc:
+        unreadable = QueryError(QueryErrorCode.INVALID_JSON, "the body cannot be read")
+        error = exc if isinstance(exc, QueryError) else unreadable
+        await request.app[SERVICE].audit_refusal(_principal(request), request[_OPERATION], resource, error)
+        raise
+
+
 # --- the operations
 
 
 async def submit(request: web.Request) -> web.Response:
     """Accept a query (7.2)."""
-    if request.content_type != JSON and "Content-Type" in request.headers:
-        raise QueryError(
-            QueryErrorCode.INVALID_JSON, "the body is not JSON", action=f"send Content-Type: {JSON}"
-        )
-    async with asyncio.timeout(BODY_TIMEOUT_SEC):
-        body = await request.read()
+    async with _audited_if_refused(request, "-"):
+        if request.content_type != JSON and "Content-Type" in request.headers:
+            raise QueryError(
+                QueryErrorCode.INVALID_JSON, "the body is not JSON", action=f"send Content-Type: {JSON}"
+            )
+        async with asyncio.timeout(BODY_TIMEOUT_SEC):
+            body = await request.read()
     job = await request.app[SERVICE].submit(_principal(request), body)
     answer = {"query_id": job.query_id, "result_id": job.result_id, "status": str(job.state)}
     location = f"{request.path.removesuffix('submit')}status/{job.result_id}"
@@ -185,8 +196,10 @@ async def submit(request: web.Request) -> web.Response:
 
 async def status(request: web.Request) -> web.Response:
     """Return the state of a query (7.3)."""
-    wait = _number(request, "wait", 0, MAX_WAIT_SECONDS)
-    job = await request.app[SERVICE].status(_principal(request), request.match_info["name"], wait)
+    name = request.match_info["name"]
+    async with _audited_if_refused(request, name):
+        wait = _number(request, "wait", 0, MAX_WAIT_SECONDS)
+    job = await request.app[SERVICE].status(_principal(request), name, wait)
     return web.json_response(
         {
             "query_id": job.query_id,
@@ -200,9 +213,11 @@ async def status(request: web.Request) -> web.Response:
 
 async def result(request: web.Request) -> web.Response:
     """Return a page of rows (7.4)."""
-    offset = _number(request, "offset", 0, MAX_OFFSET)
-    limit = _number(request, "limit", DEFAULT_PAGE_ROWS, MAX_OFFSET, least=1)
-    found = await request.app[SERVICE].result(_principal(request), request.match_info["name"], offset, limit)
+    name = request.match_info["name"]
+    async with _audited_if_refused(request, name):
+        offset = _number(request, "offset", 0, MAX_OFFSET)
+        limit = _number(request, "limit", DEFAULT_PAGE_ROWS, MAX_OFFSET, least=1)
+    found = await request.app[SERVICE].result(_principal(request), name, offset, limit)
     page = found.page
     shown = {
         "offset": found.offset,

@@ -26,7 +26,13 @@ from veen_overlays.live.query_service.execution import Executor
 from veen_overlays.live.query_service.job import Job, State
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import Principal
-from veen_overlays.live.query_service.recording import REQUESTS, Access, QueryRecords, outcome_of
+from veen_overlays.live.query_service.recording import (
+    REQUESTS,
+    Access,
+    HubUnavailableError,
+    QueryRecords,
+    outcome_of,
+)
 from veen_overlays.live.query_service.result_files import Page, ResultFiles, is_result_id
 from veen_overlays.live.query_service.source_end import write_ends
 from veen_overlays.query import canonical_json
@@ -50,10 +56,6 @@ class ResultPage:
     page: Page
     offset: int
     limit: int
-
-
-class HubUnavailableError(VeenError):
-    """The hub did not take a record that must be durable before the answer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,6 +200,12 @@ class QueryService:
         return job
 
     # --- audit (spec-3 §9)
+
+    async def audit_refusal(
+        self, principal: Principal, operation: str, resource: str, error: QueryError
+    ) -> None:
+        """Record an access that was refused before it reached its operation."""
+        await self._audit(principal, operation, resource, {}, error=error)
 
     def _audited(
         self, principal: Principal, operation: str, resource: str, parameters: Mapping[str, Any]

@@ -20,16 +20,17 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_overlays.live.query_service.backend import ExecutedQuery
-from veen_overlays.live.query_service.execution import log
+from veen_overlays.live.query_service.service_log import log
 from veen_overlays.live.query_service.source_end import SourceEnd
 from veen_overlays.live.query_view import DuckDbEngine, QueryView, ViewFollower
+from veen_overlays.live.query_view.manifest import REBUILD, DamagedViewError
 from veen_overlays.live.query_view.snapshot import Snapshot, prefix_of
 from veen_overlays.query import canonical_json
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.engine import Budget
-from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
 from veen_overlays.query.evidence import HubLogLink, build_evidence
 from veen_overlays.query.result_file import MAX_RESULT_BYTES, Execution, make_result
 from veen_overlays.query.scope_sources import is_empty_source
@@ -168,7 +169,12 @@ class ViewBackend:
         answer = self._engine.execute(descriptor, [end.prefix for end in ends], budget)
         budget.check()
         with self._view.snapshot() as snapshot:
-            evidence = build_evidence(descriptor, answer, ViewEvidence(snapshot, ends), self._identities)
+            try:
+                evidence = build_evidence(descriptor, answer, ViewEvidence(snapshot, ends), self._identities)
+            except DamagedViewError as exc:
+                raise execution_failed(exc.message, str(exc.action)) from exc
+            except OSError as exc:
+                raise execution_failed(f"the view cannot be read: {exc}", REBUILD) from exc
         budget.check()
         made = make_result(descriptor, answer, evidence, replace(self._executing, executed_at=executed_at))
 
@@ -220,7 +226,7 @@ def receipt_at(snapshot: Snapshot, prefix: Prefix) -> bytes | None:
         raise QueryError(
             QueryErrorCode.EXECUTION_FAILED,
             f"stream {prefix.stream}: the view has no receipt of entry {prefix.to_seq}",
-            action="rebuild the view from the log",
+            action=REBUILD,
         )
     receipt: bytes = rows["receipt"][0].as_py()
     return receipt

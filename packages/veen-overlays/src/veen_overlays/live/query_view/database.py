@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import duckdb
 
+from veen_overlays.live.query_view.manifest import REBUILD
 from veen_overlays.live.query_view.private_files import FOLDER_MODE
 from veen_overlays.query.engine import DEFAULT_BUDGET, Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
@@ -85,9 +86,7 @@ class Database:
                 action="narrow the filter, or raise the engine's memory limit",
             ) from None
         except duckdb.Error as exc:
-            raise execution_failed(
-                f"the view cannot be read: {exc}", "rebuild the view from the log"
-            ) from exc
+            raise execution_failed(f"the view cannot be read: {exc}", REBUILD) from exc
         finally:
             cursor.close()
 

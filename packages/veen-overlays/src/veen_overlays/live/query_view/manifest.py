@@ -18,7 +18,9 @@ from veen_core.wire import Wire, array, text_map
 from veen_overlays.live.query_view.private_files import replace
 
 MANIFEST: Final = "manifest"
-REBUILD: Final = "rebuild the view from the log"
+REBUILD: Final = (
+    "rebuild the view from the log: run `veen query run` or `veen query serve` once with --rebuild"
+)
 """The action of every error about a damaged view."""
 
 

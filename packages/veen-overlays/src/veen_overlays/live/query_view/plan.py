@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from veen_overlays.live.query_view.data_files import CARRIED, KINDS
-from veen_overlays.live.query_view.manifest import DataFile, Span
+from veen_overlays.live.query_view.manifest import REBUILD, DataFile, Span
 from veen_overlays.live.query_view.manifest_index import SourceKey
 from veen_overlays.live.query_view.snapshot import Snapshot
 from veen_overlays.live.query_view.sql import Cut, FileSet
@@ -117,7 +117,7 @@ def _kinds(snapshot: Snapshot, prefix: Prefix, count_cut: CountCut) -> Sequence[
         raise execution_failed(
             f"stream {prefix.stream}: the view has {sum(counts)} rows for the {prefix.size} entries of label "
             f"{prefix.label.hex()}",
-            "rebuild the view from the log",
+            REBUILD,
         )
     return counts
 
