@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -151,6 +152,34 @@ def test_a_message_whose_answer_never_comes_is_confirmed_by_the_next_client(
             async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
                 assert (await client.stream("silent").send("three")).stream_seq == 3
                 assert await texts(client.stream("silent")) == ["one", "two", "three"]
+
+    run(story())
+
+
+def test_pending_messages_are_settled_if_only_the_first_of_them_reached_the_log(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    """The hub refuses the first two as duplicates and accepts the others, all in one answer."""
+
+    async def never_arrives(path: str) -> web.Response | None:
+        return web.Response(status=502) if path == "/v1/submit" else None
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            at_proxy = partial(connect, proxy.url, ALICE, trust=hub.hub_id, retry=Retry(max_attempts=1))
+            proxy.before = never_arrives
+            async with at_proxy(state=tmp_path) as client:
+                with pytest.raises(Unavailable):
+                    _ = [r async for r in client.stream("some").send_many(["a", "b", "c", "d"])]
+            proxy.before = None
+            proxy.lie = lambda path, _request, answer: None if path == "/v1/submit" else answer
+            async with at_proxy(state=tmp_path, batch=2) as client:
+                with pytest.raises(Unreachable):
+                    await client.stream("some").settle()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+            receipts = (await client.stream("some").settle()).receipts
+            assert [receipt.stream_seq for receipt in receipts] == [1, 2, 3, 4]
+            assert await texts(client.stream("some")) == ["a", "b", "c", "d"]
 
     run(story())
 

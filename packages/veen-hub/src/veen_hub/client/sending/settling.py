@@ -260,9 +260,17 @@ class Settler:
 
 
 def _split(outcomes: Sequence[Receipt | Refused]) -> tuple[list[Receipt], Refused | None]:
-    """All receipts, and the first refusal."""
-    receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
-    return receipts, next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
+    """Return the receipts before the first refusal, and that refusal.
+
+    Receipts settle messages from the oldest on. If the hub knows the first messages of a batch and accepts
+    the others, ``DUPLICATE`` comes before receipts; the search for the duplicates finds those messages too.
+    """
+    receipts: list[Receipt] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Refused):
+            return receipts, outcome
+        receipts.append(outcome)
+    return receipts, None
 
 
 def _run_length(receipts: Sequence[Receipt]) -> int:
