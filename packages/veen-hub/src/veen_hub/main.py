@@ -61,17 +61,34 @@ def _parser() -> argparse.ArgumentParser:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--init", action="store_true", help="create a data directory and exit")
     instead.add_argument("--rotate", action="store_true", help="rotate the key of a stopped hub and exit")
-    parser.add_argument("--admin", help="with --init: public key in hex of the hub's admin")
+    parser.add_argument(
+        "--init-if-missing",
+        action="store_true",
+        help="before the start, create a missing data directory from the one key in --keys-dir",
+    )
+    parser.add_argument(
+        "--rotate-if-new",
+        action="store_true",
+        help="before the start, rotate to the key in --keys-dir that the hub does not have yet",
+    )
+    parser.add_argument(
+        "--admin",
+        default=os.environ.get("VEEN_ADMIN") or None,
+        help="for a new data directory: public key in hex of the hub's admin [$VEEN_ADMIN]",
+    )
     parser.add_argument(
         "--profile",
         action=_ProfileAction,
         choices=[*PROFILES, *ROLES],
         default="default",
         metavar=f"{{{','.join(PROFILES)}}}",
-        help="with --init: padding and epochs, fixed for the life of the hub [default: default]",
+        help="for a new data directory: padding and epochs, fixed for its life [default: default]",
     )
     parser.add_argument(
-        "--window", type=int, default=604_800, help="with --rotate: seconds that the old key stays active"
+        "--window",
+        type=int,
+        default=604_800,
+        help="with --rotate and --rotate-if-new: seconds that the old key stays active [default: a week]",
     )
     parser.add_argument("--role", choices=ROLES, help="the hub's role (spec-4)")
     parser.add_argument("--config", type=Path, help="path of hub.yaml")
@@ -224,6 +241,15 @@ def prepare(config: HubConfig, given: argparse.Namespace) -> None:
         print(f"veen-hub rotated to {identity.newest.hub_pk.hex()}")  # noqa: T201
 
 
+def prepare_start(config: HubConfig, given: argparse.Namespace) -> None:
+    """Do what a container's start asks for: each step changes nothing if it was done before."""
+    if given.init_if_missing and (made := init_rotate.init_if_missing(config, given.profile, given.admin)):
+        note = "if this hub has signed before, only its memories can stop it from signing a second history"
+        log(logging.WARNING, "data_directory_created", hub_id=made.hub_id.hex(), note=note)
+    if given.rotate_if_new and (rotated := init_rotate.rotate_if_new(config, given.window)):
+        log(logging.INFO, "key_rotated", hub_pk=rotated.newest.hub_pk.hex())
+
+
 def run(arguments: Sequence[str]) -> None:
     """Run ``veen-hub``; errors are raised to the caller."""
     given = _parser().parse_args(arguments)
@@ -237,6 +263,7 @@ def run(arguments: Sequence[str]) -> None:
         always["tenant_id"] = config.tenant_id
     set_up(config.log_level, **always)
     try:
+        prepare_start(config, given)
         with contextlib.suppress(KeyboardInterrupt):
             while uvloop.run(serve(config)):
                 pass
