@@ -1,6 +1,10 @@
 """``veen-hub``: run a hub in the foreground until SIGTERM or Ctrl-C (spec-4 §4.2, §5.2).
 
 ``--init`` and ``--rotate`` instead change a data directory on which no hub runs, and end.
+
+Exit codes: 0 drained; 1 a setting, a file or an address is wrong; 2 wrong usage; 3 the data directory is
+damaged or belongs to another hub; 4 another process has the data directory open; 5 the hub stopped itself,
+because a write, a sync or a part of its pipeline failed.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -34,9 +38,23 @@ from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
 from veen_hub.version import VERSION
-from veen_storage import JournalKeeping, Store
+from veen_storage import DamageError, JournalKeeping, LockedError, MismatchError, PoisonedError, Store
 
 ROLES: Final = ("authority", "tenant")
+
+
+class HubFailedError(VeenError):
+    """The hub stopped itself, because it could no longer make messages durable."""
+
+
+EXIT_CODES: Mapping[type[Exception], int] = {
+    DamageError: 3,
+    MismatchError: 3,
+    LockedError: 4,
+    PoisonedError: 5,
+    HubFailedError: 5,
+}
+"""The exit code of each kind of error; 1 for all others."""
 
 
 class _ProfileAction(argparse.Action):
@@ -198,7 +216,7 @@ async def serve(config: HubConfig) -> bool:
     await server.stop()
     log(logging.INFO, "stopped")
     if hub.failure is not None:
-        raise VeenError(hub.failure, action="see the log, then start the hub again")
+        raise HubFailedError(hub.failure, action="see the log, then start the hub again")
     return hub.reopening.is_set() and not stopping.is_set()
 
 
@@ -276,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(sys.argv[1:] if arguments is None else arguments)
     except (VeenError, OSError) as exc:
         print(f"veen-hub: {exc}", file=sys.stderr)  # noqa: T201
-        return 1
+        return next((code for kind, code in EXIT_CODES.items() if isinstance(exc, kind)), 1)
     return 0
 
 
