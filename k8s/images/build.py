@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -82,17 +83,16 @@ def version_of(package: str) -> str:
 
 
 def build_own_wheels(wheels: Path, commit_time: str) -> None:
-    run(UV, "build", "--quiet", "--all-packages", "--wheel", "--out-dir", wheels,
-        environment={"SOURCE_DATE_EPOCH": commit_time})  # fmt: skip
+    build = (UV, "build", "--quiet", "--all-packages", "--wheel", "--out-dir", wheels)
+    run(*build, environment={"SOURCE_DATE_EPOCH": commit_time})
     for extra in wheels.glob(".gitignore"):
         extra.unlink()
 
 
 def export(target: Target, *more: str) -> str:
     extras = [word for extra in target.extras for word in ("--extra", extra)]
-    return run(
-        UV, "export", "--quiet", "--frozen", "--no-dev", "--package", target.package, *extras, "--no-header", *more
-    )  # fmt: skip
+    chosen = ("--frozen", "--no-dev", "--no-header", "--package", target.package, *extras)
+    return run(UV, "export", "--quiet", *chosen, *more)
 
 
 def locked_requirements(target: Target, machine: str) -> list[str]:
@@ -126,17 +126,18 @@ def own_requirements(target: Target, wheels: Path) -> list[str]:
     found = []
     for name in names:
         (wheel,) = wheels.glob(f"{name.replace('-', '_')}-*.whl")
-        found.append(f"{name}=={version_of(name)} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}")
+        found.append(
+            f"{name}=={version_of(name)} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+        )
     return found
 
 
 def fetch_locked_wheels(requirements: Path, wheels: Path, machine: str) -> None:
     platforms = [f"--platform=manylinux_2_{minor}_{machine}" for minor in (17, 24, 26, 27, 28, 31, 34)]
-    run(
-        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes",
-        f"--python-version={PYTHON}", "--implementation=cp", f"--platform=manylinux2014_{machine}", *platforms,
-        "--dest", wheels, "--requirement", requirements,
-    )  # fmt: skip
+    wanted = (f"--python-version={PYTHON}", "--implementation=cp", f"--platform=manylinux2014_{machine}")
+    rules = ("--no-deps", "--only-binary=:all:", "--require-hashes", f"--requirement={requirements}")
+    download = (sys.executable, "-m", "pip", "download", "--quiet", f"--dest={wheels}")
+    run(*download, *rules, *wanted, *platforms)
 
 
 def prepare(context: Path, targets: Sequence[str], machine: str, commit_time: str) -> None:
@@ -159,8 +160,6 @@ def prepare(context: Path, targets: Sequence[str], machine: str, commit_time: st
 
 def bill_of_materials(target: Target) -> str:
     """Return the CycloneDX document of a target, without the serial number and time that differ each run."""
-    import json  # noqa: PLC0415 - here only
-
     document = json.loads(export(target, "--format", "cyclonedx1.5", "--preview-features", "sbom-export"))
     document.pop("serialNumber", None)
     document.get("metadata", {}).pop("timestamp", None)
@@ -175,7 +174,13 @@ def engine() -> str:
 
 
 def build_images(
-    context: Path, targets: Sequence[str], *, program: str, base: str | None, tag: str, commit: tuple[str, str]
+    context: Path,
+    targets: Sequence[str],
+    *,
+    program: str,
+    base: str | None,
+    tag: str,
+    commit: tuple[str, str],
 ) -> list[str]:
     revision, commit_time = commit
     tags = []
@@ -199,13 +204,21 @@ def build_images(
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bin/images", description="Build the container images of this checkout.")
+    parser = argparse.ArgumentParser(
+        prog="bin/images", description="Build the container images of this checkout."
+    )
     parser.add_argument(
         "targets", nargs="*", metavar="TARGET", help=f"{', '.join(TARGETS)} [default: all but veen-spark]"
     )
-    parser.add_argument("--base", help="base image with Python 3.13 [default: the one pinned in the Containerfile]")
-    parser.add_argument("--tag", default=version_of("veen-hub"), help="tag of the images [default: the version]")
-    parser.add_argument("--context", type=Path, help="keep the build context in this new folder, and build nothing")
+    parser.add_argument(
+        "--base", help="base image with Python 3.13 [default: the one pinned in the Containerfile]"
+    )
+    parser.add_argument(
+        "--tag", default=version_of("veen-hub"), help="tag of the images [default: the version]"
+    )
+    parser.add_argument(
+        "--context", type=Path, help="keep the build context in this new folder, and build nothing"
+    )
     given = parser.parse_args(words)
     if unknown := [name for name in given.targets if name not in TARGETS]:
         parser.error(f"no image is called {', '.join(unknown)}; choose from {', '.join(TARGETS)}")
@@ -226,7 +239,12 @@ def main(words: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="veen-images-") as folder:
             prepare(Path(folder), targets, machine, commit_time)
             made = build_images(
-                Path(folder), targets, program=program, base=given.base, tag=given.tag, commit=(revision, commit_time)
+                Path(folder),
+                targets,
+                program=program,
+                base=given.base,
+                tag=given.tag,
+                commit=(revision, commit_time),
             )
     except ImageError as exc:
         sys.stderr.write(f"images: {exc}\n")
