@@ -70,7 +70,7 @@ def apply(
 
 
 def ensure_keys(kubectl: Kubectl, network: Network, out: Output) -> dict[str, str]:
-    """Make what is missing of the namespace and its Secrets; return the public values of their annotations."""
+    """Make the namespace and the Secrets that are missing; return the public values of their annotations."""
     (namespace,) = [each for each in objects_of(network) if each["kind"] == "Namespace"]
     kubectl.apply([namespace])
     public: dict[str, str] = {}
