@@ -1,8 +1,8 @@
 """Rendered manifests as real containers: one podman network, many namespaces.
 
-What is real: images, users, capabilities, read-only roots, limits, mounts of ConfigMaps, Secrets and volumes, probes,
-signals, exit codes, DNS names of Services, and NetworkPolicies as packet filters. What is not: scheduler, controllers,
-RBAC, rollouts. A pod is one container here, and its Deployment restarts it only when a test asks for that.
+What is real: images, users, capabilities, read-only roots, limits, mounts of ConfigMaps, Secrets and volumes,
+probes, signals, exit codes, DNS names of Services, and NetworkPolicies as packet filters. What is not: scheduler,
+controllers, RBAC, rollouts. A pod is one container, and it is restarted only when a test asks for that.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
+from packet_filter import Endpoint, enforced, rules
 from podman import podman
 
 Object = dict[str, Any]
@@ -92,7 +94,7 @@ class Namespace:
     """The objects of one namespace, and the pods that run."""
 
     name: str
-    network: str
+    cluster: Cluster
     folder: Path
     objects: dict[tuple[str, str], Object] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -123,13 +125,12 @@ class Namespace:
         return done.returncode, done.stdout + done.stderr
 
     def call(self, image: str, code: str, labels: Mapping[str, str]) -> str:
-        """Run Python code in a pod with these labels; return its output."""
-        name = f"{self.name}.probe"
-        flags = [f"--label={key}={value}" for key, value in {**labels, "veen.namespace": self.name}.items()]
-        done = podman(
-            "run", "--rm", f"--name={name}", f"--network={self.network}", *flags, "--entrypoint=python3", image, "-c", code,
-            check=False,
-        )  # fmt: skip
+        """Run Python code in a pod with these labels, under the network policies; return its output."""
+        ip = self.cluster.free_ip()
+        pods = [*self.cluster.endpoints(), Endpoint(self.name, labels, ip)]
+        command = ["--entrypoint=python3", image, "-c", code]
+        with enforced(rules(self.cluster.policies(), pods, self.cluster.namespace_labels())):
+            done = podman("run", "--rm", f"--network={self.network}", f"--ip={ip}", *command, check=False)
         return (done.stdout + done.stderr).strip()
 
     def volume(self, claim: str) -> Path:
@@ -148,6 +149,10 @@ class Namespace:
         self.pods.clear()
         self.objects.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def network(self) -> str:
+        return self.cluster.network
 
     # --- from a pod template to podman's flags
 
@@ -168,7 +173,9 @@ class Namespace:
         ]
         flags += ["--read-only"] if security["readOnlyRootFilesystem"] else []
         flags += [] if security["allowPrivilegeEscalation"] else ["--security-opt=no-new-privileges"]
-        flags += [f"--memory={container['resources']['limits']['memory'].replace('Mi', 'm').replace('Gi', 'g')}"]
+        flags += [
+            f"--memory={container['resources']['limits']['memory'].replace('Mi', 'm').replace('Gi', 'g')}"
+        ]
         flags += [f"--env={each['name']}={self._value(each, template)}" for each in container.get("env", [])]
         flags += [f"--network-alias={alias}" for alias in self._aliases(labels)]
         return flags + self._mounts(name, spec, container)
@@ -224,7 +231,10 @@ class Namespace:
         if "configMap" in volume:
             source, mode = self.objects["ConfigMap", volume["configMap"]["name"]], 0o444
         else:
-            source, mode = self.objects["Secret", volume["secret"]["secretName"]], volume["secret"]["defaultMode"]
+            source, mode = (
+                self.objects["Secret", volume["secret"]["secretName"]],
+                volume["secret"]["defaultMode"],
+            )
         folder = self.folder / f"{source['kind']}-{source['metadata']['name']}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -265,8 +275,36 @@ class Cluster:
         if name not in self.namespaces:
             folder = self.folder / name
             folder.mkdir(parents=True)
-            self.namespaces[name] = Namespace(name, self.network, folder)
+            self.namespaces[name] = Namespace(name, self, folder)
         return self.namespaces[name]
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the pods that run."""
+        return [
+            Endpoint(namespace.name, pod.template["metadata"]["labels"], pod.ip)
+            for namespace in self.namespaces.values()
+            for pod in namespace.pods.values()
+        ]
+
+    def policies(self) -> list[Object]:
+        return [
+            each
+            for namespace in self.namespaces.values()
+            for (kind, _name), each in namespace.objects.items()
+            if kind == "NetworkPolicy"
+        ]
+
+    def namespace_labels(self) -> dict[str, dict[str, str]]:
+        found = {}
+        for namespace in self.namespaces.values():
+            if (each := namespace.objects.get(("Namespace", namespace.name))) is not None:
+                found[namespace.name] = each["metadata"]["labels"]
+        return found
+
+    def free_ip(self) -> str:
+        """Return an address at the end of the network, where podman gives none out by itself."""
+        (network,) = json.loads(podman("network", "inspect", self.network).stdout)
+        return str(ip_network(network["subnets"][0]["subnet"])[-10])
 
     def delete(self) -> None:
         for namespace in self.namespaces.values():

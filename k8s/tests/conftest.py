@@ -16,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cluster import Cluster, Namespace
-from podman import environment, podman
+from podman import environment
 
 from veen_cli.kube.keys import ADMIN, admin_secret, hub_secret
 from veen_cli.kube.tenant import Network, objects_of
@@ -70,10 +70,3 @@ def authority(cluster: Cluster, tag: str) -> Namespace:
     namespace = apply(cluster, Network(tenant=None, tag=tag, image_prefix="localhost/"))
     namespace.start("StatefulSet", "veen-authority-hub")
     return namespace
-
-
-@pytest.fixture
-def no_containers_left(cluster: Cluster) -> Iterator[None]:
-    yield
-    left = podman("ps", "--all", f"--filter=network={cluster.network}", "--format={{.Names}}").stdout.split()
-    assert not [name for name in left if name.endswith(".probe")]

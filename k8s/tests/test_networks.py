@@ -1,10 +1,12 @@
-"""A VEEN network as containers: applied, tested, killed, upgraded, rotated, restored and deleted (spec-4 §11, §12.2)."""
+"""A VEEN network as containers: applied, tested, killed, rotated, restored and deleted (spec-4 §11, §12.2)."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +27,9 @@ def tenant(cluster: Cluster, authority: Namespace, tag: str) -> Namespace:
 
 
 def status(pod: Pod) -> dict[str, Any]:
-    request = urllib.request.Request(f"http://{pod.ip}:8080/v1/status", headers={"Accept": "application/json"})
+    request = urllib.request.Request(
+        f"http://{pod.ip}:8080/v1/status", headers={"Accept": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=10) as answer:
         return dict(json.load(answer))
 
@@ -84,7 +88,11 @@ def test_a_second_pod_on_the_same_volume_never_signs(tenant: Namespace) -> None:
 def test_a_new_key_in_a_new_secret_is_rotated_to(tenant: Namespace) -> None:
     """spec-4 §11.4."""
     old = tenant.objects["Secret", "veen-hub-keys"]
-    following = {**old, "metadata": {**old["metadata"], "name": "veen-hub-keys-next"}, "data": old["data"] | key_entry(new_hub_key())}
+    following = {
+        **old,
+        "metadata": {**old["metadata"], "name": "veen-hub-keys-next"},
+        "data": old["data"] | key_entry(new_hub_key()),
+    }
     tenant.apply([following])
     deployment = tenant.objects["Deployment", "veen-hub"]
     for volume in deployment["spec"]["template"]["spec"]["volumes"]:
@@ -94,6 +102,54 @@ def test_a_new_key_in_a_new_secret_is_rotated_to(tenant: Namespace) -> None:
     pod = tenant.start("Deployment", "veen-hub")
     assert "key_rotated" in [event["event"] for event in pod.events()]
     assert old["metadata"]["annotations"][HUB_ID] in json.dumps(status(pod)), "the hub_id stays"
+
+
+CONNECT = """
+import socket
+try:
+    socket.create_connection((HOST, PORT), timeout=2).close()
+    print("connected")
+except OSError as exc:
+    print(type(exc).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("labels", "port", "answer"),
+    [
+        ({"veen.io/role": "bridge"}, 8080, "connected"),
+        ({"veen.io/role": "selftest"}, 8081, "connected"),
+        ({"veen.io/client": "true"}, 8080, "connected"),
+        ({"veen.io/client": "true"}, 8081, "TimeoutError"),
+        ({"app": "stranger"}, 8080, "TimeoutError"),
+    ],
+    ids=["bridge", "self-test reads probes", "allowed application", "its way to the probes", "stranger"],
+)
+def test_only_the_pods_of_the_network_policy_reach_the_hub(
+    tenant: Namespace, tag: str, labels: dict[str, str], port: int, answer: str
+) -> None:
+    """spec-4 §9.2."""
+    code = f"HOST, PORT = {hub_of(tenant).ip!r}, {port}\n" + CONNECT
+    assert tenant.call(f"localhost/veen-cli:{tag}", code, labels) == answer
+
+
+def test_strangers_of_other_namespaces_reach_neither_hub(
+    cluster: Cluster, authority: Namespace, tenant: Namespace, tag: str
+) -> None:
+    stranger = cluster.namespace("elsewhere")
+    (authority_pod,) = authority.pods.values()
+    for pod in (hub_of(tenant), authority_pod):
+        code = f"HOST, PORT = {pod.ip!r}, 8080\n" + CONNECT
+        assert stranger.call(f"localhost/veen-cli:{tag}", code, {"veen.io/role": "bridge"}) == "TimeoutError"
+
+
+def test_the_tenant_follows_its_authority(authority: Namespace, tenant: Namespace) -> None:
+    """spec-4 §10.1: a tenant is ready only while its authority can be reached."""
+    (pod,) = authority.pods.values()
+    pod.stop()
+    hub_of(tenant).wait(status=503)
+    authority.start("StatefulSet", "veen-authority-hub")
+    hub_of(tenant).wait()
 
 
 def test_a_hub_on_a_restored_volume_signs_nothing_and_says_why(tenant: Namespace) -> None:
@@ -115,15 +171,15 @@ def test_a_hub_on_a_restored_volume_signs_nothing_and_says_why(tenant: Namespace
     assert any(event["event"] == "signing_stopped" for event in pod.events())
 
 
-def copy_owner(source: Any, target: Any) -> None:
-    import os  # noqa: PLC0415
-
+def copy_owner(source: Path, target: Path) -> None:
     for path in [source, *source.rglob("*")]:
         info = path.stat()
         os.chown(target / path.relative_to(source), info.st_uid, info.st_gid)
 
 
-def test_deleting_a_tenant_changes_nothing_anywhere_else(cluster: Cluster, authority: Namespace, tenant: Namespace) -> None:
+def test_deleting_a_tenant_changes_nothing_anywhere_else(
+    cluster: Cluster, authority: Namespace, tenant: Namespace
+) -> None:
     """spec-4 §11.2 and §12.2."""
     tenant.delete()
     pod = authority.pods[f"{authority.name}.veen-authority-hub"]
