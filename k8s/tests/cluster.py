@@ -1,8 +1,8 @@
 """Rendered manifests as real containers: one podman network, many namespaces.
 
 What is real: images, users, capabilities, read-only roots, limits, mounts of ConfigMaps, Secrets and volumes,
-probes, signals, exit codes, DNS names of Services, and NetworkPolicies as packet filters. What is not: scheduler,
-controllers, RBAC, rollouts. A pod is one container, and it is restarted only when a test asks for that.
+probes, signals, exit codes, DNS names of Services, and NetworkPolicies as packet filters. What is not:
+scheduler, controllers, RBAC, rollouts. A pod is one container; only a test restarts it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A VEEN network as containers: applied, tested, killed, rotated, restored and deleted (spec-4 §11, §12.2)."""
+"""A VEEN network as containers: applied, tested, killed, rotated, restored, deleted (spec-4 §11, §12.2)."""
 
 from __future__ import annotations
 
