@@ -42,8 +42,9 @@ def apply(
     the command changes nothing; with another --tag or another choice it updates what differs.
     """
     if dry_run:
-        text = yaml.safe_dump_all(objects_of(network), sort_keys=False)
-        return Answer({"objects": objects_of(network)}, [*text.splitlines(), "# nothing was applied"])
+        planned = objects_of(network)
+        text = yaml.safe_dump_all(planned, sort_keys=False)
+        return Answer({"objects": planned}, [*text.splitlines(), "# nothing was applied"])
     public = ensure_keys(kubectl, network, out)
     objects = objects_of(replace(network, admin=public[ADMIN]))
     jobs = [each for each in objects if each["kind"] == "Job"]

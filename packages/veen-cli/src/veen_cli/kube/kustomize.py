@@ -21,6 +21,8 @@ Object = dict[str, Any]
 
 CLUSTER_KINDS: Final = frozenset({"Namespace", "ClusterRole", "ClusterRoleBinding"})
 """Kinds without a namespace."""
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times faster than the loader in Python, where PyYAML was built with libyaml."""
 KEYS: Final = frozenset(
     {"apiVersion", "kind", "resources", "components", "namespace", "labels", "images", "patches"}
 )
@@ -101,7 +103,7 @@ def _load(path: Path) -> list[Object]:
     if path.is_dir():
         return build(read(path))
     with path.open(encoding="utf-8") as file:
-        return [found for found in yaml.safe_load_all(file) if found]
+        return [found for found in yaml.load_all(file, LOADER) if found]
 
 
 def _change(objects: Sequence[Object], kustomization: Kustomization) -> list[Object]:
