@@ -13,8 +13,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 if TYPE_CHECKING:
     import pytest
 
@@ -33,7 +31,7 @@ def use_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return programs / "objects.json"
 
 
-def main(words: list[str]) -> int:
+def main(words: list[str]) -> int:  # noqa: PLR0912 - one case for each call
     state = Path(os.environ["KUBECTL_STATE"])
     objects: dict[str, Any] = json.loads(state.read_text()) if state.exists() else {}
     flags = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
@@ -41,7 +39,8 @@ def main(words: list[str]) -> int:
     namespace = flags.get("namespace", "")
     match verb, rest:
         case (("apply" | "create"), []):
-            for each in filter(None, yaml.safe_load_all(sys.stdin)):
+            given = json.load(sys.stdin)
+            for each in given.get("items", [given]):
                 key = key_of(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"])
                 if verb == "create" and key in objects:
                     return fail(f"Error from server (AlreadyExists): {key}")

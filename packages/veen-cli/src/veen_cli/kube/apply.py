@@ -36,7 +36,9 @@ from veen_cli.kube.tenant import Network, objects_of
 def apply(
     out: Output, *, network: Network, dry_run: bool, no_selftest: bool, timeout: float, kubectl: Kubectl
 ) -> Answer:
-    """Create or update a network, wait until the hub is ready, and run its self-test.
+    """Create or update a network, and test it.
+
+    The command waits until the hub is ready, and runs its self-test.
 
     The keys of the hub and of its admin are made in the cluster the first time, and never again. Repeating
     the command changes nothing; with another --tag or another choice it updates what differs.

@@ -8,8 +8,6 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import yaml
-
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.kube.kustomize import Object
 
@@ -58,13 +56,12 @@ class Kubectl:
 
     def apply(self, objects: Sequence[Object]) -> list[str]:
         """Apply objects; return kubectl's line for each."""
-        return self.run(
-            "apply", "--filename=-", stdin=yaml.safe_dump_all(objects, sort_keys=False)
-        ).splitlines()
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        return self.run("apply", "--filename=-", stdin=json.dumps(listed)).splitlines()
 
     def create(self, each: Object) -> None:
         """Create an object that must not exist yet: a Secret is never replaced."""
-        self.run("create", "--filename=-", stdin=yaml.safe_dump(each))
+        self.run("create", "--filename=-", stdin=json.dumps(each))
 
     def merge(self, kind: str, name: str, namespace: str, change: Object) -> None:
         """Merge a change into an object; its content is not visible in the list of processes."""

@@ -11,8 +11,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from veen_cli.kube import kustomize
 from veen_cli.kube.kustomize import Image, Kustomization, Object
 from veen_core.errors import ConfigError
@@ -130,7 +128,7 @@ def stamp(objects: Sequence[Object], version: str | None) -> None:
         template = kustomize.pod_template(each)
         if template is None:
             continue
-        text = yaml.safe_dump(template["spec"])
+        text = json.dumps(template["spec"])
         used = {
             name: config["data"] for name, config in config_maps.items() if re.search(rf"\b{name}\b", text)
         }
