@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from veen_core.ids import HubId
@@ -20,10 +21,10 @@ class GroupCommit:
         self._waiting: list[Outcome[None]] = []
         self._is_writing = False
 
-    async def commit(self, name: str, content: bytes) -> None:
-        """Make a record durable. If cancelled, raise CancelledError only after the group was written."""
+    async def commit(self, records: Mapping[str, bytes]) -> None:
+        """Make records durable. If cancelled, raise CancelledError only after the group was written."""
         outcome: Outcome[None] = Outcome()
-        self._records[name] = content
+        self._records |= records
         self._waiting.append(outcome)
         if not self._is_writing:
             self._write()
