@@ -89,11 +89,9 @@ class Group:
 
     def __init__(self) -> None:
         self.members: list[Member] = []
+        self.size = 0
+        """Bytes of all messages that were added."""
         self.task: asyncio.Task[None] | None = None
-
-    @property
-    def size(self) -> int:
-        return sum(len(member.sealed.wire) for member in self.members)
 
     def stop_if_unwanted(self) -> None:
         """Stop once no sender waits for any of the messages."""
@@ -178,6 +176,7 @@ class SharedSends:
             singles.start_alone()
         else:
             group.members.append(Member(singles, outbox.log, sealed, record))
+            group.size += len(sealed.wire)
 
     async def _make_durable(self, group: Group) -> None:
         """Write the states of all members: the commit point. Messages that are unwanted by now stay here."""
