@@ -17,7 +17,7 @@ from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleKeys, open_session
 from veen_core.ids import NO_BUNDLE, Coid, MmrRoot, StreamSeq
 from veen_core.msg import Msg
-from veen_hub.client import Identity, connect
+from veen_hub.client import Identity, Refused, Unreachable, connect
 from veen_overlays.bridge import Imported, ImportedEvent, ImportFailed, ImportGap
 from veen_overlays.bridge.records import OFFLINE_LOG
 
@@ -198,6 +198,84 @@ def test_a_stream_whose_rule_changed_is_refused(
     assert codes(bridge.import_(exported(1))) == ["MAPPING_CHANGED"]
     bridge.write(sources=[{"hub_id": source.hub_id.hex(), "mapping": [{"from": "x/*", "to": "import/*"}]}])
     assert codes(bridge.import_(exported(1))) == ["NO_MAPPING"]
+
+
+def other_name(stream: str) -> str:
+    return f"{imported_name(stream)}/2"
+
+
+@pytest.fixture
+def bridge_to_two(tmp_path: Path, hub: TargetHub, source: SourceZone, stream: str) -> OfflineBridge:
+    """A bridge whose token permits two import streams, so that its mapping may change."""
+    names = [imported_name(stream), other_name(stream)]
+    return OfflineBridge(tmp_path / "two", hub, source.hub_id, streams=names)
+
+
+def map_to(bridge: OfflineBridge, source: SourceZone, stream: str, target: str) -> None:
+    named = {"hub_id": source.hub_id.hex(), "mapping": [{"from": stream, "to": target}]}
+    bridge.write(sources=[named])
+
+
+def interrupt_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every import end before its last step, the report."""
+
+    async def fail(*_: object) -> None:
+        raise Unreachable("the test interrupts the import before its report")
+
+    monkeypatch.setattr(AuditLog, "report_success", fail)
+
+
+def test_a_rule_that_changed_after_an_interrupted_import_is_refused(
+    bridge_to_two: OfflineBridge,
+    exported: Callable[..., Path],
+    source: SourceZone,
+    stream: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bridge, media = bridge_to_two, exported(4)
+    with monkeypatch.context() as patched, pytest.raises(Unreachable):
+        interrupt_reports(patched)
+        bridge.import_(media)
+    map_to(bridge, source, stream, other_name(stream))
+    (refused,) = bridge.import_(media)
+    assert refused.code == "MAPPING_CHANGED"
+    assert imported_name(stream) in str(refused.failure)
+    assert bridge.read(other_name(stream)) == []
+    map_to(bridge, source, stream, imported_name(stream))
+    (outcome,) = bridge.import_(media)
+    assert outcome.imported is not None
+    assert (outcome.imported.written, outcome.imported.found) == (0, 4)
+
+
+def test_a_stream_that_an_interrupted_import_has_begun_takes_no_other_source(
+    bridge_to_two: OfflineBridge,
+    exported: Callable[..., Path],
+    source: SourceZone,
+    stream: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bridge, media = bridge_to_two, exported(2)
+    with monkeypatch.context() as patched, pytest.raises(Unreachable):
+        interrupt_reports(patched)
+        bridge.import_(media)
+    source.send(2, f"{stream}/b")
+    source.export(f"{stream}/b", out=tmp_path / "b")
+    map_to(bridge, source, f"{stream}/b", imported_name(stream))
+    assert codes(bridge.import_(tmp_path / "b")) == ["MAPPING_COLLISION"]
+
+
+def test_a_rule_under_which_nothing_was_written_may_be_corrected(
+    bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str
+) -> None:
+    media = exported(3)
+    map_to(bridge, source, stream, f"{imported_name(stream)}/typo")
+    with pytest.raises(Refused, match="CAP"):
+        bridge.import_(media)
+    map_to(bridge, source, stream, imported_name(stream))
+    (outcome,) = bridge.import_(media)
+    assert outcome.imported is not None
+    assert outcome.imported.written == 3
 
 
 def test_a_heartbeat_continues_the_chain_without_an_event(
