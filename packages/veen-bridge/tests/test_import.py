@@ -216,26 +216,33 @@ def map_to(bridge: OfflineBridge, source: SourceZone, stream: str, target: str) 
     bridge.write(sources=[named])
 
 
-def interrupt_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every import end before its last step, the report."""
+@pytest.fixture
+def import_without_report(
+    bridge_to_two: OfflineBridge, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], None]:
+    """Return a function that imports a bundle, and is interrupted before the last step, the report."""
 
     async def fail(*_: object) -> None:
         raise Unreachable("the test interrupts the import before its report")
 
-    monkeypatch.setattr(AuditLog, "report_success", fail)
+    def import_(media: Path) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(AuditLog, "report_success", fail)
+            with pytest.raises(Unreachable):
+                bridge_to_two.import_(media)
+
+    return import_
 
 
 def test_a_rule_that_changed_after_an_interrupted_import_is_refused(
     bridge_to_two: OfflineBridge,
+    import_without_report: Callable[[Path], None],
     exported: Callable[..., Path],
     source: SourceZone,
     stream: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bridge, media = bridge_to_two, exported(4)
-    with monkeypatch.context() as patched, pytest.raises(Unreachable):
-        interrupt_reports(patched)
-        bridge.import_(media)
+    import_without_report(media)
     map_to(bridge, source, stream, other_name(stream))
     (refused,) = bridge.import_(media)
     assert refused.code == "MAPPING_CHANGED"
@@ -249,20 +256,17 @@ def test_a_rule_that_changed_after_an_interrupted_import_is_refused(
 
 def test_a_stream_that_an_interrupted_import_has_begun_takes_no_other_source(
     bridge_to_two: OfflineBridge,
+    import_without_report: Callable[[Path], None],
     exported: Callable[..., Path],
     source: SourceZone,
     stream: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bridge, media = bridge_to_two, exported(2)
-    with monkeypatch.context() as patched, pytest.raises(Unreachable):
-        interrupt_reports(patched)
-        bridge.import_(media)
+    media = exported(2)
+    import_without_report(media)
     source.send(2, f"{stream}/b")
-    source.export(f"{stream}/b", out=tmp_path / "b")
-    map_to(bridge, source, f"{stream}/b", imported_name(stream))
-    assert codes(bridge.import_(tmp_path / "b")) == ["MAPPING_COLLISION"]
+    source.export(f"{stream}/b", out=media / "b")
+    map_to(bridge_to_two, source, f"{stream}/b", imported_name(stream))
+    assert codes(bridge_to_two.import_(media / "b")) == ["MAPPING_COLLISION"]
 
 
 def test_a_rule_under_which_nothing_was_written_may_be_corrected(

@@ -49,6 +49,8 @@ class HubServices(Protocol):
     def store(self) -> Callable[[str], Store]: ...
     @property
     def epochs_of(self) -> Callable[[StreamId], Epochs | None]: ...
+    @property
+    def inherited_from(self) -> Callable[[StreamId], Awaitable[HubId | None]]: ...
 
 
 class RealmPolicy(ViewPolicy):
@@ -87,6 +89,7 @@ class RealmPolicy(ViewPolicy):
             store=services.store(self._view_name),
             clock=services.clock,
             epochs_of=services.epochs_of,
+            inherited_from=services.inherited_from,
         )
         while True:
             view = await follower.refresh()
