@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from veen_hub.client import Identity, Refused, Unreachable, connect
 from veen_overlays.bridge import Imported, ImportedEvent, ImportFailed, ImportGap
 from veen_overlays.bridge.records import OFFLINE_LOG
 
-from .source_zone import BRIDGE, SourceZone, run
+from .source_zone import BRIDGE, VEEN, SourceZone, run
 from .target_zone import OfflineBridge, TargetHub, target_hub
 
 
@@ -352,6 +354,27 @@ def test_resealed_events_keep_schema_and_body_and_the_audit_log_names_their_orig
     origins = [ImportedEvent.decode(each.body) for each in audit]
     assert [event.source_stream_seq for event in origins] == list(range(1, 8))
     assert all(event.origin_msg is None for event in origins)
+
+
+def test_a_reader_of_the_import_stream_sees_the_original(
+    bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str
+) -> None:
+    bridge.import_(exported(2))
+    hub, both = bridge.hub, ("--reader", str(bridge.root / "identity"), "--reader", str(source.reader_folder))
+
+    def read(*options: str) -> str:
+        named = ("--stream", imported_name(stream), "--hub", hub.url, "--trust", hub.hub_id.hex())
+        command = [*VEEN, "stream", *named, "--client", str(bridge.root / "identity"), *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
+
+    lines = read(*both).splitlines()
+    assert lines[0].endswith("  order 0")
+    assert lines[1].strip() == f"imported: entry 1 of hub {source.hub_id.hex()}"
+    assert read(*both, "--quiet").splitlines() == ["order 0", "order 1"]
+    (first, _) = json.loads(read(*both, "--json"))["messages"]
+    assert first["imported"]["text"] == "order 0"
+    assert first["imported"]["source_hub_id"] == source.hub_id.hex()
+    assert "sealed to another reader" in read().splitlines()[0]
 
 
 def test_the_command_prints_one_object_and_a_refusal_has_exit_code_3(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from veen_core.errors import DecodeError, VerificationError
 from veen_core.handover import Handover, verify_handover
@@ -132,3 +132,7 @@ def label_class_stream(realm: RealmId) -> StreamId:
 def schema_stream(realm: RealmId) -> StreamId:
     """The stream of a realm's schema registry (spec-2 1.3)."""
     return StreamId(Ht("veen/meta-schema", realm))
+
+
+ADMIN_STREAMS: Final = (admin_stream, revocation_stream, label_class_stream, schema_stream)
+"""The admin streams of a realm, each as a function of its id."""
