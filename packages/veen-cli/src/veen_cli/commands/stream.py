@@ -82,14 +82,16 @@ def message_lines(
     if message.confirmed is not None:
         head += "  confirmed" if message.confirmed else "  not yet confirmed"
     proved = f"  proved by {len(proof.path) + len(proof.peaks_after)} hashes" if proof is not None else ""
-    refs = [
-        f"      attachment {n}: {ref.size} bytes, coid {ref.coid.hex()}"
-        for n, ref in enumerate(message.attachments if message.is_open else ())
-    ]
-    if imported is not None:
-        content = _content(imported.original) if imported.original is not None else "(in the attachment)"
-        return [f"{head}{proved}  {content}", imported.line, *refs]
-    return [f"{head}{proved}  {_content(message)}", *refs]
+    if imported is None:
+        return [f"{head}{proved}  {_content(message)}", *_attachment_lines(message)]
+    if (original := imported.original) is None:
+        return [f"{head}{proved}  (in the attachment)", imported.line, *_attachment_lines(message)]
+    return [f"{head}{proved}  {_content(original)}", imported.line, *_attachment_lines(original)]
+
+
+def _attachment_lines(message: Message) -> list[str]:
+    refs = message.attachments if message.is_open else ()
+    return [f"      attachment {n}: {ref.size} bytes, coid {ref.coid.hex()}" for n, ref in enumerate(refs)]
 
 
 def _content(message: Message) -> str:
