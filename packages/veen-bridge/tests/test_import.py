@@ -293,8 +293,9 @@ def test_a_heartbeat_continues_the_chain_without_an_event(
 
 
 def test_attachments_arrive_under_their_own_coid(
-    bridge: OfflineBridge, exported: Callable[..., Path], hub: TargetHub, stream: str
+    bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str, tmp_path: Path
 ) -> None:
+    hub = bridge.hub
     content = b"attachment" * 1_000
     (outcome,) = bridge.import_(exported(1, attachments=[content]))
     assert outcome.imported is not None
@@ -310,6 +311,20 @@ def test_attachments_arrive_under_their_own_coid(
             return original.attachment(0, await connected.fetch(Coid(ref.coid)))
 
     assert run(fetch()) == content
+    got = tmp_path / "got"
+    named = (
+        "--stream",
+        imported_name(stream),
+        "--hub",
+        hub.url,
+        "--trust",
+        hub.hub_id.hex(),
+        "--out",
+        str(got),
+    )
+    keys = ("--client", str(bridge.root / "identity"), "--reader", str(source.reader_folder))
+    subprocess.run([*VEEN, "attachment", "get", "1", *named, *keys], timeout=90, check=True)
+    assert got.read_bytes() == content
 
 
 def test_a_message_too_large_for_a_body_travels_as_an_attachment(

@@ -9,15 +9,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from veen_core.entry import Entry
 from veen_core.errors import DecodeError, OpenError, SignatureError
+from veen_core.hashing import H
 from veen_core.keys import DhKey
 from veen_core.msg import Msg, verify_signature
+from veen_core.receipt import Receipt
 from veen_hub.client import Message
-from veen_overlays.bridge import ImportedEvent
-from veen_overlays.bridge.records import origin_of
+
+if TYPE_CHECKING:
+    from veen_overlays.bridge import ImportedEvent
+
+IMPORTED: Final = H(b"bridge.import.v1")
+"""The schema id of an imported event (B14); reading other messages does not load the overlays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +48,7 @@ class Imported:
             "source_hub_id": event.source_hub_id.hex(),
             "source_label": event.source_label.hex(),
             "stream_seq": event.source_stream_seq,
-            "id": origin_of(event).leaf_hash.hex(),
+            "id": Receipt.decode(event.origin_receipt).leaf_hash.hex(),
             "bundle_id": event.bundle_id.hex(),
             "bridge_id": event.bridge_id.hex(),
         }
@@ -50,12 +56,13 @@ class Imported:
 
 def imported_event(message: Message, keys: Sequence[DhKey]) -> Imported | None:
     """Return the event that a message carries; None if it is no event of the parent that it names."""
-    if not message.is_open or message.schema != ImportedEvent.SCHEMA:
+    if not message.is_open or message.schema != IMPORTED:
         return None
+    from veen_overlays.bridge import ImportedEvent  # noqa: PLC0415 - see IMPORTED
+
     try:
         event = ImportedEvent.decode(message.body)
-        receipt = origin_of(event)
-        if message.header.parent_id != receipt.leaf_hash:
+        if message.header.parent_id != Receipt.decode(event.origin_receipt).leaf_hash:
             return None
         if event.origin_msg is None:
             return Imported(event=event, original=None)
