@@ -216,7 +216,10 @@ def test_a_policy_teaches_streams_to_the_hub_before_the_view_takes_effect(tmp_pa
 def test_a_successor_without_the_records_of_the_hub_that_it_replaced_has_no_view() -> None:
     """RESOLUTIONS P9: its labels start at 1, and a view without the old revocations would admit anyone."""
 
+    asked: list[StreamId] = []
+
     async def inherited_from(stream: StreamId) -> HubId | None:
+        asked.append(stream)
         return THERE if stream == revocation_stream(REALM) else None
 
     async def check() -> None:
@@ -226,9 +229,11 @@ def test_a_successor_without_the_records_of_the_hub_that_it_replaced_has_no_view
             await realm.refresh()
         assert THERE.hex() in str(refusal.value)
         logs.at(label_of(revocation_stream(REALM))).write(revoked(CLIENT))
-        assert (await realm.refresh()).revoked(CLIENT, None, None, NOW) is not None
+        for _ in range(2):
+            assert (await realm.refresh()).revoked(CLIENT, None, None, NOW) is not None
 
     asyncio.run(check())
+    assert asked == [admin_stream(REALM), revocation_stream(REALM)]
 
 
 def test_a_revoked_client_is_refused_after_the_next_refresh() -> None:

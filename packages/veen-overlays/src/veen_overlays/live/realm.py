@@ -79,6 +79,7 @@ class RealmFollower:
                 else EpochView(overlay, epochs, reader, key=key, store=store)
             )
         self._opened: set[str] = set()
+        self._in_no_ancestor: set[str] = set()
         self._last: dict[str, Receipt] = {}
 
     async def refresh(self) -> PolicyView:
@@ -94,7 +95,7 @@ class RealmFollower:
             folded = await view.state()
             self._store_last_receipt(name, folded.receipt)
             self._check_key_opens(name, folded.summary)
-            if not view.size:
+            if not view.size and name not in self._in_no_ancestor:
                 await self._check_carried_over(name)
             parts[FOLDED_BY[name][0]] = FoldedPrefix(
                 label=view.label,
@@ -118,14 +119,18 @@ class RealmFollower:
             )
 
     async def _check_carried_over(self, name: str) -> None:
-        """Raise if this hub replaced a hub that has messages of a stream, and has none itself."""
+        """Raise if this hub replaced a hub that has messages of a stream, and has none itself.
+
+        What the ancestors hold never changes: it is looked up once.
+        """
         if (old_hub := await self._inherited_from(self._empty.needed()[name][0])) is not None:
             raise StateError(
                 f"the {name} stream has no message here, and this hub replaced hub {old_hub.hex()}, where it "
                 "has some",
                 action="start this hub with `--level core`, mirror the realm's streams from the old hub or "
-                "its replica (`veen bridge mirror`), and start it with its level again",
+                "its replica (`veen bridge mirror --realm`), and start it with its level again",
             )
+        self._in_no_ancestor.add(name)
 
     def _last_receipt_key(self, name: str) -> bytes:
         return LAST_RECEIPT_PREFIX + self._empty.needed()[name][0]
