@@ -32,7 +32,9 @@ from veen_storage.copies.fork_record import ancestors
 _HERE: Final = "veen_cli.overlays.authority"
 AUTHORITY: Final = {
     "set": LazyCommand(f"{_HERE}:authority_set", "Name the primary hub of a stream."),
-    "handover": LazyCommand(f"{_HERE}:authority_handover", "Make the successor of a hub the primary."),
+    "handover": LazyCommand(
+        f"{_HERE}:authority_handover", "Make the successor of a hub the primary of all its streams."
+    ),
     "show": LazyCommand(f"{_HERE}:authority_show", "Show the authority record in force for a stream."),
 }
 authority = Group("authority", AUTHORITY, path="authority", help="The primary hub of a stream (FED1).")
