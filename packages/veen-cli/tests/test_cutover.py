@@ -67,6 +67,15 @@ def federated(folder: Path, home: dict[str, str], realm_key: Path) -> Path:
     return config
 
 
+def follows_its_realm(started: dict[str, str], hub_id: str) -> str:
+    """Wait until a hub has the view of its realm; return its address."""
+    probes = ("--hub", started["url"], "--trust", hub_id, "--probes", started["probes_url"])
+    deadline = time.monotonic() + PATIENCE
+    while veen("hub", "health", *probes).code != Exit.OK:
+        assert time.monotonic() < deadline, "the hub never became ready"
+    return started["url"]
+
+
 def test_a_successor_takes_the_authority_of_the_old_hub_when_the_handover_is_published(
     tmp_path: Path,
 ) -> None:
@@ -85,10 +94,10 @@ def test_a_successor_takes_the_authority_of_the_old_hub_when_the_handover_is_pub
         realm = ("--realm", "shop", "--reader", tmp_path / "realm", *there)
         veen("authority", "set", "orders", "--primary", hub["hub_id"], *realm).ok()
 
-        old = veen("hub", "start", "-d", tmp_path / "hub", *config, *start).json["url"]
+        started = veen("hub", "start", "-d", tmp_path / "hub", *config, *start).json
+        old = follows_its_realm(started, hub["hub_id"])
         alice = ("--client", tmp_path / "alice", "--stream", "orders")
-        wait = ("--wait", PATIENCE)
-        veen("send", "one", *alice, "--hub", old, "--trust", hub["hub_id"], *wait).ok()
+        veen("send", "one", *alice, "--hub", old, "--trust", hub["hub_id"]).ok()
         veen("hub", "start", "-d", tmp_path / "replica", "--replica-of", old, *start).ok()
         keys, new = tmp_path / "keys", tmp_path / "new"
         new_hub = veen("hub", "successor", "--new-keys", keys, "--json").json["hub_id"]
@@ -101,8 +110,8 @@ def test_a_successor_takes_the_authority_of_the_old_hub_when_the_handover_is_pub
         promote = ("hub", "promote", "-d", tmp_path / "replica", "--new-keys", keys, "--out", new)
         assert "veen authority handover" in veen(*promote, "--admin", tmp_path / "admin").ok().out
 
-        successor = veen("hub", "start", "-d", new, *config, *start).json["url"]
-        at_new = (*alice, "--hub", successor, "--trust", new_hub, *wait)
+        successor = follows_its_realm(veen("hub", "start", "-d", new, *config, *start).json, new_hub)
+        at_new = (*alice, "--hub", successor, "--trust", new_hub)
         refused = veen("send", "two", *at_new).failed(Exit.REFUSED)
         assert "NOT_PRIMARY" in refused
         assert hub["hub_id"] in refused
@@ -110,6 +119,7 @@ def test_a_successor_takes_the_authority_of_the_old_hub_when_the_handover_is_pub
         assert "has no handover record" in empty.failed(Exit.USAGE)
         veen("authority", "handover", new, *realm).ok()
         assert veen("authority", "show", "orders", *realm, "--json").json["primary_hub"] == new_hub
+        deadline = time.monotonic() + PATIENCE
         while "NOT_PRIMARY" in (sent := veen("send", "two", *at_new)).err:
             assert time.monotonic() < deadline, "the successor never saw the record"
         assert "message 1 of orders" in sent.ok().out
