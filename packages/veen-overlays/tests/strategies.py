@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from handovers import BORN, handed_over
 from hypothesis import strategies as st
 
 from veen_core.attached import AttachmentRef
@@ -147,6 +148,12 @@ def _bundle(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"from_seq": first, "events": events, "to_seq": first + events - 1, "peaks_before": peaks}
 
 
+def _handed_over(values: dict[str, Any]) -> dict[str, Any]:
+    old, new = len(values["identity"]) % SMALL_POOL, len(values["handover"]) % SMALL_POOL
+    made = handed_over(values["realm_id"], old, new + SMALL_POOL, BORN + new)
+    return {"realm_id": made.realm_id, "identity": made.identity, "handover": made.handover}
+
+
 def _with_map(name: str) -> Any:
     return lambda values: values | ({name: {"k": values[name]}} if name in values else {})
 
@@ -156,6 +163,7 @@ ADJUST: dict[str, Any] = {
     "veen.attached.v1": _enveloped_event,
     "bridge.exported.v1": _bundle,
     "bridge.imported.v1": _bundle,
+    "veen.fed.handover.v1": _handed_over,
     "wallet.open.v1": _open_wallet,
     "wallet.transfer.v1": _with_map("metadata"),
     "id.device.v1": _device,

@@ -86,6 +86,9 @@ class PolicyServices:
     store: Callable[[str], ViewStore]
     """Opens a named store for folded state, in the data directory of this hub."""
     clock: Clock
+    inherited_from: Callable[[StreamId], Awaitable[HubId | None]]
+    """Returns the ancestor of this hub that has entries of a stream; None if this hub is no successor, or if
+    the logs are another hub's."""
 
 
 @runtime_checkable

@@ -216,6 +216,22 @@ class ImportGap(Record):
     operator: str
 
 
+@record("bridge.import.mapping.v1", section="products-spec-1 4.5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportMapping(Record):
+    """Report, before its first event, which import stream receives the events of a source stream."""
+
+    source_hub_id: HubId
+    source_stream_id: StreamId
+    source_stream: str
+    """The name that the bundle gives, or the id in hex."""
+    target_stream_id: StreamId
+    target_stream: str
+    import_time: UnixTime
+    bridge_id: ClientId
+    operator: str
+
+
 @record("bridge.import.failed.v1", section="products-spec-1 4.5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFailed(Record):

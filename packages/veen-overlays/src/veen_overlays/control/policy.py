@@ -26,7 +26,14 @@ from veen_overlays.control.records import (
     label_class_stream,
     revocation_stream,
 )
-from veen_overlays.control.state import Records, Registers, authority_at, class_of, revocation_at
+from veen_overlays.control.state import (
+    Authorities,
+    Records,
+    Registers,
+    authority_at,
+    class_of,
+    revocation_at,
+)
 from veen_overlays.identifiers import RealmId
 from veen_overlays.utc import format_utc
 
@@ -106,7 +113,7 @@ class PolicyView:
     level: Level
     realm: RealmId
     hub_id: HubId
-    authorities: FoldedPrefix[Records] | None = None
+    authorities: FoldedPrefix[Authorities] | None = None
     revocations: FoldedPrefix[Records] | None = None
     classes: FoldedPrefix[Registers] | None = None
 
@@ -142,7 +149,7 @@ class PolicyView:
         if self.authorities is None or not self.level.includes(Level.FEDERATED):
             return frozenset()
         size = len(self.realm)
-        keys = (key for key in self.authorities.state if key[:size] == self.realm)
+        keys = (key for key in self.authorities.state.get("records", {}) if key[:size] == self.realm)
         return frozenset(StreamId(key[size:]) for key in keys)
 
     # --- revocation (KEX1+)
