@@ -138,7 +138,7 @@ class CallTable:
             self._take(bytes(found.call), message)
 
     def _announcement(self, lease: ServerLease, message: Message) -> None:
-        server = self.servers.add(lease, message.client_id, message.hub_ts)
+        server = self.servers.add(lease, message.client_id, message.hub_ts, message.seq)
         if server is None or lease.replaces is None:
             return
         if self.servers.withdraw(lease.replaces, server.principal):

@@ -18,6 +18,8 @@ class Server:
     methods: frozenset[str]
     until: int
     """The first second, in the hub's time, at which its lease has ended."""
+    seen_at: int
+    """The stream_seq of the announcement."""
 
     def is_live(self, now: int) -> bool:
         return now < self.until
@@ -30,7 +32,7 @@ class Servers:
         self.trusted = None if trusted is None else frozenset(bytes(each) for each in trusted)
         self._known: dict[bytes, Server] = {}
 
-    def add(self, lease: ServerLease, client_id: bytes | None, hub_ts: int) -> Server | None:
+    def add(self, lease: ServerLease, client_id: bytes | None, hub_ts: int, seq: int) -> Server | None:
         """Take in the next announcement; None if it does not count."""
         if self.trusted is not None and bytes(lease.principal_id) not in self.trusted:
             return None
@@ -42,7 +44,7 @@ class Servers:
         if client_id is None or not (renews or is_authentic(lease, client_id)):
             return None
         server = Server(
-            bytes(client_id), lease.principal_id, frozenset(lease.methods), hub_ts + lease.lease_sec
+            bytes(client_id), lease.principal_id, frozenset(lease.methods), hub_ts + lease.lease_sec, seq
         )
         self._known[server.client_id] = server
         return server

@@ -18,12 +18,14 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from veen_core.entry import Entry
 from veen_core.errors import StateError, VeenError
 from veen_core.ids import StreamId, StreamSeq
 from veen_core.receipt import Receipt
+from veen_overlays.fold.event import Message
 from veen_overlays.live.label import PAGE_ENTRIES
 from veen_overlays.live.rpc.call_stream import StreamAccess
 from veen_overlays.live.rpc.followed_stream import FollowedStream
@@ -91,7 +93,9 @@ class RpcClient:
         self.servers = Servers(servers)
         self._clock = StreamClock(monotonic)
         self._waiting: dict[bytes, _Waiting] = {}
-        self._unclaimed: OrderedDict[bytes, Entry] = OrderedDict()
+        self._unclaimed: OrderedDict[bytes, tuple[Entry, Message]] = OrderedDict()
+        self._own: set[bytes] = set()
+        """Client_ids of this client, as its requests show them."""
         self._failure: VeenError | None = None
 
     # --- reading
@@ -107,7 +111,11 @@ class RpcClient:
         if self._replies is not None:
             end = await self._replies.reader.head(self._replies.label)
             followed.append(
-                FollowedStream(self._replies, self._apply_reply, 0 if end is None else end.stream_seq)
+                FollowedStream(
+                    self._replies,
+                    partial(self._apply_reply, self._replies),
+                    0 if end is None else end.stream_seq,
+                )
             )
         return followed
 
@@ -117,41 +125,45 @@ class RpcClient:
             start = max(1, end - PAGE_ENTRIES + 1)
             entries = await self._access.reader.page(self._access.label, StreamSeq(start), end - start + 1)
             for entry in entries:
-                self._add_server(entry)
+                self._add_server(self._access.open(entry))
             live = self.servers.live(head.hub_ts)
             if live or not entries or entries[0].receipt.hub_ts + MAX_LEASE_SEC < head.hub_ts:
                 return
             end = start - 1
 
-    def _add_server(self, entry: Entry) -> bool:
-        message = self._access.open(entry)
+    def _add_server(self, message: Message) -> bool:
+        """Take in an announcement; False if the message is another one."""
         if message.schema != ServerLease.SCHEMA:
             return False
         lease = decode_record((ServerLease,), message.body)
         if isinstance(lease, ServerLease):
             known = self.servers.get(message.client_id)
-            if known is None or known.until < message.hub_ts + lease.lease_sec or not lease.lease_sec:
-                self.servers.add(lease, message.client_id, message.hub_ts)
+            if known is None or known.seen_at <= message.seq:
+                self.servers.add(lease, message.client_id, message.hub_ts, message.seq)
         return True
 
     def _apply(self, entry: Entry) -> None:
         self._clock.observe(entry.receipt.hub_ts)
-        if self.servers.get(entry.msg.client_id) is None:
-            self._add_server(entry)  # an announcement, or the message of another client
-        elif not self._add_server(entry):
-            self._apply_reply(entry)
+        if entry.msg.client_id in self._own:
+            return
+        if bytes(entry.receipt.leaf_hash) in self._waiting:
+            self._own.add(entry.msg.client_id)  # its messages need not be opened
+            return
+        message = self._access.open(entry)
+        if not self._add_server(message):
+            self._take_reply(entry, message)
 
-    def _apply_reply(self, entry: Entry) -> None:
-        access = self._access if entry.label == self._access.label else self._replies
-        assert access is not None
-        message = access.open(entry)
+    def _apply_reply(self, access: StreamAccess, entry: Entry) -> None:
+        self._take_reply(entry, access.open(entry))
+
+    def _take_reply(self, entry: Entry, message: Message) -> None:
         exchange = self._by_reply.get(message.schema)
         server = self.servers.get(message.client_id)
         if exchange is None or server is None or message.parent_id is None:
             return
         waiting = self._waiting.get(message.parent_id)
         if waiting is None:
-            self._unclaimed.setdefault(message.parent_id, entry)
+            self._unclaimed.setdefault(message.parent_id, (entry, message))
             if len(self._unclaimed) > MAX_UNCLAIMED:
                 self._unclaimed.popitem(last=False)
             return
@@ -254,7 +266,7 @@ class RpcClient:
                 origin = bytes(receipt.leaf_hash)
                 self._waiting[origin] = waiting
                 if (early := self._unclaimed.pop(origin, None)) is not None:
-                    self._apply_reply(early)
+                    self._take_reply(*early)
                 reply, entry, server = await waiting.reply
         except TimeoutError:
             raise RpcError(
