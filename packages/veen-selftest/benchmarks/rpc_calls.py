@@ -1,12 +1,12 @@
 """``rpc.p50`` and ``rpc.rate``: calls of a local server, against the sends of the same client.
 
-- ``rpc.p50`` is the median time of a call, divided by that of a lone ``stream.send``. A call is two sends, one
-  after the other, and two messages that a follower reads.
+- ``rpc.p50`` is the median time of a call, divided by that of a lone ``stream.send``. A call is two sends,
+  one after the other, and two messages that a follower reads.
 - ``rpc.rate`` is calls per second with 64 in flight on one stream, divided by the sends per second of
   ``client.send_64``: 64 streams, one message each at a time.
 
-Hub, server and client are processes of their own; all use the client that ships, with its state on disk. Calls
-and sends are measured in turns, and the best round of each counts.
+Hub, server and client are processes of their own. All use the client that ships, with its state on disk.
+Calls and sends are measured in turns, and the best round of each counts.
 """
 
 from __future__ import annotations

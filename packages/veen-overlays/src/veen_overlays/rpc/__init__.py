@@ -5,10 +5,12 @@ schemas use too (P16), ``call_table`` the state that all servers of a stream agr
 ``veen_overlays.live.rpc`` has the server and the client.
 """
 
+from veen_overlays.rpc.calls import CALLS, calls_of
 from veen_overlays.rpc.exchange import RPC, Exchange
 from veen_overlays.rpc.records import CallKey, ErrorBody, Reply, Request, ServerLease, Take, call_key
 
 __all__ = [
+    "CALLS",
     "RPC",
     "CallKey",
     "ErrorBody",
@@ -18,6 +20,7 @@ __all__ = [
     "ServerLease",
     "Take",
     "call_key",
+    "calls_of",
 ]
 
-OVERLAYS = ()
+OVERLAYS = (CALLS,)

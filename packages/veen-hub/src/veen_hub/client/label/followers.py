@@ -1,8 +1,8 @@
 """How far the followers of a label have read, so that a sender can wait for its own message (§9).
 
 A receipt beyond the verified prefix costs its sender two proofs, if other clients' messages lie in between,
-and then its follower a proof for each page within the prefix. If a follower is about to read the message anyway,
-waiting for the follower costs neither.
+and then its follower a proof for each page within the prefix. If a follower is about to read the message
+anyway, waiting for the follower costs neither.
 """
 
 from __future__ import annotations

@@ -144,11 +144,10 @@ class RpcClient:
 
     def _apply(self, entry: Entry) -> None:
         self._clock.observe(entry.receipt.hub_ts)
-        if entry.msg.client_id in self._own:
-            return
         if bytes(entry.receipt.leaf_hash) in self._waiting:
-            self._own.add(entry.msg.client_id)  # its messages need not be opened
-            return
+            self._own.add(entry.msg.client_id)
+        if entry.msg.client_id in self._own and self.servers.get(entry.msg.client_id) is None:
+            return  # a request of this client need not be opened
         message = self._access.open(entry)
         if not self._add_server(message):
             self._take_reply(entry, message)
@@ -291,7 +290,10 @@ async def connect_rpc(
     monotonic: Callable[[], float] = time.monotonic,
     randomness: Callable[[int], bytes] = os.urandom,
 ) -> AsyncIterator[RpcClient]:
-    """Connect a client to the servers of a stream, and follow the stream while it is used."""
+    """Connect a client to the servers of a stream, and follow the stream while it is used.
+
+    A server that writes with the same connection must be announced before the client makes its first call.
+    """
     client = RpcClient(
         access,
         servers=servers,

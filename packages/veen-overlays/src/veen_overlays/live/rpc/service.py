@@ -69,13 +69,28 @@ Handler = Callable[[Any, Call], Awaitable[Record]]
 """Handles the request record of an exchange; returns the reply record."""
 
 
+class AnyArguments:
+    """The signature of a function that takes the arguments of a call as they are, and the call."""
+
+    call_parameter: str | None = "call"
+
+    def bind(self, args: Any) -> dict[str, Any]:
+        return {"args": args}
+
+    def check_result(self, value: Any) -> None:
+        """Accept every result."""
+
+    def __str__(self) -> str:
+        return "(any) -> any"
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A function that is offered as a method."""
 
     name: str
     function: Callable[..., Any]
-    signature: MethodSignature
+    signature: MethodSignature | AnyArguments
     at_most_once: bool = False
 
     @property
@@ -108,6 +123,14 @@ class Service:
             return function
 
         return declare
+
+    def add_untyped(
+        self, name: str, function: Callable[[Any, Call], Awaitable[Any]], *, at_most_once: bool = False
+    ) -> None:
+        """Offer a coroutine function of ``args`` and ``call``, without checks of types."""
+        if name in self.names:
+            raise ValueError(f"method {name!r} is declared twice")
+        self.methods[name] = Method(name, function, AnyArguments(), at_most_once)
 
     def serve(self, exchange: Exchange, method: str, handler: Handler) -> None:
         """Answer the requests of another overlay's exchange, as ``method`` of the announcements (P16)."""
