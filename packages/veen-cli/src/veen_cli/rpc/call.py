@@ -19,7 +19,7 @@ from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.overlay_stream import Access, OverlayStream
 from veen_cli.rpc.access import call_options, principals, stream_access
 from veen_core.entry import Entry
-from veen_core.errors import EncodeError
+from veen_core.errors import VeenError
 from veen_core.ids import ClientId, StreamId, StreamSeq
 from veen_overlays.fold.overlay import in_json
 from veen_overlays.live.rpc import Exchanged, RpcError, connect_rpc
@@ -38,6 +38,13 @@ def _args(text: str | None) -> Any:
         return json.loads(text)
     except ValueError as exc:
         raise CommandFailed(f"ARGS are not JSON: {exc}", Exit.USAGE) from None
+
+
+def _check_encodes(request: Request) -> None:
+    try:
+        request.encode()
+    except VeenError as exc:
+        raise CommandFailed(f"ARGS cannot be a record: {exc}", Exit.USAGE) from None
 
 
 def _failed(code: str, detail: str | None, idem: int) -> CommandFailed:
@@ -99,6 +106,7 @@ def call(
     server the command fails at once and sends nothing.
     """
     given = _args(args)
+    _check_encodes(Request(method=method, args=given))
 
     async def work() -> tuple[Exchanged, int, Transcript | None]:
         async with access.at(stream) as source:
@@ -114,8 +122,6 @@ def call(
                     done = await client.exchange(RPC, request, method, timeout=timeout, retries=retries)
                 except RpcError as exc:
                     raise _failed(exc.code, exc.detail, key) from None
-                except EncodeError as exc:
-                    raise CommandFailed(f"ARGS cannot be a record: {exc}", Exit.USAGE) from None
             told = None
             if transcript is not None:
                 out.note("waiting until the hub log covers the reply")

@@ -46,7 +46,8 @@ def _folded(
 
 
 @command(
-    "veen rpc list --stream calls --reader calls-reader", "veen rpc list --stream calls --state open --json"
+    "veen rpc list --stream calls --reader calls-reader",
+    "veen rpc list --state failed --last 5 --stream calls --reader calls-reader --json",
 )
 @click.option("--state", type=click.Choice(STATES), help="Only calls in this state.")
 @click.option("--last", type=Integer(1), default=20, show_default=True, help="Only the newest calls.")

@@ -4,13 +4,13 @@
     request ────────────────────┼─ MSG ── RECEIPT ── label head ── hub log ── hub checkpoint
     reply ──────────────────────┘
 
-The three messages are sealed. For each the transcript discloses the secret that opens this one message, so that
-a verifier needs no reader key and learns nothing else of the stream. A verifier needs the hub_id, and a
+The three messages are sealed. For each the transcript discloses the secret that opens this one message, so
+that a verifier needs no reader key and learns nothing else of the stream. A verifier needs the hub_id, and a
 witness policy if it does not trust the hub.
 
-A transcript proves what was asked and answered, by which keys, and in which order. It does not prove that the
-reply is the first one, which only the whole log shows, and it shows the request's content on the client's word:
-see ``veen_core.ciphertext.open_with``.
+A transcript proves what was asked and answered, by which keys, and in which order. It does not prove that
+the reply is the first one, which only the whole log shows. It shows the request's content on the client's
+word: see ``veen_core.ciphertext.open_with``.
 """
 
 from __future__ import annotations
@@ -138,9 +138,7 @@ def verify_transcript(
         cosigned = f", cosigned by {len(found.cosigned.witnesses)} witnesses" if found.cosigned else ""
         steps.append(f"P1: {name} is entry {found.receipt.stream_seq} in the hub's log{cosigned}")
     announcement, request, reply = (_Message(name, part) for name, part in parts.items())
-    steps.append(
-        "core §4.2, I2: each message is signed, has its receipt, and opens with its disclosed secret"
-    )
+    steps.append("core §4.2, I2: each message is signed, has its receipt, and opens as disclosed")
     _check_one_label(transcript)
     lease = _check_server(announcement, reply)
     steps.append(f"KEX0.2, P10: {lease.principal_id.hex()} has signed the server's key")

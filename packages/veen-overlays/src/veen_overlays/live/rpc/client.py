@@ -30,7 +30,7 @@ from veen_overlays.live.label import PAGE_ENTRIES
 from veen_overlays.live.rpc.call_stream import StreamAccess
 from veen_overlays.live.rpc.followed_stream import FollowedStream
 from veen_overlays.live.rpc.stream_clock import StreamClock
-from veen_overlays.rpc.exchange import DEADLINE, NO_REPLY, NO_SERVER, RPC, Exchange
+from veen_overlays.rpc.exchange import DEADLINE, NO_REPLY, NO_SERVER, RPC, UNKNOWN_METHOD, Exchange
 from veen_overlays.rpc.records import MAX_LEASE_SEC, Reply, Request, ServerLease
 from veen_overlays.rpc.servers import Server, Servers
 from veen_overlays.schema.record import Record, decode_record
@@ -186,6 +186,20 @@ class RpcClient:
         """The live servers that offer a method."""
         return [each for each in self.servers.live(self._clock.now) if method in each.methods]
 
+    def _check_served(self, method: str) -> None:
+        """Raise unless a live server offers the method: nothing is sent in vain."""
+        if self.live_servers(method):
+            return
+        live = self.servers.live(self._clock.now)
+        if not live:
+            raise RpcError(
+                NO_SERVER,
+                "no live server is announced on the stream; nothing was sent",
+                action="start one with `veen rpc serve`",
+            )
+        offered = ", ".join(sorted({name for server in live for name in server.methods}))
+        raise RpcError(UNKNOWN_METHOD, f"no live server offers {method}, only {offered}; nothing was sent")
+
     def new_idem(self) -> int:
         """A random idempotency key."""
         return int.from_bytes(self._randomness(8), "big")
@@ -235,8 +249,8 @@ class RpcClient:
                 done = await self._attempt(exchange, request, method, timeout)
                 if last or exchange.code_of(done.reply) != DEADLINE:
                     return done
-            except RpcError:
-                if last:
+            except RpcError as exc:
+                if last or exc.code == UNKNOWN_METHOD:
                     raise
             await asyncio.sleep(pause * (0.5 + int.from_bytes(self._randomness(2), "big") / 65_536))
             pause = min(2 * pause, MAX_PAUSE_SEC)
@@ -251,12 +265,7 @@ class RpcClient:
     ) -> Exchanged:
         if self._failure is not None:
             raise self._failure
-        if not self.live_servers(method):
-            raise RpcError(
-                NO_SERVER,
-                f"no live server offers {method}; nothing was sent",
-                action="start one with `veen rpc serve`, or list the methods with `veen rpc info`",
-            )
+        self._check_served(method)
         record = request(int(timeout * 1_000), None if self._replies is None else self._replies.id)
         waiting, origin = _Waiting(exchange), b""
         try:
