@@ -92,9 +92,7 @@ def info(out: Output, *, access: Access, stream: str, servers: tuple[ClientId, .
     del out
     state, _, now = _folded(access, stream, ())
     wanted = principals(servers)
-    rows = [row for row in server_rows(state) if wanted is None or row["principal_id"] in wanted]
-    for row in rows:
-        row["alive"] = now < row["until"]
+    rows = [row for row in server_rows(state, now) if wanted is None or row["principal_id"] in wanted]
     lines = []
     for row in rows:
         until = f"until {times.format_utc(row['until'])}" if row["until"] else "withdrawn"
