@@ -165,7 +165,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
 """Commands, and for placeholders in examples the field of the answer that replaces them."""
 
 ON_PAGES = ("veen_cli.record.", "veen_cli.query.", "veen_cli.rpc.")
-"""Commands that the guides ``recorder.md``, ``query.md`` and ``rpc.md`` run; here their arguments are parsed."""
+"""Commands that the guides ``recorder.md``, ``query.md`` and ``rpc.md`` run; here they are only parsed."""
 FILES_OF_PAGES = (
     *("recorder.yaml", "shop/recorder.yaml", "admin/recorder.yaml", "events.jsonl", "checkpoint.veenrc"),
     *("old.veenrc", "new.veenrc", "result.veenq", "z1.veenq", "z2.veenq", "z1-hub.cbor", "mine.receipt"),
