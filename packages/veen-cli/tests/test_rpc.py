@@ -100,7 +100,7 @@ def test_only_pinned_servers_count(world: World) -> None:
 def test_list_info_and_stats_show_the_fold(world: World) -> None:
     world.rpc("call", "double", "2").ok()
     rows = world.rpc("list", "--json").json["calls"]
-    assert {row["state"] for row in rows} <= {"answered", "failed"}
+    assert {row["status"] for row in rows} <= {"answered", "failed"}
     servers = world.rpc("info", "--json").json["servers"]
     assert [(row["alive"], row["methods"]) for row in servers] == [(True, ["crash", "double", "refuse"])]
     assert world.rpc("stats", "--json").json["methods"]["double"]["answered"] >= 1

@@ -99,9 +99,9 @@ def _row(m: Message, request: Request, replies: Any, answers: Any, now: int) -> 
     row = {"seq": m.seq, "method": request.method, "client_id": m.client_id}
     if found is None:
         late = request.timeout_ms is not None and 1_000 * now > 1_000 * m.hub_ts + request.timeout_ms
-        return {**row, "state": "expired" if late else "open"}
+        return {**row, "status": "expired" if late else "open"}
     reply, content, principal = found
     row |= {"reply_seq": reply.seq, "server": principal}
     if content.error is None:
-        return {**row, "state": "answered"}
-    return {**row, "state": "failed", "code": content.error.code}
+        return {**row, "status": "answered"}
+    return {**row, "status": "failed", "code": content.error.code}

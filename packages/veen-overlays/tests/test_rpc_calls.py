@@ -12,7 +12,7 @@ from veen_overlays.fold.event import MemorySeenKeys
 from veen_overlays.rpc.calls import CALLS, calls_of
 from veen_overlays.rpc.records import Reply, Request, sign_lease
 
-COMPARED = ("seq", "method", "client_id", "state", "reply_seq", "server", "code")
+COMPARED = ("seq", "method", "client_id", "status", "reply_seq", "server", "code")
 
 
 def compared(rows: list[dict[str, object]]) -> list[dict[str, object]]:

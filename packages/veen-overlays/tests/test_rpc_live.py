@@ -472,7 +472,7 @@ async def test_the_log_of_a_served_stream_folds_to_answered_calls() -> None:
         await code_of(client.call("fail", ["own"]))
     opened = [MemoryCallStream(log, "any").access.open(entry) for entry in log.entries]
     rows = CALLS.view(CALLS.fold(opened).inner)
-    assert [(row["method"], row["state"], row.get("code")) for row in rows] == [
+    assert [(row["method"], row["status"], row.get("code")) for row in rows] == [
         ("add", "answered", None),
         ("fail", "failed", "app.no"),
     ]

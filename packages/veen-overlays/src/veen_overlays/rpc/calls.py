@@ -1,6 +1,6 @@
 """The calls of a stream as an overlay: each request and what became of it (RPC0.1 to RPC0.3, P15).
 
-| state | meaning |
+| status | meaning |
 |---|---|
 | open | no reply counts yet |
 | answered | the first reply that counts reports success |
@@ -180,8 +180,8 @@ class _Reader:
             reply, server = same
         if reply is None:
             late = is_late(asked.hub_ts, asked.timeout_ms, self.now)
-            return {**shown, "state": "expired" if late else "open"}
-        shown["state"] = "answered" if reply.code is None else "failed"
+            return {**shown, "status": "expired" if late else "open"}
+        shown["status"] = "answered" if reply.code is None else "failed"
         shown |= {"reply_seq": reply.seq, "reply_hub_ts": reply.hub_ts, "reply_hash": reply.digest}
         shown["server"] = server
         return shown if reply.code is None else {**shown, "code": reply.code}
@@ -204,7 +204,7 @@ COLUMNS: Final = {
     "hub_ts": ColumnType.UINT,
     "timeout_ms": ColumnType.UINT,
     "reply_to": ColumnType.BYTES,
-    "state": ColumnType.TEXT,
+    "status": ColumnType.TEXT,
     "reply_seq": ColumnType.UINT,
     "reply_hub_ts": ColumnType.UINT,
     "reply_hash": ColumnType.BYTES,
