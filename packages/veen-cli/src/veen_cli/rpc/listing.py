@@ -48,6 +48,7 @@ def _folded(
 @command(
     "veen rpc list --stream calls --reader calls-reader",
     "veen rpc list --status failed --last 5 --stream calls --reader calls-reader --json",
+    name="list",
 )
 @click.option("--status", type=click.Choice(STATUSES), help="Only calls with this status.")
 @click.option("--last", type=Integer(1), default=20, show_default=True, help="Only the newest calls.")
