@@ -67,6 +67,8 @@ class Overlay(Generic[S]):
     """The rows and columns of the state, for Spark."""
     reads_signer: bool = False
     """Whether ``lift`` reads ``Event.client_id``; a reader that does not know the signers must not fold."""
+    reads_time: bool = False
+    """Whether ``lift`` reads ``Event.hub_ts``; a reader that does not know the receipts must not fold."""
     scope: bytes = b""
     """The one wallet or stream that the overlay is restricted to; empty if it is not restricted."""
     shapes: Mapping[bytes, tuple[type[Record], ...]] = field(init=False)
@@ -100,7 +102,15 @@ class Overlay(Generic[S]):
         record = decode_record(shapes, message.body)
         if isinstance(record, Undecodable):
             return IgnoredMessage(message.seq, message.origin, message.schema, record.why)
-        return Event(message.seq, message.identity, record, repeated, message.client_id)
+        return Event(
+            message.seq,
+            message.identity,
+            record,
+            repeated,
+            message.client_id,
+            message.origin,
+            message.hub_ts,
+        )
 
     def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:
         """The summary of one event or ignored message."""
@@ -170,7 +180,7 @@ class Overlay(Generic[S]):
 
     def view_json(self, summary: Summary[S]) -> Any:
         """The state for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
-        return _in_json(self.view(summary.inner))
+        return in_json(self.view(summary.inner))
 
     def state_bytes(self, summary: Summary[S]) -> bytes:
         """The canonical bytes of the state of a prefix (spec-3 7.3)."""
@@ -181,9 +191,10 @@ class Overlay(Generic[S]):
         return StateHash(Ht(f"veen/state-{self.name}", self.state_bytes(summary)))
 
 
-def _in_json(item: Any) -> Any:
+def in_json(item: Any) -> Any:
+    """A plain item for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
     if isinstance(item, bytes):
         return item.hex()
     if isinstance(item, dict):
-        return {_in_json(key): _in_json(value) for key, value in item.items()}
-    return [_in_json(value) for value in item] if isinstance(item, list) else item
+        return {in_json(key): in_json(value) for key, value in item.items()}
+    return [in_json(value) for value in item] if isinstance(item, list) else item
