@@ -1,6 +1,6 @@
 """The records of discovery: descriptors of hubs, overlays and services, and who may publish them (spec-5 §4).
 
-Keys are in the order of spec-5; ``expires_at`` is the last optional key of an advertisement (RESOLUTIONS P16).
+Keys are in the order of spec-5; ``expires_at`` is the last optional key of an advertisement (P16).
 ``disc.publishers.v1`` and ``disc.hub.identity.v1`` are additions of this project (ADR 0027): they say which
 keys may publish for an id. ``record.continuity.v1`` links the client_id of a message to an identity key.
 """
@@ -180,7 +180,7 @@ def _names_further_keys(named: Publishers) -> bool:
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publishers(Record):
-    """Name the further publishers of an overlay or a service; replaces the list that its writer named before."""
+    """Name the further publishers of an overlay or a service; replaces the writer's earlier list."""
 
     kind: Literal["overlay", "service"]
     id: DescribedId

@@ -1,8 +1,8 @@
 """The fold of discovery streams: who published what about which id (spec-5 5.2, RESOLUTIONS P16).
 
 A summary keeps, for each id and each key that signed messages about it, the last record and the position of
-the first advertisement. It does not decide which of them counts: that depends on links between keys, which may
-be in another part of the log. ``publishers`` decides it on the state of a prefix.
+the first advertisement. It does not decide which of them counts: that depends on links between keys, which
+may be in another part of the log. ``publishers`` decides it on the state of a prefix.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _lift(event: Event) -> DiscoveryState:
             if not links(record, event.client_id):
                 return {}
             return {"links": {signer: frozenset((bytes(record.principal_id),))}}
-        case Publishers(kind=kind, id=id_):
-            return {"named": {named_key(kind, id_): {signer: (event.stamp(0), record.encode())}}}
+        case Publishers():
+            return {"named": {named_key(record.kind, record.id): {signer: (event.stamp(0), record.encode())}}}
         case HubKeys(hub_id=hub):
             body = record.encode()
             return {"keys": {bytes(hub): {H(body): (event.stamp(0), body)}}}
@@ -111,26 +111,26 @@ def claims_of(state: DiscoveryState, kind: Kind, id_: bytes) -> Claims:
 
 
 def listed_of(state: DiscoveryState, kind: Kind, id_: bytes) -> Iterator[Listed]:
-    """The record in force of an id, if there is one, and then its rejected publishers in the order of keys."""
+    """The record in force of an id, if there is one; then its rejected publishers, in the order of keys."""
     known = claims_of(state, kind, id_)
     verdict = resolve(known)
     if verdict.in_force is not None:
-        claim = known.claims[verdict.in_force]
-        status = "retired" if claim.retires else "advertised"
         records = sum(each.records for key, each in known.claims.items() if key not in verdict.rejected)
-        yield _row(known, verdict.in_force, claim, status, "", records)
+        yield _listed(known, verdict.in_force)._replace(records=records)
     for signer in sorted(verdict.rejected):
-        claim = known.claims[signer]
-        yield _row(known, signer, claim, "rejected", verdict.rejected[signer], claim.records)
+        yield _listed(known, signer)._replace(status="rejected", why=verdict.rejected[signer])
 
 
-def _row(known: Claims, signer: bytes, claim: Claim, status: str, why: str, records: int) -> Listed:
-    expires = 0 if claim.retires or not claim.body else _expiry(known.kind, claim)
-    return Listed(known.kind, known.id, signer, status, why, claim.seq, expires, records, claim.body)
+def _listed(known: Claims, signer: bytes) -> Listed:
+    claim = known.claims[signer]
+    status, expires = ("retired", 0) if claim.retires else ("advertised", _expiry(known.kind, claim))
+    return Listed(known.kind, known.id, signer, status, "", claim.seq, expires, claim.records, claim.body)
 
 
 def _expiry(kind: Kind, claim: Claim) -> int:
-    """``expires_at`` if the publisher signed one, otherwise hub_ts + ttl_sec (spec-5 5.2, P16)."""
+    """``expires_at`` if the publisher has set one, otherwise hub_ts + ttl_sec (spec-5 5.2, P16)."""
+    if not claim.body:
+        return 0
     found = ADVERTISE[kind].decode(claim.body)
     if found.expires_at is not None:
         return found.expires_at

@@ -1,8 +1,8 @@
 """The streams of discovery, and the reader key of public ones (spec-5 §5, Pattern C).
 
-A discovery stream is an ordinary stream: its messages are sealed to a reader key (RESOLUTIONS H11). The key of
-a public one is derived from its stream_id, so that every client can read it: sealing then hides nothing. An
-operator who wants a private directory seals to a reader key of its own.
+A discovery stream is an ordinary stream: its messages are sealed to a reader key (RESOLUTIONS H11). The key
+of a public one is derived from its stream_id, so that every client can read it: sealing then hides nothing.
+An operator who wants a private directory seals to a reader key of its own.
 """
 
 from __future__ import annotations
