@@ -124,7 +124,11 @@ def test_a_message_that_answers_another_is_an_event_of_its_own(name: str, data: 
     plain = overlay.fold([m._replace(parent_id=None) for m in log])
     folded = overlay.fold(log)
     assert folded[:3] == plain[:3], "none is lost"
+<<<<<<< HEAD
     if name not in NAMED_BY_MESSAGE:
+=======
+    if name not in ("queue.jobs", "rpc.calls"):  # the identity is a job's name; the parent is the request
+>>>>>>> rpc
         assert overlay.state_bytes(folded) == overlay.state_bytes(plain)
 
 

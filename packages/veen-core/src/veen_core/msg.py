@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from veen_core import attachment, cbor, ciphertext, keys
 from veen_core.attachment import Attachment
-from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext
+from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext, open_with
 from veen_core.errors import DecodeError, DecodeFault, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.hpke import TAG_SIZE
@@ -83,6 +83,10 @@ class Msg(Wire):
     def open(self, reader: DhKey, limits: Limits = DEFAULT_LIMITS) -> Opened:
         """Decrypt header and body; raise ``OpenError`` if the message is sealed for another reader."""
         return open_ciphertext(reader, self.binding, self.ciphertext, limits)
+
+    def open_with(self, disclosure: bytes, limits: Limits = DEFAULT_LIMITS) -> Opened:
+        """Open with the secret that a reader has disclosed (``Opened.disclosure``)."""
+        return open_with(disclosure, self.binding, self.ciphertext, limits)
 
 
 def signing_digest(wire: bytes) -> bytes:

@@ -69,6 +69,7 @@ COMMANDS: Final = {
         "veen_cli.overlays.crdt:crdt", "Registers, sets and counters with concurrent writers."
     ),
     "queue": LazyCommand("veen_cli.overlays.queue:queue", "Jobs in a stream: put, take, acknowledge."),
+    "rpc": LazyCommand("veen_cli.rpc:rpc", "Remote calls over a stream: serve, call, list."),
     "wallet": LazyCommand(
         "veen_cli.overlays.wallet:wallet", "Wallets: balances folded from a log, with rules."
     ),
