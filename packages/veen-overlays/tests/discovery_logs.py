@@ -224,7 +224,7 @@ class Plain:
 
         def may(m: Message) -> bool:
             if kind == "hub":
-                return self.hub_may(id_, m.client_id, m.hub_ts or 0)
+                return self.hub_may(id_, m.client_id, m.hub_ts)
             return bool(self.voices(m.client_id) & allowed)
 
         counting = [each for each in last.values() if may(each[0])]

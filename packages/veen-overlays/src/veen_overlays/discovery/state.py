@@ -76,7 +76,7 @@ def _lift(event: Event) -> DiscoveryState:
     body, first = record.encode(), None if retires else event.seq
     if len(body) > MAX_DESCRIPTOR_BYTES:
         body = b""
-    claim = Claim(first, 1, event.seq, event.hub_ts or 0, retires, body)
+    claim = Claim(first, 1, event.seq, event.hub_ts, retires, body)
     return {kind: {id_: {signer: claim}}}
 
 

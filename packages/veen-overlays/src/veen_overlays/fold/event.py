@@ -38,13 +38,8 @@ class Message(NamedTuple):
     parent_id: bytes | None = None
     client_id: bytes | None = None
     """The key that signed the MSG: for a wrapped event its original, None if the reader does not know it."""
-<<<<<<< HEAD
-    hub_ts: int | None = None
-    """The time of the receipt in this log, in Unix seconds; None if the reader does not know it."""
-=======
     hub_ts: int = 0
     """The time of the RECEIPT in the log that was read, in Unix seconds; 0 if the reader does not know it."""
->>>>>>> rpc
 
     @property
     def origin(self) -> bytes:
@@ -68,15 +63,9 @@ class Event(NamedTuple):
     client_id: bytes | None = None
     """The key that signed the message, for overlays that compare it with the record (RESOLUTIONS P10)."""
     origin: bytes = b""
-<<<<<<< HEAD
-    """The msg_id of the original, if the message is a copy; otherwise its own (spec-3 1.1)."""
-    hub_ts: int | None = None
-    """The time of the receipt, for overlays whose records expire."""
-=======
     """The message's ``origin``: the MSG that it copies or answers, otherwise its own msg_id (RPC0.1)."""
     hub_ts: int = 0
     """The time of the message's RECEIPT, for overlays with deadlines (RESOLUTIONS P15)."""
->>>>>>> rpc
 
     def stamp(self, ts: int) -> Stamp:
         """The event's sort key: ``ts``, then stream_seq, then identity."""
