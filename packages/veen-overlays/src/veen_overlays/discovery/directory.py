@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, Final
 
 from veen_overlays.discovery.publishers import Claim
 from veen_overlays.discovery.records import ADVERTISE, KINDS, Descriptor, HubAdvertise, Kind, OverlayAdvertise
@@ -33,6 +33,9 @@ class Conditions:
     prefix: str | None = None
     equal: tuple[tuple[str, Value], ...] = ()
     any_of: tuple[tuple[str, Sequence[Value]], ...] = ()
+
+
+NO_CONDITIONS: Final = Conditions()
 
 
 def _terms(found: Descriptor) -> set[tuple[str, Value]]:

@@ -1,0 +1,25 @@
+"""``veen disc`` and ``veen connect``: find hubs, overlays and services, and set up a connection (spec-5)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veen_cli.frame.command_groups import Group, LazyCommand
+
+_ADVERTISE: Final = "veen_cli.discovery.advertise"
+ADVERTISE: Final = {
+    "service": LazyCommand(f"{_ADVERTISE}:service", "Publish the descriptor of a service."),
+    "overlay": LazyCommand(f"{_ADVERTISE}:overlay", "Publish the descriptor of an overlay."),
+}
+COMMANDS: Final = {
+    "advertise": LazyCommand("veen_cli.discovery:advertise", "Publish a descriptor, or renew it."),
+    "retire": LazyCommand(f"{_ADVERTISE}:retire", "Withdraw the descriptor of a service or an overlay."),
+    "name": LazyCommand(f"{_ADVERTISE}:name", "Name further publishers of a service or an overlay."),
+    "query": LazyCommand("veen_cli.discovery.query:query", "List the hubs, services or overlays that fit."),
+    "watch": LazyCommand("veen_cli.discovery.query:watch", "Show changes of a directory as they happen."),
+    "serve": LazyCommand("veen_cli.discovery.serve:serve", "Answer queries of other clients over RPC."),
+}
+advertise = Group(
+    "advertise", ADVERTISE, path="disc.advertise", help="Publish a descriptor, or renew it before it expires."
+)
+disc = Group("disc", COMMANDS, path="disc", help="Directory of hubs, overlays and services (spec-5).")
