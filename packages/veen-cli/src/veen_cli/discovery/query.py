@@ -260,19 +260,20 @@ def watch(
     async def work() -> None:
         shown: dict[bytes, bytes] = {}
         left = count
-        async with access.streams(reader_of=public_reader) as at_stream:
-            async with at_stream(stream).view(DISCOVERY) as view:
-                live = LiveDirectory(view)
-                while True:
-                    position = await live.refresh()
-                    for change, each in _changes(
-                        shown, live.directory, kind, max(position.hub_ts, times.now())
-                    ):
-                        _print_change(out, kind, change, each)
-                        left = None if left is None else left - 1
-                        if left == 0:
-                            return
-                    await asyncio.sleep(every)
+        async with (
+            access.streams(reader_of=public_reader) as at_stream,
+            at_stream(stream).view(DISCOVERY) as view,
+        ):
+            live = LiveDirectory(view)
+            while True:
+                position = await live.refresh()
+                now = max(position.hub_ts, times.now())
+                for change, each in _changes(shown, live.directory, kind, now):
+                    _print_change(out, kind, change, each)
+                    left = None if left is None else left - 1
+                    if left == 0:
+                        return
+                await asyncio.sleep(every)
 
     loop.run(work())
 

@@ -1,8 +1,8 @@
-"""Discovery over live logs: directories that follow their streams, and ``disc.query.v1`` over RPC0 (spec-5 §6).
+"""Discovery over live logs: directories of followed streams, and ``disc.query.v1`` over RPC0 (spec-5 §6).
 
 A directory is read at a position of a log: (stream_seq, mmr_root). Descriptors expire at the time of that
-entry's RECEIPT, so two readers at one root list the same. ``DirectoryService`` answers queries; a local reader
-uses the same functions.
+entry's RECEIPT, so two readers at one root list the same. ``DirectoryService`` answers queries, and a local
+reader uses the same functions.
 """
 
 from __future__ import annotations
