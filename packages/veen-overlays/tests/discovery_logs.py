@@ -208,9 +208,10 @@ class Plain:
         for _ in KEYS:
             for m, r in self.said:
                 if isinstance(r, disc.Publishers) and (r.kind, r.id) == (kind, id_):
-                    lists = [x for y, x in self.said if y.client_id == m.client_id and _same(x, r)]
+                    lists = [x for y, x in self.said if y.client_id == m.client_id]
+                    same = [x for x in lists if isinstance(x, disc.Publishers) and _same(x, r)]
                     if self.voices(m.client_id) & allowed:
-                        allowed |= {bytes(key) for key in lists[-1].publishers}
+                        allowed |= {bytes(key) for key in same[-1].publishers}
         return allowed
 
     def about(self, kind: str, id_: bytes) -> list[tuple[Message, Record]]:
@@ -252,8 +253,8 @@ def _describes(record: Record, kind: str) -> bool:
     return record.NAME in (f"disc.{kind}.advertise.v1", f"disc.{kind}.retire.v1")
 
 
-def _same(x: Record, r: disc.Publishers) -> bool:
-    return isinstance(x, disc.Publishers) and (x.kind, x.id) == (r.kind, r.id)
+def _same(x: disc.Publishers, r: disc.Publishers) -> bool:
+    return (x.kind, x.id) == (r.kind, r.id)
 
 
 def _fits(record: Any, wanted: dict[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veen_core import cbor
-from veen_core.ids import ClientId, HubPk, ProfileId, StreamId, UnixTime
+from veen_core.ids import ClientId, HubId, HubPk, ProfileId, StreamId, UnixTime
 from veen_core.keys import SigningKey
 from veen_overlays.discovery import DISCOVERY, Directory, listing
 from veen_overlays.discovery import query as asked
@@ -48,7 +48,7 @@ def service(n: int = 1, name: str = "shop", **values: Any) -> disc.ServiceAdvert
     )
 
 
-def hub(key: SigningKey, hub_id: bytes, **values: Any) -> disc.HubAdvertise:
+def hub(key: SigningKey, hub_id: HubId, **values: Any) -> disc.HubAdvertise:
     given = {"region": "eu", "tags": (), "overlays": (), "endpoints": (), "ttl_sec": 1_000, **values}
     return disc.HubAdvertise(
         hub_id=hub_id, hub_pk=HubPk(key.public), profile_id=ProfileId(bytes(32)), version="1", **given
@@ -149,7 +149,8 @@ def test_keys_are_in_the_documents_order_and_absent_optionals_are_left_out(
     strategy: Any, keys: str, data: st.DataObject
 ) -> None:
     record = data.draw(strategy)
-    found = list(cbor.decode(record.encode()))
+    item: Any = cbor.decode(record.encode())
+    found = list(item)
     assert found == [key for key in keys.split() if getattr(record, key) is not None]
 
 

@@ -6,15 +6,15 @@ from typing import Final
 
 from veen_cli.frame.command_groups import Group, LazyCommand
 
-_ADVERTISE: Final = "veen_cli.discovery.advertise"
+_PUBLISHING: Final = "veen_cli.discovery.publishing"
 ADVERTISE: Final = {
-    "service": LazyCommand(f"{_ADVERTISE}:service", "Publish the descriptor of a service."),
-    "overlay": LazyCommand(f"{_ADVERTISE}:overlay", "Publish the descriptor of an overlay."),
+    "service": LazyCommand(f"{_PUBLISHING}:service", "Publish the descriptor of a service."),
+    "overlay": LazyCommand(f"{_PUBLISHING}:overlay", "Publish the descriptor of an overlay."),
 }
 COMMANDS: Final = {
     "advertise": LazyCommand("veen_cli.discovery:advertise", "Publish a descriptor, or renew it."),
-    "retire": LazyCommand(f"{_ADVERTISE}:retire", "Withdraw the descriptor of a service or an overlay."),
-    "name": LazyCommand(f"{_ADVERTISE}:name", "Name further publishers of a service or an overlay."),
+    "retire": LazyCommand(f"{_PUBLISHING}:retire", "Withdraw the descriptor of a service or an overlay."),
+    "name": LazyCommand(f"{_PUBLISHING}:name", "Name further publishers of a service or an overlay."),
     "query": LazyCommand("veen_cli.discovery.query:query", "List the hubs, services or overlays that fit."),
     "watch": LazyCommand("veen_cli.discovery.query:watch", "Show changes of a directory as they happen."),
     "serve": LazyCommand("veen_cli.discovery.serve:serve", "Answer queries of other clients over RPC."),

@@ -1,7 +1,7 @@
 """Choose a hub and a service from a directory: phases 1 and 2 of connect (spec-5 §7).
 
 Every candidate gets a judgement with its reason, also those that are refused. Descriptors are hints (8.1):
-the caller still pins the chosen hub, and ``descriptor_lie`` compares the hub that answers with its descriptor.
+the caller still pins the chosen hub; ``descriptor_lie`` compares the hub that answers with its descriptor.
 """
 
 from __future__ import annotations
