@@ -389,8 +389,8 @@ def test_connect_obtains_a_token_from_the_services_issuer(directory: Town, west:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({}, f"pinned is {hub_id_of(HubPk(LIAR.public)).hex()}"),
-        ({"profile_id": PROFILES["bulk"].profile_id}, "pinned is"),
+        ({}, f"but the pinned hub is {hub_id_of(HubPk(LIAR.public)).hex()}"),
+        ({"profile_id": PROFILES["bulk"].profile_id}, "but the pinned hub is"),
     ],
     ids=["the endpoint of another hub", "and another profile"],
 )

@@ -185,9 +185,8 @@ async def _pinned(
             why = "you trust it"
         explained.add(1, f"{_name(hub)} at {url}", True, f"it proved its descriptor, and {why}")
         return PinnedHub(hub, url, explained)
-    refused = "; ".join(
-        f"{each['candidate']}: {each['why']}" for each in explained.steps if not each["taken"]
-    )
+    hubs_refused = [each for each in explained.steps if each["phase"] == 1 and not each["taken"]]
+    refused = "; ".join(f"{each['candidate']}: {each['why']}" for each in hubs_refused)
     raise CommandFailed(
         f"no hub could be pinned ({refused})",
         Exit.PROTOCOL,
