@@ -68,9 +68,10 @@ class _Postings:
                 if not self.by_term[term]:
                     del self.by_term[term]
         if listed is not None:
-            found = ADVERTISE[listed.kind].decode(listed.body)
+            found = listed.descriptor
+            assert found is not None
             place = "" if isinstance(found, HubAdvertise) else found.name, id_
-            self.places[id_], self.listed[place] = place, listed
+            self.places[id_], self.listed[place] = place, listed._replace(descriptor=None)
             insort(self.all, place)
             for term in _terms(found):
                 insort(self.by_term.setdefault(term, []), place)

@@ -17,6 +17,7 @@ from veen_overlays.discovery.records import (
     ADVERTISE,
     KINDS,
     RETIRE,
+    Descriptor,
     HubKeys,
     Kind,
     Publishers,
@@ -96,6 +97,8 @@ class Listed(NamedTuple):
     records: int
     """The number of records of this key about the id; of a rejected key, none of them counts."""
     body: bytes
+    descriptor: Descriptor | None = None
+    """The decoded advertisement; not kept in an index, where it would take more memory than the body."""
 
 
 def claims_of(state: DiscoveryState, kind: Kind, id_: bytes) -> Claims:
@@ -123,18 +126,16 @@ def listed_of(state: DiscoveryState, kind: Kind, id_: bytes) -> Iterator[Listed]
 
 def _listed(known: Claims, signer: bytes) -> Listed:
     claim = known.claims[signer]
-    status, expires = ("retired", 0) if claim.retires else ("advertised", _expiry(known.kind, claim))
-    return Listed(known.kind, known.id, signer, status, "", claim.seq, expires, claim.records, claim.body)
+    found = None if claim.retires or not claim.body else ADVERTISE[known.kind].decode(claim.body)
+    status = "retired" if claim.retires else "advertised"
+    expires = 0 if found is None else expiry(found, claim.hub_ts)
+    row = Listed(known.kind, known.id, signer, status, "", claim.seq, expires, claim.records, claim.body)
+    return row._replace(descriptor=found)
 
 
-def _expiry(kind: Kind, claim: Claim) -> int:
+def expiry(found: Descriptor, hub_ts: int) -> int:
     """``expires_at`` if the publisher has set one, otherwise hub_ts + ttl_sec (spec-5 5.2, P16)."""
-    if not claim.body:
-        return 0
-    found = ADVERTISE[kind].decode(claim.body)
-    if found.expires_at is not None:
-        return found.expires_at
-    return min(claim.hub_ts + found.ttl_sec, U64_MAX)
+    return min(hub_ts + found.ttl_sec, U64_MAX) if found.expires_at is None else found.expires_at
 
 
 def listing(state: DiscoveryState) -> Iterator[Listed]:
@@ -147,7 +148,7 @@ def listing(state: DiscoveryState) -> Iterator[Listed]:
 def _view(state: DiscoveryState) -> list[Any]:
     return [
         {
-            **{name: value for name, value in each._asdict().items() if name != "body"},
+            **{name: value for name, value in each._asdict().items() if name not in ("body", "descriptor")},
             "descriptor": cbor.decode(each.body) if each.body and each.status != "rejected" else {},
         }
         for each in listing(state)
