@@ -171,8 +171,8 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
 )
 """Commands, and for placeholders in examples the field of the answer that replaces them."""
 
-ON_PAGES = ("veen_cli.record.", "veen_cli.query.")
-"""Commands that the guides ``recorder.md`` and ``query.md`` run; here only their arguments are parsed."""
+ON_PAGES = ("veen_cli.record.", "veen_cli.query.", "veen_cli.rpc.")
+"""Commands that the guides ``recorder.md``, ``query.md`` and ``rpc.md`` run; here they are only parsed."""
 FILES_OF_PAGES = (
     *("recorder.yaml", "shop/recorder.yaml", "admin/recorder.yaml", "events.jsonl", "checkpoint.veenrc"),
     *("old.veenrc", "new.veenrc", "result.veenq", "z1.veenq", "z2.veenq", "z1-hub.cbor", "mine.receipt"),
@@ -310,11 +310,11 @@ def parse(line: str, ctx: click.Context) -> None:
     ctx.command.make_context(ctx.info_name, args, parent=ctx.parent)
 
 
-def test_the_examples_of_the_recorder_and_of_queries_parse(
+def test_the_examples_of_the_recorder_queries_and_calls_parse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("shop", "admin", "operator", "checkpoints", "auditor"):
+    for name in ("shop", "admin", "operator", "checkpoints", "auditor", "calls-reader"):
         (tmp_path / name).mkdir()
     for name in FILES_OF_PAGES:
         (tmp_path / name).touch()

@@ -142,7 +142,7 @@ def _check_effects(town: Town, answers: dict[int, set[str]]) -> None:
     by_key: dict[bytes, set[bytes]] = {}
     effects = town.root / "effects"
     for row in rows:
-        assert row["state"] in ("answered", "failed")
+        assert row["status"] in ("answered", "failed")
         if row.get("code") == "rpc.deadline":
             continue
         key = call_key(row["method"], row["client_id"], row["idem"], row["request"])
@@ -150,7 +150,7 @@ def _check_effects(town: Town, answers: dict[int, set[str]]) -> None:
         once, path = effects / f"once-{key.hex()}", effects / f"note-{key.hex()}"
         if row["method"] == "note":
             assert path.read_text() == f"text {row['idem']}\n", "one effect"
-        elif row["state"] == "answered":
+        elif row["status"] == "answered":
             assert once.read_text() == f"text {row['idem']}\n", "one effect"
         elif once.exists():
             assert len(once.read_text().splitlines()) == 1, "an interrupted call has at most one effect"

@@ -161,14 +161,23 @@ def bad() -> dict[str, dict[str, tuple[bytes, str]]]:
     return made
 
 
+Good = dict[str, dict[str, Record]]
+Bad = dict[str, dict[str, tuple[bytes, str]]]
+
+
 def make() -> dict[str, bytes]:
     """Path and content of every file."""
+    return files_of(GOOD, bad())
+
+
+def files_of(good: Good, bad: Bad) -> dict[str, bytes]:
+    """Path and content of the files of these cases."""
     files: dict[str, bytes] = {}
-    for name, cases in GOOD.items():
+    for name, cases in good.items():
         for case, made in cases.items():
             files[f"{name}/{case}/wire.hex"] = made.encode().hex().encode() + b"\n"
             files[f"{name}/{case}/value.json"] = _json(made.codec.write_json(made))
-    for name, refused in bad().items():
+    for name, refused in bad.items():
         for case, (body, text) in refused.items():
             files[f"{name}/{case}_fail/wire.hex"] = body.hex().encode() + b"\n"
             files[f"{name}/{case}_fail/expect.json"] = _json({"error": "DecodeError", "match": text})
@@ -181,12 +190,17 @@ def _json(value: Any) -> bytes:
 
 def on_disk() -> dict[str, bytes]:
     """Path and content of every file of these records."""
-    files = [path for name in SHAPES for path in (HERE / name).rglob("*") if path.is_file()]
+    return files_on_disk(SHAPES)
+
+
+def files_on_disk(shapes: dict[str, type[Record]]) -> dict[str, bytes]:
+    """Path and content of every file of the records of these names."""
+    files = [path for name in shapes for path in (HERE / name).rglob("*") if path.is_file()]
     return {path.relative_to(HERE).as_posix(): path.read_bytes() for path in files}
 
 
-def main(arguments: list[str]) -> int:
-    made, found = make(), on_disk()
+def main(arguments: list[str], made: dict[str, bytes], found: dict[str, bytes]) -> int:
+    """Write the vectors, or compare them with the files."""
     differ = sorted(path for path in made.keys() | found.keys() if made.get(path) != found.get(path))
     if "--check" not in arguments:
         for path in found.keys() - made.keys():
@@ -199,4 +213,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:], make(), on_disk()))

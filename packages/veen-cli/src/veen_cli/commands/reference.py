@@ -36,6 +36,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("receipt", "proof", "checkpoint", "consistency", "verify", "inspect"),
     ),
     "overlays": ("Overlays", ("fold", "kv", "crdt", "queue", "wallet", "snapshot")),
+    "rpc": ("Calls", ("rpc",)),
     "discovery": ("Discovery", ("disc", "connect")),
     "record": ("Recorder", ("record",)),
     "query": ("Queries", ("query",)),

@@ -11,6 +11,6 @@ COMMANDS: Final = {
     "call": LazyCommand("veen_cli.rpc.call:call", "Call a method and print its result."),
     "list": LazyCommand("veen_cli.rpc.listing:list_calls", "List the calls of a stream."),
     "info": LazyCommand("veen_cli.rpc.listing:info", "Show the servers of a stream and their methods."),
-    "stats": LazyCommand("veen_cli.rpc.listing:stats", "Count the calls of a stream by method and state."),
+    "stats": LazyCommand("veen_cli.rpc.listing:stats", "Count the calls of a stream by method and status."),
 }
 rpc = Group("rpc", COMMANDS, path="rpc", help="Remote calls over a stream: serve, call, list.")

@@ -19,7 +19,7 @@ from veen_core.ids import ClientId
 from veen_overlays.fold.overlay import in_json
 from veen_overlays.rpc.calls import calls_of, server_rows
 
-STATES: Final = ("open", "answered", "failed", "expired")
+STATUSES: Final = ("open", "answered", "failed", "expired")
 
 server_option = click.option(
     "--server",
@@ -47,9 +47,9 @@ def _folded(
 
 @command(
     "veen rpc list --stream calls --reader calls-reader",
-    "veen rpc list --state failed --last 5 --stream calls --reader calls-reader --json",
+    "veen rpc list --status failed --last 5 --stream calls --reader calls-reader --json",
 )
-@click.option("--state", type=click.Choice(STATES), help="Only calls in this state.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only calls with this status.")
 @click.option("--last", type=Integer(1), default=20, show_default=True, help="Only the newest calls.")
 @server_option
 @call_options
@@ -58,7 +58,7 @@ def list_calls(
     *,
     access: Access,
     stream: str,
-    state: str | None,
+    status: str | None,
     last: int,
     servers: tuple[ClientId, ...],
 ) -> Answer:
@@ -67,10 +67,10 @@ def list_calls(
     A call is expired if no server has replied and its deadline has passed at the time of the newest record.
     """
     del out
-    rows = [row for row in _folded(access, stream, servers)[1] if state in (None, row["state"])]
+    rows = [row for row in _folded(access, stream, servers)[1] if status in (None, row["status"])]
     shown = rows[-last:]
     lines = [
-        f"{row['seq']:>6}  {times.format_utc(row['hub_ts'])}  {row['state']:<8}  {row['method']}"
+        f"{row['seq']:>6}  {times.format_utc(row['hub_ts'])}  {row['status']:<8}  {row['method']}"
         + (f"  {row['code']}" if "code" in row else "")
         for row in shown
     ]
@@ -92,9 +92,7 @@ def info(out: Output, *, access: Access, stream: str, servers: tuple[ClientId, .
     del out
     state, _, now = _folded(access, stream, ())
     wanted = principals(servers)
-    rows = [row for row in server_rows(state) if wanted is None or row["principal_id"] in wanted]
-    for row in rows:
-        row["alive"] = now < row["until"]
+    rows = [row for row in server_rows(state, now) if wanted is None or row["principal_id"] in wanted]
     lines = []
     for row in rows:
         until = f"until {times.format_utc(row['until'])}" if row["until"] else "withdrawn"
@@ -107,7 +105,7 @@ def info(out: Output, *, access: Access, stream: str, servers: tuple[ClientId, .
 @server_option
 @call_options
 def stats(out: Output, *, access: Access, stream: str, servers: tuple[ClientId, ...]) -> Answer:
-    """Count the calls of a stream by method and state.
+    """Count the calls of a stream by method and status.
 
     The time of a call is that between the receipts of request and reply, in whole seconds of the hub.
     """
@@ -117,18 +115,21 @@ def stats(out: Output, *, access: Access, stream: str, servers: tuple[ClientId, 
     codes: Counter[str] = Counter()
     longest: dict[str, int] = {}
     for row in rows:
-        counts.setdefault(row["method"], Counter())[row["state"]] += 1
+        counts.setdefault(row["method"], Counter())[row["status"]] += 1
         codes.update([row["code"]] if "code" in row else [])
         if "reply_hub_ts" in row:
             seconds = max(0, row["reply_hub_ts"] - row["hub_ts"])
             longest[row["method"]] = max(longest.get(row["method"], 0), seconds)
     methods = {
-        method: {**{state: counts[method][state] for state in STATES}, "longest_sec": longest.get(method, 0)}
+        method: {
+            **{state: counts[method][state] for state in STATUSES},
+            "longest_sec": longest.get(method, 0),
+        }
         for method in sorted(counts)
     }
     lines = [
         f"{method}: "
-        + ", ".join(f"{found[state]} {state}" for state in STATES if found[state])
+        + ", ".join(f"{found[status]} {status}" for status in STATUSES if found[status])
         + f", at most {plural(found['longest_sec'], 'second')}"
         for method, found in methods.items()
     ]

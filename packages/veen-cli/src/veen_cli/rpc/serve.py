@@ -169,6 +169,8 @@ def serve(
         assert where is not None
         service = load_service(where)
 
+    del out
+
     async def work() -> ServerCounters:
         async with access.at(stream) as source:
             server = RpcServer(
@@ -185,7 +187,7 @@ def serve(
             await asyncio.wait((running, announced), return_when=asyncio.FIRST_COMPLETED)
             announced.cancel()
             if server.announced.is_set():
-                out.note(f"serving {', '.join(service.names)} on {stream}")
+                click.echo(f"serving {', '.join(service.names)} on {stream}", err=True)
             try:
                 await running
             except asyncio.CancelledError:

@@ -1,6 +1,6 @@
 """The calls of a stream as an overlay: each request and what became of it (RPC0.1 to RPC0.3, P15).
 
-| state | meaning |
+| status | meaning |
 |---|---|
 | open | no reply counts yet |
 | answered | the first reply that counts reports success |
@@ -8,7 +8,8 @@
 | expired | no reply counts, and the deadline has passed at the hub_ts of the newest record |
 
 A reply counts if its signer has announced itself as a server earlier in the log (``rpc.server.v1``); with
-``calls_of`` only the servers of given principals count. A request without a reply of its own has the first
+``calls_of`` only announcements of given principals count. If several principals announce one client_id, the
+first one stays. A request without a reply of its own has the first
 answer to another request with the same ``(method, client_id, idem)``. A request that names a parent is a copy
 of that message, as everywhere (core §11.1).
 """
@@ -41,7 +42,7 @@ class Asked(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The first reply of one signer to a request."""
+    """A reply."""
 
     seq: int
     hub_ts: int
@@ -52,25 +53,29 @@ class Answered(NamedTuple):
 
 
 class Exchanges(NamedTuple):
-    """What a range says about one MsgID: its request, and the first reply of each signer."""
+    """What a range says about one MsgID: its request, and its replies."""
 
     request: Asked | None = None
-    replies: Mapping[bytes, Answered] = {}
+    replies: Mapping[bytes, tuple[Answered, ...]] = {}
+    """By signer, in stream order: which of them count depends on announcements in other ranges."""
 
 
 class Announced(NamedTuple):
-    """A server in a range: its first announcement and its last one."""
+    """A client_id that a principal announces: the first announcement of a range, and the last one."""
 
     first_seq: int
-    principal: bytes
     methods: tuple[str, ...]
     until: int
 
 
-_FIRST_REPLY: Final[Monoid[Answered]] = Monoid(
-    Answered(0, 0, None, b""), lambda a, _b: a, list, lambda item: Answered(*item)
+_REPLIES: Final[Monoid[Mapping[bytes, tuple[Answered, ...]]]] = map_of(
+    Monoid(
+        (),
+        lambda a, b: a + b,
+        lambda replies: [list(each) for each in replies],
+        lambda item: tuple(Answered(*each) for each in item),
+    )
 )
-_REPLIES: Final = map_of(_FIRST_REPLY)
 _EXCHANGES: Final[Monoid[Exchanges]] = Monoid(
     Exchanges(),
     lambda a, b: Exchanges(a.request or b.request, _REPLIES.combine(a.replies, b.replies)),
@@ -78,15 +83,15 @@ _EXCHANGES: Final[Monoid[Exchanges]] = Monoid(
     lambda item: Exchanges(None if item[0] is None else Asked(*item[0]), _REPLIES.load(item[1])),
 )
 _SERVER: Final[Monoid[Announced]] = Monoid(
-    Announced(0, b"", (), 0),  # the map never holds an empty one
+    Announced(0, (), 0),  # the map never holds an empty one
     lambda a, b: b._replace(first_seq=a.first_seq),
-    lambda each: [each.first_seq, each.principal, list(each.methods), each.until],
-    lambda item: Announced(item[0], item[1], tuple(item[2]), item[3]),
+    lambda each: [each.first_seq, list(each.methods), each.until],
+    lambda item: Announced(item[0], tuple(item[1]), item[2]),
 )
 _LATEST: Final[Monoid[int]] = Monoid(0, max, lambda value: value, lambda item: item)
 
 CallState = Mapping[str, Any]
-"""``exchanges`` by MsgID of the request, ``servers`` by client_id, ``now`` the newest hub_ts."""
+"""``exchanges`` by MsgID of the request, ``servers`` by client_id || principal, ``now`` the newest hub_ts."""
 
 
 def _lift(event: Event) -> CallState:
@@ -97,10 +102,10 @@ def _lift(event: Event) -> CallState:
     elif isinstance(record, Reply):
         code = None if record.error is None else record.error.code
         reply = Answered(event.seq, event.hub_ts, code, H(record.encode()))
-        found["exchanges"] = {event.origin: Exchanges(None, {client: reply})}
+        found["exchanges"] = {event.origin: Exchanges(None, {client: (reply,)})}
     elif isinstance(record, ServerLease) and is_authentic(record, event.client_id):
         until = event.hub_ts + record.lease_sec
-        found["servers"] = {client: Announced(event.seq, bytes(record.principal_id), record.methods, until)}
+        found["servers"] = {client + record.principal_id: Announced(event.seq, record.methods, until)}
     return found
 
 
@@ -117,39 +122,47 @@ def _asked(event: Event, request: Request, client: bytes) -> Asked:
     )
 
 
+def _links(state: CallState, trusted: frozenset[bytes] | None) -> dict[bytes, tuple[int, bytes]]:
+    """For each server's client_id: the first trusted principal that announced it, and where."""
+    linked: dict[bytes, tuple[int, bytes]] = {}
+    for key, server in state.get("servers", {}).items():
+        client, principal = key[:32], key[32:]
+        if trusted is None or principal in trusted:
+            linked[client] = min(
+                (server.first_seq, principal), linked.get(client, (server.first_seq, principal))
+            )
+    return linked
+
+
 class _Reader:
     """The replies that count, for readers who trust these principals; None trusts all."""
 
     def __init__(self, state: CallState, trusted: frozenset[bytes] | None) -> None:
-        self._servers: Mapping[bytes, Announced] = state.get("servers", {})
-        self._trusted = trusted
+        self._linked = _links(state, trusted)
         self.now: int = state.get("now", 0)
         self.asked: list[tuple[Asked, bytes, Answered | None, bytes]] = []
         self._by_key: dict[bytes, tuple[Answered, bytes]] = {}
         for origin, exchanges in state.get("exchanges", {}).items():
             if exchanges.request is not None:
-                reply, signer = self._first(exchanges.replies)
-                self.asked.append((exchanges.request, origin, reply, signer))
+                reply, server = self._first(exchanges.replies)
+                self.asked.append((exchanges.request, origin, reply, server))
                 if reply is not None and binds(reply.code):
                     known = self._by_key.get(exchanges.request.key)
                     if known is None or reply.seq < known[0].seq:
-                        self._by_key[exchanges.request.key] = reply, signer
+                        self._by_key[exchanges.request.key] = reply, server
         self.asked.sort(key=lambda each: each[0].seq)
 
-    def _first(self, replies: Mapping[bytes, Answered]) -> tuple[Answered | None, bytes]:
-        counted = [(r.seq, signer) for signer, r in replies.items() if self._counts(signer, r.seq)]
-        if not counted:
-            return None, b""
-        signer = min(counted)[1]
-        return replies[signer], signer
+    def _first(self, replies: Mapping[bytes, tuple[Answered, ...]]) -> tuple[Answered | None, bytes]:
+        """The first reply that counts, and the principal of its server."""
+        counted = [
+            (each.seq, each, self._linked[signer][1])
+            for signer, made in replies.items()
+            for each in made
+            if signer in self._linked and self._linked[signer][0] < each.seq
+        ]
+        return min(counted)[1:] if counted else (None, b"")
 
-    def _counts(self, signer: bytes, seq: int) -> bool:
-        server = self._servers.get(signer)
-        if server is None or server.first_seq >= seq:
-            return False
-        return self._trusted is None or server.principal in self._trusted
-
-    def row(self, asked: Asked, origin: bytes, reply: Answered | None, signer: bytes) -> dict[str, Any]:
+    def row(self, asked: Asked, origin: bytes, reply: Answered | None, server: bytes) -> dict[str, Any]:
         shown: dict[str, Any] = {
             "request": origin,
             "seq": asked.seq,
@@ -164,13 +177,13 @@ class _Reader:
         if asked.reply_to is not None:
             shown["reply_to"] = asked.reply_to
         if reply is None and (same := self._by_key.get(asked.key)) is not None:
-            reply, signer = same
+            reply, server = same
         if reply is None:
             late = is_late(asked.hub_ts, asked.timeout_ms, self.now)
-            return {**shown, "state": "expired" if late else "open"}
-        shown["state"] = "answered" if reply.code is None else "failed"
+            return {**shown, "status": "expired" if late else "open"}
+        shown["status"] = "answered" if reply.code is None else "failed"
         shown |= {"reply_seq": reply.seq, "reply_hub_ts": reply.hub_ts, "reply_hash": reply.digest}
-        shown["server"] = self._servers[signer].principal
+        shown["server"] = server
         return shown if reply.code is None else {**shown, "code": reply.code}
 
 
@@ -191,7 +204,7 @@ COLUMNS: Final = {
     "hub_ts": ColumnType.UINT,
     "timeout_ms": ColumnType.UINT,
     "reply_to": ColumnType.BYTES,
-    "state": ColumnType.TEXT,
+    "status": ColumnType.TEXT,
     "reply_seq": ColumnType.UINT,
     "reply_hub_ts": ColumnType.UINT,
     "reply_hash": ColumnType.BYTES,
@@ -217,18 +230,18 @@ def calls_of(principals: Iterable[bytes] | None) -> Overlay[CallState]:
     )
 
 
-def server_rows(state: CallState) -> list[dict[str, Any]]:
-    """The announced servers of a stream, in the order of their client_ids."""
-    now, servers = state.get("now", 0), state.get("servers", {})
+def server_rows(state: CallState, now: int) -> list[dict[str, Any]]:
+    """The announced servers of a stream, in the order of their client_ids, and whether each is alive."""
+    servers: Mapping[bytes, Announced] = state.get("servers", {})
     return [
         {
-            "client_id": client,
-            "principal_id": servers[client].principal,
-            "methods": list(servers[client].methods),
-            "until": servers[client].until,
-            "alive": now < servers[client].until,
+            "client_id": key[:32],
+            "principal_id": key[32:],
+            "methods": list(servers[key].methods),
+            "until": servers[key].until,
+            "alive": now < servers[key].until,
         }
-        for client in sorted(servers)
+        for key in sorted(servers)
     ]
 
 

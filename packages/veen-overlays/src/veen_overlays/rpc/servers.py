@@ -37,6 +37,8 @@ class Servers:
         if self.trusted is not None and bytes(lease.principal_id) not in self.trusted:
             return None
         known = self._known.get(bytes(client_id or b""))
+        if known is not None and known.principal != lease.principal_id:
+            return None  # the first principal that announced a client_id stays
         renews = known is not None and (known.principal, known.client_id) == (
             lease.principal_id,
             lease.client_id,

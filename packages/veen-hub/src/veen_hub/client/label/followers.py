@@ -14,12 +14,12 @@ from typing import Final
 
 MAX_ENTRIES_BEHIND: Final = 512
 """A follower that is further behind is not waited for."""
-MAX_WAIT_SECONDS: Final = 0.25
+MAX_WAIT_SECONDS: Final = 0.1
 """Longest wait for a follower; then the receipt is verified by proofs."""
 
 
 class Followers:
-    """The open live streams of one label."""
+    """The live streams of one label that wait for entries."""
 
     def __init__(self) -> None:
         self._read: dict[object, int] = {}
@@ -34,8 +34,12 @@ class Followers:
         finally:
             self._read.pop(key, None)
 
+    def pause(self, key: object) -> None:
+        """Note that a follower's consumer is at work: what it sends meanwhile must not wait for it."""
+        self._read.pop(key, None)
+
     def advance(self, key: object, seq: int) -> None:
-        """Note that a follower has verified all entries up to ``seq``."""
+        """Note that a follower has verified all entries up to ``seq`` and waits for more."""
         self._read[key] = seq
         for waiter, wanted in self._waiting.items():
             if wanted <= seq and not waiter.done():

@@ -83,7 +83,9 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
                             at = StreamSeq(at + len(entries))
                             log.followers.advance(follower, at - 1)
                             attempts.renew()
+                            log.followers.pause(follower)
                             yield entries
+                            log.followers.advance(follower, at - 1)
             why: Unreachable | Refused = Unreachable(f"{connection.api.transport.url}: the live stream ended")
         except (Unreachable, Refused) as exc:
             why = exc

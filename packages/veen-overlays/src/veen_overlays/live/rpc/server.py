@@ -277,6 +277,7 @@ class RpcServer:
                 if call is not None and not self._stopping.is_set() and await self._obtain(call):
                     for request in tuple(call.requests):
                         written.append((request.origin, *await self._reply(call, request)))
+                        self._kept.pop(request.seq)
         finally:
             self._unwritten -= 1
             self._written.set()
@@ -305,6 +306,8 @@ class RpcServer:
         finally:
             self._unwritten += 1
         if self.table.calls.get(call.key) is not call or not self._is_held(call):
+            for request in call.requests:
+                self._kept.pop(request.seq)
             return False
         self.counters.taken += 1
         if not before:
