@@ -15,13 +15,11 @@ from veen_overlays.discovery import DISCOVERY, Directory
 from veen_overlays.discovery.identifiers import overlay_id, service_id
 from veen_overlays.discovery.query import Query, answer
 from veen_overlays.discovery.records import HubAdvertise, ServiceAdvertise
-from veen_overlays.live import Materializer
 from veen_overlays.recorder.records import sign_continuity
-from veen_overlays.summary_tree.store import MemoryStore
 
 from .mirror_fixtures import (
     SOURCE_READER,
-    TARGET_READER,
+    folded_stream,
     mirroring,
     read_all,
     run,
@@ -63,16 +61,8 @@ def descriptors() -> tuple[HubAdvertise, ServiceAdvertise]:
 
 async def answers(hub: Hub, stream: str) -> list[bytes]:
     """The replies to a query for all hubs and for all services, as bytes."""
-    view = Materializer(
-        DISCOVERY,
-        hub.stream(stream).label(),
-        hub.log_reader(),
-        key=(TARGET_READER, SOURCE_READER),
-        store=MemoryStore(),
-    )
-    await view.open()
-    await view.catch_up()
-    directory = Directory((await view.state()).summary.inner)
+    folded = await folded_stream(hub, stream, DISCOVERY)
+    directory = Directory(folded.summary.inner)
     return [answer(directory, Query(kind=kind, filter={}), END - 1).encode() for kind in ("hub", "service")]
 
 

@@ -25,7 +25,7 @@ from veen_core.hashing import U64_MAX
 from veen_core.ids import ClientId, SchemaId, StreamId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
-from veen_overlays.discovery.identifiers import overlay_id, service_id
+from veen_overlays.discovery.identifiers import overlay_id, overlay_named, service_id
 from veen_overlays.discovery.publishers import allowed_publishers
 from veen_overlays.discovery.records import (
     AuthPolicy,
@@ -85,14 +85,6 @@ def _answer(record: Record, receipt: Receipt, stream: str, id_: bytes, line: str
 
 def _expiry(now: UnixTime, ttl: int) -> UnixTime:
     return UnixTime(min(now + ttl, U64_MAX))
-
-
-def _overlay(text: str) -> OverlayId:
-    """The id of an overlay, from its id in hex or its name."""
-    try:
-        return OverlayId.from_hex(text.lower())
-    except DecodeError:
-        return overlay_id(text)
 
 
 def _shared_options(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,7 +147,7 @@ def service(
         return ServiceAdvertise(
             service_id=id_ or service_id(publisher, name),
             name=name,
-            overlay_id=_overlay(overlay_),
+            overlay_id=overlay_named(overlay_),
             methods=methods,
             stream_ids=tuple(StreamId(stream_id(each)) for each in streams),
             regions=regions,

@@ -20,12 +20,11 @@ from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
 from veen_cli.rpc.access import stream_access
 from veen_core import cbor
-from veen_core.errors import DecodeError
 from veen_core.ids import ClientId
 from veen_overlays.discovery.directory import NO_CONDITIONS, Directory
-from veen_overlays.discovery.identifiers import overlay_id
+from veen_overlays.discovery.identifiers import overlay_named
 from veen_overlays.discovery.query import Page, Query, QueryError, QueryResult, answer, page
-from veen_overlays.discovery.records import Kind, OverlayId
+from veen_overlays.discovery.records import Kind
 from veen_overlays.discovery.state import DISCOVERY, Listed, listing
 from veen_overlays.discovery.streams import public_reader
 from veen_overlays.fold.overlay import in_json
@@ -51,14 +50,6 @@ def filter_of(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
         )
         raise click.UsageError(f"{flag} is no condition for the kind {kind}.")
     return {key: given[key] for key in order if given.get(key) not in (None, [])}
-
-
-def overlay_named(text: str) -> OverlayId:
-    """The id of an overlay, from its id in hex or its name."""
-    try:
-        return OverlayId.from_hex(text.lower())
-    except DecodeError:
-        return overlay_id(text)
 
 
 def _schema(text: str) -> bytes:

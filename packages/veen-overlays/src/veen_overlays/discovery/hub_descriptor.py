@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from veen_core.errors import DecodeError
 from veen_core.hashing import U64_MAX
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import ClientId, DhPublicKey, ProfileId, SchemaId, Signature, StreamId, UnixTime
 from veen_core.keys import SigningKey
-from veen_overlays.discovery.identifiers import overlay_id
-from veen_overlays.discovery.records import Endpoint, HubAdvertise, HubKeys, HubRetire, OverlayId
+from veen_overlays.discovery.identifiers import overlay_named
+from veen_overlays.discovery.records import Endpoint, HubAdvertise, HubKeys, HubRetire
 from veen_overlays.discovery.streams import public_reader
 from veen_overlays.recorder.records import sign_continuity
 from veen_overlays.schema.record import Record
@@ -63,13 +62,6 @@ def _to_send(record: Record) -> RecordToSend:
     return RecordToSend(record.schema_id, record.encode())
 
 
-def _overlay(text: str) -> OverlayId:
-    try:
-        return OverlayId.from_hex(text.lower())
-    except DecodeError:
-        return overlay_id(text)
-
-
 class HubDescriptor:
     """Makes the records with which a hub advertises and withdraws itself."""
 
@@ -87,7 +79,7 @@ class HubDescriptor:
             region=settings.region,
             tags=tuple(settings.tags),
             endpoints=tuple(Endpoint(kind=urlsplit(url).scheme, url=url) for url in facts.endpoints),
-            overlays=tuple(map(_overlay, settings.overlays)),
+            overlays=tuple(map(overlay_named, settings.overlays)),
             ttl_sec=settings.ttl_sec,
             version=facts.version,
             expires_at=UnixTime(min(now + settings.ttl_sec, U64_MAX)),
