@@ -72,7 +72,7 @@ COMMANDS: Final = {
     "queue": LazyCommand("veen_cli.overlays.queue:queue", "Jobs in a stream: put, take, acknowledge."),
     "rpc": LazyCommand("veen_cli.rpc:rpc", "Remote calls over a stream: serve, call, list."),
     "disc": LazyCommand(
-        "veen_cli.discovery:disc", "A directory of hubs, overlays and services: advertise, query, watch."
+        "veen_cli.discovery:disc", "Directory of hubs, overlays and services: advertise, query, watch."
     ),
     "connect": LazyCommand(
         "veen_cli.discovery.connect:connect", "Find a service, check its hub, and set up a connection to it."
