@@ -33,10 +33,12 @@ LIAR = SigningKey(SigningSeed(b"\x07" * 32))
 
 
 @contextmanager
-def hub(root: Path, name: str, config: str = "", *flags: str) -> Iterator[Town]:
+def hub(root: Path, name: str, config: str = "", *flags: str, rotated: bool = False) -> Iterator[Town]:
     """A hub process with its own settings; the folder of identities is shared."""
     data = ("--data-dir", root / name)
     made = veen("hub", "init", *data, "--admin", root / "admin", "--json").json
+    if rotated:
+        veen("hub", "rotate", *data, "--window", "7d").ok()
     file = root / f"{name}.yaml"
     file.write_text(config)
     started = veen(
@@ -250,6 +252,15 @@ def test_a_hub_advertises_itself_and_withdraws_when_it_ends(directory: Town, peo
         assert descriptor["endpoints"] == [{"kind": "http", "url": north.url}]
         assert (descriptor["tags"], descriptor["expires_at"] > 0) == (["test"], True)
     assert directory.as_("alice", "disc", "query", "hub", "--region", "north", "--json").json["results"] == []
+
+
+def test_a_hub_that_has_rotated_its_key_proves_the_new_one_in_the_directory(
+    directory: Town, people: Path
+) -> None:
+    with hub(people, "south", discovery(directory, "south"), "--open", rotated=True) as south:
+        found = eventually(listed(directory, "alice", "south"), lambda each: bool(each["results"]))
+        (descriptor,) = found["results"]
+        assert descriptor["hub_id"] == south.hub_id != hub_id_of(HubPk.from_hex(descriptor["hub_pk"])).hex()
 
 
 def test_a_hub_may_hold_the_directory_itself(people: Path) -> None:
