@@ -29,6 +29,7 @@ PAGES = [
     "docs/guides/recorder.md",
     "docs/guides/query.md",
     "docs/guides/rpc.md",
+    "docs/guides/discovery.md",
     *(
         f"docs/reference/cli/{name}.md"
         for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")

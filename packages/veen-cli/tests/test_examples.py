@@ -171,12 +171,13 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
 )
 """Commands, and for placeholders in examples the field of the answer that replaces them."""
 
-ON_PAGES = ("veen_cli.record.", "veen_cli.query.", "veen_cli.rpc.")
-"""Commands that the guides ``recorder.md``, ``query.md`` and ``rpc.md`` run; here they are only parsed."""
+ON_PAGES = ("veen_cli.record.", "veen_cli.query.", "veen_cli.rpc.", "veen_cli.discovery.")
+"""Commands that the guides ``recorder.md``, ``query.md``, ``rpc.md`` and ``discovery.md`` run; here they are
+only parsed."""
 FILES_OF_PAGES = (
     *("recorder.yaml", "shop/recorder.yaml", "admin/recorder.yaml", "events.jsonl", "checkpoint.veenrc"),
     *("old.veenrc", "new.veenrc", "result.veenq", "z1.veenq", "z2.veenq", "z1-hub.cbor", "mine.receipt"),
-    *("descriptor.json", "auditor.token", "query.yaml"),
+    *("descriptor.json", "auditor.token", "query.yaml", "shop.cap"),
 )
 
 
@@ -319,8 +320,8 @@ def test_the_examples_of_the_recorder_queries_and_calls_parse(
     for name in FILES_OF_PAGES:
         (tmp_path / name).touch()
     for line, ctx in examples_of(on_pages=True).items():
-        told = re.split(" [|>] ", line[line.index("veen ") :])[0].replace("HUB_ID", "ab" * 32)
-        parse(told, ctx)
+        told = re.split(" [|>] ", line[line.index("veen ") :])[0]
+        parse(re.sub("HUB_ID|CLIENT_ID", "ab" * 32, told), ctx)
 
 
 def test_an_example_that_does_not_parse_is_reported() -> None:

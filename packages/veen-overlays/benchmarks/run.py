@@ -9,6 +9,7 @@
 - ``query.verify``: time to verify a result of 10^4 rows with full evidence, divided by two Ed25519
   verifications per row
 - ``query.evidence_bytes``: bytes of that evidence per row
+- ``disc.query_growth``: time of queries over 10^5 descriptors of hubs and services, divided by that over 10^3
 - the figures of ``query_view``, except in a tiny run; they need the extra ``service``
 
 Subject and reference are timed alternately in processor time, and the fastest round of each counts. The log
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cbor2
+from discovery_query import query_growth
 from query_result import result_figures
 
 from veen_core import (
@@ -90,6 +92,8 @@ class Sizes:
     """Rows of the query result that is verified."""
     query_events: int
     """Events in the large query view."""
+    descriptors: int = 100_000
+    few_descriptors: int = 1_000
 
 
 FULL = Sizes(
@@ -111,7 +115,15 @@ QUICK = Sizes(
     query_events=200_000,
 )
 TINY = Sizes(
-    fold=500, many=1_280, few=200, restart_few=256, rounds=(1, 1, 1), query_rows=50, query_events=2_000
+    fold=500,
+    many=1_280,
+    few=200,
+    restart_few=256,
+    rounds=(1, 1, 1),
+    query_rows=50,
+    query_events=2_000,
+    descriptors=80,
+    few_descriptors=40,
 )
 
 
@@ -311,6 +323,12 @@ def main() -> int:
         ),
         ("query.verify", lambda: result().verify, 1.5, False),
         ("query.evidence_bytes", lambda: result().evidence_bytes, 600, False),
+        (
+            "disc.query_growth",
+            lambda: query_growth(sizes.descriptors, sizes.few_descriptors, rounds[0]),
+            1.5,
+            False,
+        ),
     )
     missed = 0
     for name, measure, target, at_least in figures:

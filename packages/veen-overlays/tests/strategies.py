@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from veen_core.attached import AttachmentRef
 from veen_core.codec import MapCodec
 from veen_core.hashing import U64_MAX, H, u64be
+from veen_core.hub_identity import new_identity, sign_identity
 from veen_core.ids import BundleId, ClientId, Coid, HubId, Label, LeafHash, MmrRoot, NodeHash, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.kinds import AnyValue, Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.receipt import Receipt
 from veen_overlays.bridge import ImportedEvent
@@ -158,7 +160,20 @@ def _with_map(name: str) -> Any:
     return lambda values: values | ({name: {"k": values[name]}} if name in values else {})
 
 
+def _publishers(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"publishers": tuple(sorted(set(values["publishers"])))}
+
+
+def _hub_keys(values: dict[str, Any]) -> dict[str, Any]:
+    """The record of a hub whose only key is drawn from a small pool."""
+    key = SigningKey(SigningSeed(bytes([len(values["identity"]) % SMALL_POOL]) * 32))
+    identity = new_identity(key, UnixTime(1))
+    return {"hub_id": identity.hub_id, "identity": identity.encode(), "sig": sign_identity(key, identity)}
+
+
 ADJUST: dict[str, Any] = {
+    "disc.publishers.v1": _publishers,
+    "disc.hub.identity.v1": _hub_keys,
     "bridge.import.v1": _imported_event,
     "veen.attached.v1": _enveloped_event,
     "bridge.exported.v1": _bundle,

@@ -36,6 +36,7 @@ from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import Submission, Supported
 from veen_hub.admission.table import BatchContext, Rules, Writer
+from veen_hub.ops.advertising import HubAdvertiser
 from veen_hub.ops.anchors import Anchor
 from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.ops.chores import Chore
@@ -250,6 +251,15 @@ class Hub:
             log_access=self.log,
             clock=self.clock,
             hub_ts=lambda: self.hub_ts,
+        )
+        self.advertiser = HubAdvertiser(
+            config.discovery,
+            identity=self.identity,
+            identity_sig=lambda: store.identity_signature,
+            profile_id=self.profile.profile_id,
+            signing_key=store.signing_key,
+            hub_ts=self.clock.now,
+            state=store.layout.view("discovery"),
         )
         url, ca = config.authority_url, config.authority_ca
         self.readiness = Readiness(

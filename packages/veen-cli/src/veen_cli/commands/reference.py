@@ -37,6 +37,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "overlays": ("Overlays", ("fold", "kv", "crdt", "queue", "wallet", "snapshot")),
     "rpc": ("Calls", ("rpc",)),
+    "discovery": ("Discovery", ("disc", "connect")),
     "record": ("Recorder", ("record",)),
     "query": ("Queries", ("query",)),
     "realm": ("Realm administration", ("authority", "revoke", "label-class", "schema")),

@@ -71,6 +71,12 @@ COMMANDS: Final = {
     ),
     "queue": LazyCommand("veen_cli.overlays.queue:queue", "Jobs in a stream: put, take, acknowledge."),
     "rpc": LazyCommand("veen_cli.rpc:rpc", "Remote calls over a stream: serve, call, list."),
+    "disc": LazyCommand(
+        "veen_cli.discovery:disc", "Directory of hubs, overlays and services: advertise, query, watch."
+    ),
+    "connect": LazyCommand(
+        "veen_cli.discovery.connect:connect", "Find a service, check its hub, and set up a connection to it."
+    ),
     "wallet": LazyCommand(
         "veen_cli.overlays.wallet:wallet", "Wallets: balances folded from a log, with rules."
     ),

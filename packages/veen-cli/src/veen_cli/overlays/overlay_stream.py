@@ -30,6 +30,7 @@ from veen_core.ids import Epoch, LeafHash, StreamId, UnixTime
 from veen_core.keys import DhKey
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
+from veen_core.stream import stream_id
 from veen_hub.client import Hub, Identity, NotFound, Stream
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
@@ -176,9 +177,12 @@ class Access:
 
     @asynccontextmanager
     async def streams(
-        self, described: str | None = None
+        self, described: str | None = None, *, reader_of: Callable[[StreamId], DhKey] | None = None
     ) -> AsyncIterator[Callable[[str | StreamId], OverlayStream]]:
-        """Connect, and open any number of streams by name or id; ``described`` names them in errors."""
+        """Connect, and open any number of streams by name or id; ``described`` names them in errors.
+
+        ``reader_of`` gives a stream's reader key if ``--reader`` names none.
+        """
         readers = reader_keys(self.reader, self.target)
 
         async with self.target.connect() as hub:
@@ -187,10 +191,11 @@ class Access:
 
             def at_stream(name: str | StreamId) -> OverlayStream:
                 text = name if isinstance(name, str) else name.hex()
+                shared = readers or (() if reader_of is None else (reader_of(stream_id(text)),))
                 return OverlayStream(
                     hub=hub,
-                    stream=hub.stream(text, readers=readers),
-                    keys=(*readers, *identity.dh_keys),
+                    stream=hub.stream(text, readers=shared),
+                    keys=(*shared, *identity.dh_keys),
                     access=self,
                     description=described or f"stream {text}",
                 )

@@ -21,6 +21,7 @@ from veen_core.stream import stream_id
 from veen_hub import extension
 from veen_hub.ops import config_file
 from veen_hub.ops.config_addresses import check_address, check_ca
+from veen_hub.ops.config_discovery import DiscoverySettings
 from veen_hub.ops.config_hub_log import HubLogSettings
 from veen_hub.ops.config_schema import build, kind_name
 
@@ -319,6 +320,7 @@ class HubConfig:
     level: Literal["core", "federated", "hardened", "meta"] = "core"
     """Which rules of its realm the hub enforces (spec-2 §8)."""
     realm: RealmSettings | None = None
+    discovery: DiscoverySettings | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     """Limits of a new data directory (core §14.1); must equal the limits of an existing one."""
 

@@ -65,14 +65,15 @@ def is_map(name: str) -> RecordRule:
 def nests_little(name: str) -> RecordRule:
     """The rule that the free value of this field nests at most ``MAX_NESTING`` levels."""
     text = f"{name} nests at most {MAX_NESTING} deep"
-    return RecordRule(text, lambda record: _nests(getattr(record, name), MAX_NESTING))
+    return RecordRule(text, lambda record: nests_at_most(getattr(record, name), MAX_NESTING))
 
 
-def _nests(value: Any, left: int) -> bool:
+def nests_at_most(value: Any, left: int) -> bool:
+    """Whether a plain value has at most ``left`` levels of lists and maps inside each other."""
     if type(value) not in (dict, list):
         return True
     inner = value.values() if type(value) is dict else value
-    return left > 0 and all(_nests(each, left - 1) for each in inner)
+    return left > 0 and all(nests_at_most(each, left - 1) for each in inner)
 
 
 def _is_dict(record: object, name: str) -> bool:

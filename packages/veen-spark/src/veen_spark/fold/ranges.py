@@ -38,16 +38,10 @@ OPENED: Final = (*PLACE, "opened", "schema", "body", "parent_id")
 
 
 def columns_of(overlay: Overlay[Any], *, sealed: bool) -> tuple[str, ...]:
-    """Return the columns that a fold needs; the last are those of ``_context_fields``."""
-    return (*(SEALED if sealed else OPENED), *_context_fields(overlay))
-
-
-def _context_fields(overlay: Overlay[Any]) -> tuple[str, ...]:
-    """The fields of ``Message`` that only some overlays read: signers (P10), times of receipts (P15)."""
-    return (
-        *(("client_id",) if overlay.reads_signer else ()),
-        *(("hub_ts",) if overlay.reads_time else ()),
-    )
+    """Return the columns that a fold needs; the last two only if the overlay reads signers or times."""
+    signer = ("client_id",) if overlay.reads_signer or overlay.reads_time else ()
+    time = ("hub_ts",) if overlay.reads_time else ()
+    return (*(SEALED if sealed else OPENED), *signer, *time)
 
 
 _LONG, _BINARY = pa.int64(), pa.binary()
@@ -135,7 +129,6 @@ def messages(
     With keys, a wrapped message becomes the event inside it, unless the overlay folds wrappers.
     """
     opener, keep_wrappers = None if keys is None else Opener(keys.get()), reads_wrappers(overlay)
-    context = _context_fields(overlay)
     for batch in batches:
         names = columns_of(overlay, sealed=opener is not None)
         columns = [batch.column(name).to_pylist() for name in names]
@@ -146,7 +139,7 @@ def messages(
                     action="fetch the damaged file again",
                 )
             if wants is None or wants(row[0], row[1]):
-                placed = _placed_message(row, opener, context)
+                placed = _placed_message(row, opener)
                 if opener is not None and is_wrapped(placed.message) and not keep_wrappers:
                     placed = _unwrapped(placed, opener)
                 yield placed
@@ -162,18 +155,16 @@ def _unwrapped(placed: PlacedMessage, opener: Opener) -> PlacedMessage:
     return placed._replace(message=unwrap(placed.message, open_msg))
 
 
-def _placed_message(row: Sequence[Any], opener: Opener | None, context: Sequence[str]) -> PlacedMessage:
+def _placed_message(row: Sequence[Any], opener: Opener | None) -> PlacedMessage:
     label, seq, leaf, root, kind = row[:5]
     message, opened = Message(seq, leaf, UNOPENED, b""), False
     if opener is None:
         if row[5]:
-            message, opened = Message(seq, leaf, *row[6:9]), True
+            message, opened = Message(seq, leaf, *row[6:]), True
     elif not isinstance(found := opener.open(label, kind, row[5]), Unopened):
         parent = found.header.parent_id
         body = (bytes(found.header.schema), found.body, None if parent is None else bytes(parent))
-        message, opened = Message(seq, leaf, *body), True
-    if opened and context:
-        message = message._replace(**dict(zip(context, row[-len(context) :], strict=True)))
+        message, opened = Message(seq, leaf, *body, *row[6:]), True
     return PlacedMessage(label, seq, root, message, kind, opened)
 
 
