@@ -38,6 +38,8 @@ class Message(NamedTuple):
     parent_id: bytes | None = None
     client_id: bytes | None = None
     """The key that signed the MSG: for a wrapped event its original, None if the reader does not know it."""
+    hub_ts: int | None = None
+    """The time of the receipt in this log, in Unix seconds; None if the reader does not know it."""
 
     @property
     def origin(self) -> bytes:
@@ -60,6 +62,10 @@ class Event(NamedTuple):
     """For each key of the record, whether an earlier event used it; empty if all keys are new."""
     client_id: bytes | None = None
     """The key that signed the message, for overlays that compare it with the record (RESOLUTIONS P10)."""
+    origin: bytes = b""
+    """The msg_id of the original, if the message is a copy; otherwise its own (spec-3 1.1)."""
+    hub_ts: int | None = None
+    """The time of the receipt, for overlays whose records expire."""
 
     def stamp(self, ts: int) -> Stamp:
         """The event's sort key: ``ts``, then stream_seq, then identity."""

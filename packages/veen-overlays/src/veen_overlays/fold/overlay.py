@@ -67,6 +67,8 @@ class Overlay(Generic[S]):
     """The rows and columns of the state, for Spark."""
     reads_signer: bool = False
     """Whether ``lift`` reads ``Event.client_id``; a reader that does not know the signers must not fold."""
+    reads_time: bool = False
+    """Whether ``lift`` reads ``Event.hub_ts``; a reader that does not know the receipts must not fold."""
     scope: bytes = b""
     """The one wallet or stream that the overlay is restricted to; empty if it is not restricted."""
     shapes: Mapping[bytes, tuple[type[Record], ...]] = field(init=False)
@@ -100,7 +102,15 @@ class Overlay(Generic[S]):
         record = decode_record(shapes, message.body)
         if isinstance(record, Undecodable):
             return IgnoredMessage(message.seq, message.origin, message.schema, record.why)
-        return Event(message.seq, message.identity, record, repeated, message.client_id)
+        return Event(
+            message.seq,
+            message.identity,
+            record,
+            repeated,
+            message.client_id,
+            message.origin,
+            message.hub_ts,
+        )
 
     def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:
         """The summary of one event or ignored message."""
