@@ -6,5 +6,8 @@
 from typing import Any, Final
 
 from veen_overlays.fold.overlay import Overlay
+from veen_overlays.operations.agreement import AGREEMENTS
+from veen_overlays.operations.publication import PUBLICATIONS
+from veen_overlays.operations.recovery import RECOVERIES
 
-OVERLAYS: Final[tuple[Overlay[Any], ...]] = ()
+OVERLAYS: Final[tuple[Overlay[Any], ...]] = (AGREEMENTS, PUBLICATIONS, RECOVERIES)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from veen_core.hashing import H
 from veen_core.ids import ClientId
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.registry import OVERLAYS
@@ -24,7 +25,7 @@ OPERATIONS: Final[Mapping[str, type[Record]]] = {
     shape.NAME: shape
     for name in sorted(OVERLAYS)
     for shape in OVERLAYS[name].schemas
-    if shape.SCHEMA == schema_id(shape.NAME, operation=True)
+    if schema_id(shape.NAME, operation=True) == shape.SCHEMA
 }
 """The operations of spec-3 by name: the records of all overlays whose schema id has its prefix (B14)."""
 
@@ -53,13 +54,15 @@ class CausalTree:
         """In the order of the stream."""
         self.undecodable: list[tuple[int, str]] = []
         """Messages of an operation's schema whose body is not valid, and why."""
-        self._aliases: dict[OperationId, OperationId] = {}
-        self._payloads: dict[bytes, tuple[bytes, bytes]] = {}
+        self._own_name: dict[OperationId, OperationId] = {}
+        """The operation behind the id of a copy or of an original in another stream."""
+        self._other_names: dict[OperationId, list[OperationId]] = {}
+        self._payloads: dict[bytes, bytes] = {}
         self._children: dict[OperationId, list[Operation]] = {}
 
     def add(self, message: Message) -> Operation | None:
         """Add the next message; return its operation, or None for a copy and for other messages."""
-        payload = message.schema, message.body
+        payload = H(message.schema + message.body)
         named = message.parent_id
         is_copy = named is not None and self._payloads.get(named) == payload
         if (shape := _BY_SCHEMA.get(message.schema)) is None:
@@ -68,7 +71,7 @@ class CausalTree:
         own = operation_id(message.msg_id)
         if is_copy:
             assert named is not None
-            self._aliases.setdefault(own, operation_id(named))
+            self._also_named(own, operation_id(named))
             return None
         record = decode_record((shape,), message.body)
         if isinstance(record, Undecodable):
@@ -79,7 +82,7 @@ class CausalTree:
             if operation_id(named) in self.operations:
                 parents = (*parents, operation_id(named))
             else:
-                self._aliases.setdefault(operation_id(named), own)
+                self._also_named(operation_id(named), own)
         found = Operation(
             seq=message.seq,
             operation_id=own,
@@ -93,9 +96,13 @@ class CausalTree:
             self._children.setdefault(parent, []).append(found)
         return found
 
+    def _also_named(self, name: OperationId, own: OperationId) -> None:
+        if self._own_name.setdefault(name, own) == own:
+            self._other_names.setdefault(own, []).append(name)
+
     def find(self, operation: OperationId) -> Operation | None:
         """The operation with this id, also if it is a copy's; None if the stream has none."""
-        return self.operations.get(self._aliases.get(operation, operation)) or self.operations.get(operation)
+        return self.operations.get(operation) or self.operations.get(self._own_name.get(operation, operation))
 
     def at(self, seq: int) -> Operation | None:
         """The operation in message ``seq``, or None."""
@@ -103,8 +110,7 @@ class CausalTree:
 
     def children(self, operation: Operation) -> list[Operation]:
         """The operations that name this one as a parent, in the order of the stream."""
-        names = [operation.operation_id]
-        names += [alias for alias, own in self._aliases.items() if own == operation.operation_id]
+        names = [operation.operation_id, *self._other_names.get(operation.operation_id, ())]
         found = {each.seq: each for name in names for each in self._children.get(name, ())}
         return [found[seq] for seq in sorted(found)]
 

@@ -62,7 +62,9 @@ class DataPublication(Record):
 PublicationState = Mapping[str, Any]
 
 _PUBLISHED: Final = product(first=FIRST_WRITER, published=SUM)
-PUBLICATION_MONOID: Final[Monoid[PublicationState]] = product(links=KEY_LINKS, publications=map_of(_PUBLISHED))
+PUBLICATION_MONOID: Final[Monoid[PublicationState]] = product(
+    links=KEY_LINKS, publications=map_of(_PUBLISHED)
+)
 """Publications by object, version, publisher, signer and content: a repetition only increases a count."""
 
 
@@ -127,7 +129,7 @@ _DIGITS: Final = re.compile(r"(\d+)", re.ASCII)
 def version_order(version: str) -> list[tuple[bool, int, str]]:
     """The sort key of a version: runs of digits compare as numbers, the rest by code points.
 
-    ``v1.10`` is higher than ``v1.9``, and ``v1.2`` is lower than ``v1.2-rc1``: a suffix makes a version higher.
+    ``v1.10`` is higher than ``v1.9``. A suffix makes a version higher: ``v1.2-rc1`` is higher than ``v1.2``.
     """
     order = []
     for n, part in enumerate(_DIGITS.split(version)):
