@@ -75,6 +75,16 @@ COMMANDS: Final = {
     "snapshot": LazyCommand(
         "veen_cli.overlays.snapshot:snapshot", "Publish the hashes of folded states, and verify them."
     ),
+    "op": LazyCommand("veen_cli.overlays.op:op", "Operations of any kind: send, list, show, causal tree."),
+    "agree": LazyCommand(
+        "veen_cli.overlays.agree:agree", "Agreements: propose versions, confirm them, see the active one."
+    ),
+    "publish": LazyCommand(
+        "veen_cli.overlays.publish:publish", "Published content: bind files to the log, and compare them."
+    ),
+    "recover": LazyCommand(
+        "veen_cli.overlays.recover:recover", "Recovery: guardians replace an identity whose key is lost."
+    ),
     "query": LazyCommand("veen_cli.query:query", "Query recorded streams; answers carry their own proof."),
     "record": LazyCommand(
         "veen_cli.record:record", "Record events, checkpoint their streams, and replay them with proofs."

@@ -140,7 +140,7 @@ class Recoveries:
                 self._approvals.setdefault(step.operation_id, step)
                 self._approve(step, approval)
             case RecoveryExecution() as execution:
-                why = self._refusal(step, execution)
+                why = self.refusal(step, execution)
                 if why is None:
                     target = execution.target_identity
                     self.replaced[target] = execution.new_identity
@@ -165,7 +165,7 @@ class Recoveries:
                 if self.current(guardian) == approval.approver_identity:
                     found.decisions[guardian] = step
 
-    def _refusal(self, step: Step, execution: RecoveryExecution) -> str | None:
+    def refusal(self, step: Step, execution: RecoveryExecution) -> str | None:
         """The rule that an execution breaks, or None."""
         target, new = execution.target_identity, execution.new_identity
         for reference in execution.approval_references:
