@@ -37,7 +37,7 @@ from veen_overlays.operations.agreement import (
     agreement_ids,
     versions_of,
 )
-from veen_overlays.operations.operation import IdentityId
+from veen_overlays.operations.operation import IdentityId, operation_id
 
 _HERE: Final = "veen_cli.overlays.agree"
 COMMANDS: Final = {
@@ -49,6 +49,7 @@ COMMANDS: Final = {
 }
 agree = Group("agree", COMMANDS, path="agree", help="Agreements: versions that several parties confirm.")
 
+SAID: Final = {ACCEPT: "accepted", REJECT: "rejected", WITHDRAW: "withdrew from"}
 name_argument = click.argument("agreement", type=NameOrId(AgreementId, agreement_id), metavar="AGREEMENT")
 TERMS_FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -143,16 +144,14 @@ def _decide(
             if not counting:
                 raise unknown(f"agreement {agreement.hex()}", stream, "veen agree status")
             number = counting[-1].definition.version if version is None else version
-            chosen = next((each.definition for each in counting if each.definition.version == number), None)
+            chosen = next((each for each in counting if each.definition.version == number), None)
             if chosen is None:
                 raise unknown(f"version {number} of agreement {agreement.hex()}", stream, "veen agree status")
             concerned = {each for defined in counting for each in defined.definition.parties}
             if party.identity not in concerned:
                 raise refused("AGREEMENT.PARTY", f"{party.identity.hex()} is no party of the agreement")
-            if terms is not None and H(terms.read_bytes()) != chosen.terms_hash:
-                why = (
-                    f"{terms} is not the text of version {number}: its hash is not {chosen.terms_hash.hex()}"
-                )
+            if terms is not None and H(terms.read_bytes()) != chosen.definition.terms_hash:
+                why = f"{terms} is not the text of version {number}: its hash is not {chosen.definition.terms_hash.hex()}"
                 raise refused("AGREEMENT.TERMS", why)
             record = AgreementConfirmation(
                 agreement_id=agreement,
@@ -160,6 +159,7 @@ def _decide(
                 party_identity=party.identity,
                 decision=word,
                 decision_time=party.source.now,
+                parent_operation_id=operation_id((await party.view.message(chosen.seq)).origin),
             )
             receipt = await party.send(record)
             data = {
@@ -167,10 +167,10 @@ def _decide(
                 "agreement_id": agreement.hex(),
                 "version": number,
                 "decision": word,
-                "terms_hash": chosen.terms_hash.hex(),
+                "terms_hash": chosen.definition.terms_hash.hex(),
             }
-            line = f"{word} version {number} (message {receipt.stream_seq} of {stream})"
-            return Answer(data, [line, f"  terms {chosen.terms_hash.hex()}"])
+            line = f"{SAID[word]} version {number} (message {receipt.stream_seq} of {stream})"
+            return Answer(data, [line, f"  terms {chosen.definition.terms_hash.hex()}"])
 
     return loop.run(work())
 
@@ -343,6 +343,7 @@ def _lines(agreement: dict[str, Any]) -> list[str]:
             when.append(f"defined {each['defined']} times, the first counts (M2)")
         if not each["counts"]:
             when.append("does not count: a higher version was defined before (M2)")
-        lines.append(f"  version {each['version']}: {', '.join(when)}")
+        mark = " (active)" if each["active"] else ""
+        lines.append(f"  version {each['version']}{mark}: {', '.join(when)}")
         lines += [f"    {party['decision'] or 'undecided':<9} {party['party']}" for party in each["parties"]]
     return lines

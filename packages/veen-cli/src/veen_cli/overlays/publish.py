@@ -1,4 +1,4 @@
-"""``veen publish``: bind files to a version in the log, and compare files with what was published (spec-3 §6)."""
+"""``veen publish``: bind files to a version in the log, and compare files with it (spec-3 §6)."""
 
 from __future__ import annotations
 

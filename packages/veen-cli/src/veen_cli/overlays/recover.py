@@ -39,7 +39,7 @@ COMMANDS: Final = {
 }
 recover = Group("recover", COMMANDS, path="recover", help="Recovery of identities by their guardians.")
 
-target_argument = click.argument("target", type=Party(), metavar="TARGET")
+lost_argument = click.argument("lost", type=Party(), metavar="TARGET")
 new_option = click.option(
     "--new", required=True, type=Party(), help="The new identity: folder, card or key in hex."
 )
@@ -104,23 +104,23 @@ def policy(
     return loop.run(work())
 
 
-def _home(stream: str | None, target: IdentityId) -> str:
+def _home(stream: str | None, lost: IdentityId) -> str:
     """The stream of a recovery: the one that is named, or the target's own (ID 4.1)."""
-    return stream or principal_stream(PrincipalPk(target)).hex()
+    return stream or principal_stream(PrincipalPk(lost)).hex()
 
 
 async def _found(party: PartyView) -> Recoveries:
     return recoveries(await party.state())
 
 
-def _open(found: Recoveries, target: IdentityId, new: IdentityId) -> OpenRecovery:
-    if (one := found.open.get((target, new))) is None:
-        raise refused("RECOVERY.8.3", f"nobody has requested that {new.hex()} replace {target.hex()}")
+def _open(found: Recoveries, lost: IdentityId, new: IdentityId) -> OpenRecovery:
+    if (one := found.open.get((lost, new))) is None:
+        raise refused("RECOVERY.8.3", f"nobody has requested that {new.hex()} replace {lost.hex()}")
     return one
 
 
 @command("veen recover request bob.pub --new new-bob.pub --reason 'lost phone' --client phone")
-@target_argument
+@lost_argument
 @new_option
 @reason_option
 @stream_option
@@ -130,7 +130,7 @@ def request(
     *,
     access: Access,
     stream: str | None,
-    target: IdentityId,
+    lost: IdentityId,
     new: IdentityId,
     reason: str | None,
 ) -> Answer:
@@ -141,22 +141,22 @@ def request(
     del out
 
     async def work() -> Answer:
-        home = _home(stream, target)
+        home = _home(stream, lost)
         async with party_view(access, home, RECOVERIES, must_exist=True) as party:
             found = await _found(party)
-            if target in found.replaced:
-                raise refused("RECOVERY.8.3", f"{target.hex()} was replaced by {found.current(target).hex()}")
-            if target not in found.policies:
-                raise refused("RECOVERY.8.3", f"{target.hex()} has named no guardians in stream {home}")
+            if lost in found.replaced:
+                raise refused("RECOVERY.8.3", f"{lost.hex()} was replaced by {found.current(lost).hex()}")
+            if lost not in found.policies:
+                raise refused("RECOVERY.8.3", f"{lost.hex()} has named no guardians in stream {home}")
             record = RecoveryRequest(
-                target_identity=target,
+                target_identity=lost,
                 requested_new_identity=new,
                 reason=reason,
                 request_time=party.source.now,
             )
             receipt = await party.send(record)
-            needed = plural(found.policies[target].threshold, "guardian")
-            line = f"requested: {needed} must approve that {new.hex()} replace {target.hex()}"
+            needed = plural(found.policies[lost].threshold, "guardian")
+            line = f"requested: {needed} must approve that {new.hex()} replace {lost.hex()}"
             return _answer(record, receipt, home, [line])
 
     return loop.run(work())
@@ -168,16 +168,16 @@ def _answer(record: Record, receipt: Receipt, stream: str, lines: list[str]) -> 
     return Answer(data, [*lines, f"  operation {operation}"])
 
 
-def _decide(access: Access, stream: str | None, target: IdentityId, new: IdentityId, word: str) -> Answer:
+def _decide(access: Access, stream: str | None, lost: IdentityId, new: IdentityId, word: str) -> Answer:
     async def work() -> Answer:
-        home = _home(stream, target)
+        home = _home(stream, lost)
         async with party_view(access, home, RECOVERIES, must_exist=True) as party:
             found = await _found(party)
-            one = _open(found, target, new)
+            one = _open(found, lost, new)
             if party.identity not in {found.current(each) for each in one.policy.guardians}:
-                raise refused("RECOVERY.8.3", f"{party.identity.hex()} is no guardian of {target.hex()}")
+                raise refused("RECOVERY.8.3", f"{party.identity.hex()} is no guardian of {lost.hex()}")
             record = RecoveryApproval(
-                target_identity=target,
+                target_identity=lost,
                 requested_new_identity=new,
                 approver_identity=party.identity,
                 policy_group_id=one.policy.group_id,
@@ -186,7 +186,7 @@ def _decide(access: Access, stream: str | None, target: IdentityId, new: Identit
                 parent_operation_id=one.requested.operation_id,
             )
             receipt = await party.send(record)
-            after = (await _found(party)).open.get((target, new), one)
+            after = (await _found(party)).open.get((lost, new), one)
             line = f"{word}: {len(after.approvals)} of {one.policy.threshold} approvals"
             return _answer(record, receipt, home, [line])
 
@@ -194,39 +194,39 @@ def _decide(access: Access, stream: str | None, target: IdentityId, new: Identit
 
 
 @command("veen recover approve bob.pub --new new-bob.pub")
-@target_argument
+@lost_argument
 @new_option
 @stream_option
 @access_options
 def approve(
-    out: Output, *, access: Access, stream: str | None, target: IdentityId, new: IdentityId
+    out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId
 ) -> Answer:
     """Approve a request, as a guardian.
 
     Make sure by other means that the new key belongs to the person whose key was lost.
     """
     del out
-    return _decide(access, stream, target, new, APPROVE)
+    return _decide(access, stream, lost, new, APPROVE)
 
 
 @command("veen recover reject bob.pub --new new-bob.pub --client phone")
-@target_argument
+@lost_argument
 @new_option
 @stream_option
 @access_options
-def reject(out: Output, *, access: Access, stream: str | None, target: IdentityId, new: IdentityId) -> Answer:
+def reject(out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId) -> Answer:
     """Reject a request, as a guardian; this replaces your earlier approval."""
     del out
-    return _decide(access, stream, target, new, REJECT)
+    return _decide(access, stream, lost, new, REJECT)
 
 
 @command("veen recover execute bob.pub --new new-bob.pub")
-@target_argument
+@lost_argument
 @new_option
 @stream_option
 @access_options
 def execute(
-    out: Output, *, access: Access, stream: str | None, target: IdentityId, new: IdentityId
+    out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId
 ) -> Answer:
     """Replace the identity, once enough guardians have approved.
 
@@ -235,14 +235,14 @@ def execute(
     del out
 
     async def work() -> Answer:
-        home = _home(stream, target)
+        home = _home(stream, lost)
         async with party_view(access, home, RECOVERIES, must_exist=True) as party:
-            one = _open(await _found(party), target, new)
+            one = _open(await _found(party), lost, new)
             if not one.is_approved:
                 why = f"{len(one.approvals)} of {one.policy.threshold} guardians have approved"
                 raise refused("RECOVERY.8.3", why)
             record = RecoveryExecution(
-                target_identity=target,
+                target_identity=lost,
                 new_identity=new,
                 applied_time=party.source.now,
                 approval_references=tuple(each.operation_id for each in one.approvals),
@@ -254,27 +254,27 @@ def execute(
                 raise refused(f"RECOVERY.{why_not.partition(':')[0]}", why_not.partition(": ")[2])
             receipt = await party.source.send(record)
             await party.view.catch_up()
-            after = (await _found(party)).current(target)
-            return _answer(record, receipt, home, [f"{target.hex()} is replaced by {after.hex()}"])
+            after = (await _found(party)).current(lost)
+            return _answer(record, receipt, home, [f"{lost.hex()} is replaced by {after.hex()}"])
 
     return loop.run(work())
 
 
 @command("veen recover status ", "veen recover status bob.pub --json")
-@click.argument("target", type=Party(), metavar="[TARGET]", required=False)
+@click.argument("lost", type=Party(), metavar="[TARGET]", required=False)
 @stream_option
 @access_options
-def status(out: Output, *, access: Access, stream: str | None, target: IdentityId | None) -> Answer:
+def status(out: Output, *, access: Access, stream: str | None, lost: IdentityId | None) -> Answer:
     """Show policies, open requests, executions and replaced identities."""
     del out
-    if stream is None and target is None:
+    if stream is None and lost is None:
         raise click.UsageError("name a TARGET or a --stream.")
-    home = stream if target is None or stream is not None else _home(None, target)
+    home = stream if lost is None or stream is not None else _home(None, lost)
     assert home is not None
     state = access.state(home, RECOVERIES, f"stream {home}")
     shown: dict[str, Any] = in_json(RECOVERIES.view(state))
-    if target is not None:
-        wanted = target.hex()
+    if lost is not None:
+        wanted = lost.hex()
         shown = {
             name: [each for each in shown[name] if each["target_identity"] == wanted]
             for name in ("policies", "open", "executions")
