@@ -1,8 +1,7 @@
 """Owners of wallets: the account that opened each wallet, and who has taken it over (WAL 2.3; spec-3 §8).
 
 A wallet_id is derived from the account that opens the wallet, and never changes. If the owner's key is lost,
-the wallet stays, and a recovery in the same stream makes the new identity its owner. The target of the
-recovery is the owner's principal, its account, or the wallet itself.
+the wallet stays, and a recovery of the owner's principal in the same stream makes the new identity its owner.
 """
 
 from __future__ import annotations
@@ -35,9 +34,8 @@ def _lift(event: Event) -> OwnerState:
 
 
 def replaced_accounts(found: Recoveries, realm: RealmId) -> dict[bytes, IdentityId]:
-    """The successors of replaced identities, by their ids and by their accounts in a realm."""
-    by_id = {bytes(target): found.current(target) for target in found.replaced}
-    return {bytes(ctx_id(PrincipalPk(target), realm)): new for target, new in by_id.items()} | by_id
+    """The successor of every replaced principal, by the account that the principal had in a realm."""
+    return {bytes(ctx_id(PrincipalPk(each), realm)): found.current(each) for each in found.replaced}
 
 
 def _view(state: OwnerState) -> dict[bytes, Any]:
@@ -50,7 +48,7 @@ def _view(state: OwnerState) -> dict[bytes, Any]:
 
 
 def _owner(opened: Open, replaced: Mapping[bytes, IdentityId]) -> dict[str, Any]:
-    new = replaced.get(opened.ctx_id) or replaced.get(opened.wallet_id)
+    new = replaced.get(opened.ctx_id)
     return {
         "realm_id": bytes(opened.realm_id),
         "ctx_id": bytes(opened.ctx_id),
