@@ -1,10 +1,13 @@
-"""The operation profiles of spec-3: each module declares one profile, its records and its overlays.
+"""The operation profiles of spec-3: records, rules and overlays.
 
-``operation`` holds the conventions that all of them share.
+``operation`` holds the conventions that all of them share. ``payment``, ``access`` and ``delegation`` declare
+the records of paid operations, grants and delegated executions. ``state`` applies them in stream order, with
+``grants`` and ``refusal``; ``overlays`` shows the state.
 """
 
 from typing import Any, Final
 
 from veen_overlays.fold.overlay import Overlay
+from veen_overlays.operations import overlays
 
-OVERLAYS: Final[tuple[Overlay[Any], ...]] = ()
+OVERLAYS: Final[tuple[Overlay[Any], ...]] = (*overlays.OVERLAYS,)
