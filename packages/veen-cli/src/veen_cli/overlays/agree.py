@@ -151,7 +151,7 @@ def _decide(
             if party.identity not in concerned:
                 raise refused("AGREEMENT.PARTY", f"{party.identity.hex()} is no party of the agreement")
             if terms is not None and H(terms.read_bytes()) != chosen.definition.terms_hash:
-                why = f"{terms} is not the text of version {number}: its hash is not {chosen.definition.terms_hash.hex()}"
+                why = f"{terms} is not the text of version {number}: its hash is another one"
                 raise refused("AGREEMENT.TERMS", why)
             record = AgreementConfirmation(
                 agreement_id=agreement,

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from veen_cli.arguments import completions
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.identity.identity_folder import verify_key_named
 from veen_cli.overlays.overlay_stream import Access, OverlayStream, View
@@ -36,6 +38,11 @@ class Party(click.ParamType[IdentityId]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> IdentityId:
         del param, ctx
         return value if isinstance(value, IdentityId) else IdentityId(verify_key_named(str(value)))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return completions.files(ctx, param, incomplete)
 
 
 class NameOrId(click.ParamType[F], Generic[F]):

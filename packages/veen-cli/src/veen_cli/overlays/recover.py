@@ -39,6 +39,7 @@ COMMANDS: Final = {
 }
 recover = Group("recover", COMMANDS, path="recover", help="Recovery of identities by their guardians.")
 
+SAID: Final = {APPROVE: "approved", REJECT: "rejected"}
 lost_argument = click.argument("lost", type=Party(), metavar="TARGET")
 new_option = click.option(
     "--new", required=True, type=Party(), help="The new identity: folder, card or key in hex."
@@ -187,7 +188,7 @@ def _decide(access: Access, stream: str | None, lost: IdentityId, new: IdentityI
             )
             receipt = await party.send(record)
             after = (await _found(party)).open.get((lost, new), one)
-            line = f"{word}: {len(after.approvals)} of {one.policy.threshold} approvals"
+            line = f"{SAID[word]}: {len(after.approvals)} of {one.policy.threshold} approvals count"
             return _answer(record, receipt, home, [line])
 
     return loop.run(work())
