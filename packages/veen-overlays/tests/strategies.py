@@ -30,7 +30,7 @@ from veen_overlays.bridge import ImportedEvent
 from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
-from veen_overlays.operations.operation import AccountId
+from veen_overlays.operations.operation import AccountId, IdentityId
 from veen_overlays.operations.payment import PaidOperation
 from veen_overlays.schema.record import MAX_NESTING, Record
 
@@ -164,6 +164,15 @@ def _bundle(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"from_seq": first, "events": events, "to_seq": first + events - 1, "peaks_before": peaks}
 
 
+def _recovery_policy(values: dict[str, Any]) -> dict[str, Any]:
+    """Guardians other than the target, and a threshold that they can reach."""
+    target = values["target_identity"]
+    others = {*values["guardians"], IdentityId(bytes([SMALL_POOL]) * 32)} - {target}
+    given = {**values, "guardians": tuple(sorted(others)), "threshold": 1 + values["threshold"] % len(others)}
+    given.pop("executors", None)
+    return given
+
+
 def _with_map(name: str) -> Any:
     return lambda values: values | ({name: {"k": values[name]}} if name in values else {})
 
@@ -206,6 +215,7 @@ ADJUST: dict[str, Any] = {
     "bridge.imported.v1": _bundle,
     "wallet.open.v1": _open_wallet,
     "wallet.transfer.v1": _with_map("metadata"),
+    "id.recovery.policy.v1": _recovery_policy,
     "id.device.v1": _device,
     "id.handlemap.v1": _handle,
     "id.principal.v1": _with_map("info"),

@@ -15,6 +15,7 @@ from veen_core.receipt import Receipt
 from veen_overlays.bridge import ImportedEvent
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
+from veen_overlays.operations.operation import IdentityId
 from veen_overlays.schema.record import Record
 
 MAX_ATTEMPTS = 1_000
@@ -91,6 +92,8 @@ def record_of(rng: random.Random, shape: type[Record]) -> Record:
             values |= {"device_id": device_id(values["device_pk"])}
         if shape.NAME == "id.handlemap.v1":
             values |= {"handle": rng.choice(("@user", "ann@example.com"))}
+        if shape.NAME == "id.recovery.policy.v1":
+            values |= {"guardians": (IdentityId(bytes([250]) * 32),), "threshold": 1, "executors": None}
         if shape.NAME == "bridge.import.v1":
             values = imported_event(values)
         if shape.NAME == "veen.attached.v1":

@@ -199,9 +199,7 @@ def _decide(access: Access, stream: str | None, lost: IdentityId, new: IdentityI
 @new_option
 @stream_option
 @access_options
-def approve(
-    out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId
-) -> Answer:
+def approve(out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId) -> Answer:
     """Approve a request, as a guardian.
 
     Make sure by other means that the new key belongs to the person whose key was lost.
@@ -226,9 +224,7 @@ def reject(out: Output, *, access: Access, stream: str | None, lost: IdentityId,
 @new_option
 @stream_option
 @access_options
-def execute(
-    out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId
-) -> Answer:
+def execute(out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId) -> Answer:
     """Replace the identity, once enough guardians have approved.
 
     The record names the approvals. Every reader checks them, and ignores an execution that breaks a rule.
