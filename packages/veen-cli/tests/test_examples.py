@@ -164,7 +164,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
 )
 """Commands, and for placeholders in examples the field of the answer that replaces them."""
 
-OF_PARTIES = tuple(f"veen_cli.overlays.{name}" for name in ("agree", "publish", "recover", "op"))
+OF_PARTIES = tuple(f"veen_cli.overlays.{name}" for name in ("agree", "publi", "recover", "op."))
 """Commands of the guide ``agreements-publications-recovery.md``."""
 ON_PAGES = ("veen_cli.record.", "veen_cli.query.", *OF_PARTIES)
 """Commands that this guide, ``recorder.md`` and ``query.md`` run; here only their arguments are parsed."""
@@ -172,7 +172,8 @@ FILES_OF_PAGES = (
     *("recorder.yaml", "shop/recorder.yaml", "admin/recorder.yaml", "events.jsonl", "checkpoint.veenrc"),
     *("old.veenrc", "new.veenrc", "result.veenq", "z1.veenq", "z2.veenq", "z1-hub.cbor", "mine.receipt"),
     *("descriptor.json", "auditor.token", "query.yaml"),
-    *("lease-1.txt", "rates.csv", "weights.bin", "config.json", "definition.json", "confirmation.json"),
+    *("lease-1.txt", "rates.csv", "weights.bin", "config.json", "definition.json", "rates.evidence"),
+    "confirmation.json",
 )
 
 
@@ -305,9 +306,7 @@ def parse(line: str, ctx: click.Context) -> None:
     ctx.command.make_context(ctx.info_name, args, parent=ctx.parent)
 
 
-def test_the_examples_that_pages_run_parse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_that_pages_run_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("shop", "admin", "operator", "checkpoints", "auditor"):
         (tmp_path / name).mkdir()

@@ -75,7 +75,7 @@ COMMANDS: Final = {
     "snapshot": LazyCommand(
         "veen_cli.overlays.snapshot:snapshot", "Publish the hashes of folded states, and verify them."
     ),
-    "op": LazyCommand("veen_cli.overlays.op:op", "Operations of any kind: send, list, show, causal tree."),
+    "op": LazyCommand("veen_cli.overlays.op:op", "Operations of any kind, and which operation led to which."),
     "agree": LazyCommand(
         "veen_cli.overlays.agree:agree", "Agreements: propose versions, confirm them, see the active one."
     ),

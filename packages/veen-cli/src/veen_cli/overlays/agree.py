@@ -45,9 +45,11 @@ COMMANDS: Final = {
     "accept": LazyCommand(f"{_HERE}:accept", "Accept a version."),
     "reject": LazyCommand(f"{_HERE}:reject", "Reject a version."),
     "withdraw": LazyCommand(f"{_HERE}:withdraw", "Withdraw your acceptance of a version."),
-    "status": LazyCommand(f"{_HERE}:status", "Show which version is, or was, active."),
+    "status": LazyCommand(f"{_HERE}:status", "Show which version is active, and every decision."),
 }
-agree = Group("agree", COMMANDS, path="agree", help="Agreements: versions that several parties confirm.")
+agree = Group(
+    "agree", COMMANDS, path="agree", help="Agreements: propose versions, confirm them, see the active one."
+)
 
 SAID: Final = {ACCEPT: "accepted", REJECT: "rejected", WITHDRAW: "withdrew from"}
 name_argument = click.argument("agreement", type=NameOrId(AgreementId, agreement_id), metavar="AGREEMENT")
@@ -262,7 +264,7 @@ def status(
     upto: int | None,
     at: int | None,
 ) -> Answer:
-    """Show which version is active, with the decision of every party.
+    """Show which version is active, and every decision.
 
     --upto answers as of a message, at the time of its receipt. --at answers as of a time: messages with a
     later receipt do not count. A version supersedes an older one when enough parties of both have accepted

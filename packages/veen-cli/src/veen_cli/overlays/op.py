@@ -205,6 +205,7 @@ def _line(each: Operation) -> str:
 @command(
     "veen op list --stream contracts",
     "veen op list --schema agreement.confirmation.v1 --last 10 --stream contracts --json",
+    name="list",
 )
 @click.option("--schema", type=schema_choice, metavar="SCHEMA", help="List operations of this schema only.")
 @click.option("--last", type=Integer(1), help="List the newest N operations only.")

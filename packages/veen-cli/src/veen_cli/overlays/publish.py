@@ -23,6 +23,7 @@ from veen_overlays.operations.publication import (
     DataPublication,
     Publication,
     PublicationId,
+    PublicationState,
     SurvivorRule,
     publication_id,
     publications_of,
@@ -33,9 +34,19 @@ _HERE: Final = "veen_cli.overlays.publish"
 COMMANDS: Final = {
     "add": LazyCommand(f"{_HERE}:add", "Publish files as a version of an object."),
     "verify": LazyCommand(f"{_HERE}:verify", "Compare files with a published version."),
+    "prove": LazyCommand(
+        "veen_cli.overlays.publication_proof:prove",
+        "Write the evidence of a published version to a file.",
+    ),
+    "check": LazyCommand(
+        "veen_cli.overlays.publication_proof:check",
+        "Compare files with a publication's evidence, without a hub.",
+    ),
     "list": LazyCommand(f"{_HERE}:list_", "List the published versions, and refused ones with the reason."),
 }
-publish = Group("publish", COMMANDS, path="publish", help="Published content: files bound to the log.")
+publish = Group(
+    "publish", COMMANDS, path="publish", help="Published content: bind files to the log, and compare them."
+)
 
 object_argument = click.argument(
     "publication", type=NameOrId(PublicationId, publication_id), metavar="OBJECT"
@@ -146,6 +157,28 @@ def verify(
     with out.progress("hashing files"):
         root = content_root(published_files(files))
     state = access.state(stream, PUBLICATIONS, f"stream {stream}")
+    chosen = chosen_publication(state, stream, publication, version, publisher, SurvivorRule(rule))
+    data = {"stream": stream, **_data(chosen), "computed_root": root.hex()}
+    if chosen.record.content_root != root:
+        raise CommandFailed(
+            f"the files are not {chosen.record.version}: their content root is {root.hex()}, and message "
+            f"{chosen.seq} of {stream} has published {chosen.record.content_root.hex()}",
+            Exit.PROTOCOL,
+            "fetch the files again, and check that all of them are named as when they were published",
+        )
+    line = f"the files are {chosen.record.version}, published in message {chosen.seq} of {stream}"
+    return Answer({**data, "holds": True}, [line, f"  publisher {chosen.record.publisher_identity.hex()}"])
+
+
+def chosen_publication(  # noqa: PLR0917 - all the options that choose a version
+    state: PublicationState,
+    stream: str,
+    publication: PublicationId,
+    version: str | None,
+    publisher: IdentityId | None,
+    rule: SurvivorRule,
+) -> Publication:
+    """The publication that the options choose; raise if there is none, or if it has several publishers."""
     named = [
         each
         for each in publications_of(state)
@@ -159,18 +192,9 @@ def verify(
             Exit.USAGE,
             "choose one with --publisher; `veen publish list` names them",
         )
-    if (chosen := survivor(named, SurvivorRule(rule))) is None:
+    if (chosen := survivor(named, rule)) is None:
         raise unknown(f"publication {publication.hex()}", stream, "veen publish list")
-    data = {"stream": stream, **_data(chosen), "computed_root": root.hex()}
-    if chosen.record.content_root != root:
-        raise CommandFailed(
-            f"the files are not {chosen.record.version}: their content root is {root.hex()}, and message "
-            f"{chosen.seq} of {stream} has published {chosen.record.content_root.hex()}",
-            Exit.PROTOCOL,
-            "fetch the files again, and check that all of them are named as when they were published",
-        )
-    line = f"the files are {chosen.record.version}, published in message {chosen.seq} of {stream}"
-    return Answer({**data, "holds": True}, [line, f"  publisher {chosen.record.publisher_identity.hex()}"])
+    return chosen
 
 
 def _data(publication: Publication) -> dict[str, Any]:
@@ -189,7 +213,9 @@ def _data(publication: Publication) -> dict[str, Any]:
     }
 
 
-@command("veen publish list --stream releases", "veen publish list rates --stream releases --json")
+@command(
+    "veen publish list --stream releases", "veen publish list rates --stream releases --json", name="list"
+)
 @click.argument(
     "publication", type=NameOrId(PublicationId, publication_id), metavar="[OBJECT]", required=False
 )

@@ -37,7 +37,9 @@ COMMANDS: Final = {
     "execute": LazyCommand(f"{_HERE}:execute", "Replace the identity, once enough guardians have approved."),
     "status": LazyCommand(f"{_HERE}:status", "Show policies, open requests and replaced identities."),
 }
-recover = Group("recover", COMMANDS, path="recover", help="Recovery of identities by their guardians.")
+recover = Group(
+    "recover", COMMANDS, path="recover", help="Recovery: guardians replace an identity whose key is lost."
+)
 
 SAID: Final = {APPROVE: "approved", REJECT: "rejected"}
 lost_argument = click.argument("lost", type=Party(), metavar="TARGET")
@@ -214,7 +216,10 @@ def approve(out: Output, *, access: Access, stream: str | None, lost: IdentityId
 @stream_option
 @access_options
 def reject(out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId) -> Answer:
-    """Reject a request, as a guardian; this replaces your earlier approval."""
+    """Reject a request, as a guardian.
+
+    This replaces your earlier approval.
+    """
     del out
     return _decide(access, stream, lost, new, REJECT)
 
@@ -262,7 +267,7 @@ def execute(out: Output, *, access: Access, stream: str | None, lost: IdentityId
 @stream_option
 @access_options
 def status(out: Output, *, access: Access, stream: str | None, lost: IdentityId | None) -> Answer:
-    """Show policies, open requests, executions and replaced identities."""
+    """Show policies, open requests and replaced identities."""
     del out
     if stream is None and lost is None:
         raise click.UsageError("name a TARGET or a --stream.")
