@@ -10,12 +10,14 @@ the peaks in increasing height (core §5.1), also if there is only one peak (RES
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from veen_core import cbor
 from veen_core.errors import EncodeError
 from veen_core.hashing import HASH_SIZE, Ht
 from veen_core.ids import FixedBytes
+from veen_core.wrapped_root import wrapped_root
 
 MAX_NAME_BYTES: Final = 4_096
 """Longest name of a published file, in bytes of UTF-8."""
@@ -60,13 +62,8 @@ def content_root(files: Iterable[PublishedFile]) -> ContentRoot:
     ordered = sorted(files, key=lambda file: file.name.encode(errors="surrogatepass"))
     if not ordered:
         raise EncodeError("a publication has at least one file")
-    peaks: list[bytes] = []  # leftmost and highest first
-    for count, file in enumerate(ordered, start=1):
-        if count > 1 and file.name == ordered[count - 2].name:
+    for before, file in pairwise(ordered):
+        if before.name == file.name:
             raise EncodeError(f"two files are named {file.name!r}")
-        node = content_leaf(file)
-        while count % 2 == 0:
-            node = Ht("veen/content-node", peaks.pop() + node)
-            count //= 2  # noqa: PLW2901 - the carry of a binary counter
-        peaks.append(node)
-    return ContentRoot(Ht("veen/content-root", b"".join(reversed(peaks))))
+    leaves = map(content_leaf, ordered)
+    return ContentRoot(wrapped_root(leaves, node="veen/content-node", root="veen/content-root"))
