@@ -88,6 +88,7 @@ class RealmFollower:
         log_access: LogAccess,
         clock: Clock,
         hub_ts: Callable[[], UnixTime],
+        issuers: frozenset[bytes],
     ) -> None:
         self._policy = policy
         self._settings = settings
@@ -97,6 +98,7 @@ class RealmFollower:
         self._log = log_access
         self._clock = clock
         self._hub_ts = hub_ts
+        self._issuers = issuers
         self._task: asyncio.Task[None] | None = None
         self._stores: dict[str, ViewStore] = {}
 
@@ -152,6 +154,7 @@ class RealmFollower:
                     learn=self._learn,
                     store=self._store,
                     clock=self._clock,
+                    issuers=self._issuers,
                 )
             )
 

@@ -48,6 +48,8 @@ class HubServices(Protocol):
     @property
     def store(self) -> Callable[[str], Store]: ...
     @property
+    def issuers(self) -> frozenset[bytes]: ...
+    @property
     def epochs_of(self) -> Callable[[StreamId], Epochs | None]: ...
 
 
@@ -87,6 +89,7 @@ class RealmPolicy(ViewPolicy):
             store=services.store(self._view_name),
             clock=services.clock,
             epochs_of=services.epochs_of,
+            issuers=services.issuers,
         )
         while True:
             view = await follower.refresh()

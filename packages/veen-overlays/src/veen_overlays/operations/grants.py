@@ -103,6 +103,20 @@ def revoked_at(grant: Grant, revocations: Any, authorities: Collection[bytes]) -
     return min(ends, default=None)
 
 
+def revocation_of(
+    auth_ref: bytes, subject: bytes, revocations: Revocations, authorities: Collection[bytes]
+) -> int | None:
+    """The first position at which an authority revoked a capability that is no grant of this log."""
+    targets = (capability_target(auth_ref), subject_target(subject))
+    ends = [
+        seq
+        for target in targets
+        for issuer, seq in revocations.get(target, {}).items()
+        if issuer in authorities
+    ]
+    return min(ends, default=None)
+
+
 def refused_grant(
     grant: Grant, revocations: Any, authorities: Collection[bytes], hub_ts: int
 ) -> Refusal | None:
