@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from signed_logs import IDS, STREAM_KEYS, Signed, link, signed_log, state_after
+from strategies import lifted
 
 from veen_core.errors import EncodeError
 from veen_core.hashing import H
@@ -242,3 +243,6 @@ def test_any_cut_of_a_signed_log_gives_the_same_bytes(entries: list[Signed], cut
     log, edges = signed_log(*entries), sorted(min(cut, len(entries)) for cut in cuts)
     parts = [AGREEMENTS.fold(log[a:b]) for a, b in zip([0, *edges], [*edges, len(log)], strict=True)]
     assert AGREEMENTS.encode(AGREEMENTS.merge(parts)) == AGREEMENTS.encode(AGREEMENTS.fold(log))
+    assert AGREEMENTS.encode(AGREEMENTS.merge(lifted(AGREEMENTS, log))) == AGREEMENTS.encode(
+        AGREEMENTS.fold(log)
+    )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from signed_logs import IDS, STREAM_KEYS, Signed, link, signed_log, state_after
+from strategies import lifted
 
 from veen_core.errors import EncodeError
 from veen_core.hashing import H
@@ -189,4 +190,5 @@ def test_the_fold_is_the_interpretation_of_the_document_wherever_the_log_is_cut(
     log = signed_log(*entries)
     summary = PUBLICATIONS.merge(PUBLICATIONS.fold(part) for part in (log[:cut], log[cut:]))
     found = publications_of(summary.inner)
+    assert PUBLICATIONS.encode(PUBLICATIONS.merge(lifted(PUBLICATIONS, log))) == PUBLICATIONS.encode(summary)
     assert [(each.seq, each.published, each.refused) for each in found] == interpreted(entries)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from signed_logs import IDS, STREAM_KEYS, Signed, link, operation_at, signed_log, state_after
+from strategies import lifted
 
 from veen_core.errors import EncodeError
 from veen_core.hashing import H
@@ -394,6 +395,7 @@ def test_the_fold_is_the_interpretation_of_the_document_wherever_the_log_is_cut(
     summary = RECOVERIES.merge(RECOVERIES.fold(part) for part in (log[:cut], log[cut:]))
     assert RECOVERIES.view(summary.inner)["replaced"] == interpreted(log)
     assert RECOVERIES.encode(summary) == RECOVERIES.encode(RECOVERIES.fold(log))
+    assert RECOVERIES.encode(RECOVERIES.merge(lifted(RECOVERIES, log))) == RECOVERIES.encode(summary)
 
 
 @given(st.integers(0, 5), st.permutations([approval(ANN), approval(BOB), approval(CAY, "reject")]))

@@ -115,6 +115,7 @@ class Overlay(Generic[S]):
             message.client_id,
             message.origin,
             message.hub_ts,
+            message.body,
         )
 
     def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:

@@ -5,8 +5,9 @@ the records of paid operations, grants and delegated executions. ``state`` appli
 ``grants`` and ``refusal``; ``overlays`` shows the state. ``results`` records what a runner has performed.
 
 ``agreement``, ``publication`` and ``recovery`` each declare the records and the overlay of one profile;
-``key_links`` says which keys sign for a party, ``content_root`` hashes published files. ``causality`` shows
-which operation led to which.
+``key_links`` says which keys sign for a party, ``frequent_record`` folds faster. ``content_root`` hashes
+published files, ``publication_evidence`` proves a publication. ``causality`` shows which operation led to
+which.
 """
 
 from typing import Any, Final

@@ -22,13 +22,15 @@ from typing import Any, Final
 from veen_core import cbor
 from veen_core.hashing import Ht, u64be
 from veen_core.ids import AttRoot, FixedBytes, UnixTime
-from veen_overlays.fold.event import Event
+from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, LWW, SUM, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
+from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
 from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for
 from veen_overlays.operations.operation import IdentityId, OperationId, operation, sorted_set
 from veen_overlays.recorder.records import KeyContinuity
+from veen_overlays.schema.pattern import string_content, uint
 from veen_overlays.schema.record import Record, RecordRule
 
 ACCEPT: Final = "accept"
@@ -113,14 +115,25 @@ def _lift(event: Event) -> AgreementState:
     match event.record:
         case KeyContinuity():
             return lift_link(event)
-        case AgreementDefinition(agreement_id=agreement, version=version) as defined:
-            held = {"first": (event.stamp(0), defined.encode()), "defined": 1}
+        case AgreementDefinition(agreement_id=agreement, version=version):
+            held = {"first": (event.stamp(0), event.body), "defined": 1}
             return {"definitions": {_version_key(agreement, version): held}}
         case AgreementConfirmation(agreement_id=agreement, version=version) as confirmed:
             signer = confirmed.party_identity + (event.client_id or b"")
             latest = event.stamp(0), confirmed.decision.encode()
             return {"decisions": {_version_key(agreement, version) + signer: latest}}
     raise AssertionError(f"not a record of this overlay: {event.record}")
+
+
+def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
+    """Take a confirmation without metadata; the later one of a signer is the latest."""
+    agreement, version, party, decision, _time, _parent, metadata = groups
+    if metadata is not None or not is_utf8(word := string_content(decision)):
+        return False
+    key = agreement + u64be(uint(version)) + party + (message.client_id or b"")
+    latest = (0, message.seq, identity), word
+    found[key] = max(found[key], latest) if key in found else latest
+    return True
 
 
 # --- the meaning of a prefix
@@ -281,6 +294,14 @@ AGREEMENTS: Final[Overlay[AgreementState]] = Overlay(
     monoid=AGREEMENT_MONOID,
     lift=_lift,
     view=_view,
+    bulk=bulk_fold(
+        AgreementConfirmation,
+        "decisions",
+        _add,
+        others=(AgreementDefinition, KeyContinuity),
+        lift=_lift,
+        monoid=AGREEMENT_MONOID,
+    ),
     reads_signer=True,
     table=_TABLE,
 )

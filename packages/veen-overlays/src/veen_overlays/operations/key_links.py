@@ -31,6 +31,18 @@ def lift_link(event: Event) -> dict[str, Any]:
     return {"links": {bytes(record.principal_id + record.client_id): (event.stamp(0), b"")}}
 
 
+def with_signer(event: Event) -> bytes:
+    """The body of an event and the key that signed it, as one byte string."""
+    signer = event.client_id or b""
+    return bytes([len(signer)]) + signer + event.body
+
+
+def split_signer(held: bytes) -> tuple[bytes, bytes]:
+    """The inverse of ``with_signer``: signer, which is empty if it is not known, and body."""
+    end = 1 + held[0]
+    return held[1:end], held[end:]
+
+
 def signs_for(known: KeyLinks, identity: bytes, client_id: bytes, seq: int) -> bool:
     """Whether message ``seq``, signed by ``client_id``, was sent by this identity."""
     if identity == client_id:

@@ -16,14 +16,16 @@ from typing import Any, Final
 from veen_core import cbor
 from veen_core.hashing import Ht
 from veen_core.ids import FixedBytes
-from veen_overlays.fold.event import Event
+from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, SUM, Monoid, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.content_root import ContentRoot
-from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for
+from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
+from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for, split_signer, with_signer
 from veen_overlays.operations.operation import IdentityId, operation, sorted_set
 from veen_overlays.recorder.records import KeyContinuity
+from veen_overlays.schema.pattern import string_content
 from veen_overlays.schema.record import Record, RecordRule
 
 
@@ -73,11 +75,24 @@ def _lift(event: Event) -> PublicationState:
     if isinstance(record, KeyContinuity):
         return lift_link(event)
     assert isinstance(record, DataPublication)
+    fixed = record.publication_id + record.publisher_identity + record.content_root
     signer = event.client_id or b""
-    who = [bytes(record.publisher_identity), signer, bytes(record.content_root)]
-    key = cbor.encode([bytes(record.publication_id), record.version, *who])
-    held = cbor.encode([signer, record.encode()])
-    return {"publications": {key: {"first": (event.stamp(0), held), "published": 1}}}
+    key = fixed + bytes([len(signer)]) + signer + record.version.encode()
+    return {"publications": {key: {"first": (event.stamp(0), with_signer(event)), "published": 1}}}
+
+
+def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
+    """Take a publication without labels and metadata."""
+    publication, publisher, root, class_, version, labels, source, metadata = groups
+    texts = [string_content(each) for each in (version, class_, source) if each is not None]
+    if labels is not None or metadata is not None or not texts[0] or not all(map(is_utf8, texts)):
+        return False
+    signer = message.client_id or b""
+    head = bytes([len(signer)]) + signer
+    key = publication + publisher + root + head + texts[0]
+    held = {"first": ((0, message.seq, identity), head + message.body), "published": 1}
+    found[key] = _PUBLISHED.combine(found[key], held) if key in found else held
+    return True
 
 
 # --- the meaning of a prefix
@@ -103,10 +118,10 @@ def publications_of(state: PublicationState) -> list[Publication]:
     found = []
     for each in sorted(held, key=lambda item: item["first"][0]):
         (_, seq, _), content = each["first"]
-        parts: Any = cbor.decode(content)
-        record = DataPublication.decode(parts[1])
+        signer, body = split_signer(content)
+        record = DataPublication.decode(body)
         refused = None
-        if not signs_for(links, record.publisher_identity, parts[0], seq):
+        if not signs_for(links, record.publisher_identity, signer, seq):
             refused = "its publisher has not signed it"
         elif (first := counting.setdefault((record.publication_id, record.version), seq)) != seq:
             refused = f"message {first} has published this version (P1)"
@@ -173,6 +188,14 @@ PUBLICATIONS: Final[Overlay[PublicationState]] = Overlay(
     monoid=PUBLICATION_MONOID,
     lift=_lift,
     view=_view,
+    bulk=bulk_fold(
+        DataPublication,
+        "publications",
+        _add,
+        others=(KeyContinuity,),
+        lift=_lift,
+        monoid=PUBLICATION_MONOID,
+    ),
     reads_signer=True,
     table=table_of_maps(
         {

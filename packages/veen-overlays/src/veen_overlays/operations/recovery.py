@@ -22,12 +22,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from veen_core import cbor
-from veen_overlays.fold.event import Event
+from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, Table
-from veen_overlays.operations.key_links import KEY_LINKS, KeyLinks, lift_link, signs_for
-from veen_overlays.operations.operation import IdentityId, OperationId, operation_of
+from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
+from veen_overlays.operations.key_links import (
+    KEY_LINKS,
+    KeyLinks,
+    lift_link,
+    signs_for,
+    split_signer,
+    with_signer,
+)
+from veen_overlays.operations.operation import IdentityId, OperationId, operation_id, operation_of
 from veen_overlays.operations.recovery_records import (
     APPROVE,
     RECOVERY_RECORDS,
@@ -37,6 +45,7 @@ from veen_overlays.operations.recovery_records import (
     RecoveryRequest,
 )
 from veen_overlays.recorder.records import KeyContinuity
+from veen_overlays.schema.pattern import string_content
 from veen_overlays.schema.record import Record
 
 RecoveryState = Mapping[str, Any]
@@ -51,11 +60,20 @@ def lift_recovery(event: Event) -> RecoveryState:
     """The summary of a recovery record, or of a key link."""
     if isinstance(event.record, KeyContinuity):
         return lift_link(event)
-    record = event.record
-    held = cbor.encode(
-        [bytes(operation_of(event)), bytes(record.SCHEMA), event.client_id or b"", record.encode()]
-    )
+    held = operation_of(event) + event.record.SCHEMA + with_signer(event)
     return {"records": {event.identity: (event.stamp(0), held)}}
+
+
+def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
+    """Take an approval without metadata."""
+    target, new, _approver, _group, decision, _time, _parent, metadata = groups
+    if metadata is not None or target == new or not is_utf8(string_content(decision)):
+        return False
+    signer = message.client_id or b""
+    operation = operation_id(message.origin)
+    held = operation + RecoveryApproval.SCHEMA + bytes([len(signer)]) + signer + message.body
+    found[identity] = (0, message.seq, identity), held
+    return True
 
 
 # --- the meaning of a prefix
@@ -203,9 +221,9 @@ def recoveries(state: RecoveryState) -> Recoveries:
     found = Recoveries(state.get("links", {}))
     held: Mapping[bytes, StampedValue | None] = state.get("records", {})
     for (_, seq, _), content in sorted(each for each in held.values() if each is not None):
-        parts: Any = cbor.decode(content)
-        operation, schema, signer, body = parts
-        found.read(Step(seq, OperationId(operation), signer, _BY_SCHEMA[schema].decode(body)))
+        signer, body = split_signer(content[64:])
+        record = _BY_SCHEMA[content[32:64]].decode(body)
+        found.read(Step(seq, OperationId(content[:32]), signer, record))
     return found
 
 
@@ -254,6 +272,14 @@ RECOVERIES: Final[Overlay[RecoveryState]] = Overlay(
     monoid=RECOVERY_MONOID,
     lift=lift_recovery,
     view=_view,
+    bulk=bulk_fold(
+        RecoveryApproval,
+        "records",
+        _add,
+        others=(RecoveryPolicy, RecoveryRequest, RecoveryExecution, KeyContinuity),
+        lift=lift_recovery,
+        monoid=RECOVERY_MONOID,
+    ),
     reads_signer=True,
     table=Table(
         {"target_identity": ColumnType.BYTES, "successor": ColumnType.BYTES},
