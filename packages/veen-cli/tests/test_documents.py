@@ -29,6 +29,7 @@ PAGES = [
     "docs/guides/monitor-a-hub.md",
     "docs/guides/recorder.md",
     "docs/guides/query.md",
+    "docs/guides/grants-and-payments.md",
     *(
         f"docs/reference/cli/{name}.md"
         for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")
