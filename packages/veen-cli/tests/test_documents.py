@@ -29,6 +29,7 @@ PAGES = [
     "docs/guides/monitor-a-hub.md",
     "docs/guides/recorder.md",
     "docs/guides/query.md",
+    "docs/guides/grants-and-payments.md",
     "docs/guides/agreements-publications-recovery.md",
     *(
         f"docs/reference/cli/{name}.md"

@@ -36,7 +36,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("receipt", "proof", "checkpoint", "consistency", "verify", "inspect"),
     ),
     "overlays": ("Overlays", ("fold", "kv", "crdt", "queue", "wallet", "snapshot")),
-    "operations": ("Operations", ("op", "agree", "publish", "recover")),
+    "operations": ("Operations", ("grant", "pay", "agree", "publish", "recover", "op")),
     "record": ("Recorder", ("record",)),
     "query": ("Queries", ("query",)),
     "realm": ("Realm administration", ("authority", "revoke", "label-class", "schema")),

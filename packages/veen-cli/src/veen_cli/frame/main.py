@@ -72,6 +72,10 @@ COMMANDS: Final = {
     "wallet": LazyCommand(
         "veen_cli.overlays.wallet:wallet", "Wallets: balances folded from a log, with rules."
     ),
+    "grant": LazyCommand(
+        "veen_cli.operations.grant:grant", "Access grants in a log, and the rules of a domain."
+    ),
+    "pay": LazyCommand("veen_cli.operations.pay:pay", "Ask for an operation and pay for it, in one message."),
     "snapshot": LazyCommand(
         "veen_cli.overlays.snapshot:snapshot", "Publish the hashes of folded states, and verify them."
     ),
