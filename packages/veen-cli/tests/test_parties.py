@@ -12,7 +12,7 @@ import pytest
 
 from veen_cli.frame import loop
 from veen_cli.frame.exits import Exit
-from veen_cli.overlays.party import position_at
+from veen_cli.operations.party import position_at
 from veen_core import cbor
 from veen_overlays.operations.causality import OPERATIONS
 

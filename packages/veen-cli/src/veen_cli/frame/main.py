@@ -79,15 +79,17 @@ COMMANDS: Final = {
     "snapshot": LazyCommand(
         "veen_cli.overlays.snapshot:snapshot", "Publish the hashes of folded states, and verify them."
     ),
-    "op": LazyCommand("veen_cli.overlays.op:op", "Operations of any kind, and which operation led to which."),
+    "op": LazyCommand(
+        "veen_cli.operations.op:op", "Operations of any kind, and which operation led to which."
+    ),
     "agree": LazyCommand(
-        "veen_cli.overlays.agree:agree", "Agreements: propose versions, confirm them, see the active one."
+        "veen_cli.operations.agree:agree", "Agreements: propose versions, confirm them, see the active one."
     ),
     "publish": LazyCommand(
-        "veen_cli.overlays.publish:publish", "Published content: bind files to the log, and compare them."
+        "veen_cli.operations.publish:publish", "Published content: bind files to the log, and compare them."
     ),
     "recover": LazyCommand(
-        "veen_cli.overlays.recover:recover", "Recovery: guardians replace an identity whose key is lost."
+        "veen_cli.operations.recover:recover", "Recovery: guardians replace an identity whose key is lost."
     ),
     "query": LazyCommand("veen_cli.query:query", "Query recorded streams; answers carry their own proof."),
     "record": LazyCommand(

@@ -1,1 +1,1 @@
-"""Commands of the operation profiles (spec-3): ``veen grant`` and ``veen pay``."""
+"""Commands of the operation profiles (spec-3): payments, grants, agreements, publications, recoveries."""

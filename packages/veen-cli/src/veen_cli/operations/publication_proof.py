@@ -19,10 +19,10 @@ from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.identity.identity_folder import Folder
+from veen_cli.operations.party import NameOrId, Party, party_view
+from veen_cli.operations.publish import chosen_publication
+from veen_cli.operations.published_files import files_argument, published_files
 from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
-from veen_cli.overlays.party import NameOrId, Party, party_view
-from veen_cli.overlays.publish import chosen_publication
-from veen_cli.overlays.published_files import files_argument, published_files
 from veen_core.hub_evidence import HubEvidence
 from veen_core.ids import StreamSeq
 from veen_overlays.live.opening import open_msg

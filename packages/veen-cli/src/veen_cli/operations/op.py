@@ -17,8 +17,8 @@ from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.operations.party import party_view, unknown
 from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
-from veen_cli.overlays.party import party_view, unknown
 from veen_core.errors import DecodeError, VeenError
 from veen_core.receipt import Receipt
 from veen_hub.client import NotFound, Stream
@@ -27,7 +27,7 @@ from veen_overlays.operations.causality import OPERATIONS, CausalTree, Operation
 from veen_overlays.operations.operation import OperationId, operation_id
 from veen_overlays.schema.record import Record
 
-_HERE: Final = "veen_cli.overlays.op"
+_HERE: Final = "veen_cli.operations.op"
 COMMANDS: Final = {
     "send": LazyCommand(f"{_HERE}:send", "Send an operation, after checking its rules."),
     "list": LazyCommand(f"{_HERE}:list_", "List the operations of a stream."),

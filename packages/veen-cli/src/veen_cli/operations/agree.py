@@ -16,9 +16,9 @@ from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
+from veen_cli.operations.party import NameOrId, Party, PartyView, party_view, position_at, unknown
 from veen_cli.overlays.fold import check_upto
 from veen_cli.overlays.overlay_stream import Access, access_options, refused, sent_data
-from veen_cli.overlays.party import NameOrId, Party, PartyView, party_view, position_at, unknown
 from veen_core.hashing import H
 from veen_core.ids import UnixTime
 from veen_overlays.operations.agreement import (
@@ -39,7 +39,7 @@ from veen_overlays.operations.agreement import (
 )
 from veen_overlays.operations.operation import IdentityId, operation_id
 
-_HERE: Final = "veen_cli.overlays.agree"
+_HERE: Final = "veen_cli.operations.agree"
 COMMANDS: Final = {
     "propose": LazyCommand(f"{_HERE}:propose", "Propose a version of an agreement to its parties."),
     "accept": LazyCommand(f"{_HERE}:accept", "Accept a version."),

@@ -11,8 +11,8 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.output import Answer, Output, plural
+from veen_cli.operations.party import Party, PartyView, party_view
 from veen_cli.overlays.overlay_stream import Access, access_options, refused, sent_data
-from veen_cli.overlays.party import Party, PartyView, party_view
 from veen_core.receipt import Receipt
 from veen_overlays.fold.overlay import in_json
 from veen_overlays.identifiers import PrincipalPk, principal_stream
@@ -28,7 +28,7 @@ from veen_overlays.operations.recovery_records import (
 )
 from veen_overlays.schema.record import Record
 
-_HERE: Final = "veen_cli.overlays.recover"
+_HERE: Final = "veen_cli.operations.recover"
 COMMANDS: Final = {
     "policy": LazyCommand(f"{_HERE}:policy", "Name your guardians, while you have your key."),
     "request": LazyCommand(f"{_HERE}:request", "Ask that a new identity replace a lost one."),

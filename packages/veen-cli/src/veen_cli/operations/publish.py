@@ -13,9 +13,9 @@ from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
+from veen_cli.operations.party import NameOrId, Party, party_view, unknown
+from veen_cli.operations.published_files import files_argument, published_files
 from veen_cli.overlays.overlay_stream import Access, access_options, refused, sent_data
-from veen_cli.overlays.party import NameOrId, Party, party_view, unknown
-from veen_cli.overlays.published_files import files_argument, published_files
 from veen_overlays.operations.content_root import content_root
 from veen_overlays.operations.operation import IdentityId
 from veen_overlays.operations.publication import (
@@ -30,16 +30,16 @@ from veen_overlays.operations.publication import (
     survivor,
 )
 
-_HERE: Final = "veen_cli.overlays.publish"
+_HERE: Final = "veen_cli.operations.publish"
 COMMANDS: Final = {
     "add": LazyCommand(f"{_HERE}:add", "Publish files as a version of an object."),
     "verify": LazyCommand(f"{_HERE}:verify", "Compare files with a published version."),
     "prove": LazyCommand(
-        "veen_cli.overlays.publication_proof:prove",
+        "veen_cli.operations.publication_proof:prove",
         "Write the evidence of a published version to a file.",
     ),
     "check": LazyCommand(
-        "veen_cli.overlays.publication_proof:check",
+        "veen_cli.operations.publication_proof:check",
         "Compare files with a publication's evidence, without a hub.",
     ),
     "list": LazyCommand(f"{_HERE}:list_", "List the published versions, and refused ones with the reason."),
