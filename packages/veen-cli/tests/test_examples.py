@@ -164,7 +164,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
 )
 """Commands, and for placeholders in examples the field of the answer that replaces them."""
 
-OF_PARTIES = tuple(f"veen_cli.operations.{name}" for name in ("agree", "publi", "recover", "op."))
+OF_PARTIES = tuple(f"veen_cli.operations.{name}" for name in ("agree", "publi", "recover", "op"))
 """Commands of the guide ``agreements-publications-recovery.md``."""
 ON_PAGES = ("veen_cli.record.", "veen_cli.query.", *OF_PARTIES)
 """Commands that this guide, ``recorder.md`` and ``query.md`` run; here only their arguments are parsed."""
