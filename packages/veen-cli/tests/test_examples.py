@@ -308,7 +308,7 @@ def parse(line: str, ctx: click.Context) -> None:
 
 def test_the_examples_that_pages_run_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("shop", "admin", "operator", "checkpoints", "auditor"):
+    for name in ("shop", "admin", "operator", "checkpoints", "auditor", "realm"):
         (tmp_path / name).mkdir()
     for name in FILES_OF_PAGES:
         (tmp_path / name).touch()
