@@ -75,10 +75,10 @@ def course(
 
 
 def _dump_event(event: Event) -> list[Any]:
-    seq, identity, record, repeated, client_id, origin, hub_ts = event
-    return [seq, identity, record.NAME, record.encode(), list(repeated), client_id, origin, hub_ts]
+    seq, identity, record, repeated, client_id, origin, hub_ts, body = event
+    return [seq, identity, record.NAME, body, list(repeated), client_id, origin, hub_ts]
 
 
 def _load_event(by_name: dict[str, type[Record]], item: Any) -> Event:
     seq, identity, name, body, repeated, client_id, origin, hub_ts = item
-    return Event(seq, identity, by_name[name].decode(body), tuple(repeated), client_id, origin, hub_ts)
+    return Event(seq, identity, by_name[name].decode(body), tuple(repeated), client_id, origin, hub_ts, body)

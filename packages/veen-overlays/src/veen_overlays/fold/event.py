@@ -66,6 +66,8 @@ class Event(NamedTuple):
     """The msg_id of the original, if the message is a copy; otherwise its own (spec-3 1.1)."""
     hub_ts: int | None = None
     """The time of the receipt, for overlays whose records expire."""
+    body: bytes = b""
+    """The canonical bytes of the record."""
 
     def stamp(self, ts: int) -> Stamp:
         """The event's sort key: ``ts``, then stream_seq, then identity."""

@@ -101,21 +101,15 @@ class Overlay(Generic[S]):
 
     def decode(self, message: Message, repeated: tuple[bool, ...] = ()) -> Event | IgnoredMessage:
         """Decode a message into an event, or into the reason why it is ignored; never raises (core §4.7)."""
-        shapes = self.shapes.get(message.schema)
+        seq, msg_id, schema, body, parent_id, client_id, hub_ts = message
+        shapes = self.shapes.get(schema)
         if shapes is None:
-            return IgnoredMessage(message.seq, message.origin, message.schema, "")
-        record = decode_record(shapes, message.body)
+            return IgnoredMessage(seq, message.origin, schema, "")
+        record = decode_record(shapes, body)
         if isinstance(record, Undecodable):
-            return IgnoredMessage(message.seq, message.origin, message.schema, record.why)
-        return Event(
-            message.seq,
-            message.identity,
-            record,
-            repeated,
-            message.client_id,
-            message.origin,
-            message.hub_ts,
-        )
+            return IgnoredMessage(seq, message.origin, schema, record.why)
+        origin = parent_id or msg_id
+        return Event(seq, message.identity, record, repeated, client_id, origin, hub_ts, body)
 
     def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:
         """The summary of one event or ignored message."""
@@ -134,6 +128,8 @@ class Overlay(Generic[S]):
         if not seen.first(message.identity, message.seq):
             return None
         event = self.decode(message)
+        if self.keys is None:
+            return event
         repeated = tuple([not seen.first(key, message.seq) for key in self.keys_of(event)])
         return event._replace(repeated=repeated) if isinstance(event, Event) and any(repeated) else event
 
