@@ -75,11 +75,10 @@ def course(
 
 
 def _dump_event(event: Event) -> list[Any]:
-    seq, identity, record, repeated, client_id, origin, hub_ts, _body = event
-    return [seq, identity, record.NAME, record.encode(), list(repeated), client_id, origin, hub_ts]
+    seq, identity, record, repeated, client_id, origin, hub_ts, body = event
+    return [seq, identity, record.NAME, body, list(repeated), client_id, origin, hub_ts]
 
 
 def _load_event(by_name: dict[str, type[Record]], item: Any) -> Event:
     seq, identity, name, body, repeated, client_id, origin, hub_ts = item
-    record = by_name[name].decode(body)
-    return Event(seq, identity, record, tuple(repeated), client_id, origin, hub_ts, body)
+    return Event(seq, identity, by_name[name].decode(body), tuple(repeated), client_id, origin, hub_ts, body)

@@ -67,7 +67,7 @@ class Event(NamedTuple):
     hub_ts: int | None = None
     """The time of the receipt, for overlays whose records expire."""
     body: bytes = b""
-    """The record's canonical bytes as they were received, so that ``lift`` need not encode it again."""
+    """The canonical bytes of the record."""
 
     def stamp(self, ts: int) -> Stamp:
         """The event's sort key: ``ts``, then stream_seq, then identity."""

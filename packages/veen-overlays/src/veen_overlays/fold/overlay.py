@@ -101,22 +101,15 @@ class Overlay(Generic[S]):
 
     def decode(self, message: Message, repeated: tuple[bool, ...] = ()) -> Event | IgnoredMessage:
         """Decode a message into an event, or into the reason why it is ignored; never raises (core §4.7)."""
-        shapes = self.shapes.get(message.schema)
+        seq, msg_id, schema, body, parent_id, client_id, hub_ts = message
+        shapes = self.shapes.get(schema)
         if shapes is None:
-            return IgnoredMessage(message.seq, message.origin, message.schema, "")
-        record = decode_record(shapes, message.body)
+            return IgnoredMessage(seq, message.origin, schema, "")
+        record = decode_record(shapes, body)
         if isinstance(record, Undecodable):
-            return IgnoredMessage(message.seq, message.origin, message.schema, record.why)
-        return Event(
-            message.seq,
-            message.identity,
-            record,
-            repeated,
-            message.client_id,
-            message.origin,
-            message.hub_ts,
-            message.body,
-        )
+            return IgnoredMessage(seq, message.origin, schema, record.why)
+        origin = parent_id or msg_id
+        return Event(seq, message.identity, record, repeated, client_id, origin, hub_ts, body)
 
     def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:
         """The summary of one event or ignored message."""
@@ -135,6 +128,8 @@ class Overlay(Generic[S]):
         if not seen.first(message.identity, message.seq):
             return None
         event = self.decode(message)
+        if self.keys is None:
+            return event
         repeated = tuple([not seen.first(key, message.seq) for key in self.keys_of(event)])
         return event._replace(repeated=repeated) if isinstance(event, Event) and any(repeated) else event
 
@@ -200,7 +195,7 @@ class Overlay(Generic[S]):
 
     def view_json(self, summary: Summary[S]) -> Any:
         """The state for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
-        return in_json(self.view(summary.inner))
+        return _in_json(self.view(summary.inner))
 
     def state_bytes(self, summary: Summary[S]) -> bytes:
         """The canonical bytes of the state of a prefix (spec-3 7.3)."""
@@ -211,10 +206,9 @@ class Overlay(Generic[S]):
         return StateHash(Ht(f"veen/state-{self.name}", self.state_bytes(summary)))
 
 
-def in_json(item: Any) -> Any:
-    """A plain item for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
+def _in_json(item: Any) -> Any:
     if isinstance(item, bytes):
         return item.hex()
     if isinstance(item, dict):
-        return {in_json(key): in_json(value) for key, value in item.items()}
-    return [in_json(value) for value in item] if isinstance(item, list) else item
+        return {_in_json(key): _in_json(value) for key, value in item.items()}
+    return [_in_json(value) for value in item] if isinstance(item, list) else item

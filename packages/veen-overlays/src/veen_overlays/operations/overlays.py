@@ -22,6 +22,7 @@ from veen_overlays.operations.state import (
     embedded_of,
     load,
 )
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.ledger import wallet_keys
 
 DomainCourse = Course[DomainState]
@@ -62,9 +63,10 @@ def grant_rows(state: DomainState) -> list[dict[str, Any]]:
     ]
 
 
-def _fields(record: Any) -> dict[str, Any]:
-    item: dict[str, Any] = record.codec.write(record)
-    return item
+def _fields(record: Record) -> dict[str, Any]:
+    """The fields of a decoded record, which need no check."""
+    found = [(str(field.key), getattr(record, field.name)) for field in record.codec.fields]
+    return {key: list(value) if type(value) is tuple else value for key, value in found if value is not None}
 
 
 def operation_rows(state: DomainState) -> list[dict[str, Any]]:

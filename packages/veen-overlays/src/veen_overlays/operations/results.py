@@ -46,7 +46,7 @@ def _lift(event: Event) -> ResultState:
     found = event.record
     assert isinstance(found, Claim | Result)
     part = "claim" if isinstance(found, Claim) else "result"
-    written = event.stamp(0), found.encode()
+    written = event.stamp(0), event.body
     return {bytes(found.operation_id): {bytes(event.client_id or b""): {part: written}}}
 
 

@@ -135,6 +135,7 @@ class _Step:
         self.accounts, self.grants = _Changes(before.accounts), _Changes(before.grants)
         self.subjects, self.revocations = _Changes(before.subjects), _Changes(before.revocations)
         self.operations = _Changes(before.operations)
+        self._named_before = before.operations
 
     def result(self) -> DomainState:
         return DomainState(
@@ -167,7 +168,7 @@ class _Step:
     def _operate(self, event: Event) -> None:
         """Apply an operation once (P1), and keep its outcome."""
         name = operation_id(event.origin)
-        if self.operations.find(name) is not None:
+        if name in self.operations or name in self._named_before:
             return  # another message claims to be a copy of the same original
         signer = event.client_id
         refusal = Refusal.NO_SIGNER if signer is None else self._refusal(event, event.record, signer)
