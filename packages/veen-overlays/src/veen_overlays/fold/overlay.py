@@ -195,7 +195,7 @@ class Overlay(Generic[S]):
 
     def view_json(self, summary: Summary[S]) -> Any:
         """The state for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
-        return _in_json(self.view(summary.inner))
+        return in_json(self.view(summary.inner))
 
     def state_bytes(self, summary: Summary[S]) -> bytes:
         """The canonical bytes of the state of a prefix (spec-3 7.3)."""
@@ -206,9 +206,10 @@ class Overlay(Generic[S]):
         return StateHash(Ht(f"veen/state-{self.name}", self.state_bytes(summary)))
 
 
-def _in_json(item: Any) -> Any:
+def in_json(item: Any) -> Any:
+    """A plain item for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
     if isinstance(item, bytes):
         return item.hex()
     if isinstance(item, dict):
-        return {_in_json(key): _in_json(value) for key, value in item.items()}
-    return [_in_json(value) for value in item] if isinstance(item, list) else item
+        return {in_json(key): in_json(value) for key, value in item.items()}
+    return [in_json(value) for value in item] if isinstance(item, list) else item
