@@ -71,36 +71,32 @@ def _fields(record: Record) -> dict[str, Any]:
 
 def operation_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per paid operation, in stream order."""
-    return [
-        {
-            "operation_id": key,
-            "stream_seq": outcome.seq,
-            "signer": outcome.signer,
-            **_fields(paid),
-            "outcome": outcome.refusal or APPLIED,
-        }
-        for key, outcome in _in_order(state)
-        if isinstance(paid := embedded_of(outcome.record), PaidOperation)
-    ]
+
+    def paid(record: Record) -> Record | None:
+        found = embedded_of(record)
+        return found if isinstance(found, PaidOperation) else None
+
+    return _outcome_rows(state, paid)
 
 
 def execution_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per delegated execution, in stream order, each with its whole chain (D3)."""
+    return _outcome_rows(state, lambda record: record if isinstance(record, DelegatedExecution) else None)
+
+
+def _outcome_rows(state: DomainState, shown: Callable[[Record], Record | None]) -> list[dict[str, Any]]:
+    in_order = sorted(state.operations.items(), key=lambda item: item[1].seq)
     return [
         {
             "operation_id": key,
             "stream_seq": outcome.seq,
             "signer": outcome.signer,
-            **_fields(outcome.record),
+            **_fields(record),
             "outcome": outcome.refusal or APPLIED,
         }
-        for key, outcome in _in_order(state)
-        if isinstance(outcome.record, DelegatedExecution)
+        for key, outcome in in_order
+        if (record := shown(outcome.record)) is not None
     ]
-
-
-def _in_order(state: DomainState) -> list[tuple[bytes, Any]]:
-    return sorted(state.operations.items(), key=lambda item: item[1].seq)
 
 
 def _lift(event: Event) -> DomainCourse:
