@@ -30,6 +30,8 @@ PAGES = [
     "docs/guides/query.md",
     "docs/guides/rpc.md",
     "docs/guides/discovery.md",
+    "docs/guides/grants-and-payments.md",
+    "docs/guides/agreements-publications-recovery.md",
     *(
         f"docs/reference/cli/{name}.md"
         for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")

@@ -171,13 +171,16 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
 )
 """Commands, and for placeholders in examples the field of the answer that replaces them."""
 
-ON_PAGES = ("veen_cli.record.", "veen_cli.query.", "veen_cli.rpc.", "veen_cli.discovery.")
-"""Commands that the guides ``recorder.md``, ``query.md``, ``rpc.md`` and ``discovery.md`` run; here they are
-only parsed."""
+OF_PARTIES = tuple(f"veen_cli.operations.{name}" for name in ("agree", "publi", "recover", "op"))
+"""Commands of the guide ``agreements-publications-recovery.md``."""
+ON_PAGES = ("veen_cli.record.", "veen_cli.query.", "veen_cli.rpc.", "veen_cli.discovery.", *OF_PARTIES)
+"""Commands that guides run; here only their arguments are parsed."""
 FILES_OF_PAGES = (
     *("recorder.yaml", "shop/recorder.yaml", "admin/recorder.yaml", "events.jsonl", "checkpoint.veenrc"),
     *("old.veenrc", "new.veenrc", "result.veenq", "z1.veenq", "z2.veenq", "z1-hub.cbor", "mine.receipt"),
     *("descriptor.json", "auditor.token", "query.yaml", "shop.cap"),
+    *("lease-1.txt", "rates.csv", "weights.bin", "config.json", "definition.json", "rates.evidence"),
+    "confirmation.json",
 )
 
 
@@ -311,14 +314,15 @@ def parse(line: str, ctx: click.Context) -> None:
     ctx.command.make_context(ctx.info_name, args, parent=ctx.parent)
 
 
-def test_the_examples_of_the_recorder_queries_and_calls_parse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_that_pages_run_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("shop", "admin", "operator", "checkpoints", "auditor", "calls-reader"):
+    for name in ("shop", "admin", "operator", "checkpoints", "auditor", "calls-reader", "realm"):
         (tmp_path / name).mkdir()
     for name in FILES_OF_PAGES:
         (tmp_path / name).touch()
+    for name in ("alice", "bob", "phone", "new-bob"):
+        veen("keygen", "--out", name, "--no-passphrase").ok()
+        veen("id", "card", "--client", name, "--out", f"{name}.pub").ok()
     for line, ctx in examples_of(on_pages=True).items():
         told = re.split(" [|>] ", line[line.index("veen ") :])[0]
         parse(re.sub("HUB_ID|CLIENT_ID", "ab" * 32, told), ctx)

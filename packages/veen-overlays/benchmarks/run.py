@@ -4,6 +4,7 @@
     python packages/veen-overlays/benchmarks/run.py --quick    under a minute; folds 10^5 events, not 10^6
 
 - ``overlays.fold``: rate of folding wallet events, from bytes to state, divided by that of bare cbor2.loads
+- ``overlays.fold_ops``: the same for the slowest fold of the operation profiles, on a tenth of the events
 - ``overlays.range_growth``: time of fold(range) over a cached tree of 10^6 events, divided by that over 10^3
 - ``overlays.restart_growth``: time of a restart from LMDB at 10^6 events, divided by that at 10^4
 - ``query.verify``: time to verify a result of 10^4 rows with full evidence, divided by two Ed25519
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cbor2
+import operation_folds
 from discovery_query import query_growth
 from query_result import result_figures
 
@@ -56,6 +58,7 @@ from veen_core.hashing import H, u64be
 from veen_core.ids import ClientSeq, UnixTime
 from veen_core.receipt import sign_receipt
 from veen_overlays.fold.event import Message
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
 from veen_overlays.live import Materializer
 from veen_overlays.schema.record import Record
@@ -163,7 +166,7 @@ def messages(count: int) -> Iterator[Message]:
         yield Message(n, H(u64be(n)), bytes(record.SCHEMA), record.encode())
 
 
-def fold_share(log: list[Message], rounds: int) -> float:
+def fold_share(log: list[Message], rounds: int, overlay: Overlay[Any] = OVERLAY) -> float:
     """Rate of the fold without decryption, divided by the rate of decoding the same bodies unchecked."""
     bodies = [message.body for message in log]
 
@@ -173,9 +176,18 @@ def fold_share(log: list[Message], rounds: int) -> float:
 
     best_fold = best_loads = float("inf")
     for _ in range(rounds):
-        best_fold = min(best_fold, fastest(lambda: OVERLAY.view(OVERLAY.fold(log).inner), 1))
+        best_fold = min(best_fold, fastest(lambda: overlay.view(overlay.fold(log).inner), 1))
         best_loads = min(best_loads, fastest(loads, 1))
     return best_loads / best_fold
+
+
+def slowest_operation_fold(count: int, rounds: int) -> float:
+    """The smallest share of all folds of the operation profiles."""
+    shares = {
+        each.name: fold_share(list(operation_folds.messages(each, count)), rounds, each)
+        for each in operation_folds.overlays()
+    }
+    return min(shares.values())
 
 
 class Grown(NamedTuple):
@@ -307,6 +319,7 @@ def main() -> int:
     result = cache(lambda: result_figures(sizes.query_rows, min(rounds[0], 5)))
     figures: tuple[tuple[str, Callable[[], float], float, bool], ...] = (
         ("overlays.fold", lambda: fold_share(log[: sizes.fold], rounds[0]), 0.10, True),
+        ("overlays.fold_ops", lambda: slowest_operation_fold(sizes.fold // 10, rounds[0]), 0.10, True),
         (
             "overlays.range_growth",
             lambda: range_growth(log, large, grown(log, sizes.few), rounds[1]),

@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -249,14 +249,11 @@ class Later(Record):
 
 def newer(overlay: Overlay[Any]) -> Overlay[Any]:
     """A later version of the overlay with one more record."""
-    return Overlay(
-        name=overlay.name,
-        title=overlay.title,
+    return replace(
+        overlay,
         schemas=(*overlay.schemas, Later),
-        monoid=overlay.monoid,
         lift=lambda e: overlay.monoid.empty if isinstance(e.record, Later) else overlay.lift(e),
-        view=overlay.view,
-        keys=overlay.keys,
+        bulk=None,
     )
 
 

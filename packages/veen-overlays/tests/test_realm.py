@@ -124,6 +124,7 @@ class HubServices(NamedTuple):
     learn: Callable[[Iterable[StreamId]], Awaitable[None]]
     clock: Clock
     store: Callable[[str], MemoryStore]
+    issuers: frozenset[bytes] = frozenset()
 
     @staticmethod
     def epochs_of(_stream: StreamId) -> None:

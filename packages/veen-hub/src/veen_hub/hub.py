@@ -66,7 +66,7 @@ from veen_storage import Batch, Head, PendingEntry, Store, ViewStore
 if TYPE_CHECKING:
     from veen_hub.replica.follower import ReplicaFollower
 
-KEX1_LEVELS: Final = ("hardened", "meta")
+KEX1_LEVELS: Final = ("hardened", "meta", "access")
 """Levels at which client keys have bounds (spec-2 §8)."""
 READER_THREADS: Final = 2
 KEPT_JOURNAL_SEC: Final = 600.0
@@ -251,6 +251,7 @@ class Hub:
             log_access=self.log,
             clock=self.clock,
             hub_ts=lambda: self.hub_ts,
+            issuers=self.rules.issuers,
         )
         self.advertiser = HubAdvertiser(
             config.discovery,

@@ -38,6 +38,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "overlays": ("Overlays", ("fold", "kv", "crdt", "queue", "wallet", "snapshot")),
     "rpc": ("Calls", ("rpc",)),
     "discovery": ("Discovery", ("disc", "connect")),
+    "operations": ("Operations", ("grant", "pay", "agree", "publish", "recover", "op")),
     "record": ("Recorder", ("record",)),
     "query": ("Queries", ("query",)),
     "realm": ("Realm administration", ("authority", "revoke", "label-class", "schema")),

@@ -317,7 +317,7 @@ class HubConfig:
     attachments: AttachmentLimits = AttachmentLimits()
     client_keys: ClientKeys | None = None
     policy: Policy = Policy()
-    level: Literal["core", "federated", "hardened", "meta"] = "core"
+    level: Literal["core", "federated", "hardened", "meta", "access"] = "core"
     """Which rules of its realm the hub enforces (spec-2 §8)."""
     realm: RealmSettings | None = None
     discovery: DiscoverySettings | None = None
@@ -374,6 +374,10 @@ class HubConfig:
         if self.realm.url is None and self.tls is not None:
             raise ConfigError(
                 "realm.url: missing; with TLS, set it to this hub's address, and realm.pinned to its hub_id"
+            )
+        if self.level == "access" and not self.gating:
+            raise ConfigError(
+                "level: access admits by grants, so it needs gating; remove `--open` or `gating: false`"
             )
         if self.policy.name is not None:
             raise ConfigError(

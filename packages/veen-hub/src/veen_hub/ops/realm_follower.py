@@ -91,6 +91,7 @@ class RealmFollower:
         log_access: LogAccess,
         clock: Clock,
         hub_ts: Callable[[], UnixTime],
+        issuers: frozenset[bytes],
     ) -> None:
         self._policy = policy
         self._settings = settings
@@ -100,6 +101,7 @@ class RealmFollower:
         self._log = log_access
         self._clock = clock
         self._hub_ts = hub_ts
+        self._issuers = issuers
         self._task: asyncio.Task[None] | None = None
         self._stores: dict[str, ViewStore] = {}
 
@@ -156,6 +158,7 @@ class RealmFollower:
                     store=self._store,
                     clock=self._clock,
                     inherited_from=self._inherited_from,
+                    issuers=self._issuers,
                 )
             )
 

@@ -63,9 +63,11 @@ class Event(NamedTuple):
     client_id: bytes | None = None
     """The key that signed the message, for overlays that compare it with the record (RESOLUTIONS P10)."""
     origin: bytes = b""
-    """The message's ``origin``: the MSG that it copies or answers, otherwise its own msg_id (RPC0.1)."""
+    """The msg_id of the MSG that this one copies or answers, otherwise its own (spec-3 1.1, RPC0.1)."""
     hub_ts: int = 0
-    """The time of the message's RECEIPT, for overlays with deadlines (RESOLUTIONS P15)."""
+    """The time of the message's RECEIPT, for overlays with deadlines or expiry (RESOLUTIONS P15)."""
+    body: bytes = b""
+    """The canonical bytes of the record."""
 
     def stamp(self, ts: int) -> Stamp:
         """The event's sort key: ``ts``, then stream_seq, then identity."""

@@ -48,6 +48,8 @@ class HubServices(Protocol):
     @property
     def store(self) -> Callable[[str], Store]: ...
     @property
+    def issuers(self) -> frozenset[bytes]: ...
+    @property
     def epochs_of(self) -> Callable[[StreamId], Epochs | None]: ...
     @property
     def inherited_from(self) -> Callable[[StreamId], Awaitable[HubId | None]]: ...
@@ -90,6 +92,7 @@ class RealmPolicy(ViewPolicy):
             clock=services.clock,
             epochs_of=services.epochs_of,
             inherited_from=services.inherited_from,
+            issuers=services.issuers,
         )
         while True:
             view = await follower.refresh()

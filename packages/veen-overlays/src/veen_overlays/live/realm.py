@@ -15,6 +15,7 @@ was incomplete and is not part of the stored summary tree.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from veen_core.errors import DivergenceError, OpenError, StateError
@@ -29,12 +30,14 @@ from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import RealmId
 from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.materializer import Materializer
+from veen_overlays.operations.overlays import GRANTS
 from veen_overlays.summary_tree.store import Store
 
 FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
     "authority": ("authorities", AUTHORITIES),
     "revocation": ("revocations", REVOCATIONS),
     "label-class": ("classes", LABEL_CLASSES),
+    "access": ("access", GRANTS),
 }
 """For each admin stream: the field of ``PolicyView`` it fills, and the overlay that folds it."""
 LAST_RECEIPT_PREFIX: Final = b"last receipt/"
@@ -65,10 +68,11 @@ class RealmFollower:
         clock: Clock,
         epochs_of: Callable[[StreamId], Epochs | None] = lambda _stream: None,
         inherited_from: InheritedFrom = _no_ancestor,
+        issuers: frozenset[bytes] = frozenset(),
     ) -> None:
         """``epochs_of`` returns None where a stream has one label; ``label_of`` then gives that label."""
         self._inherited_from = inherited_from
-        self._empty = PolicyView(level=level, realm=realm, hub_id=hub_id)
+        self._empty = PolicyView(level=level, realm=realm, hub_id=hub_id, issuers=issuers)
         self._clock, self._reader, self._store = clock, reader, store
         self._views: dict[str, Materializer[Any] | EpochView[Any]] = {}
         for name, (stream, _) in self._empty.needed().items():
@@ -84,7 +88,7 @@ class RealmFollower:
 
     async def refresh(self) -> PolicyView:
         """Read every stream that the level needs to its end and return the new view; raise if one fails."""
-        parts: dict[str, FoldedPrefix[Any]] = {}
+        parts: dict[str, Any] = {}
         for name, view in self._views.items():
             if name not in self._opened:
                 await view.open()
@@ -105,8 +109,7 @@ class RealmFollower:
                 state=folded.summary.inner,
                 labels=view.labels,
             )
-        empty = self._empty
-        return PolicyView(level=empty.level, realm=empty.realm, hub_id=empty.hub_id, **parts)
+        return replace(self._empty, **parts)
 
     def _check_key_opens(self, name: str, summary: Summary[Any]) -> None:
         """Raise if the key opens no message of the stream: the unread messages may be revocations."""

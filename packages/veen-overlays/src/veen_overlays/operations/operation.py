@@ -70,5 +70,5 @@ def sorted_set(name: str) -> RecordRule:
     """The rule that a list that names a set is sorted and names nothing twice (P17)."""
     return RecordRule(
         f"{name} is sorted and names nothing twice",
-        lambda found: all(a < b for a, b in pairwise(getattr(found, name))),
+        lambda found: all(a < b for a, b in pairwise(getattr(found, name) or ())),
     )
