@@ -171,8 +171,8 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
 )
 """Commands, and for placeholders in examples the field of the answer that replaces them."""
 
-ON_PAGES = ("veen_cli.record.", "veen_cli.query.")
-"""Commands that the guides ``recorder.md`` and ``query.md`` run; here only their arguments are parsed."""
+ON_PAGES = ("veen_cli.record.", "veen_cli.query.", "veen_cli.operations.")
+"""Commands that the guides of recorder, queries and grants run; here only their arguments are parsed."""
 FILES_OF_PAGES = (
     *("recorder.yaml", "shop/recorder.yaml", "admin/recorder.yaml", "events.jsonl", "checkpoint.veenrc"),
     *("old.veenrc", "new.veenrc", "result.veenq", "z1.veenq", "z2.veenq", "z1-hub.cbor", "mine.receipt"),
@@ -319,7 +319,8 @@ def test_the_examples_of_the_recorder_and_of_queries_parse(
     for name in FILES_OF_PAGES:
         (tmp_path / name).touch()
     for line, ctx in examples_of(on_pages=True).items():
-        told = re.split(" [|>] ", line[line.index("veen ") :])[0].replace("HUB_ID", "ab" * 32)
+        told = re.split(" [|>] ", line[line.index("veen ") :])[0]
+        told = re.sub(r"\b(HUB_ID|PAYER|PAYEE|AUTH_REF)\b", "ab" * 32, told)
         parse(told, ctx)
 
 
