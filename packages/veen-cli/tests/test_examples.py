@@ -176,7 +176,7 @@ ON_PAGES = ("veen_cli.record.", "veen_cli.query.", "veen_cli.operations.")
 FILES_OF_PAGES = (
     *("recorder.yaml", "shop/recorder.yaml", "admin/recorder.yaml", "events.jsonl", "checkpoint.veenrc"),
     *("old.veenrc", "new.veenrc", "result.veenq", "z1.veenq", "z2.veenq", "z1-hub.cbor", "mine.receipt"),
-    *("descriptor.json", "auditor.token", "query.yaml"),
+    *("descriptor.json", "auditor.token", "query.yaml", "realm"),
 )
 
 
