@@ -38,11 +38,17 @@ from veen_overlays.schema.record import Record
 
 _HERE: Final = "veen_cli.operations.grant"
 COMMANDS: Final = {
-    "issue": LazyCommand(f"{_HERE}:issue", "Allow an identity to write to streams, or to spend."),
-    "revoke": LazyCommand(f"{_HERE}:revoke", "Revoke one grant of an identity, or all of them."),
-    "list": LazyCommand(f"{_HERE}:list_", "List the grants of a stream, with what is spent and revoked."),
-    "stream": LazyCommand(f"{_HERE}:stream", "Print the id of a realm's access stream."),
-    "domain": LazyCommand(f"{_HERE}:domain", "Set the rules of a stream's operations, and its authorities."),
+    "issue": LazyCommand(
+        f"{_HERE}:issue", "Allow an identity to write to streams for a time, and to spend up to an amount."
+    ),
+    "revoke": LazyCommand(
+        f"{_HERE}:revoke", "Revoke every grant that an identity has so far, or one of them."
+    ),
+    "list": LazyCommand(f"{_HERE}:list_", "List the grants of a stream in their order."),
+    "stream": LazyCommand(
+        f"{_HERE}:stream", "Print the id of a realm's access stream, whose writers need a token of the hub."
+    ),
+    "domain": LazyCommand(f"{_HERE}:domain", "Set the rules of a stream's operations."),
 }
 grant = Group("grant", COMMANDS, path="grant", help="Access grants in a log, and the rules of a domain.")
 
