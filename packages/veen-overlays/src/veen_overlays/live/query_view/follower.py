@@ -68,6 +68,7 @@ class ViewFollower:
         for feed in self._feeds:
             await self._catch_up(feed)
         await self._commit()
+        await asyncio.to_thread(self.view.compact, settle=True)
 
     async def _catch_up(self, feed: StreamFeed) -> None:
         if feed.origin_log is not None:

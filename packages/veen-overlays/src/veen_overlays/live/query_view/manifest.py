@@ -93,6 +93,8 @@ class DataFile(Wire):
 
     name: str
     """Without suffix; unique in the view."""
+    run: int
+    """Files of one run are sorted by subject as a whole, in the order of their names."""
     stream: str
     day: int
     """UTC days since 1970 of hub_commit_time."""

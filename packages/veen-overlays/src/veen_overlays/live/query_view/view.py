@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -39,9 +39,7 @@ from veen_overlays.live.query_view.data_files import (
     DATA,
     Partition,
     ViewRow,
-    partition_of,
     path_of,
-    read_tables,
     rows_beyond,
     subjects_path,
     table_of,
@@ -60,6 +58,7 @@ from veen_overlays.live.query_view.manifest import (
     save_manifest,
 )
 from veen_overlays.live.query_view.manifest_index import ManifestIndex, SourceKey
+from veen_overlays.live.query_view.merging import merged
 from veen_overlays.live.query_view.node_file import NodeFile
 from veen_overlays.live.query_view.private_files import (
     FOLDER_MODE,
@@ -236,7 +235,11 @@ class QueryView:
         if self._failed:
             raise StateError(f"{self.folder}: an earlier commit failed", action="open the view again")
         self._failed = True  # until the commit is complete
-        written = [self._write(partition, table_of(rows)) for partition, rows in self._rows.items()]
+        written = [
+            file
+            for partition, rows in self._rows.items()
+            for file in self._write(partition, [table_of(rows)])
+        ]
         for source in self._sources.values():
             if source.leaves:
                 self._write_nodes(source)
@@ -247,23 +250,34 @@ class QueryView:
             source.leaves.clear()
         self._failed = self._noted = False
 
-    def compact(self) -> int:
-        """Merge small files until there are few enough; return how many files were replaced."""
+    def compact(self, *, settle: bool = False) -> int:
+        """Merge small runs until there are few enough; return how many files were replaced.
+
+        ``settle`` merges more: a writer that has read its logs to their ends asks for it.
+        """
         replaced = 0
-        while (group := next_merge(self._manifest.files)) is not None:
-            merged = self._write(partition_of(group[0]), read_tables(self.folder, group))
-            old = {file.name for file in group}
-            self._publish([f for f in self._manifest.files if f.name not in old] + [merged])
-            self._files.retire(self._version, group)
-            replaced += len(group)
+        while (group := next_merge(self._manifest.files, settle=settle)) is not None:
+            files = [file for run in group for file in run.files]
+            for file in files:
+                self._files.verify(file)
+            written = self._write(group[0].partition, merged(self.folder, group))
+            old = {file.name for file in files}
+            self._publish([f for f in self._manifest.files if f.name not in old] + written)
+            self._files.retire(self._version, files)
+            replaced += len(files)
         return replaced
 
-    def _write(self, partition: Partition, table: Any) -> DataFile:
-        name = f"{self._manifest.next_name:010d}"
-        self._manifest = replace(self._manifest, next_name=self._manifest.next_name + 1)
-        file = write_file(self.folder, partition, name, table)
-        self._files.check(file)
-        return file
+    def _write(self, partition: Partition, tables: Iterable[Any]) -> list[DataFile]:
+        """Write a run."""
+        written: list[DataFile] = []
+        run = self._manifest.next_name
+        for table in tables:
+            name = self._manifest.next_name
+            self._manifest = replace(self._manifest, next_name=name + 1)
+            file = write_file(self.folder, partition, name, run, table)
+            self._files.check(file)
+            written.append(file)
+        return written
 
     def _write_nodes(self, source: GrowingSource) -> None:
         path = nodes_path(self.folder, source.stream, source.hub_id, source.label)
