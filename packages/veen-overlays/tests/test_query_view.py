@@ -473,6 +473,13 @@ def test_a_snapshot_keeps_its_files_while_they_are_merged(
         assert not any(Path(path).exists() for path in held)
 
 
+def test_the_manifest_names_the_streams_that_were_read_to_their_ends(tmp_path: Path) -> None:
+    """So another engine that reads the folder knows that a stream has no entries (P13)."""
+    with caught_up(tmp_path, log_of(1), log_of(0, "record/app/none")) as view, view.snapshot() as snapshot:
+        homes = [(home.stream, home.hub_id) for home in snapshot.index.manifest.homes]
+        assert homes == [(STREAM, HUB_ID), ("record/app/none", HUB_ID)]
+
+
 # --- limits of a query
 
 

@@ -135,11 +135,11 @@ def profiled(hub: HttpHub, identity: Identity, folder: Path, keys: Sequence[DhKe
     threads: list[cProfile.Profile] = []
     real = asyncio.to_thread
 
-    async def to_thread(call: object, *args: object) -> object:
+    async def to_thread(call: object, *args: object, **options: object) -> object:
         def run() -> object:
             worker = cProfile.Profile()
             threads.append(worker)
-            return worker.runcall(call, *args)  # type: ignore[arg-type]
+            return worker.runcall(call, *args, **options)  # type: ignore[arg-type]
 
         return await real(run)
 

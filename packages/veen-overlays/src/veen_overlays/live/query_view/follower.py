@@ -67,6 +67,7 @@ class ViewFollower:
         """Read every feed to its end, and commit."""
         for feed in self._feeds:
             await self._catch_up(feed)
+        self.view.note_homes(self.homes)
         await self._commit()
         await asyncio.to_thread(self.view.compact, settle=True)
 

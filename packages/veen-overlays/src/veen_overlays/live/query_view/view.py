@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +52,7 @@ from veen_overlays.live.query_view.manifest import (
     DamagedViewError,
     DataFile,
     Feed,
+    Home,
     Manifest,
     OriginLog,
     load_manifest,
@@ -87,6 +88,7 @@ class QueryView:
         self._row_count = self._row_bytes = 0
         self._feeds: dict[str, int] = {}
         self._origin_logs: dict[str, OriginLog] = {}
+        self._homes: dict[str, HubId] = {}
         self._files = KeptFiles(folder)
         self._version = 0
         self._index = ManifestIndex(self._manifest)
@@ -137,6 +139,7 @@ class QueryView:
             NodeFile(path).check(source.size, source.mmr_root)
         self._feeds = {feed.name: feed.next_epoch for feed in self._manifest.feeds}
         self._origin_logs = {log.name: log for log in self._manifest.origin_logs}
+        self._homes = {home.stream: home.hub_id for home in self._manifest.homes}
         self._index = ManifestIndex(self._manifest)
         self._sources = {source.key: resumed(source) for source in self._manifest.sources}
         self._load_waiting()
@@ -230,6 +233,11 @@ class QueryView:
         self._noted |= self._origin_logs.get(log.name) != log
         self._origin_logs[log.name] = log
 
+    def note_homes(self, homes: Mapping[str, HubId]) -> None:
+        """Note which streams are read to their ends, each with the hub of its empty source."""
+        self._noted |= self._homes != homes
+        self._homes = dict(homes)
+
     def commit(self) -> None:
         """Make all added rows durable and visible. After a failure the view must be opened again."""
         if self._failed:
@@ -297,6 +305,7 @@ class QueryView:
             files=tuple(files),
             feeds=tuple(Feed(name=name, next_epoch=epoch) for name, epoch in sorted(self._feeds.items())),
             origin_logs=tuple(self._origin_logs[name] for name in sorted(self._origin_logs)),
+            homes=tuple(Home(stream=name, hub_id=hub) for name, hub in sorted(self._homes.items())),
         )
         save_manifest(self.folder, manifest)  # commit point; memory changes after it
         index = ManifestIndex(manifest)
