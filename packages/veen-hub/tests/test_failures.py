@@ -350,7 +350,7 @@ def test_a_second_hub_on_one_directory_ends_with_a_one_line_error(
         timeout=PATIENCE,
         check=False,
     )
-    assert second.returncode == 1
+    assert second.returncode == 4
     (line,) = second.stderr.splitlines()
     assert line.startswith("veen-hub: ")
     assert f"in use by process {first.process.pid}" in line

@@ -1,6 +1,10 @@
 """``veen-hub``: run a hub in the foreground until SIGTERM or Ctrl-C (spec-4 §4.2, §5.2).
 
 ``--init`` and ``--rotate`` instead change a data directory on which no hub runs, and end.
+
+Exit codes: 0 drained; 1 a setting, a file or an address is wrong; 2 wrong usage; 3 the data directory is
+damaged or belongs to another hub; 4 another process has the data directory open; 5 the hub stopped itself,
+because a write, a sync or a part of its pipeline failed.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -34,9 +38,23 @@ from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
 from veen_hub.version import VERSION
-from veen_storage import JournalKeeping, Store
+from veen_storage import DamageError, JournalKeeping, LockedError, MismatchError, PoisonedError, Store
 
 ROLES: Final = ("authority", "tenant")
+
+
+class HubFailedError(VeenError):
+    """The hub stopped itself, because it could no longer make messages durable."""
+
+
+EXIT_CODES: Mapping[type[Exception], int] = {
+    DamageError: 3,
+    MismatchError: 3,
+    LockedError: 4,
+    PoisonedError: 5,
+    HubFailedError: 5,
+}
+"""The exit code of each kind of error; 1 for all others."""
 
 
 class _ProfileAction(argparse.Action):
@@ -61,17 +79,34 @@ def _parser() -> argparse.ArgumentParser:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--init", action="store_true", help="create a data directory and exit")
     instead.add_argument("--rotate", action="store_true", help="rotate the key of a stopped hub and exit")
-    parser.add_argument("--admin", help="with --init: public key in hex of the hub's admin")
+    parser.add_argument(
+        "--init-if-missing",
+        action="store_true",
+        help="before the start, create a missing data directory from the one key in --keys-dir",
+    )
+    parser.add_argument(
+        "--rotate-if-new",
+        action="store_true",
+        help="before the start, rotate to the key in --keys-dir that the hub does not have yet",
+    )
+    parser.add_argument(
+        "--admin",
+        default=os.environ.get("VEEN_ADMIN") or None,
+        help="for a new data directory: public key in hex of the hub's admin [$VEEN_ADMIN]",
+    )
     parser.add_argument(
         "--profile",
         action=_ProfileAction,
         choices=[*PROFILES, *ROLES],
         default="default",
         metavar=f"{{{','.join(PROFILES)}}}",
-        help="with --init: padding and epochs, fixed for the life of the hub [default: default]",
+        help="for a new data directory: padding and epochs, fixed for its life [default: default]",
     )
     parser.add_argument(
-        "--window", type=int, default=604_800, help="with --rotate: seconds that the old key stays active"
+        "--window",
+        type=int,
+        default=604_800,
+        help="with --rotate and --rotate-if-new: seconds that the old key stays active [default: a week]",
     )
     parser.add_argument("--role", choices=ROLES, help="the hub's role (spec-4)")
     parser.add_argument("--config", type=Path, help="path of hub.yaml")
@@ -181,7 +216,7 @@ async def serve(config: HubConfig) -> bool:
     await server.stop()
     log(logging.INFO, "stopped")
     if hub.failure is not None:
-        raise VeenError(hub.failure, action="see the log, then start the hub again")
+        raise HubFailedError(hub.failure, action="see the log, then start the hub again")
     return hub.reopening.is_set() and not stopping.is_set()
 
 
@@ -224,6 +259,15 @@ def prepare(config: HubConfig, given: argparse.Namespace) -> None:
         print(f"veen-hub rotated to {identity.newest.hub_pk.hex()}")  # noqa: T201
 
 
+def prepare_start(config: HubConfig, given: argparse.Namespace) -> None:
+    """Do what a container's start asks for: each step changes nothing if it was done before."""
+    if given.init_if_missing and (made := init_rotate.init_if_missing(config, given.profile, given.admin)):
+        note = "if this hub has signed before, only its memories can stop it from signing a second history"
+        log(logging.WARNING, "data_directory_created", hub_id=made.hub_id.hex(), note=note)
+    if given.rotate_if_new and (rotated := init_rotate.rotate_if_new(config, given.window)):
+        log(logging.INFO, "key_rotated", hub_pk=rotated.newest.hub_pk.hex())
+
+
 def run(arguments: Sequence[str]) -> None:
     """Run ``veen-hub``; errors are raised to the caller."""
     given = _parser().parse_args(arguments)
@@ -237,6 +281,7 @@ def run(arguments: Sequence[str]) -> None:
         always["tenant_id"] = config.tenant_id
     set_up(config.log_level, **always)
     try:
+        prepare_start(config, given)
         with contextlib.suppress(KeyboardInterrupt):
             while uvloop.run(serve(config)):
                 pass
@@ -249,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(sys.argv[1:] if arguments is None else arguments)
     except (VeenError, OSError) as exc:
         print(f"veen-hub: {exc}", file=sys.stderr)  # noqa: T201
-        return 1
+        return next((code for kind, code in EXIT_CODES.items() if isinstance(exc, kind)), 1)
     return 0
 
 

@@ -109,6 +109,13 @@ class DescriptorWriter(logging.Handler):
         """Use no lock: only the listener's thread emits, and an exit must not wait for a blocked write."""
         self.lock = None
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Write a record without a lock; from Python 3.13 on, the inherited method needs one."""
+        accepted = bool(self.filter(record))
+        if accepted:
+            self.emit(record)
+        return accepted
+
     def emit(self, record: logging.LogRecord) -> None:
         if not self._write(record.getMessage()):
             self.unwritten += 1

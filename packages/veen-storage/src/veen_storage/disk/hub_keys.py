@@ -119,7 +119,7 @@ def write_key(files: Files, directory: Path, key: SigningKey) -> None:
     A folder that this creates is private to the user; an existing folder keeps its permissions.
     """
     hub_pk = HubPk(key.public)
-    path = directory / f"hub-{hub_identity.key_id(hub_pk).hex()}.key"
+    path = directory / key_file_name(hub_pk)
     if path.exists():
         raise StorageError(f"{path.name} exists already")
     files.make_directories(directory, 0o700)
@@ -130,16 +130,35 @@ def read_keys(directory: Path, identity: HubIdentity) -> dict[KeyId, SigningKey]
     """Read the keys of the identity that exist in a folder; errors never show a file's content."""
     found = {}
     for key in identity.hub_keys:
-        path = directory / f"hub-{key.key_id.hex()}.key"
+        path = directory / key_file_name(key.hub_pk)
         if path.exists():
             found[key.key_id] = _read_key(path, key.hub_pk)
     return found
 
 
+def read_all_keys(directory: Path) -> list[SigningKey]:
+    """Read every key file of a folder, in the order of their names."""
+    keys = []
+    for path in sorted(directory.glob("hub-*.key")):
+        content = read_file(path, missing=RESTORE_KEY)
+        try:
+            stored = KeyFile.decode(content)
+        except VeenError:
+            raise DamageError(path.name, None, "is not a hub key file", RESTORE_KEY) from None
+        if path.name != key_file_name(stored.hub_pk):
+            raise DamageError(path.name, None, "does not contain the key that its name says", RESTORE_KEY)
+        keys.append(_read_key(path, stored.hub_pk))
+    return keys
+
+
+def key_file_name(hub_pk: HubPk) -> str:
+    return f"hub-{hub_identity.key_id(hub_pk).hex()}.key"
+
+
 def has_key(directory: Path, key: SigningKey) -> bool:
     """Return whether the folder holds this key already, as after an interrupted rotation."""
     hub_pk = HubPk(key.public)
-    path = directory / f"hub-{hub_identity.key_id(hub_pk).hex()}.key"
+    path = directory / key_file_name(hub_pk)
     return path.exists() and _read_key(path, hub_pk).seed == key.seed
 
 
