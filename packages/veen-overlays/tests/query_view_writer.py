@@ -69,6 +69,7 @@ def write(folder: Path, log: RecorderLog) -> None:
         following = ViewFollower(opened, [feed_of(log)])
         asyncio.run(following.open())
         asyncio.run(following.catch_up())
+        asyncio.run(following.settle())
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,13 @@ def caught_up(folder: Path, *logs: RecorderLog) -> QueryView:
     view = QueryView.open(folder)
     run(ViewFollower(view, [feed_of(log) for log in logs]).catch_up())
     return view
+
+
+async def settled(view: QueryView, log: RecorderLog) -> None:
+    """Read the log to its end and merge files, as a follower that has nothing else to do."""
+    follower = ViewFollower(view, [feed_of(log)])
+    await follower.catch_up()
+    await follower.settle()
 
 
 def everything(view: QueryView, **changes: Any) -> Answer:
@@ -398,8 +406,8 @@ def test_runs_of_many_files_merge_into_one_order_and_every_prefix_answers_alike(
             if n % 9 == 0:
                 log.other()
             if n % 5 == 0:
-                run(ViewFollower(view, [feed_of(log)]).catch_up())
-        run(ViewFollower(view, [feed_of(log)]).catch_up())
+                run(settled(view, log))
+        run(settled(view, log))
         with view.snapshot() as snapshot:
             assert max(len(each.files) for each in compaction.runs_of(snapshot.files(STREAM))) > 5
         assert everything(view) == expected(log)
@@ -428,7 +436,7 @@ def test_one_subject_of_a_busy_day_costs_about_as_many_bytes_as_one_of_a_quiet_d
         for n in range(2_048):
             log.record(event(n, subject_id=f"user:{n * 7 % (256 if n < 256 else 1_792)}"))
             if n % 64 == 63:
-                run(ViewFollower(view, [feed_of(log)]).catch_up())
+                run(settled(view, log))
             if n in (255, 2_047):
                 before = bytes_read()
                 assert everything(view, filter={"subject_id": "user:7"}, evidence={"mode": "none"}).rows
@@ -478,6 +486,35 @@ def test_the_manifest_names_the_streams_that_were_read_to_their_ends(tmp_path: P
     with caught_up(tmp_path, log_of(1), log_of(0, "record/app/none")) as view, view.snapshot() as snapshot:
         homes = [(home.stream, home.hub_id) for home in snapshot.index.manifest.homes]
         assert homes == [(STREAM, HUB_ID), ("record/app/none", HUB_ID)]
+
+
+def test_a_follower_that_is_cancelled_ends_when_nobody_writes_the_view_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the lock of the view is free while a thread still commits."""
+    begun, may_end = threading.Event(), threading.Event()
+    real = QueryView.commit
+
+    def commit(view: QueryView) -> None:
+        begun.set()
+        assert may_end.wait(60)
+        real(view)
+
+    async def work(view: QueryView) -> None:
+        reading = asyncio.create_task(ViewFollower(view, [feed_of(log_of(3))]).catch_up())
+        await asyncio.to_thread(begun.wait, 60)
+        reading.cancel()
+        for _ in range(10):  # turns of the event loop
+            await asyncio.sleep(0)
+        assert not reading.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert not view.has_changes, "the commit has ended"
+
+    monkeypatch.setattr(QueryView, "commit", commit)
+    with QueryView.open(tmp_path) as view:
+        run(work(view))
 
 
 # --- limits of a query

@@ -74,6 +74,7 @@ async def ingest(hub: HttpHub, identity: Identity, folder: Path, keys: Sequence[
             start = time.perf_counter()
             await follower.open()
             await follower.catch_up()
+            await follower.settle()
             return time.perf_counter() - start
 
 
