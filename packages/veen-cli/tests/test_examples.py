@@ -26,6 +26,7 @@ from veen_cli.frame.command_class import Command
 from veen_hub.client.blocking import connect
 from veen_overlays.identifiers import TransferId
 
+from .kubectl_stand_in import use_stand_in
 from .running import SCRIPTS, Done, ending_hubs, start_witness, veen
 from .test_identity_records import id_token, key_set
 from .test_tree import LEAVES
@@ -79,6 +80,8 @@ LATER = (
     "veen hub fork --data-dir hub --out fork --admin admin",
     "veen hub rotate --data-dir hub --window 7d",
     "veen hub start --data-dir hub --port 8080 --detach",
+    "veen kube rotate --tenant acme",
+    "veen kube destroy --tenant acme --yes",
 )
 """Examples that run after all others, in this order."""
 
@@ -93,6 +96,10 @@ BEFORE = {
     "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin --unplanned": (
         "rm -r new-hub && veen hub stop --data-dir replica && rm replica/handover.cbor"
     ),
+    "veen kube destroy --tenant acme": "veen kube apply --tenant acme",
+    "veen kube destroy --tenant acme --yes": "veen kube apply --tenant acme",
+    "veen kube rotate --tenant acme": "veen kube apply --tenant acme",
+    "veen kube status --universe stage --json": "veen kube apply --tenant stage-1 --universe stage",
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
     "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",
 }
@@ -245,6 +252,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}")
+    use_stand_in(tmp_path, monkeypatch)
     monkeypatch.setenv("VEEN_CLIENT", str(tmp_path / "alice"))
     monkeypatch.setenv("VEEN_PASSPHRASE", "for whom is asked")
     for name in ("contract.txt", "report.pdf", "figures.png", "app.log", "chain.pem", "key.pem"):

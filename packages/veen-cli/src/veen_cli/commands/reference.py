@@ -39,6 +39,7 @@ PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "record": ("Recorder", ("record",)),
     "query": ("Queries", ("query",)),
     "realm": ("Realm administration", ("authority", "revoke", "label-class", "schema")),
+    "kube": ("Kubernetes", ("kube",)),
     "bridge": ("Bridge", ("bridge",)),
     "selftest": ("Selftest", ("selftest",)),
     "spark": ("Spark", ("spark",)),

@@ -450,6 +450,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "VEEN_LISTEN_PORT": "listen.port",
     "VEEN_PROBES_HOST": "probes.host",
     "VEEN_PROBES_PORT": "probes.port",
+    "VEEN_TLS_CERT": "tls.cert",
+    "VEEN_TLS_KEY": "tls.key",
+    "VEEN_HEADS_FILE": "hub_log.memories.heads_file",
 }
 
 

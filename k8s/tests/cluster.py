@@ -1,0 +1,312 @@
+"""Rendered manifests as real containers: one podman network, many namespaces.
+
+What is real: images, users, capabilities, read-only roots, limits, mounts of ConfigMaps, Secrets and volumes,
+probes, signals, exit codes, DNS names of Services, and NetworkPolicies as packet filters. What is not:
+scheduler, controllers, RBAC, rollouts. A pod is one container; only a test restarts it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Final
+
+from packet_filter import Endpoint, enforced, rules
+from podman import podman
+
+Object = dict[str, Any]
+READY_SEC: Final = 60.0
+"""Longest time until a pod is ready."""
+POLL_SEC: Final = 0.05
+UID: Final = 10_001
+
+
+class NotReadyError(AssertionError):
+    """A pod did not become ready in time; the message has its log."""
+
+
+@dataclass
+class Pod:
+    """One container of a workload."""
+
+    name: str
+    ip: str
+    template: Object
+
+    def logs(self) -> str:
+        done = podman("logs", self.name)
+        return done.stdout + done.stderr
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the pod's log lines, which spec-4 §10.3 wants as JSON."""
+        return [json.loads(line) for line in self.logs().splitlines() if line.startswith("{")]
+
+    def probe(self, which: str) -> int:
+        """Return the HTTP status of a probe, or 0 if nothing answers."""
+        (container,) = self.template["spec"]["containers"]
+        get = container[which]["httpGet"]
+        ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+        url = f"http://{self.ip}:{ports.get(get['port'], get['port'])}{get['path']}"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as exc:
+            return exc.code
+        except OSError:
+            return 0
+
+    def wait(self, which: str = "readinessProbe", status: int = 200) -> float:
+        """Wait until a probe has this status; return the seconds it took."""
+        started = time.monotonic()
+        while self.probe(which) != status:
+            if time.monotonic() - started > READY_SEC:
+                raise NotReadyError(f"{self.name}: {which} is {self.probe(which)}:\n{self.logs()[-2_000:]}")
+            time.sleep(POLL_SEC)
+        return time.monotonic() - started
+
+    def stop(self) -> int:
+        """Send SIGTERM, wait for the grace period, and return the exit code."""
+        podman("stop", f"--time={self.template['spec'].get('terminationGracePeriodSeconds', 30)}", self.name)
+        return self.exit_code()
+
+    def kill(self) -> None:
+        podman("kill", "--signal=KILL", self.name)
+        podman("wait", self.name)
+
+    def exit_code(self) -> int:
+        return int(podman("wait", self.name).stdout.strip())
+
+    def remove(self) -> None:
+        podman("rm", "--force", "--time=0", self.name, check=False)
+
+
+@dataclass
+class Namespace:
+    """The objects of one namespace, and the pods that run."""
+
+    name: str
+    cluster: Cluster
+    folder: Path
+    objects: dict[tuple[str, str], Object] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+
+    def apply(self, objects: Sequence[Object]) -> None:
+        """Store objects; pods start when ``start`` asks for them."""
+        for each in objects:
+            self.objects[each["kind"], each["metadata"]["name"]] = each
+
+    def start(self, kind: str, name: str, *, suffix: str = "", ready: bool = True) -> Pod:
+        """Start the pod of a workload, in place of an earlier one of the same name and suffix."""
+        template = self.objects[kind, name]["spec"]["template"]
+        pod_name = f"{self.name}.{name}{suffix}"
+        if pod_name in self.pods:
+            self.pods[pod_name].remove()
+        podman("run", "--detach", *self._options(pod_name, template), *self._command(template))
+        ip = podman("inspect", pod_name, "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
+        pod = self.pods[pod_name] = Pod(pod_name, ip.stdout.strip(), template)
+        if ready:
+            pod.wait()
+        return pod
+
+    def run_job(self, name: str, timeout: float = 300.0) -> tuple[int, str]:
+        """Run a Job to its end; return its exit code and its output."""
+        template = self.objects["Job", name]["spec"]["template"]
+        options = self._options(f"{self.name}.{name}", template)
+        done = podman("run", "--rm", *options, *self._command(template), check=False, timeout=timeout)
+        return done.returncode, done.stdout + done.stderr
+
+    def call(self, image: str, code: str, labels: Mapping[str, str]) -> str:
+        """Run Python code in a pod with these labels, under the network policies; return its output."""
+        ip = self.cluster.free_ip()
+        pods = [*self.cluster.endpoints(), Endpoint(self.name, labels, ip)]
+        command = ["--entrypoint=python3", image, "-c", code]
+        with enforced(rules(self.cluster.policies(), pods, self.cluster.namespace_labels())):
+            done = podman("run", "--rm", f"--network={self.network}", f"--ip={ip}", *command, check=False)
+        return (done.stdout + done.stderr).strip()
+
+    def volume(self, claim: str) -> Path:
+        """Return the folder behind a PersistentVolumeClaim."""
+        folder = self.folder / f"pvc-{claim}"
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            os.chown(folder, 0, UID)
+            folder.chmod(0o2775)
+        return folder
+
+    def delete(self) -> None:
+        """Delete the namespace with everything in it."""
+        for pod in self.pods.values():
+            pod.remove()
+        self.pods.clear()
+        self.objects.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def network(self) -> str:
+        return self.cluster.network
+
+    # --- from a pod template to podman's flags
+
+    def _options(self, name: str, template: Object) -> list[str]:
+        spec, labels = template["spec"], template["metadata"]["labels"]
+        (container,) = spec["containers"]
+        security = {**spec["securityContext"], **container["securityContext"]}
+        assert security["runAsNonRoot"]
+        flags = [
+            f"--name={name}",
+            f"--hostname={name.partition('.')[2]}",
+            f"--user={security['runAsUser']}:{security['runAsGroup']}",
+            f"--network={self.network}",
+            "--read-only-tmpfs=false",
+            *[f"--label={key}={value}" for key, value in labels.items()],
+            f"--label=veen.namespace={self.name}",
+            *[f"--cap-drop={each}" for each in security["capabilities"]["drop"]],
+        ]
+        flags += ["--read-only"] if security["readOnlyRootFilesystem"] else []
+        flags += [] if security["allowPrivilegeEscalation"] else ["--security-opt=no-new-privileges"]
+        flags += [
+            f"--memory={container['resources']['limits']['memory'].replace('Mi', 'm').replace('Gi', 'g')}"
+        ]
+        flags += [f"--env={each['name']}={self._value(each, template)}" for each in container.get("env", [])]
+        flags += [f"--network-alias={alias}" for alias in self._aliases(labels)]
+        return flags + self._mounts(name, spec, container)
+
+    def _aliases(self, labels: Mapping[str, str]) -> list[str]:
+        found = []
+        for (kind, service), each in self.objects.items():
+            if kind == "Service" and each["spec"]["selector"].items() <= labels.items():
+                full = f"{service}.{self.name}"
+                found += [service, full, f"{full}.svc", f"{full}.svc.cluster.local"]
+        return found
+
+    def _value(self, entry: Object, template: Object) -> str:
+        if "value" in entry:
+            return str(entry["value"])
+        source = entry["valueFrom"]
+        if "fieldRef" in source:
+            path = source["fieldRef"]["fieldPath"]
+            return str(template["metadata"]["labels"][path.partition("'")[2].rstrip("']")])
+        reference = source["configMapKeyRef"]
+        return str(self.objects["ConfigMap", reference["name"]]["data"][reference["key"]])
+
+    def _mounts(self, name: str, spec: Object, container: Object) -> list[str]:
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+        flags = []
+        for mount in container["volumeMounts"]:
+            volume, path = volumes[mount["name"]], mount["mountPath"]
+            if "persistentVolumeClaim" in volume:
+                folder = self.volume(volume["persistentVolumeClaim"]["claimName"]) / mount.get("subPath", "")
+                if not folder.exists():
+                    folder.mkdir()
+                    os.chown(folder, 0, UID)
+                    folder.chmod(0o2775)
+                flags.append(f"--volume={folder}:{path}")
+            elif volume.get("emptyDir", {}).get("medium") == "Memory":
+                flags.append(f"--tmpfs={path}:rw,nosuid,nodev,mode=1777")
+            elif "emptyDir" in volume:
+                folder = self.folder / "empty" / f"{name}-{mount['name']}"
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                folder.chmod(0o2777)
+                flags.append(f"--volume={folder}:{path}")
+            else:
+                folder = self._projected(volume)
+                for other in container["volumeMounts"]:  # as the kubelet makes nested mount points
+                    if other["mountPath"].startswith(f"{path}/"):
+                        (folder / other["mountPath"].removeprefix(f"{path}/")).mkdir(exist_ok=True)
+                flags.append(f"--volume={folder}:{path}:ro")
+        return flags
+
+    def _projected(self, volume: Object) -> Path:
+        """Write a ConfigMap or Secret as the kubelet does: owned by root, readable by the pod's group."""
+        if "configMap" in volume:
+            source, mode = self.objects["ConfigMap", volume["configMap"]["name"]], 0o444
+        else:
+            source, mode = (
+                self.objects["Secret", volume["secret"]["secretName"]],
+                volume["secret"]["defaultMode"],
+            )
+        folder = self.folder / f"{source['kind']}-{source['metadata']['name']}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for key, value in source["data"].items():
+            path = folder / key
+            path.write_bytes(base64.b64decode(value) if source["kind"] == "Secret" else value.encode())
+            os.chown(path, 0, UID)
+            path.chmod(mode)
+        return folder
+
+    def _command(self, template: Object) -> list[str]:
+        (container,) = template["spec"]["containers"]
+        return [
+            f"--entrypoint={json.dumps(container['command'])}",
+            container["image"],
+            *[self._expand(each, template) for each in container.get("args", [])],
+        ]
+
+    def _expand(self, argument: str, template: Object) -> str:
+        (container,) = template["spec"]["containers"]
+        for entry in container.get("env", []):
+            argument = argument.replace(f"$({entry['name']})", self._value(entry, template))
+        return argument
+
+
+@dataclass
+class Cluster:
+    """A podman network, and the namespaces in it."""
+
+    network: str
+    folder: Path
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+
+    def create(self) -> None:
+        podman("network", "create", "--label=veen.test=1", self.network)
+
+    def namespace(self, name: str) -> Namespace:
+        if name not in self.namespaces:
+            folder = self.folder / name
+            folder.mkdir(parents=True)
+            self.namespaces[name] = Namespace(name, self, folder)
+        return self.namespaces[name]
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the pods that run."""
+        return [
+            Endpoint(namespace.name, pod.template["metadata"]["labels"], pod.ip)
+            for namespace in self.namespaces.values()
+            for pod in namespace.pods.values()
+        ]
+
+    def policies(self) -> list[Object]:
+        return [
+            each
+            for namespace in self.namespaces.values()
+            for (kind, _name), each in namespace.objects.items()
+            if kind == "NetworkPolicy"
+        ]
+
+    def namespace_labels(self) -> dict[str, dict[str, str]]:
+        found = {}
+        for namespace in self.namespaces.values():
+            if (each := namespace.objects.get(("Namespace", namespace.name))) is not None:
+                found[namespace.name] = each["metadata"]["labels"]
+        return found
+
+    def free_ip(self) -> str:
+        """Return an address at the end of the network, where podman gives none out by itself."""
+        (network,) = json.loads(podman("network", "inspect", self.network).stdout)
+        return str(ip_network(network["subnets"][0]["subnet"])[-10])
+
+    def delete(self) -> None:
+        for namespace in self.namespaces.values():
+            namespace.delete()
+        podman("network", "rm", "--force", self.network, check=False)

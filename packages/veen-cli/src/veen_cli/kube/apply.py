@@ -1,0 +1,135 @@
+"""``veen kube apply``: create or update a network, wait for it, and test it (spec-4 §11.1, §11.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import click
+import yaml
+
+from veen_cli.arguments.numbers import Seconds
+from veen_cli.frame.command_class import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
+from veen_cli.kube import keys
+from veen_cli.kube.keys import ADMIN, ADMIN_SECRET, HUB_ID
+from veen_cli.kube.kubectl import Kubectl
+from veen_cli.kube.kustomize import Object
+from veen_cli.kube.network_options import kubectl_option, network_options
+from veen_cli.kube.tenant import Network, objects_of
+
+
+@command(
+    "veen kube apply --authority",
+    "veen kube apply --tenant acme --persistent --heads-memory",
+    "veen kube apply --tenant acme --dry-run",
+)
+@network_options
+@click.option("--dry-run", is_flag=True, help="Print what would be applied, and change nothing.")
+@click.option("--no-selftest", is_flag=True, help="Do not run the self-test afterwards.")
+@click.option(
+    "--timeout", type=Seconds(), default=300.0, show_default=True, help="Longest time to wait, in seconds."
+)
+@kubectl_option
+def apply(
+    out: Output, *, network: Network, dry_run: bool, no_selftest: bool, timeout: float, kubectl: Kubectl
+) -> Answer:
+    """Create or update a network, and test it.
+
+    The command waits until the hub is ready, and runs its self-test.
+
+    The keys of the hub and of its admin are made in the cluster the first time, and never again. Repeating
+    the command changes nothing; with another --tag or another choice it updates what differs.
+    """
+    if dry_run:
+        planned = objects_of(network)
+        text = yaml.safe_dump_all(planned, sort_keys=False)
+        return Answer({"objects": planned}, [*text.splitlines(), "# nothing was applied"])
+    public = ensure_keys(kubectl, network, out)
+    objects = objects_of(replace(network, admin=public[ADMIN]))
+    jobs = [each for each in objects if each["kind"] == "Job"]
+    with out.progress(f"applying {network.namespace}"):
+        lines = kubectl.apply([each for each in objects if each["kind"] not in ("Job", "Namespace")])
+        _wait_for_hub(kubectl, network, timeout)
+    tested = None if no_selftest else _selftest(kubectl, network, jobs, timeout, out)
+    hub_id = public[HUB_ID]
+    data: dict[str, Any] = {
+        "namespace": network.namespace,
+        "hub_id": hub_id,
+        "admin": public[ADMIN],
+        "selftest": tested,
+    }
+    passed = "not run" if tested is None else "passed"
+    return Answer(
+        data,
+        [
+            *lines,
+            f"{network.namespace} is ready, self-test {passed}",
+            f"clients pin this hub: --trust {hub_id}",
+        ],
+    )
+
+
+def ensure_keys(kubectl: Kubectl, network: Network, out: Output) -> dict[str, str]:
+    """Make the namespace and the Secrets that are missing; return the public values of their annotations."""
+    (namespace,) = [each for each in objects_of(network) if each["kind"] == "Namespace"]
+    kubectl.apply([namespace])
+    public: dict[str, str] = {}
+    for name, make in ((network.key_secret, keys.hub_secret), (ADMIN_SECRET, keys.admin_secret)):
+        found = kubectl.get("secret", name, network.namespace)
+        if found is None:
+            found = make(network)
+            kubectl.create(found)
+            out.note(f"made the Secret {name}: back it up, it cannot be made again")
+        public |= found["metadata"].get("annotations", {})
+    for note, secret in ((HUB_ID, network.key_secret), (ADMIN, ADMIN_SECRET)):
+        if note not in public:
+            raise CommandFailed(
+                f"the Secret {secret} in {network.namespace} has no annotation {note}",
+                Exit.USAGE,
+                f"annotate it with the public value: kubectl annotate secret {secret} {note}=HEX",
+            )
+    return public
+
+
+def _wait_for_hub(kubectl: Kubectl, network: Network, timeout: float) -> None:
+    workload = "statefulset/veen-authority-hub" if network.tenant is None else "deployment/veen-hub"
+    where = f"--namespace={network.namespace}"
+    try:
+        kubectl.run("rollout", "status", workload, where, f"--timeout={timeout:.0f}s")
+    except CommandFailed as exc:
+        why = "; ".join(_reasons(kubectl, network)) or exc.message
+        raise CommandFailed(
+            f"{workload} is not ready after {timeout:.0f} s: {why}",
+            Exit.NETWORK,
+            f"see `kubectl logs {workload} {where}`",
+        ) from None
+
+
+def _reasons(kubectl: Kubectl, network: Network) -> Iterator[str]:
+    """Yield why containers of hub pods do not run, in Kubernetes' words."""
+    for pod in kubectl.select("pods", network.namespace, "app.kubernetes.io/component=hub"):
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            for state in container.get("state", {}).values():
+                if state.get("reason"):
+                    yield f"{state['reason']} {state.get('message', '')}".strip()
+
+
+def _selftest(kubectl: Kubectl, network: Network, jobs: list[Object], timeout: float, out: Output) -> bool:
+    """Run the self-test's Job anew: the template of a finished Job cannot change."""
+    (job,) = jobs
+    name, where = job["metadata"]["name"], f"--namespace={network.namespace}"
+    kubectl.run("delete", "job", name, where, "--ignore-not-found", "--wait=true")
+    kubectl.apply([job])
+    with out.progress(f"running {name}"):
+        try:
+            kubectl.run("wait", "--for=condition=complete", f"job/{name}", where, f"--timeout={timeout:.0f}s")
+        except CommandFailed:
+            raise CommandFailed(
+                f"the self-test {name} in {network.namespace} did not pass",
+                Exit.SELFTEST,
+                f"see `kubectl logs job/{name} {where}`",
+            ) from None
+    return True

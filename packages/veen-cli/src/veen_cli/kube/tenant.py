@@ -1,0 +1,141 @@
+"""A tenant network or the authority as Kubernetes objects (spec-4 §4, §5, §8)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from veen_cli.kube import kustomize
+from veen_cli.kube.kustomize import Image, Kustomization, Object
+from veen_core.errors import ConfigError
+
+AUTHORITY_NAMESPACE: Final = "veen-system"
+IMAGES: Final = ("veen-hub", "veen-cli", "veen-bridge", "veen-selftest", "veen-witness", "veen-query")
+CONFIG_HASH: Final = "veen.io/config-hash"
+"""Annotation of a pod template: the hash of the ConfigMaps that the pod mounts. A change restarts the pod."""
+VERSION: Final = "veen.io/version"
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")
+"""Names that are safe in DNS, with room for ``veen-tenant-`` within the 63 characters of a namespace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """One VEEN network: a tenant, or the authority of the universe if ``tenant`` is None."""
+
+    tenant: str | None
+    universe: str = "default"
+    persistent: bool = False
+    heads_memory: bool = False
+    network_policy: bool = True
+    tls: bool = False
+    selftest: bool = True
+    admin: str = ""
+    image_prefix: str = ""
+    tag: str
+
+    def __post_init__(self) -> None:
+        for what, name in (("tenant", self.tenant), ("universe", self.universe)):
+            if name is not None and not _NAME.fullmatch(name):
+                raise ConfigError(
+                    f"{what} {name!r} is not a DNS-safe name of at most 47 characters",
+                    action="use lowercase letters, digits and hyphens (spec-4 §3.1)",
+                )
+        if self.tenant is None and (self.persistent or self.heads_memory or self.tls):
+            raise ConfigError("persistent data, heads memory and TLS are choices of tenants only")
+
+    @property
+    def namespace(self) -> str:
+        return AUTHORITY_NAMESPACE if self.tenant is None else f"veen-tenant-{self.tenant}"
+
+    @property
+    def config_map(self) -> str:
+        return "veen-authority-config" if self.tenant is None else "veen-hub-config"
+
+    @property
+    def key_secret(self) -> str:
+        return "veen-authority-keys" if self.tenant is None else "veen-hub-keys"
+
+
+def manifests() -> Path:
+    """Return the folder of the manifests, which are the files under ``k8s/`` of the source tree."""
+    return Path(str(resources.files("veen_cli.kube"))) / "manifests"
+
+
+def kustomization(network: Network) -> Kustomization:
+    """Return the kustomization of a network: which bases and components, with which changes."""
+    root, authority = manifests(), network.tenant is None
+    bases = [root / "base" / ("authority" if authority else "tenant")]
+    if network.selftest:
+        bases.append(root / "base" / ("authority-selftest" if authority else "selftest"))
+    chosen = {
+        "persistent-data": network.persistent,
+        "heads-memory": network.heads_memory,
+        "tls": network.tls,
+        "authority-network-policy" if authority else "network-policy": network.network_policy,
+    }
+    labels = {"veen.io/universe-id": network.universe}
+    if network.tenant is not None:
+        labels["veen.io/tenant-id"] = network.tenant
+    return Kustomization(
+        resources=tuple(bases),
+        components=tuple(root / "components" / name for name, wanted in chosen.items() if wanted),
+        namespace=network.namespace,
+        labels=labels,
+        images=tuple(
+            Image(name=name, new_name=f"{network.image_prefix}{name}", new_tag=network.tag) for name in IMAGES
+        ),
+    )
+
+
+def objects_of(network: Network) -> list[Object]:
+    """Return the objects of a network, in the order in which they must be created."""
+    objects = kustomize.build(kustomization(network))
+    for each in objects:
+        if (each["kind"], each["metadata"]["name"]) == ("ConfigMap", network.config_map):
+            each["data"]["admin"] = network.admin
+    stamp(objects, network.tag)
+    return sorted(objects, key=lambda each: ORDER.index(each["kind"]))
+
+
+ORDER: Final = (
+    "Namespace",
+    "ClusterRole",
+    "Role",
+    "NetworkPolicy",
+    "Secret",
+    "ConfigMap",
+    "PersistentVolumeClaim",
+    "Service",
+    "PodDisruptionBudget",
+    "StatefulSet",
+    "Deployment",
+    "CronJob",
+    "Job",
+)
+"""Kinds in the order in which they are created: what a pod needs comes before the pod."""
+
+
+def stamp(objects: Sequence[Object], version: str | None) -> None:
+    """Annotate every pod template with the version and with the hash of the ConfigMaps it uses."""
+    config_maps = {each["metadata"]["name"]: each for each in objects if each["kind"] == "ConfigMap"}
+    for each in objects:
+        template = kustomize.pod_template(each)
+        if template is None:
+            continue
+        text = json.dumps(template["spec"])
+        used = {
+            name: config["data"] for name, config in config_maps.items() if re.search(rf"\b{name}\b", text)
+        }
+        for metadata in (each["metadata"], template["metadata"]):
+            notes = metadata.setdefault("annotations", {})
+            if version is not None:
+                notes[VERSION] = version
+        if used:
+            canonical = json.dumps(used, sort_keys=True, separators=(",", ":")).encode()
+            template["metadata"]["annotations"][CONFIG_HASH] = hashlib.sha256(canonical).hexdigest()[:32]

@@ -1,0 +1,317 @@
+"""The manifests under k8s/: what spec-4 demands, and the same objects from Kustomize and from `veen kube`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from veen_cli.kube import kustomize
+from veen_cli.kube.kustomize import containers_of, pod_template
+from veen_cli.kube.tenant import CONFIG_HASH, Network, manifests, objects_of
+from veen_core.errors import ConfigError
+
+BASES = sorted(path.parent for path in manifests().glob("base/*/kustomization.yaml"))
+OVERLAYS = sorted(path.parent for path in manifests().glob("overlays/*/kustomization.yaml"))
+NETWORKS = {
+    "authority": Network(tenant=None, tag="0.1.0"),
+    "disposable tenant": Network(tenant="acme", tag="0.1.0"),
+    "tenant with every choice": Network(
+        tenant="acme", tag="0.1.0", persistent=True, heads_memory=True, tls=True
+    ),
+}
+OLDEST, NEWEST = "1.25", "1.37"
+
+
+def rendered() -> dict[str, list[dict[str, Any]]]:
+    """Every set of objects that this project offers, by name."""
+    sets = {
+        f"{path.parent.name}/{path.name}": kustomize.build(kustomize.read(path)) for path in BASES + OVERLAYS
+    }
+    return sets | {name: objects_of(network) for name, network in NETWORKS.items()}
+
+
+RENDERED = rendered()
+
+
+def everything() -> Iterator[dict[str, Any]]:
+    for objects in RENDERED.values():
+        yield from objects
+
+
+def named(objects: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    return {
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each
+        for each in objects
+    }
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("folder", BASES + OVERLAYS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_kubectl_renders_the_same_objects(folder: Path) -> None:
+    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True)
+    theirs = [each for each in yaml.safe_load_all(done.stdout) if each]
+    assert named(theirs) == named(kustomize.build(kustomize.read(folder)))
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("objects", RENDERED.values(), ids=RENDERED)
+def test_every_object_obeys_the_schema_of_kubernetes(objects: list[dict[str, Any]], version: str) -> None:
+    for each in objects:
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_the_schema_check_can_fail() -> None:
+    (deployment,) = [each for each in RENDERED["base/tenant"] if each["kind"] == "Deployment"]
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(
+            {**deployment, "spec": {**deployment["spec"], "replica": 1}}, NEWEST, strict=True
+        )
+
+
+def violations(template: dict[str, Any]) -> list[str]:
+    """Return what the restricted Pod Security Standard forbids in a pod template."""
+    spec = template["spec"]
+    pod = spec.get("securityContext", {})
+    found = [key for key in ("hostNetwork", "hostPID", "hostIPC") if spec.get(key)]
+    allowed = {
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+    found += [
+        f"volume {volume['name']}"
+        for volume in spec.get("volumes", [])
+        if not (set(volume) - {"name"}) <= allowed
+    ]
+    for container in [*spec.get("initContainers", []), *spec["containers"]]:
+        own = container.get("securityContext", {})
+        both = {**pod, **own}
+        checks = {
+            "privileged": own.get("privileged", False) is False,
+            "allowPrivilegeEscalation": own.get("allowPrivilegeEscalation") is False,
+            "capabilities": own.get("capabilities", {}).get("drop") == ["ALL"]
+            and set(own.get("capabilities", {}).get("add", [])) <= {"NET_BIND_SERVICE"},
+            "runAsNonRoot": both.get("runAsNonRoot") is True,
+            "runAsUser": both.get("runAsUser") != 0,
+            "seccompProfile": both.get("seccompProfile", {}).get("type") in ("RuntimeDefault", "Localhost"),
+            "hostPort": not any(port.get("hostPort") for port in container.get("ports", [])),
+            "procMount": own.get("procMount", "Default") == "Default",
+        }
+        found += [f"{container['name']}: {rule}" for rule, obeyed in checks.items() if not obeyed]
+    return found
+
+
+def test_every_pod_obeys_the_restricted_standard_and_more() -> None:
+    seen = 0
+    for each in everything():
+        if (template := pod_template(each)) is None:
+            continue
+        seen += 1
+        assert violations(template) == [], each["metadata"]["name"]
+        spec = template["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["enableServiceLinks"] is False, "a Service named veen-hub would set VEEN_HUB_PORT"
+        for container in spec["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+            assert {"cpu", "memory"} <= set(container["resources"]["limits"])
+    assert seen > 20
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "rule"),
+    [
+        (("spec", "hostNetwork"), True, "hostNetwork"),
+        (("spec", "volumes", 0), {"name": "veen-data", "hostPath": {"path": "/"}}, "volume veen-data"),
+        (("spec", "securityContext", "runAsNonRoot"), False, "hub: runAsNonRoot"),
+        (("spec", "securityContext", "seccompProfile"), {"type": "Unconfined"}, "hub: seccompProfile"),
+        (("spec", "containers", 0, "securityContext", "capabilities"), {}, "hub: capabilities"),
+        (("spec", "containers", 0, "securityContext", "privileged"), True, "hub: privileged"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_restricted_check_can_fail(path: tuple[Any, ...], value: object, rule: str) -> None:
+    (deployment,) = [
+        each
+        for each in kustomize.build(kustomize.read(manifests() / "base/tenant"))
+        if each["kind"] == "Deployment"
+    ]
+    template = pod_template(deployment)
+    target: Any = template
+    for part in path[:-1]:
+        target = target[part]
+    target[path[-1]] = value
+    assert template is not None
+    assert violations(template) == [rule]
+
+
+# --- names, labels and structure (spec-4 §3 to §5, §12.2)
+
+
+def test_the_authority_has_the_resources_that_spec_4_names() -> None:
+    objects = named(RENDERED["authority"])
+    for kind, name in (
+        ("StatefulSet", "veen-authority-hub"),
+        ("Service", "veen-authority"),
+        ("ConfigMap", "veen-authority-config"),
+        ("PersistentVolumeClaim", "veen-authority-data"),
+        ("Job", "veen-selftest-authority"),
+    ):
+        assert (kind, "veen-system", name) in objects
+    assert [key[0] for key in objects].count("StatefulSet") == 1, "exactly one authority hub (§12.2)"
+    template = pod_template(objects["StatefulSet", "veen-system", "veen-authority-hub"])
+    assert template is not None
+    volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+    assert "persistentVolumeClaim" in volumes["veen-data"], "never emptyDir (§4.4)"
+
+
+def test_a_tenant_has_the_resources_that_spec_4_names() -> None:
+    objects = named(RENDERED["disposable tenant"])
+    namespace = "veen-tenant-acme"
+    for kind, name in (
+        ("Deployment", "veen-hub"),
+        ("Service", "veen-hub"),
+        ("ConfigMap", "veen-hub-config"),
+        ("Job", "veen-selftest-core"),
+    ):
+        assert (kind, namespace, name) in objects
+    deployments = [key for key in objects if key[0] == "Deployment"]
+    assert deployments == [("Deployment", namespace, "veen-hub")], "at most one hub (§12.2)"
+    assert objects["Deployment", namespace, "veen-hub"]["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("network", "role", "config", "keys"),
+    [
+        ("authority", "authority", "veen-authority-config", "veen-authority-keys"),
+        ("disposable tenant", "tenant", "veen-hub-config", "veen-hub-keys"),
+    ],
+)
+def test_a_hub_starts_as_spec_4_writes_it(network: str, role: str, config: str, keys: str) -> None:
+    (hub,) = [each for each in RENDERED[network] if each["kind"] in ("Deployment", "StatefulSet")]
+    template = pod_template(hub)
+    assert template is not None
+    (container,) = template["spec"]["containers"]
+    assert container["command"] == ["veen-hub"]
+    assert container["args"][:3] == [
+        f"--profile={role}",
+        "--config=/etc/veen/hub.yaml",
+        "--data-dir=/var/lib/veen",
+    ]
+    environment = {each["name"]: each for each in container["env"]}
+    assert environment["VEEN_ROLE"]["value"] == role
+    assert environment["VEEN_LOG_LEVEL"]["value"] == "info"
+    assert {"VEEN_UNIVERSE_ID", *(["VEEN_TENANT_ID"] if role == "tenant" else [])} <= set(environment)
+    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in template["spec"]["volumes"]}
+    assert volumes[mounts["/etc/veen"]["name"]]["configMap"]["name"] == config
+    assert volumes[mounts["/etc/veen/keys"]["name"]]["secret"]["secretName"] == keys
+    assert mounts["/etc/veen"]["readOnly"]
+    assert mounts["/etc/veen/keys"]["readOnly"]
+    assert not mounts["/var/lib/veen"].get("readOnly", False)
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_every_workload_has_the_labels_of_spec_4() -> None:
+    for name, objects in RENDERED.items():
+        if name.startswith("base/"):
+            continue  # its overlay adds universe and tenant
+        for each in objects:
+            if each["kind"] not in ("Deployment", "StatefulSet", "Job", "CronJob", "Service"):
+                continue
+            labels = each["metadata"]["labels"]
+            assert labels["app.kubernetes.io/part-of"] == "veen"
+            assert labels["app.kubernetes.io/component"] in (
+                "hub",
+                "bridge",
+                "cli",
+                "selftest",
+                "witness",
+                "query",
+            )
+            assert labels["veen.io/role"] in ("authority", "tenant", "bridge", "selftest", "witness", "query")
+            assert labels["veen.io/universe-id"]
+            tenant = each["metadata"]["namespace"].startswith("veen-tenant-")
+            assert ("veen.io/tenant-id" in labels) is tenant, each["metadata"]["name"]
+
+
+def test_no_manifest_contains_a_key() -> None:
+    assert not [each for each in everything() if each["kind"] == "Secret"]
+
+
+def test_a_tenant_reaches_the_authority_by_its_service() -> None:
+    config = named(RENDERED["disposable tenant"])["ConfigMap", "veen-tenant-acme", "veen-hub-config"]
+    settings = yaml.safe_load(config["data"]["hub.yaml"])
+    assert settings["authority_url"] == "http://veen-authority.veen-system.svc.cluster.local:8080"
+    assert settings["hub_profile"] == "tenant"
+
+
+def test_selectors_never_change_with_tenant_version_or_choice() -> None:
+    """They are immutable: a new version could not be applied over an old one."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for each in everything():
+        selector = each["spec"].get("selector") if "spec" in each else None
+        if selector is not None:
+            found.setdefault((each["kind"], each["metadata"]["name"]), set()).add(str(selector))
+    assert len(found) > 5
+    assert all(len(selectors) == 1 for selectors in found.values()), found
+
+
+# --- the choices of `veen kube`
+
+
+def hub_template(network: Network) -> dict[str, Any]:
+    (hub,) = [each for each in objects_of(network) if each["kind"] == "Deployment"]
+    template = pod_template(hub)
+    assert template is not None
+    return template
+
+
+def test_a_changed_config_map_restarts_the_hub_and_nothing_else_does() -> None:
+    hashes = [
+        hub_template(Network(tenant="acme", tag=tag, admin=admin))["metadata"]["annotations"][CONFIG_HASH]
+        for tag, admin in (("0.1.0", "aa"), ("0.1.0", "aa"), ("0.2.0", "aa"), ("0.1.0", "bb"))
+    ]
+    assert hashes[0] == hashes[1] == hashes[2] != hashes[3]
+
+
+def test_a_tenant_with_volumes_keeps_data_and_memory_apart() -> None:
+    template = hub_template(NETWORKS["tenant with every choice"])
+    volumes = {each["name"]: each for each in template["spec"]["volumes"]}
+    assert volumes["veen-data"]["persistentVolumeClaim"]["claimName"] == "veen-hub-data"
+    assert volumes["veen-heads"]["persistentVolumeClaim"]["claimName"] == "veen-hub-heads"
+    (container,) = template["spec"]["containers"]
+    mounts = {each["name"]: each for each in container["volumeMounts"]}
+    assert mounts["veen-data"]["subPath"], "the root of a new volume may have lost+found"
+    assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+
+
+def test_images_are_named_by_prefix_and_tag() -> None:
+    network = Network(tenant="acme", tag="1.2.3", image_prefix="registry.example/veen/")
+    images = {container["image"] for each in objects_of(network) for container in containers_of(each)}
+    assert images == {"registry.example/veen/veen-hub:1.2.3", "registry.example/veen/veen-selftest:1.2.3"}
+
+
+@pytest.mark.parametrize("name", ["Acme", "acme_1", "-acme", "acme-", "a" * 48, "", "acme/../system"])
+def test_a_tenant_whose_name_is_not_safe_in_dns_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="DNS-safe"):
+        Network(tenant=name, tag="0.1.0")
+
+
+def test_what_the_small_kustomize_does_not_know_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text("namePrefix: x-\nresources: []\n")
+    with pytest.raises(ConfigError, match="namePrefix"):
+        kustomize.read(tmp_path)
