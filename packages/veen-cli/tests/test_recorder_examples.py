@@ -40,7 +40,7 @@ BEFORE = {
         "--config admin/recorder.yaml --out later && cp later/*.veenrc new.veenrc"
     ),
     "veen record replay --out replay.jsonl --resume --config admin/recorder.yaml": (
-        "head -n 2 replay.jsonl > cut && mv cut replay.jsonl"
+        "head -n 1 replay.jsonl > cut && mv cut replay.jsonl"
     ),
     "veen query verify result.veenq --trust HUB_ID --receipt mine.receipt": (
         "veen receipt get 1 --stream record/app/http --out mine.receipt"
