@@ -186,10 +186,9 @@ def examples_of(*, modules: tuple[str, ...]) -> dict[str, click.Context]:
     }
 
 
+RUN_ELSEWHERE = examples_of(modules=ELSEWHERE)
 EXAMPLES = {
-    line: ctx
-    for line, ctx in examples_of(modules=("veen_cli.",)).items()
-    if line not in examples_of(modules=ELSEWHERE)
+    line: ctx for line, ctx in examples_of(modules=("veen_cli.",)).items() if line not in RUN_ELSEWHERE
 }
 
 
