@@ -12,7 +12,6 @@ from veen_core.hashing import H
 from veen_core.hub_log import (
     HeadTable,
     LabelHead,
-    check_order,
     check_uncovered,
     hashes,
     note_key,
@@ -151,14 +150,6 @@ def test_a_time_that_decreases_within_a_label_is_refused() -> None:
     table.add(head(2))
     with pytest.raises(InvariantError, match=r"hub_ts of label .* decreases at 3"):
         table.add(head(3, BORN - 1))
-
-
-def test_the_heads_of_one_extension_are_in_order_of_their_labels() -> None:
-    check_order([])
-    check_order([head(1), head(1, label=OTHER)])
-    for wrong in ([head(1, label=OTHER), head(1)], [head(1), head(2)]):
-        with pytest.raises(InvariantError, match="not in order of labels"):
-            check_order(wrong)
 
 
 def test_an_entry_that_is_older_than_the_newest_head_must_be_covered() -> None:

@@ -20,7 +20,7 @@ from veen_core.ids import ClientSeq, NodeHash, Signature, UnixTime
 from veen_core.keys import DhSecret
 from veen_core.msg import SealedMsg
 from veen_core.payload import PayloadHeader
-from veen_core.pipelined_client import PipelinedClient
+from veen_core.pipelined_client import CheckedReceipt, PipelinedClient
 
 from .simulator import BORN, READER, SCHEMA, Hub, person, signing_key
 
@@ -66,6 +66,33 @@ def test_a_batch_is_accepted_in_one_step(hub: Hub, alice: PipelinedClient) -> No
     assert (alice.size, alice.root, alice.state.pending) == (3, hub.log.root, ())
     assert alice.tree == hub.log
     alice.submit_all(batch(alice, 1))
+
+
+def test_a_checked_receipt_changes_nothing_before_it_is_accepted(hub: Hub, alice: PipelinedClient) -> None:
+    (sealed,) = batch(alice, 1)
+    with pytest.raises(StateError, match="answers no pending MSG"):
+        alice.check_receipt(hub.append(sealed.msg), [])
+    alice.submit_all([sealed])
+    before, claims = (alice.state, alice.tree), []
+    checked = alice.check_receipt(hub.entries[0].receipt, claims)
+    assert (alice.state, alice.tree) == before
+    assert [claim.signature for claim in claims] == [hub.entries[0].receipt.hub_sig]
+    assert isinstance(checked, CheckedReceipt)
+    alice.accept_checked(checked)
+    assert (alice.size, alice.root, alice.state.pending) == (1, hub.log.root, ())
+
+
+def test_a_receipt_that_breaks_a_rule_is_not_checked(hub: Hub, alice: PipelinedClient) -> None:
+    first, second = batch(alice, 2)
+    alice.submit_all([first, second])
+    receipt = hub.append(first.msg)
+    with pytest.raises(DivergenceError):
+        alice.check_receipt(dataclasses.replace(receipt, mmr_root=MmrRoot(H(b"another"))), [])
+    with pytest.raises(StateError, match="has no receipt yet"):
+        alice.check_receipt(hub.append(second.msg), [])
+    ahead = dataclasses.replace(receipt, stream_seq=StreamSeq(3))
+    assert alice.check_receipt(ahead, []) == Gap(StreamSeq(0), StreamSeq(3))
+    assert alice.accept_receipts([receipt]) is None
 
 
 def test_messages_out_of_order_cannot_be_submitted(alice: PipelinedClient) -> None:

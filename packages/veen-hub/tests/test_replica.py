@@ -99,6 +99,7 @@ def test_reads_and_proofs_of_a_replica_verify_under_the_primary_and_writes_are_r
     receipts = send(primary, alice, 20)
     replica = start_replica(tmp_path, primary)
     try:
+        until(lambda: ready(replica) is None, "the replica is ready")
         identity = replica.status().identity
         assert identity == primary.status().identity
         assert replica.status().replica_of == primary.url
@@ -121,7 +122,6 @@ def test_reads_and_proofs_of_a_replica_verify_under_the_primary_and_writes_are_r
         )
         assert put.detail == "NOT_PRIMARY"
         assert replica.admin("/tooling/checkpoint").detail == "NOT_PRIMARY"
-        until(lambda: ready(replica) is None, "the replica is ready")
     finally:
         replica.kill()
 
@@ -314,6 +314,7 @@ def test_a_client_does_not_accuse_a_replica_that_is_behind(
     run(send_one(primary.url))
     replica = start_replica(tmp_path, primary)
     try:
+        until(lambda: ready(replica) is None, "the replica is ready")
         assert run(read_all(replica.url)) == 1
         assert primary.stop() == 0
         primary = start_process("primary", "--open")

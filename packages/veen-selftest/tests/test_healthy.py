@@ -17,7 +17,7 @@ from veen_selftest.runner.suite import Outcome, checks_of, chosen, run
 from .conftest import LITTLE
 
 
-@pytest.mark.parametrize("suite", ["core", "props", "fuzz", "crash"])
+@pytest.mark.parametrize("suite", ["core", "props", "fuzz", "crash", "authority"])
 def test_the_real_hub_passes(healthy: OwnFleet, suite: str) -> None:
     report = run(list(chosen([suite])), healthy, 1, LITTLE, lambda _event: None)
     assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []

@@ -67,7 +67,7 @@ def hub(place: Path) -> Iterator[Hub]:
 
 
 def query(place: Path, name: str, *args: str | Path) -> Result:
-    return run("query", place / f"{name}.json", "--reader", place / "reader", *args)
+    return run("query", "--descriptor", place / f"{name}.json", "--reader", place / "reader", *args)
 
 
 @pytest.mark.usefixtures("spark")
@@ -77,7 +77,7 @@ def test_the_result_file_has_the_digest_of_the_plain_loop_and_verifies_offline(
     hub: Hub, place: Path, tmp_path: Path, name: str, logs: str
 ) -> None:
     out = tmp_path / "result.veenq"
-    result = query(place, name, "--in", place / logs, "--hub-id", hub.hub_id.hex(), "--out", out, "--json")
+    result = query(place, name, place / logs, "--hub-id", hub.hub_id.hex(), "--out", out, "--json")
     assert result.exit_code == 0, result.stderr
     file = parse_result(out.read_bytes())
     descriptor, engine = normalise(QUERIES[name], new_query_id=""), plain_engine(hub, LOGIN, HTTP)
@@ -97,7 +97,9 @@ def test_a_clone_shows_that_a_stream_has_no_entries_and_the_result_verifies(
 ) -> None:
     descriptor, out = tmp_path / "empty.json", tmp_path / "result.veenq"
     descriptor.write_text(json.dumps(FAILURES | {"scope": [LOGIN, "record/none"]}))
-    made = run("query", descriptor, "--reader", place / "reader", "--in", place / "clone", "--out", out)
+    made = run(
+        "query", "--descriptor", descriptor, "--reader", place / "reader", place / "clone", "--out", out
+    )
     assert made.exit_code == 0, made.stderr
     verdict = verify_result(parse_result(out.read_bytes()), ResultTrust(pinned={HubId(hub.hub_id)}))
     assert [source.to_seq > 0 for source in verdict.digest.coverage] == [True, False]
@@ -106,10 +108,10 @@ def test_a_clone_shows_that_a_stream_has_no_entries_and_the_result_verifies(
 @pytest.mark.usefixtures("spark")
 def test_a_grown_log_gives_the_earlier_result_again(hub: Hub, place: Path, tmp_path: Path) -> None:
     first, again, grown = (tmp_path / name for name in ("first.veenq", "again.veenq", "grown.veenq"))
-    early = ("--in", place / "exports" / "login", "--in", place / "exports" / "http")
+    early = (place / "exports" / "login", place / "exports" / "http")
     assert query(place, "by-user", *early, "--out", first).exit_code == 0
-    assert query(place, "by-user", "--in", place / "clone", "--out", grown).exit_code == 0
-    assert query(place, "by-user", "--in", place / "clone", "--at", first, "--out", again).exit_code == 0
+    assert query(place, "by-user", place / "clone", "--out", grown).exit_code == 0
+    assert query(place, "by-user", place / "clone", "--at", first, "--out", again).exit_code == 0
     digests = [parse_result(path.read_bytes()).digest for path in (first, again, grown)]
     assert digests[0].result_id == digests[1].result_id != digests[2].result_id
     assert digests[0].evidence_hash == digests[1].evidence_hash != digests[2].evidence_hash
@@ -119,7 +121,7 @@ def test_a_grown_log_gives_the_earlier_result_again(hub: Hub, place: Path, tmp_p
 
 @pytest.mark.usefixtures("spark", "hub")
 def test_rows_are_shown_as_a_table_with_the_digest_on_stderr(place: Path) -> None:
-    shown = query(place, "by-user", "--in", place / "clone")
+    shown = query(place, "by-user", place / "clone")
     assert shown.exit_code == 0, shown.stderr
     names, *rows = shown.stdout.splitlines()
     assert names.split("\t")[:3] == ["attributed", "avg(payload.status)", "count"]
@@ -127,7 +129,7 @@ def test_rows_are_shown_as_a_table_with_the_digest_on_stderr(place: Path) -> Non
     assert "record/security/login at hub " in shown.stderr
     assert "32 scanned, 30 matched, 1 unopened" in shown.stderr
     assert "rows_hash " in shown.stderr
-    quiet = query(place, "by-user", "--in", place / "clone", "--quiet", "--limit", "1")
+    quiet = query(place, "by-user", place / "clone", "--quiet", "--limit", "1")
     assert len(quiet.stdout.splitlines()) == 1
 
 
@@ -138,13 +140,13 @@ def test_no_row_is_read_from_a_log_that_does_not_verify(place: Path, tmp_path: P
     (chunk, *_) = sorted(damaged.glob("chunk-*.log"))
     content = chunk.read_bytes()
     chunk.write_bytes(content[:500] + bytes([content[500] ^ 1]) + content[501:])
-    refused = query(place, "failures", "--in", damaged, "--in", place / "exports" / "http", "--out", out)
+    refused = query(place, "failures", damaged, place / "exports" / "http", "--out", out)
     assert refused.exit_code == Exit.PROTOCOL
     assert "so the query reads nothing; run `veen spark verify`" in refused.stderr
-    other = query(place, "failures", "--in", place / "clone", "--hub-id", "00" * 32, "--out", out)
+    other = query(place, "failures", place / "clone", "--hub-id", "00" * 32, "--out", out)
     assert other.exit_code == Exit.PROTOCOL
     assert "is not pinned" in other.stderr
-    late = query(place, "failures", "--in", place / "exports" / "login-2", "--out", out)
+    late = query(place, "failures", place / "exports" / "login-2", "--out", out)
     assert late.exit_code == Exit.PROTOCOL
     assert "entries 1 to 20 are missing; give the log from entry 1 on" in late.stderr
     assert not out.exists()
@@ -152,26 +154,36 @@ def test_no_row_is_read_from_a_log_that_does_not_verify(place: Path, tmp_path: P
 
 @pytest.mark.usefixtures("spark", "hub")
 def test_every_wrong_query_has_its_code_and_the_next_step(place: Path, tmp_path: Path) -> None:
-    log = ("--in", place / "exports" / "http")
+    log = (place / "exports" / "http",)
     unknown = query(place, "failures", *log)
     assert unknown.exit_code == Exit.USAGE
     assert f"forbidden_scope: scope (query-api §4.2): the stream '{LOGIN}' is not in the" in unknown.stderr
     bad = {"{": "invalid_json", "{}": "invalid_query_descriptor", '{"version": 2}': "unsupported_version"}
     for text, code in bad.items():
         (tmp_path / "bad.json").write_text(text)
-        refused = run("query", tmp_path / "bad.json", *log, "--master", "spark://127.0.0.1:1")
+        refused = run("query", *log, "--descriptor", tmp_path / "bad.json", "--master", "spark://127.0.0.1:1")
         assert (refused.exit_code, code in refused.stderr) == (Exit.USAGE, True), refused.stderr
     (tmp_path / "kept").write_text("kept")
     there = query(place, "failures", *log, "--out", tmp_path / "kept", "--master", "spark://127.0.0.1:1")
     assert there.exit_code == Exit.USAGE
     assert (tmp_path / "kept").read_text() == "kept"
-    missing = run("query", tmp_path / "none.json", *log)
+    missing = run("query", *log, "--descriptor", tmp_path / "none.json")
     assert missing.exit_code == Exit.USAGE
 
 
 def test_the_command_explains_itself_without_starting_spark() -> None:
     text = run("query", "--help").stdout
-    for flag in ("--in", "--reader", "--key", "--hub-id", "--held-in", "--at", "--out", "--json", "--master"):
+    for flag in (
+        "--descriptor",
+        "--reader",
+        "--key",
+        "--hub-id",
+        "--held-in",
+        "--at",
+        "--out",
+        "--json",
+        "--master",
+    ):
         assert flag in text
 
 
@@ -188,7 +200,13 @@ def test_an_event_is_attributed_by_an_earlier_signed_link_only(
     item = FAILURES | {"scope": [HTTP], "filter": {}, "projection": ["attributed", "payload.status"]}
     (tmp_path / "query.json").write_text(json.dumps(item))
     shown = run(
-        "query", tmp_path / "query.json", "--in", tmp_path / "clone", "--key", place / "reader", "--json"
+        "query",
+        tmp_path / "clone",
+        "--descriptor",
+        tmp_path / "query.json",
+        "--key",
+        place / "reader",
+        "--json",
     )
     assert shown.exit_code == 0, shown.stderr
     rows = json.loads(shown.stdout)["rows"]

@@ -71,10 +71,10 @@ def test_a_query_has_the_same_digest_in_both_zones(zones: tuple[Hub, Hub], tmp_p
     identity = tmp_path / "clone1" / "hub-identity.cbor"
     both = ("--reader", tmp_path / "reader", "--json")
     there, here = tmp_path / "zone1.veenq", tmp_path / "zone2.veenq"
-    first = run("query", tmp_path / "query.json", "--in", tmp_path / "clone1", "--out", there, *both)
+    first = run("query", tmp_path / "clone1", "--descriptor", tmp_path / "query.json", "--out", there, *both)
     assert first.exit_code == 0, first.stderr
     imported = ("--held-in", f"{HTTP}={IMPORTS}", "--identity", identity, "--out", here)
-    second = run("query", tmp_path / "query.json", "--in", tmp_path / "clone2", *imported, *both)
+    second = run("query", tmp_path / "clone2", "--descriptor", tmp_path / "query.json", *imported, *both)
     assert second.exit_code == 0, second.stderr
     one, two = (parse_result(path.read_bytes()).digest for path in (there, here))
     assert one.row_count == 6
@@ -92,12 +92,12 @@ def test_events_after_a_missing_import_are_not_queried(zones: tuple[Hub, Hub], t
     target.clone(tmp_path / "clone2")
     args = ("--reader", tmp_path / "reader", "--held-in", f"{HTTP}={IMPORTS}", "--json")
     identity = ("--identity", tmp_path / "clone1" / "hub-identity.cbor")
-    shown = run("query", tmp_path / "query.json", "--in", tmp_path / "clone2", *args, *identity)
+    shown = run("query", tmp_path / "clone2", "--descriptor", tmp_path / "query.json", *args, *identity)
     assert shown.exit_code == 0, shown.stderr
     (source_shown,) = json.loads(shown.stdout)["result_digest"]["coverage"]
     assert (source_shown["to_seq"], source_shown["matched"]) == (2, 2)
     other = ("--identity", tmp_path / "clone2" / "hub-identity.cbor")  # not the origin's: nothing counts
-    refused = run("query", tmp_path / "query.json", "--in", tmp_path / "clone2", *args, *other)
+    refused = run("query", tmp_path / "clone2", "--descriptor", tmp_path / "query.json", *args, *other)
     assert refused.exit_code == 0, refused.stderr
     coverage = json.loads(refused.stdout)["result_digest"]["coverage"]
     assert [each["hub_id"] for each in coverage] == [target.hub_id.hex()]

@@ -29,7 +29,7 @@ from veen_storage.disk.hub_keys import KeyFile
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import LockedError, StorageError
-from veen_storage.fsck import Fault, Progress, Report, fsck
+from veen_storage.fsck import Fault, Report, fsck
 from veen_storage.fsck.attachments import check_attachment
 from veen_storage.index.lmdb_index import TABLES, Index
 from veen_storage.store import Store, create
@@ -271,10 +271,10 @@ def test_a_folder_that_is_no_data_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_progress_is_reported(template: Path) -> None:
-    told: list[Progress] = []
+    told: list[int] = []
     fsck(template, progress=told.append, processes=1)
-    assert told[-1].entries == 50
-    assert {step.doing for step in told} == {"log", "attachments"}
+    assert told == sorted(told)
+    assert told[-1] == 50
 
 
 def test_leftovers_of_interrupted_writes_are_notes(root: Path) -> None:

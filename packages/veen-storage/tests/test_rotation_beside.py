@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from veen_core.ids import StreamSeq
-from veen_storage.copies.clone import Progress, clone
+from veen_storage.copies.clone import clone
 from veen_storage.copies.export import export, verify_export
 from veen_storage.disk.layout import Layout
 from veen_storage.fsck import fsck
@@ -83,9 +83,9 @@ def test_an_observer_opened_before_a_rotation_reads_and_exports_entries_of_the_n
 
 
 def test_a_clone_during_a_key_rotation_is_complete(hub: Hub, place: Path) -> None:
-    rotated: list[Progress] = []
+    rotated: list[int] = []
 
-    def rotate(done: Progress) -> None:
+    def rotate(done: int, _all: int) -> None:
         if not rotated:
             rotated.append(done)
             assert hub.ask("rotate 1") == "done"

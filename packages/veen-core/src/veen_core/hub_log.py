@@ -6,7 +6,7 @@ commits to every label: it cannot hide a label, show two versions of it or cut i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,15 +95,6 @@ class HeadTable:
             )
         self.newest[head.label] = head
         self.hub_ts = max(self.hub_ts, head.hub_ts)
-
-
-def check_order(heads: Iterable[LabelHead]) -> None:
-    """Raise ``InvariantError`` unless the heads of one extension are in order of their labels (P1)."""
-    last: Label | None = None
-    for head in heads:
-        if last is not None and head.label <= last:
-            raise InvariantError("P1", "the heads of one extension of the hub log are not in order of labels")
-        last = head.label
 
 
 def check_uncovered(label: Label, stream_seq: StreamSeq, hub_ts: UnixTime, newest: UnixTime) -> None:

@@ -204,18 +204,27 @@ class LogVerifier:
 
     def advance(self, step: LogStep) -> None:
         """Check the rules between entries and the root for a step that was examined elsewhere."""
+        self.move(step, self.check(step))
+
+    def check(self, step: LogStep) -> Mmr | None:
+        """Check what ``advance`` checks, and return the tree after the step; nothing changes yet."""
         self._check_order(step)
         if step.client_id is not None:
             self._check_writer(step, step.client_id)
             self._check_epoch(step)
         elif step.authorizes is not None:
             self._check_token(step, step.authorizes)
-        if self.tree is not None:
-            tree = self.tree.copy()
-            tree.add(step.leaf_hash)
-            if tree.root != step.mmr_root:
-                raise POSITION.broken("mmr_root does not follow from the log before it", step.stream_seq)
-            self.tree = tree
+        if self.tree is None:
+            return None
+        tree = self.tree.copy()
+        tree.add(step.leaf_hash)
+        if tree.root != step.mmr_root:
+            raise POSITION.broken("mmr_root does not follow from the log before it", step.stream_seq)
+        return tree
+
+    def move(self, step: LogStep, tree: Mmr | None) -> None:
+        """Advance by a step that ``check`` has just checked, to the tree that it returned."""
+        self.tree = tree
         self._note(step)
 
     def follow(self, step: LogStep) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from veen_core.checkpoint import Checkpoint, check_transition
 from veen_core.client import Gap, LabelClient, PendingMsg
@@ -17,12 +18,21 @@ from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
 from veen_core.hub_identity import verify_checkpoint_signers
 from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, MmrRoot, StreamSeq, UnixTime
-from veen_core.log_rules import step_of
+from veen_core.log_rules import LogStep, step_of
 from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
 from veen_core.signatures import Claim, verifying
+
+
+class CheckedReceipt(NamedTuple):
+    """A receipt that obeys all rules of the log; its signature is not verified yet."""
+
+    receipt: Receipt
+    step: LogStep
+    tree: Mmr | None
+    """The tree of the log with the receipt's message."""
 
 
 class PipelinedClient(LabelClient):
@@ -71,14 +81,15 @@ class PipelinedClient(LabelClient):
 
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
         """Verify the receipts of the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
-        alone = len(receipts) == 1  # then there is nothing to undo: a step that raises changes nothing
-        after, pending = self._log if alone else self._log.copy(), list(self._pending_msgs)
+        if len(receipts) == 1:
+            return self._accept_alone(receipts[0])
+        after, pending = self._log.copy(), list(self._pending_msgs)
         if receipts and pending:
             self._note_own(after, self.state.client_id, pending[0].msg.client_seq)
         if len(receipts) > len(pending):
             raise StateError("a receipt answers no pending MSG")
         claims: list[Claim] = []
-        signatures = self._collect_signatures(None if alone else claims)
+        signatures = self._collect_signatures(claims)
         with verifying(claims):  # a signature is reported before the faults of later receipts
             for (msg, leaf), receipt in zip(pending, receipts, strict=False):
                 if leaf != receipt.leaf_hash:
@@ -97,6 +108,45 @@ class PipelinedClient(LabelClient):
         if receipts:
             self._advance(after, receipts[-1], receipts)
         return None
+
+    def _accept_alone(self, receipt: Receipt) -> Gap | None:
+        """Verify the receipt of the oldest pending MSG, without a copy of the verified log."""
+        claims: list[Claim] = []
+        with verifying(claims):
+            checked = self.check_receipt(receipt, claims)
+        if isinstance(checked, Gap):
+            return checked
+        self.accept_checked(checked)
+        return None
+
+    def check_receipt(self, receipt: Receipt, claims: list[Claim]) -> CheckedReceipt | Gap:
+        """Check the receipt of the oldest pending MSG, all but its signature, which is added to ``claims``.
+
+        Nothing changes until ``accept_checked``.
+        """
+        if (oldest := next(iter(self._pending_msgs), None)) is None:
+            raise StateError("a receipt answers no pending MSG")
+        msg, leaf = oldest
+        if leaf != receipt.leaf_hash:
+            raise StateError(
+                f"the MSG with client_seq {msg.client_seq} has no receipt yet",
+                action="accept its receipt first",
+            )
+        self._collect_signatures(claims).check_receipt(receipt, receipt.encode())
+        if receipt.stream_seq > self._log.size + 1:
+            return Gap(self._log.size, receipt.stream_seq)
+        self._refuse_within(receipt)
+        self._note_own(self._log, self.state.client_id, msg.client_seq)
+        step = step_of(receipt, msg)  # the MSG itself was sealed here and needs no check
+        try:
+            return CheckedReceipt(receipt, step, self._log.check(step))
+        except InvariantError as exc:
+            raise self._as_divergence(exc, receipt, None) from None
+
+    def accept_checked(self, checked: CheckedReceipt) -> None:
+        """Accept what ``check_receipt`` has just returned; the caller has verified its claims."""
+        self._log.move(checked.step, checked.tree)
+        self._advance(self._log, checked.receipt, (checked.receipt,))
 
     def switch(self, client_id: ClientId, created_at: UnixTime, client_seq: ClientSeq) -> None:
         """Switch to a client_id that may have been used before, after its last ``client_seq``."""

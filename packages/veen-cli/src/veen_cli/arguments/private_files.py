@@ -12,7 +12,6 @@ from typing import Final
 from veen_cli.frame.exits import CommandFailed, Exit
 
 GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-OWNER_ONLY: Final = 0o600
 
 
 @contextmanager

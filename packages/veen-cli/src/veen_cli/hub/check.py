@@ -13,7 +13,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.hub.data_directory import data_dir_option
-from veen_storage.fsck import Progress, Report
+from veen_storage.fsck import Report
 from veen_storage.fsck import fsck as check
 from veen_storage.fsck.repair import repair as mend
 
@@ -49,11 +49,9 @@ def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> 
     fault, and names the file, the byte and what to do.
     """
     with out.progress("checking") as progress:
-
-        def show(at: Progress) -> None:
-            progress.update(at.entries)
-
-        report = check(data_dir, level="quick" if quick else "full", progress=show, processes=processes)
+        report = check(
+            data_dir, level="quick" if quick else "full", progress=progress.update, processes=processes
+        )
     answer = Answer(report_dict(report), report.lines())
     if report.ok:
         return answer
@@ -74,7 +72,7 @@ def repair(out: Output, *, data_dir: Path) -> Answer:
     restore the directory from a clone.
     """
     with out.progress("rebuilding") as progress:
-        report = mend(data_dir, lambda at: progress.update(at.entries))
+        report = mend(data_dir, progress.update)
     return Answer(
         {
             "rewritten": report.rewritten,

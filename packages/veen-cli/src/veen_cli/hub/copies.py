@@ -86,7 +86,7 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
             target,
             with_keys=with_keys,
             keys_directory=keys_dir,
-            progress=lambda at: progress.update(at.labels_done, at.labels),
+            progress=progress.update,
         )
     entries = sum(each.stream_seq for each in cut.labels)
     return Answer(
@@ -118,7 +118,7 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
             UnixTime(times.now()),
             admin_pk=verify_key_named(admin),
             keys_directory=keys_dir,
-            progress=lambda at: progress.update(at.labels_done, at.labels),
+            progress=progress.update,
         )
     data = {
         "target": str(target),

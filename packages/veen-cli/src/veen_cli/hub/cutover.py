@@ -152,7 +152,7 @@ def promote(
             UnixTime(times.now()),
             handover=record,
             admin_pk=verify_key_named(admin),
-            progress=lambda at: progress.update(at.labels_done, at.labels),
+            progress=progress.update,
         )
     data = {
         "target": str(target),

@@ -48,6 +48,7 @@ from veen_hub.client.reading.attachments import fetch_attachment
 from veen_hub.client.sending.epochs import EpochLabels, EpochOutboxes, current_window
 from veen_hub.client.sending.moving import ClosedHub, Predecessor
 from veen_hub.client.sending.outbox import Outbox
+from veen_hub.client.sending.shared_sends import SharedSends
 from veen_hub.client.state.group_commit import GroupCommit
 from veen_hub.client.state.records import decode_record
 from veen_hub.client.state.store import FileStateStore, MemoryStateStore, StateStore
@@ -93,6 +94,7 @@ class Hub:
         """What a quorum of witnesses has confirmed; None without a witness policy."""
         self._logs: dict[Label, LabelLog] = {}
         self._outboxes: dict[Label, Outbox] = {}
+        self._shared = SharedSends(connection)
         self._epochs: dict[StreamId, EpochOutboxes] = {}
         self._opening = asyncio.Lock()
         control = LabelLog.load(connection, connection.status.control_label, None)
@@ -280,7 +282,9 @@ class Hub:
     async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
         """Return a label's outbox; there is one per connection."""
         log = await self.log(label, origin)
-        return self._outboxes.setdefault(label, Outbox(log))
+        if (outbox := self._outboxes.get(label)) is None:
+            outbox = self._outboxes[label] = Outbox(log, self._shared)
+        return outbox
 
     def require_witnesses(self) -> Confirmations:
         """Return the confirmations, or say that there is no witness policy."""
@@ -309,7 +313,9 @@ class Hub:
 
     def epochs(self, stream_id: StreamId) -> EpochOutboxes:
         """Return a stream's outboxes by epoch; there is one such object per connection."""
-        return self._epochs.setdefault(stream_id, EpochOutboxes(self, stream_id))
+        if (epochs := self._epochs.get(stream_id)) is None:
+            epochs = self._epochs[stream_id] = EpochOutboxes(self, stream_id)
+        return epochs
 
     async def close(self) -> None:
         """Stop sending, write unwritten progress and release all labels; the same at the successor."""
@@ -320,7 +326,11 @@ class Hub:
 
     async def _close(self) -> None:
         try:
-            for outbox in tuple(self._outboxes.values()):
+            outboxes = tuple(self._outboxes.values())
+            for outbox in outboxes:
+                outbox.singles.stop()
+            await self._shared.close()
+            for outbox in outboxes:
                 await outbox.singles.close()
             for log in self._logs.values():
                 await log.state.close()

@@ -23,7 +23,7 @@ from veen_hub.http.request_ids import new_request_id
 from veen_hub.http.submit import SubmitCall
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import LOGGER
-from veen_hub.pipeline.sequencer import internal_error
+from veen_hub.pipeline.failures import internal_error
 
 if TYPE_CHECKING:
     from veen_hub.http.listener import Listener

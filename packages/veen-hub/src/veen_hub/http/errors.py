@@ -15,7 +15,7 @@ from veen_hub.http.content import Headers, Reply, reply
 from veen_hub.http.request_ids import name_request
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
-from veen_hub.pipeline.sequencer import internal_error, storage_failed
+from veen_hub.pipeline.failures import internal_error, storage_failed
 from veen_storage import AbsentError, ContentError, LostError, StorageError, TooLargeError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

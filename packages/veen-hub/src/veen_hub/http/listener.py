@@ -1,4 +1,4 @@
-"""The listeners of a hub: connections with a direct way for submits, and envelopes for refusals."""
+"""The listeners of a hub: submits take a short path past aiohttp, and refusals are error envelopes."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ DOES_NOT_FIT: Final = (NotFound, BadRequest, Misbehaved, ProofError, DecodeError
 
 
 class HubSource(Protocol):
-    """The questions; each raises ``Unreachable`` or ``Refused`` if there is no answer."""
+    """A monitor's requests to one hub; each raises ``Unreachable`` or ``Refused`` if it fails."""
 
     url: str
 

@@ -13,7 +13,7 @@ from veen_core.rejection import TABLE
 from veen_hub.admission.stateless import Submission, Supported, examine
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER
-from veen_hub.pipeline.sequencer import internal_error
+from veen_hub.pipeline.failures import internal_error
 from veen_hub.pipeline.worker_process import WorkerProcess, serve
 
 _ROWS: Final = {row.detail: row for row in TABLE}

@@ -26,7 +26,8 @@ from veen_core.rejection import Code
 from veen_hub.admission.stateless import Submission, Supported
 from veen_hub.ops.logs import LOGGER
 from veen_hub.pipeline.examiner import Examiner, Verdict, verdict_of
-from veen_hub.pipeline.sequencer import UNSETTLED, Answer, Sequencer, Ticket, internal_error
+from veen_hub.pipeline.failures import internal_error
+from veen_hub.pipeline.sequencer import UNSETTLED, Answer, Sequencer, Ticket
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.worker_process import has_cores
 from veen_storage import Batch, PendingEntry

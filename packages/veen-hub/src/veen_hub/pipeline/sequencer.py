@@ -25,6 +25,7 @@ from veen_core.rejection import Code
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
+from veen_hub.pipeline.failures import internal_error, storage_failed
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import Batch, Store
 
@@ -233,13 +234,3 @@ def _fail(tickets: list[Ticket[Any]], answer: Answer) -> None:
     for ticket in tickets:
         ticket.outcome = internal_error()
     answer(tickets)
-
-
-def storage_failed() -> ApiError:
-    """E.UNAVAILABLE for a failure of storage; its reason is in the hub's log only."""
-    return ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
-
-
-def internal_error() -> ApiError:
-    """E.UNAVAILABLE for a bug; its traceback is in the hub's log only."""
-    return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)

@@ -33,7 +33,7 @@ class Closed:
 
 
 class SigningGate:
-    """Open or closed; read from any thread, changed on the event loop only."""
+    """Whether the hub may sign now. Any thread may read it; only the event loop changes it."""
 
     def __init__(self) -> None:
         self._closed: Closed | None = None

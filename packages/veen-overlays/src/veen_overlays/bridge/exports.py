@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from veen_core import cbor
-from veen_core.ids import BundleId, ClientId, HubId, Label, StreamId
+from veen_core.ids import ClientId, HubId, StreamId
 from veen_overlays.bridge.records import Exported
 from veen_overlays.fold.event import Event
 from veen_overlays.fold.monoid import FIRST_WRITER, LWW, StampedValue, map_of, product
@@ -37,26 +37,10 @@ def exported_bundles(state: ExportState) -> Iterator[Exported]:
     return (Exported.decode(body) for _stamp, body in sorted(written))
 
 
-def exported_bundle(state: ExportState, bundle: BundleId) -> Exported | None:
-    """The record of one bundle, or None."""
-    written = state.get("bundles", {}).get(bytes(bundle))
-    return None if written is None else Exported.decode(written[1])
-
-
 def last_exported(state: ExportState, hub: HubId, stream: StreamId, bridge: ClientId) -> Exported | None:
     """The last bundle of a chain: its id is the next bundle's ``prev_bundle_id`` (P6)."""
     written = state.get("heads", {}).get(hub + stream + bridge)
     return None if written is None else Exported.decode(written[1])
-
-
-def exported_upto(state: ExportState, hub: HubId, label: Label, bridge: ClientId) -> int:
-    """The last position of a label that this bridge has exported; 0 if it has exported none."""
-    mine = (
-        each.to_seq
-        for each in exported_bundles(state)
-        if (each.source_hub_id, each.label, each.bridge_id) == (hub, label, bridge)
-    )
-    return max(mine, default=0)
 
 
 def _view(state: ExportState) -> list[Any]:

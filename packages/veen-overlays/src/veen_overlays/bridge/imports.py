@@ -73,11 +73,6 @@ def allowed_gap(state: ImportState, bundle: BundleId) -> ImportGap | None:
     return None if written is None else ImportGap.decode(written[1])
 
 
-def failed_imports(state: ImportState) -> tuple[ImportFailed, ...]:
-    """The latest failures, at most ``MAX_FAILURES``."""
-    return tuple(map(ImportFailed.decode, state.get("failures", ())))
-
-
 def _view(state: ImportState) -> dict[str, Any]:
     written = [each for each in state.get("bundles", {}).values() if each is not None]
     repeated = state.get("repeated", {})

@@ -25,6 +25,7 @@ SUITES: Final = {
     "fuzz": "random malformed requests: each gets an error envelope, and the next user is served",
     "crash": "kill -9: every acknowledged message is still there, once",
     "trust": "the hub log, its witnesses and memories: one history for everybody, which only grows",
+    "authority": "the admin streams of a realm: published by the admin, folded by every reader",
     "bridge": "two zones: export, import and reconciliation; nothing lost or doubled, no way back",
     "recorder": "recorder events, checkpoints and replays: in order, complete, and by whom",
     "dr": "replica and cutover: nothing lost if planned, every loss named if not, clients go on",

@@ -19,7 +19,8 @@ COMMANDS: Final = {
         f"{__name__}.fold:fold", "Compute an overlay's state from the logs at PATHS, one state per label."
     ),
     "query": LazyCommand(
-        f"{__name__}.query:query", "Answer a query of the Query API from logs of any size, with its evidence."
+        f"{__name__}.query:query",
+        "Answer a query of the Query API from the logs at PATHS, with its evidence.",
     ),
     "query-sql": LazyCommand(f"{__name__}.query_sql:query_sql", "Query the logs at PATHS in SQL."),
     "to-parquet": LazyCommand(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from veen_cli.frame import Answer, CommandFailed, Exit, Integer, Output, command
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
-from veen_spark.commands.paths import require_paths
+from veen_spark.commands.paths import log_paths, require_paths
 from veen_spark.commands.query_sql import DEFAULT_ROWS, cell
 from veen_spark.commands.readers import reader_keys
 from veen_spark.commands.session import hub_id, session, session_options
@@ -44,17 +43,17 @@ def _held_in(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
 
 
 @command(
-    "veen spark query failures.json --in exports/login --reader reader/ --hub-id 62c1…",
-    "veen spark query failures.json --in clone/ --reader reader/ --out failures.veenq --json",
+    "veen spark query exports/login --descriptor failures.json --reader reader/ --hub-id 62c1…",
+    "veen spark query clone/ --descriptor failures.json --reader reader/ --out failures.veenq --json",
     name="query",
 )
-@click.argument("descriptor", type=click.Path(path_type=Path))
+@log_paths
 @click.option(
-    "--in",
-    "paths",
-    multiple=True,
+    "--descriptor",
     required=True,
-    help="Export, clone or folder of chunk files, or the folder of one view; may be repeated.",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The query: a QueryDescriptor in JSON.",
 )
 @click.option(
     "--reader",
@@ -103,8 +102,8 @@ def _held_in(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
 def query(
     out: Output,
     *,
-    descriptor: Path,
     paths: tuple[str, ...],
+    descriptor: Path,
     readers: tuple[Path, ...],
     pinned: tuple[HubId, ...],
     identities: tuple[Path, ...],
@@ -117,7 +116,7 @@ def query(
     conf: dict[str, str],
     verbose: bool,
 ) -> Answer | None:
-    """Answer a query of the Query API from logs of any size; DESCRIPTOR is a QueryDescriptor in JSON.
+    """Answer a query of the Query API from the logs at PATHS, with its evidence.
 
     Every signature, hash and root of the logs is verified before any entry is opened. Rows and digests are
     those of every other engine. With --out, the rows, the digest and the evidence are written to one file,
@@ -130,12 +129,11 @@ def query(
     with _query_errors():
         wanted = _descriptor(descriptor)
         prefixes = None if earlier is None else _prefixes(earlier)
-    where = tuple(map(os.path.abspath, paths))
-    require_paths(where, master)
+    require_paths(paths, master)
     with session(out, master, conf, verbose=verbose) as spark, _query_errors():
         from veen_spark.query.evidence import run_query  # noqa: PLC0415 - loads pyspark
 
-        logs = _Logs(where, keys, pinned, given, held_in, origin_epoch)
+        logs = _Logs(paths, keys, pinned, given, held_in, origin_epoch)
         view = _view(spark, logs, wanted)
         result = run_query(view, wanted, executed_at=time.time_ns() // 1_000_000, prefixes=prefixes)
         content = None if target is None else _encoded(result)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -62,16 +61,8 @@ MAX_CUTS: Final = 8
 """Cuts that are tried while chunks are pruned faster than they are copied."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Progress of a running clone."""
-
-    labels: int
-    labels_done: int
-    bytes_copied: int
-
-
-ReportProgress = Callable[[Progress], None]
+ReportProgress = Callable[[int, int], None]
+"""Is called with the number of labels that are copied, and of all labels."""
 
 
 def clone(
@@ -80,7 +71,7 @@ def clone(
     *,
     with_keys: bool = False,
     keys_directory: Path | None = None,
-    progress: ReportProgress = lambda _progress: None,
+    progress: ReportProgress = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Cut:
     """Copy a hub into a new directory; return the cut.
@@ -152,7 +143,6 @@ class LogCopier:
         self._zstd_level = store.registry.zstd_level
         self._progress = progress
         self._files = files
-        self._bytes = 0
         self._unsynced: list[int] = []
 
     # --- steps 2 and 3
@@ -165,7 +155,7 @@ class LogCopier:
                 self._write(path, self._growing(held))
             for done, held in enumerate(cut.labels, start=1):
                 self._copy_label(held)
-                self._progress(Progress(len(cut.labels), done, self._bytes))
+                self._progress(done, len(cut.labels))
             self._write(self._target.checkpoint_binding, [self._bindings(cut, whole=whole)])
             if cut.hub_log is not None:
                 self._copy_hub_log(cut.hub_log)
@@ -331,7 +321,6 @@ class LogCopier:
             self._files.write(fd, first, offset)
             offset += len(first)
             first = next(parts, b"")
-        self._bytes += offset
         if len(self._unsynced) >= MAX_OPEN_FILES:
             self._sync()
 

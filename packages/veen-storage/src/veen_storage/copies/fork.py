@@ -43,7 +43,7 @@ def fork(
     *,
     admin_pk: VerifyKey | None = None,
     keys_directory: Path | None = None,
-    progress: ReportProgress = lambda _progress: None,
+    progress: ReportProgress = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Fork:
     """Create a new hub at ``target`` from ``source``, with the labels in ``upto`` cut there.

@@ -68,7 +68,7 @@ def promote(
     *,
     handover: Handover | None,
     admin_pk: VerifyKey | None = None,
-    progress: ReportProgress = lambda _progress: None,
+    progress: ReportProgress = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Fork:
     """Create the successor at ``target``; with a ``handover`` only from exactly the point that it names."""

@@ -71,7 +71,7 @@ class _Sender(LogCopier):
     """Sends the files of one hub instead of writing them."""
 
     def __init__(self, store: Source, emit: Emit) -> None:
-        super().__init__(store, Layout(Path()), lambda _progress: None, Files())
+        super().__init__(store, Layout(Path()), lambda _done, _all: None, Files())
         self._emit = emit
 
     def begin(self, batch: int) -> None:

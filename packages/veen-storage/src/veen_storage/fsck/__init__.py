@@ -18,12 +18,11 @@ check, repair   the two commands
 
 from veen_storage.fsck.check import fsck
 from veen_storage.fsck.repair import RefusedError, RepairReport, rebuild_index, repair
-from veen_storage.fsck.report import Fault, Level, Progress, Report
+from veen_storage.fsck.report import Fault, Level, Report
 
 __all__ = [
     "Fault",
     "Level",
-    "Progress",
     "RefusedError",
     "RepairReport",
     "Report",

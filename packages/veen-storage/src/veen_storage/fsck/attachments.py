@@ -15,7 +15,7 @@ from veen_core.ids import Coid
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import REPAIR, unreadable
 from veen_storage.fsck.index_check import INDEX_FILE, Row
-from veen_storage.fsck.report import MOVE_AWAY, Fault, Level, Progress, Report
+from veen_storage.fsck.report import MOVE_AWAY, Fault, Level, Report
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
@@ -26,7 +26,7 @@ ROWS_AT_ONCE: Final = 4_096
 
 
 def check_attachments(
-    layout: Layout, report: Report, workers: Workers, tell: object, faulty: set[bytes]
+    layout: Layout, report: Report, workers: Workers, faulty: set[bytes]
 ) -> Iterator[tuple[str, int]]:
     """Check every attachment; yield name and size of the intact ones, add the others' coids to ``faulty``."""
     content, seen = report.level is Level.FULL, report.counters
@@ -40,8 +40,6 @@ def check_attachments(
         else:
             report.faults.append(fault)
             faulty.add(bytes.fromhex(name))
-        if callable(tell):
-            tell(Progress("attachments", seen.labels, seen.labels, seen.entries, seen.bytes))
 
 
 def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:

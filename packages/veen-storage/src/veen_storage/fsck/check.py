@@ -8,7 +8,6 @@ does not end the check; a note says what had to be left out.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -44,7 +43,7 @@ from veen_storage.fsck.journal_items import (
 )
 from veen_storage.fsck.log_check import check_log
 from veen_storage.fsck.log_files import LogFiles, list_log
-from veen_storage.fsck.report import Fault, Level, Progress, Report, counted
+from veen_storage.fsck.report import Fault, Level, Report, ReportProgress, counted
 from veen_storage.fsck.workers import Workers, available_cores
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.tables import (
@@ -70,7 +69,7 @@ def fsck(
     root: Path,
     *,
     level: Literal["full", "quick"] = "full",
-    progress: Callable[[Progress], None] | None = None,
+    progress: ReportProgress | None = None,
     processes: int | None = None,
 ) -> Report:
     """Check a data directory that no process has open; raise ``LockedError`` if one has."""
@@ -85,9 +84,7 @@ def fsck(
 
 
 class _Fsck:
-    def __init__(
-        self, layout: Layout, level: Level, progress: Callable[[Progress], None] | None, processes: int
-    ) -> None:
+    def __init__(self, layout: Layout, level: Level, progress: ReportProgress | None, processes: int) -> None:
         self._layout = layout
         self._level = level
         self._progress = progress
@@ -128,7 +125,7 @@ class _Fsck:
             try:
                 if has_log:
                     context = self._check_log(workers, survey, index)
-                whole = check_attachments(self._layout, self._report, workers, self._progress, faulty)
+                whole = check_attachments(self._layout, self._report, workers, faulty)
                 record_attachments(index, whole)
             finally:
                 index.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, decode_frame
 from veen_core.errors import VeenError
@@ -17,10 +17,8 @@ from veen_storage.fsck.label_fold import LabelFold
 from veen_storage.fsck.log_files import chunks_of
 from veen_storage.fsck.pending import pending_entries, replay_pending
 from veen_storage.fsck.plan import ChunkBegins, ChunkEnds, Event, LabelBegins, LabelEnds, Planner
-from veen_storage.fsck.report import Progress
+from veen_storage.fsck.report import ReportProgress
 from veen_storage.fsck.workers import Workers
-
-ReportProgress = Callable[[Progress], None]
 
 
 def check_log(
@@ -49,7 +47,7 @@ def check_log(
             context.report.faults.extend(result.faults)
             context.report.counters.signatures += result.signatures
             fold.add(result.facts)
-            _report_progress(progress, context, len(labels))
+            _report_progress(progress, context)
             continue
         match event:
             case ChunkBegins(chunk):
@@ -63,7 +61,7 @@ def check_log(
     context.derived.finish(context.trust.registry.hub_id, finishing)
     hub_log.derive()
     replay_pending(context, workers, verify_sigs=recent != 0)
-    _report_progress(progress, context, len(labels))
+    _report_progress(progress, context)
     _report_lost_entries(context)
     path = context.layout.checkpoint_binding
     if faults := list(context.bindings.check(path)):
@@ -77,10 +75,9 @@ def _plan(planner: Planner, context: FoldContext, labels: list[Label]) -> Iterat
         yield from planner.plan(label, context.log.of(label), pending_entries(context, label))
 
 
-def _report_progress(progress: ReportProgress | None, context: FoldContext, total: int) -> None:
+def _report_progress(progress: ReportProgress | None, context: FoldContext) -> None:
     if progress is not None:
-        seen = context.report.counters
-        progress(Progress("log", seen.labels, total, seen.entries, seen.bytes))
+        progress(context.report.counters.entries)
 
 
 def _holds_tokens(context: FoldContext, label: Label) -> bool:

@@ -19,7 +19,6 @@ The journal stays: the next start applies what it holds beyond the log, as after
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,13 +44,11 @@ from veen_storage.fsck.index_check import Row, Survey
 from veen_storage.fsck.journal_items import applied_by_files, lowest_applied, newest_segment, read_journal
 from veen_storage.fsck.log_check import check_log
 from veen_storage.fsck.log_files import list_log
-from veen_storage.fsck.report import Counters, Fault, Level, Progress, Report, counted
+from veen_storage.fsck.report import Counters, Fault, Level, Report, ReportProgress, counted
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
 from veen_storage.index.tables import FORMAT
-
-ReportProgress = Callable[[Progress], None]
 
 
 class RefusedError(DamageError):

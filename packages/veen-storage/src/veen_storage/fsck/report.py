@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,15 +59,8 @@ class Counters:
     """Bytes of chunks (uncompressed), of the journal and of attachments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Progress of a running check; reported after every few thousand entries."""
-
-    doing: str
-    labels: int
-    labels_total: int
-    entries: int
-    bytes: int
+ReportProgress = Callable[[int], None]
+"""Is called with the number of checked entries, after every few thousand."""
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:

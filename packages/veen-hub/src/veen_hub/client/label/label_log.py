@@ -27,6 +27,7 @@ from veen_hub.client.errors import Diverged, Misbehaved, NotFound, Unreachable
 from veen_hub.client.label.evidence import find_label_fork, save_evidence, with_evidence
 from veen_hub.client.label.keyring import KeyRing
 from veen_hub.client.label.label_state import LabelState
+from veen_hub.client.label.turn import Turn
 from veen_hub.client.state.records import LabelRecord, decode_record
 from veen_hub.client.wire.connection import HubConnection
 
@@ -45,7 +46,7 @@ class LabelLog:
         self.label = label
         self.client = client
         self.ring = ring
-        self.prefix = asyncio.Lock()
+        self.prefix = Turn()
         self.receipts_read: dict[LeafHash, Receipt] = {}
         """Receipts of own pending messages that a reader has read before the hub's answer arrived."""
         self.state = LabelState(self)
@@ -76,6 +77,11 @@ class LabelLog:
         return self.client.state.client_id
 
     # --- the head
+
+    @property
+    def is_head_checked(self) -> bool:
+        """Whether ``check_head_once`` has nothing left to do."""
+        return self._head_checked
 
     async def check_head_once(self) -> None:
         """Check once per connection that the hub still has the furthest receipt held (§9)."""

@@ -54,7 +54,8 @@ class LabelState:
         self._writing: asyncio.Task[None] | None = None
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """The record's name."""
         return self._log.label.hex()
 
     # --- owning
@@ -70,7 +71,7 @@ class LabelState:
         while not await self.try_own():
             if time.monotonic() > until:
                 raise StateError(
-                    f"another process is sending on label {self._name} with this state folder",
+                    f"another process is sending on label {self.name} with this state folder",
                     action="let that process finish, or give this client a state folder of its own",
                 )
             await asyncio.sleep(LOCK_POLL_SECONDS)
@@ -86,7 +87,7 @@ class LabelState:
     def _take_lock(self) -> bool:
         """Runs in a thread and assigns there, so that a cancelled caller does not lose the lock."""
         if self._lock is None:
-            self._lock = self._log.connection.store.lock(self._log.connection.hub_id, self._name)
+            self._lock = self._log.connection.store.lock(self._log.connection.hub_id, self.name)
         return self._lock is not None
 
     async def _reload(self) -> None:
@@ -94,10 +95,10 @@ class LabelState:
         log, head = self._log, self._log.client.state.head
         connection = log.connection
         async with log.prefix:
-            content = await connection.workers.run(connection.store.load, connection.hub_id, self._name)
+            content = await connection.workers.run(connection.store.load, connection.hub_id, self.name)
             if content is None:
                 return
-            record = decode_record(LabelRecord, content, self._name)
+            record = decode_record(LabelRecord, content, self.name)
             log.client.adopt(record.state)
             log.ring = KeyRing(connection.identity, record.keys, connection.randomness)
             self._stored = _position(record.state)
@@ -111,18 +112,23 @@ class LabelState:
 
     # --- writing
 
-    def _record(self) -> bytes:
+    def record(self) -> bytes:
+        """Encode the record as it must be written now."""
         return LabelRecord(state=self._log.client.state, keys=self._log.ring.records).encode()
 
     async def save(self, *, durable: bool) -> None:
         """Write the record as the label's owner; the caller holds ``prefix``."""
         connection = self._log.connection
         if durable:
-            await connection.commits.commit(self._name, self._record())
+            await connection.commits.commit({self.name: self.record()})
         else:
             await connection.workers.run(
-                connection.store.save, connection.hub_id, self._name, self._record(), durable=False
+                connection.store.save, connection.hub_id, self.name, self.record(), durable=False
             )
+        self.note_saved()
+
+    def note_saved(self) -> None:
+        """Note that the record was written as it is; the caller has held ``prefix`` since it was encoded."""
         self._mark_stored(_position(self._log.client.state))
 
     def _mark_stored(self, stored: PrefixPosition) -> None:
@@ -175,15 +181,15 @@ class LabelState:
     def _merge(self) -> None:
         """As a reader, in a thread: put our prefix into the stored record, unless the record has changed."""
         connection, ours = self._log.connection, self._log.client.state
-        lock = self._lock or connection.store.lock(connection.hub_id, self._name)
+        lock = self._lock or connection.store.lock(connection.hub_id, self.name)
         if lock is None:
             return
         try:
-            content = connection.store.load(connection.hub_id, self._name)
+            content = connection.store.load(connection.hub_id, self.name)
             if content is None:
-                connection.store.save(connection.hub_id, self._name, self._record(), durable=False)
+                connection.store.save(connection.hub_id, self.name, self.record(), durable=False)
             else:
-                record = decode_record(LabelRecord, content, self._name)
+                record = decode_record(LabelRecord, content, self.name)
                 if _position(record.state) != self._stored:
                     return
                 state = dataclasses.replace(
@@ -194,7 +200,7 @@ class LabelState:
                     checkpointed=ours.checkpointed,
                 )
                 merged = LabelRecord(state=state, keys=record.keys).encode()
-                connection.store.save(connection.hub_id, self._name, merged, durable=False)
+                connection.store.save(connection.hub_id, self.name, merged, durable=False)
             self._mark_stored(_position(ours))
         finally:
             if lock is not self._lock:

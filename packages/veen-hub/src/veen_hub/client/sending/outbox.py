@@ -11,26 +11,28 @@ operation settles them. A label has one sender at a time, because client_seq inc
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from veen_core.cap import CapToken
 from veen_core.client_state import UNUSED
 from veen_core.errors import StateError, VeenError
-from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, StreamSeq
+from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, DhPublicKey, StreamSeq
+from veen_core.keys import DhSecret
 from veen_core.msg import SealedMsg, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE, NOT_PRIMARY
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
 from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
+from veen_hub.client.label.turn import Turn
 from veen_hub.client.sending.batches_ahead import BatchesAhead, Following
 from veen_hub.client.sending.body import Draft
-from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
-from veen_hub.client.sending.settling import Delivery, Settler
+from veen_hub.client.sending.sealing import ContextAhead, SealedBatch, Slot, seal_all
+from veen_hub.client.sending.settling import Answered, Delivery, Settler
+from veen_hub.client.sending.shared_sends import SharedSends
 from veen_hub.client.sending.single_sends import SingleSends, Take
 
 logger: Final = logging.getLogger("veen.client")
@@ -43,34 +45,33 @@ class BatchDelivery(Delivery):
     ahead: SealedBatch | None = field(default=None)
 
 
-class Turn(asyncio.Lock):
-    """A lock that counts the tasks that wait for it, in the order in which they get it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting = 0
-
-    async def acquire(self) -> Literal[True]:
-        self.waiting += 1
-        try:
-            return await super().acquire()
-        finally:
-            self.waiting -= 1
-
-
 class Outbox:
     """The sender of one label."""
 
-    def __init__(self, log: LabelLog) -> None:
+    def __init__(self, log: LabelLog, shared: SharedSends) -> None:
         self.log = log
-        self.singles = SingleSends(self)
+        self.singles = SingleSends(self, shared)
+        self.turn = Turn()
         self._settler = Settler(log)
-        self._turn = Turn()
+        self._ahead = ContextAhead()
 
     @property
     def is_awaited(self) -> bool:
         """Whether another operation waits for its turn on this label."""
-        return self._turn.waiting > 0
+        return self.turn.waiting > 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a message can be sealed and sent now: no other operation, and nothing to do before."""
+        log = self.log
+        return (
+            self.turn.is_free
+            and log.prefix.is_free
+            and log.state.is_owned
+            and log.is_head_checked
+            and not log.client.state.pending
+            and not log.connection.status.pow_difficulty
+        )
 
     # --- step 1
 
@@ -79,11 +80,11 @@ class Outbox:
 
         ``window_passed``: the label takes no messages any more, so nothing is sent (§12).
         """
-        async with self._turn:
+        async with self.turn:
             return await self._begin(window_passed=window_passed)
 
     async def _begin(self, *, window_passed: bool = False) -> Delivery:
-        """Own the label, and settle what is pending; the caller holds ``_turn``."""
+        """Own the label, and settle what is pending; the caller holds ``turn``."""
         if not self.log.state.is_owned:
             await self.log.state.own()
         await self.log.check_head_once()
@@ -109,7 +110,7 @@ class Outbox:
 
     async def settle_closed(self) -> Delivery:
         """Find pending messages in the log of a hub that has handed over; the others stay pending."""
-        async with self._turn:
+        async with self.turn:
             await self.log.check_head_once()
             delivery = Delivery()
             if self.log.client.state.pending:
@@ -120,7 +121,7 @@ class Outbox:
 
     async def withdraw_all(self) -> None:
         """Remove all pending messages, durably: another hub's label has taken them over."""
-        async with self._turn, self.log.prefix:
+        async with self.turn, self.log.prefix:
             if self.log.client.state.pending:
                 self.log.client.refused()
                 await self.log.state.save(durable=True)
@@ -128,7 +129,7 @@ class Outbox:
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
         """Settle what is pending, and keep other senders of this label waiting."""
-        async with self._turn:
+        async with self.turn:
             await self._begin()
             yield
 
@@ -168,7 +169,7 @@ class Outbox:
         ``ready`` are these drafts, sealed before. ``following`` returns the drafts after them: some of them
         may be delivered too, and ``delivery.ahead`` are those that were sealed and have not left.
         """
-        async with self._turn:
+        async with self.turn:
             await self._begin()
             await self._send(drafts, delivery, token, ready, following)
 
@@ -176,10 +177,23 @@ class Outbox:
         """Deliver the drafts that ``take`` chooses once the label can take them; never raises a VeenError."""
         delivery = BatchDelivery()
         try:
-            async with self._turn:
+            async with self.turn:
                 await self._begin()
                 drafts, token = take()
                 await self._send(drafts, delivery, token)
+        except VeenError as exc:
+            delivery.failure = exc
+        return delivery
+
+    async def continue_alone(self, draft: Draft, token: CapToken | None, answered: Answered) -> BatchDelivery:
+        """Deliver a draft whose message is pending and was answered; the caller has the label's turn."""
+        delivery = BatchDelivery()
+        try:
+            await self._settler.deliver(delivery, uncertain=False, answered=answered)
+            failure = delivery.failure
+            if failure is not None and not delivery.receipts and await self._repair(failure, token):
+                delivery.failure = None
+                await self._send([draft], delivery, token, repaired=True)
         except VeenError as exc:
             delivery.failure = exc
         return delivery
@@ -191,8 +205,10 @@ class Outbox:
         token: CapToken | None,
         ready: SealedBatch | None = None,
         following: Following | None = None,
+        *,
+        repaired: bool = False,
     ) -> None:
-        todo, repaired = list(drafts), False
+        todo = list(drafts)
         while todo:
             try:
                 batch = await self._prepare(todo, token, ready)
@@ -213,7 +229,7 @@ class Outbox:
     @asynccontextmanager
     async def reserve(self, token: CapToken | None) -> AsyncIterator[Slot]:
         """Reserve the next client_seq while attachments are sealed and stored; ``send_sealed`` uses it."""
-        async with self._turn:
+        async with self.turn:
             await self._begin()
             yield await self._slot(token)
 
@@ -224,21 +240,25 @@ class Outbox:
         return delivery
 
     async def _slot(self, token: CapToken | None) -> Slot:
+        async with self.log.prefix:
+            return self._slot_now(token)
+
+    def _slot_now(self, token: CapToken | None) -> Slot:
+        """Choose the client_id and return its next place; the caller holds ``prefix``."""
         log, now = self.log, self.log.connection.time.now()
-        async with log.prefix:
-            if token is not None:
-                log.ring.use(log.client, token.subject_pk, now)
-                if log.client.must_rotate(now):
-                    raise BoundsReached(log.client_id)
-            elif log.client.must_rotate(now):
-                exhausted = log.client.must_rotate(log.connection.time.signed)
-                log.ring.rotate(log.client, now, exhausted=exhausted)
-            return Slot(
-                client_id=log.client_id,
-                first=ClientSeq(log.client.state.client_seq + 1),
-                prev_ack=log.client.size,
-                auth_ref=token.auth_ref if token is not None else None,
-            )
+        if token is not None:
+            log.ring.use(log.client, token.subject_pk, now)
+            if log.client.must_rotate(now):
+                raise BoundsReached(log.client_id)
+        elif log.client.must_rotate(now):
+            exhausted = log.client.must_rotate(log.connection.time.signed)
+            log.ring.rotate(log.client, now, exhausted=exhausted)
+        return Slot(
+            client_id=log.client_id,
+            first=ClientSeq(log.client.state.client_seq + 1),
+            prev_ack=log.client.size,
+            auth_ref=token.auth_ref if token is not None else None,
+        )
 
     async def _prepare(
         self, drafts: Sequence[Draft], token: CapToken | None, ready: SealedBatch | None
@@ -248,6 +268,18 @@ class Outbox:
             return ready
         room = self.log.connection.bounds.max_msgs_per_client_id_per_label - slot.first + 1
         return await self.seal(slot, drafts[: min(room, self.log.connection.batch)])
+
+    def seal_now(self, drafts: Sequence[Draft], token: CapToken | None) -> SealedBatch:
+        """Seal few drafts on the event loop; the caller has the label's turn and holds ``prefix``."""
+        log, slot = self.log, self._slot_now(token)
+        ahead = self._ahead.take(drafts[0].recipient)
+        return seal_all(
+            log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts, ahead=ahead
+        )
+
+    def derive_ahead(self, recipient: DhPublicKey) -> None:
+        """Derive the keys of the next message, which will probably be for the same recipient."""
+        self._ahead.derive(recipient, DhSecret(self.log.connection.randomness(DhSecret.SIZE)))
 
     async def seal(self, slot: Slot, drafts: Sequence[Draft]) -> SealedBatch:
         """Seal drafts for a slot; nothing shared changes."""
@@ -304,7 +336,7 @@ class Outbox:
 
     async def rotate(self, *, only: ClientId | None = None) -> None:
         """Settle what is pending, then continue under a fresh client_id; ``only`` if this one is in use."""
-        async with self._turn:
+        async with self.turn:
             await self._begin()
             if only is None or self.log.client_id == only:
                 await self._rotate()

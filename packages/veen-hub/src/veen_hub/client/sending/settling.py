@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import NO_ENTRIES, LeafHash
@@ -39,6 +40,15 @@ class Delivery:
     unanswered: tuple[LeafHash, ...] = ()
 
 
+class Answered(NamedTuple):
+    """The outcome of a request that has left with one message."""
+
+    leaf: LeafHash
+    outcome: Receipt | VeenError
+    since: float
+    """When the attempts began, on the monotonic clock."""
+
+
 class Settler:
     """Delivers the pending messages of one label; the outbox runs one delivery at a time."""
 
@@ -58,20 +68,23 @@ class Settler:
         uncertain: bool,
         window_passed: bool = False,
         ahead: BatchesAhead | None = None,
+        answered: Answered | None = None,
     ) -> None:
         """Send until each pending message is answered or refused for good, or the retry policy gives up.
 
         The outcome is written into ``delivery``, also if this is cancelled. ``uncertain``: the messages may
         have left before. ``window_passed``: the label takes no messages any more, so the log is searched and
-        nothing is sent (§12). ``ahead`` are batches that follow. Messages without an answer stay pending,
-        except after a final refusal: then their client_seqs are free again.
+        nothing is sent (§12). ``ahead`` are batches that follow. ``answered``: the only message has left
+        once, with this outcome. Messages without an answer stay pending, except after a final refusal: then
+        their client_seqs are free again.
         """
-        self._wanted = self._log.client.pending_leaves
+        self._wanted = [answered.leaf] if answered is not None else self._log.client.pending_leaves
         self._is_resumed = uncertain
         if window_passed:
             await self._run(delivery, self._find_or_drop())
         else:
-            await self._run(delivery, self._deliver(self._log.connection.retry.begin(), uncertain, ahead))
+            attempts = self._log.connection.retry.begin(answered.since if answered is not None else None)
+            await self._run(delivery, self._deliver(attempts, uncertain, ahead, answered))
 
     async def find(self, delivery: Delivery) -> None:
         """Search the log for the pending messages; send nothing, and keep pending what is not found."""
@@ -95,15 +108,21 @@ class Settler:
             delivery.receipts += [self._receipts[leaf] for leaf in self._wanted if leaf in self._receipts]
             delivery.unanswered = tuple(self._log.client.pending_leaves)
 
-    async def _deliver(self, attempts: Attempts, uncertain: bool, ahead: BatchesAhead | None) -> None:
+    async def _deliver(
+        self, attempts: Attempts, uncertain: bool, ahead: BatchesAhead | None, answered: Answered | None
+    ) -> None:
         request: asyncio.Task[Outcomes] | None = None
         try:
             while self._log.client.state.pending:
                 outcomes: Outcomes = []
                 try:
-                    answer = request or self._work.submit(self._next_request(), attempts)
-                    request = None
-                    outcomes = await answer
+                    if answered is not None:
+                        outcome, answered = answered.outcome, None
+                        outcomes = _outcomes_of(outcome)
+                    else:
+                        answer = request or self._work.submit(self._next_request(), attempts)
+                        request = None
+                        outcomes = await answer
                 except Unreachable as exc:
                     uncertain = True
                     await attempts.wait(exc)
@@ -257,6 +276,13 @@ class Settler:
             if self._log.client.state.pending:
                 self._log.client.refused()
                 await self._log.state.save(durable=False)
+
+
+def _outcomes_of(outcome: Receipt | VeenError) -> Outcomes:
+    """Return the outcome of one message as a request would have; raises if the request has failed."""
+    if isinstance(outcome, Receipt | Refused):
+        return [outcome]
+    raise outcome
 
 
 def _split(outcomes: Sequence[Receipt | Refused]) -> tuple[list[Receipt], Refused | None]:

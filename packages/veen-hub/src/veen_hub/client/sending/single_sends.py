@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from veen_core.cap import CapToken
@@ -16,9 +16,11 @@ from veen_core.errors import DecodeError, OpenError, StateError, VeenError
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import BadRequest, Conflict, TooLarge
 from veen_hub.client.sending.body import Draft
+from veen_hub.client.sending.settling import Answered
 
 if TYPE_CHECKING:
-    from veen_hub.client.sending.outbox import Outbox
+    from veen_hub.client.sending.outbox import BatchDelivery, Outbox
+    from veen_hub.client.sending.shared_sends import Group, SharedSends
 
 TURNS_TO_REACT: Final = 3
 """Turns of the event loop in which the sender of a failed message can cancel those that were sent with it.
@@ -44,11 +46,17 @@ class SingleSend(NamedTuple):
 class SingleSends:
     """The single messages of one label."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def __init__(self, outbox: Outbox, shared: SharedSends) -> None:
+        self.outbox = outbox
+        self._shared = shared
         self._waiting: deque[SingleSend] = deque()
         self._under_way: list[SingleSend] = []
+        self._is_busy = False
+        """Whether messages are being sent, together with other labels or by themselves."""
+        self._group: Group | None = None
+        """The group that the message under way is sent with."""
         self._sending: asyncio.Task[None] | None = None
+        """The task that sends by itself."""
         self._closed = False
 
     async def send(self, draft: Draft, token: CapToken | None) -> Receipt:
@@ -67,39 +75,93 @@ class SingleSends:
             self._stop_if_unwanted()
             raise
 
-    async def close(self) -> None:
-        """Stop sending; a message under way stays pending."""
+    def stop(self) -> None:
+        """Fail all messages and take no more; a message under way stays pending."""
         self._closed = True
         closed = StateError("this connection was closed before the receipt arrived", action="connect again")
         for one in (*self._under_way, *self._waiting):
             one.fail(closed)
+
+    async def close(self) -> None:
+        """Stop, and wait until the task that sends has ended."""
+        self.stop()
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait((self._sending,))
 
-    def _start(self) -> None:
-        if self._sending is None and any(one.is_wanted for one in self._waiting):
-            self._sending = asyncio.create_task(self._send_waiting())
-            self._sending.add_done_callback(self._ended)
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a sender waits for the messages under way or, if there are none, for the next ones."""
+        return any(one.is_wanted for one in self._under_way or self._waiting)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        for one in self._under_way:
-            if task.cancelled():
-                one.receipt.cancel()
-            elif (error := task.exception()) is not None:
-                one.fail(error)
-        self._sending, self._under_way = None, []
-        self._start()
+    def _start(self) -> None:
+        if not self._is_busy and any(one.is_wanted for one in self._waiting):
+            self._is_busy = True
+            self._shared.add(self)
 
     def _stop_if_unwanted(self) -> None:
         """Stop sending once no sender waits for it any more; a message that has left stays pending."""
-        concerned = self._under_way or self._waiting
-        if self._sending is not None and not any(one.is_wanted for one in concerned):
+        if self._group is not None:
+            self._group.stop_if_unwanted()
+        elif self._sending is not None and not self.is_wanted:
             self._sending.cancel()
 
-    async def _send_waiting(self) -> None:
-        """Send all that wait with the same token as the first."""
-        delivery = await self._outbox.send_together(self._take)
+    # --- together with other labels
+
+    def begin(self, group: Group, max_bytes: int) -> SingleSend | None:
+        """Take the message that waits, to send it with ``group``; None if it is not alone, or large."""
+        wanted = [one for one in self._waiting if one.is_wanted]
+        if len(wanted) != 1 or len(wanted[0].draft.body) > max_bytes:
+            return None
+        self._waiting.clear()
+        self._under_way, self._group = wanted, group
+        return wanted[0]
+
+    def derive_ahead(self) -> None:
+        """Derive the keys of the next message from the recipient of the one under way."""
+        for one in self._under_way:
+            self.outbox.derive_ahead(one.draft.recipient)
+
+    def end(self, outcome: Receipt | Exception | None) -> None:
+        """End a sending with a receipt, with a failure, or, if it was cancelled, with None."""
+        for one in self._under_way:
+            if isinstance(outcome, Exception):
+                one.fail(outcome)
+            elif outcome is None:
+                one.receipt.cancel()
+            elif one.is_wanted:
+                one.receipt.set_result(outcome)
+        self._under_way, self._group, self._is_busy = [], None, False
+        self._start()
+
+    # --- by themselves
+
+    def start_alone(self) -> None:
+        """Send what waits in a task of its own, from the beginning."""
+        self._waiting.extendleft(self._under_way)
+        self._under_way = []
+        self._run(lambda: self.outbox.send_together(self._take))
+
+    def continue_alone(self, answered: Answered) -> None:
+        """Continue with the answer to the message under way, in a task that gives the turn back."""
+        (one,) = self._under_way
+        task = self._run(lambda: self.outbox.continue_alone(one.draft, one.token, answered))
+        task.add_done_callback(lambda _: self.outbox.turn.release())
+
+    def _run(self, deliver: Deliver) -> asyncio.Task[None]:
+        self._group = None
+        self._sending = asyncio.create_task(self._send_waiting(deliver))
+        self._sending.add_done_callback(self._ended)
+        return self._sending
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._sending = None
+        failure = task.exception() if not task.cancelled() else None
+        self.end(failure if isinstance(failure, Exception) else None)
+
+    async def _send_waiting(self, deliver: Deliver) -> None:
+        """Send messages with the same token, and hand over what became of them."""
+        delivery = await deliver()
         batch = self._under_way
         failure, failed = delivery.failure, self._conclude(batch, delivery.receipts)
         if failure is None:
@@ -118,7 +180,7 @@ class SingleSends:
                 await asyncio.sleep(0)
 
     async def _send_alone(self, one: SingleSend) -> None:
-        delivery = await self._outbox.send_together(lambda: ([one.draft] if one.is_wanted else [], one.token))
+        delivery = await self.outbox.send_together(lambda: ([one.draft] if one.is_wanted else [], one.token))
         if self._conclude([one], delivery.receipts) and delivery.failure is not None:
             one.fail(delivery.failure)
 
@@ -127,7 +189,7 @@ class SingleSends:
         wanted = [one for one in self._waiting if one.is_wanted]
         self._waiting.clear()
         for one in wanted:
-            fits = len(self._under_way) < self._outbox.log.connection.batch
+            fits = len(self._under_way) < self.outbox.log.connection.batch
             (self._under_way if fits and one.token == wanted[0].token else self._waiting).append(one)
         return [one.draft for one in self._under_way], wanted[0].token if wanted else None
 
@@ -140,6 +202,7 @@ class SingleSends:
         return batch[len(receipts) :]
 
 
+Deliver = Callable[[], Awaitable["BatchDelivery"]]
 Take = Callable[[], tuple[Sequence[Draft], CapToken | None]]
 """Chooses the drafts to send and their token, at the moment when the label can take them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from veen_core.ids import HubId
@@ -20,14 +21,18 @@ class GroupCommit:
         self._waiting: list[Outcome[None]] = []
         self._is_writing = False
 
-    async def commit(self, name: str, content: bytes) -> None:
-        """Make a record durable. If cancelled, raise CancelledError only after the group was written."""
+    async def commit(self, records: Mapping[str, bytes]) -> None:
+        """Make records durable. If cancelled, raise CancelledError only after the group was written."""
+        await self.start(records).wait()
+
+    def start(self, records: Mapping[str, bytes]) -> Outcome[None]:
+        """Start to make records durable; the caller must wait for the outcome."""
         outcome: Outcome[None] = Outcome()
-        self._records[name] = content
+        self._records |= records
         self._waiting.append(outcome)
         if not self._is_writing:
             self._write()
-        await outcome.wait()
+        return outcome
 
     def _write(self) -> None:
         """Write the records that have gathered, in a thread."""

@@ -39,9 +39,11 @@ class Retry:
     jitter: Callable[[], float] = random.random
     """Uniform in [0, 1); injectable for tests."""
 
-    def begin(self) -> Attempts:
-        """Start counting the attempts of one operation."""
-        return Attempts(self, self.max_attempts, self.deadline)
+    def begin(self, since: float | None = None) -> Attempts:
+        """Start counting the attempts of one operation, which began now or at ``since``."""
+        attempts = Attempts(self, self.max_attempts, self.deadline)
+        attempts.started = attempts.started if since is None else since
+        return attempts
 
     def begin_following(self) -> Attempts:
         """Start counting for ``follow``, which is bounded by ``max_outage`` alone."""
@@ -51,7 +53,7 @@ class Retry:
 class Attempts:
     """The attempts of one operation."""
 
-    __slots__ = ("_deadline", "_max_attempts", "_policy", "_started", "made")
+    __slots__ = ("_deadline", "_max_attempts", "_policy", "made", "started")
 
     def __init__(self, policy: Retry, max_attempts: int | None, deadline: float) -> None:
         self._policy = policy
@@ -62,16 +64,16 @@ class Attempts:
     def renew(self) -> None:
         """Start anew after progress: both the deadline and the number of attempts."""
         self.made = 0
-        self._started = time.monotonic()
+        self.started = time.monotonic()
 
     @property
     def until(self) -> float:
         """The deadline, on the monotonic clock."""
-        return self._started + self._deadline
+        return self.started + self._deadline
 
     def extend(self) -> None:
         """Start the deadline anew after an answer without progress; the delays keep growing."""
-        self._started = time.monotonic()
+        self.started = time.monotonic()
 
     def delay(self, retry_after: int | None = None) -> float | None:
         """Count an attempt and return the wait before the next one; None: give up."""
@@ -105,7 +107,7 @@ class Attempts:
         await asyncio.sleep(wait)
 
     def _given_up(self, failure: VeenError) -> VeenError:
-        spent = time.monotonic() - self._started
+        spent = time.monotonic() - self.started
         tried = f"gave up after {max(1, self.made)} attempt(s) in {spent:.1f} s"
         if isinstance(failure, Refused):
             wait = f", the hub asks to wait {failure.retry_after} s" if failure.retry_after else ""

@@ -1,0 +1,231 @@
+"""Single messages of several labels that leave together: one that fails does not concern the others (H14)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from veen_core import HubId
+from veen_core.keys import DhSecret
+from veen_core.receipt import Receipt
+from veen_hub.client import CapRefused, Hub, connect
+from veen_hub.client.sending.sealing import ContextAhead
+from veen_hub.client.sending.shared_sends import MAX_BODY_BYTES, MAX_GROUP_MESSAGES
+from veen_hub.client.state.store import MemoryStateStore
+from veen_hub.client.stream import Stream
+
+from .client_fixtures import QUICK, HubProcess, person, run, serving, token_for
+from .client_proxy import between
+
+ALICE = person("alice")
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with serving(tmp_path_factory.mktemp("open")) as hub:
+        yield hub
+
+
+async def used_streams(client: Hub, name: str, count: int) -> list[Stream]:
+    """Return streams that have a first message, so that the next ones can leave together."""
+    streams = [client.stream(f"{name} {number}") for number in range(count)]
+    await asyncio.gather(*(stream.send("first") for stream in streams))
+    return streams
+
+
+async def texts(stream: Stream) -> list[str]:
+    return [message.text async for message in stream.read()]
+
+
+async def send_to_all(streams: Sequence[Stream], body: str) -> list[Receipt | BaseException]:
+    return await asyncio.gather(*(stream.send(body) for stream in streams), return_exceptions=True)
+
+
+class Gate(MemoryStateStore):
+    """A store whose next durable write waits until the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.opened.set()
+        self.commits: list[int] = []
+
+    def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
+        self.commits.append(len(records))
+        self.reached.set()
+        self.opened.wait(30)
+        super().commit(hub, records)
+
+
+def test_messages_of_several_labels_share_one_durable_write(hub: HubProcess) -> None:
+    async def story() -> None:
+        store = Gate()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            streams = await used_streams(client, "one write", MAX_GROUP_MESSAGES)
+            store.commits.clear()
+            receipts = await send_to_all(streams, "second")
+            assert store.commits == [MAX_GROUP_MESSAGES]
+            assert [r.stream_seq for r in receipts if isinstance(r, Receipt)] == [2] * MAX_GROUP_MESSAGES
+
+    run(story())
+
+
+def test_a_refused_message_does_not_concern_the_others_of_its_group(tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "gated", gated=True) as hub:
+            async with connect(hub.url, ALICE, trust=hub.hub_id) as client:
+                names = [f"gated {number}" for number in range(6)]
+                await client.authorize(token_for(ALICE.client_id, *names))
+                streams = await used_streams(client, "gated", 6)
+                other = token_for(ALICE.client_id, "elsewhere")
+                await client.authorize(other)
+                first, *rest = await asyncio.gather(
+                    streams[0].send("refused", cap=other),
+                    *(stream.send("second") for stream in streams[1:]),
+                    return_exceptions=True,
+                )
+                assert isinstance(first, CapRefused)
+                assert all(isinstance(receipt, Receipt) for receipt in rest)
+                await streams[0].send("third")
+                assert await texts(streams[0]) == ["first", "third"]
+
+    run(story())
+
+
+def test_a_forged_receipt_does_not_concern_the_others_of_its_group(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client,
+        ):
+            streams = await used_streams(client, "forged", 6)
+            forged = 0
+
+            def forge(path: str, _request: bytes, answer: bytes) -> bytes:
+                """Flip a bit in the signature of the first receipt, once."""
+                nonlocal forged
+                if path != "/v1/submit" or forged:
+                    return answer
+                forged = 1
+                at = answer.index(b"\x58\x40") + 10
+                return answer[:at] + bytes((answer[at] ^ 1,)) + answer[at + 1 :]
+
+            proxy.lie = forge
+            outcomes = await send_to_all(streams, "second")
+            assert forged
+            assert sum(not isinstance(outcome, Receipt) for outcome in outcomes) == 1
+            for stream, outcome in zip(streams, outcomes, strict=True):
+                if not isinstance(outcome, Receipt):
+                    await stream.settle()
+                assert await texts(stream) == ["first", "second"]
+
+    run(story())
+
+
+def test_a_lost_answer_is_settled_for_each_message_of_the_group(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client,
+        ):
+            streams = await used_streams(client, "lost", 6)
+            lost = 0
+
+            def lose_one(path: str, _request: bytes, answer: bytes) -> bytes | None:
+                nonlocal lost
+                lost += path == "/v1/submit"
+                return None if path == "/v1/submit" and lost == 1 else answer
+
+            proxy.lie = lose_one
+            outcomes = await send_to_all(streams, "second")
+            assert lost > 1
+            assert all(isinstance(outcome, Receipt) for outcome in outcomes)
+            assert [await texts(stream) for stream in streams] == [["first", "second"]] * 6
+
+    run(story())
+
+
+@pytest.mark.parametrize("given_up", [1, 4], ids=["one", "all"])
+def test_a_message_that_is_given_up_before_it_is_durable_does_not_leave(
+    hub: HubProcess, given_up: int
+) -> None:
+    async def story() -> None:
+        store = Gate()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            streams = await used_streams(client, f"given up {given_up}", 4)
+            store.reached.clear()
+            store.opened.clear()
+            sending = [asyncio.create_task(stream.send("second")) for stream in streams]
+            await asyncio.to_thread(store.reached.wait, 30)
+            for task in sending[:given_up]:
+                task.cancel()
+            await asyncio.wait(sending[:given_up])
+            store.opened.set()
+            await asyncio.gather(*sending[given_up:])
+            assert all(task.cancelled() for task in sending[:given_up])
+            await send_to_all(streams, "third")
+            for number, stream in enumerate(streams):
+                expected = ["first", "third"] if number < given_up else ["first", "second", "third"]
+                assert await texts(stream) == expected
+
+    run(story())
+
+
+def test_closing_the_connection_ends_a_group(hub: HubProcess) -> None:
+    async def story() -> None:
+        reached, silent = asyncio.Event(), asyncio.Event()
+
+        async def wait(path: str) -> None:
+            if path == "/v1/submit":
+                reached.set()
+                await silent.wait()
+
+        async with between(hub.url) as proxy:
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                streams = await used_streams(client, "closed", 3)
+                proxy.before = wait
+                sending = [asyncio.create_task(stream.send("second")) for stream in streams]
+                await reached.wait()
+            outcomes = await asyncio.gather(*sending, return_exceptions=True)
+            assert all("closed before the receipt arrived" in str(outcome) for outcome in outcomes)
+            silent.set()
+
+    run(story())
+
+
+def test_a_large_message_leaves_by_itself(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id) as client:
+            streams = await used_streams(client, "large", 2)
+            large = "x" * (MAX_BODY_BYTES + 1)
+            receipts = await asyncio.gather(streams[0].send(large), streams[1].send("small"))
+            assert [receipt.stream_seq for receipt in receipts] == [2, 2]
+            assert await texts(streams[0]) == ["first", large]
+
+    run(story())
+
+
+# --- keys that are derived ahead
+
+
+def test_a_context_is_used_once_and_for_its_recipient(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipient, other = ALICE.recipient, person("bob").recipient
+    ahead = ContextAhead()
+    assert ahead.take(recipient) is None
+    ahead.derive(recipient, DhSecret(os.urandom(32)))
+    assert ahead.take(recipient) is not None
+    assert ahead.take(recipient) is None
+    ahead.derive(recipient, DhSecret(os.urandom(32)))
+    assert ahead.take(other) is None
+    assert ahead.take(recipient) is None
+    ahead.derive(recipient, DhSecret(os.urandom(32)))
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    assert ahead.take(recipient) is None  # a fork does not use the context of its parent
+    monkeypatch.setattr("veen_hub.client.sending.sealing.MAX_CONTEXT_SECONDS", -1.0)
+    ahead.derive(recipient, DhSecret(os.urandom(32)))
+    assert ahead.take(recipient) is None  # derived too long ago
