@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from veen_core import cbor
 from veen_core.attached import AttachmentRef
+from veen_core.ciphertext import leaf_hash
 from veen_core.codec import MapCodec
 from veen_core.hashing import U64_MAX, H, u64be
 from veen_core.hub_identity import new_identity, sign_identity
@@ -17,12 +18,14 @@ from veen_core.ids import (
     AuthRef,
     BundleId,
     ClientId,
+    ClientSeq,
     Coid,
+    CtHash,
     HubId,
     Label,
-    LeafHash,
     MmrRoot,
     NodeHash,
+    ProfileId,
     StreamId,
     UnixTime,
 )
@@ -30,6 +33,7 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.kinds import AnyValue, Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.receipt import Receipt
 from veen_overlays.bridge import ImportedEvent
+from veen_overlays.bridge.records import OriginLeaf
 from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
@@ -137,13 +141,21 @@ def _handle(values: dict[str, Any]) -> dict[str, Any]:
 def _imported_event(values: dict[str, Any]) -> dict[str, Any]:
     """An event of a source log in which any two positions may follow each other."""
     seq = 1 + values["source_stream_seq"] % 6
-    leaf = H(b"leaf" + u64be(seq))
     label = values["source_label"]
+    original = OriginLeaf(
+        profile_id=ProfileId(bytes(32)),
+        ct_hash=CtHash(H(u64be(seq))),
+        client_id=ClientId(bytes(32)),
+        client_seq=ClientSeq(seq),
+    )
+    leaf = leaf_hash(label, original.profile_id, original.ct_hash, original.client_id, original.client_seq)
     receipt = Receipt(
-        label=label, stream_seq=seq, leaf_hash=LeafHash(leaf), mmr_root=MmrRoot(H(leaf)), hub_ts=UnixTime(0)
+        label=label, stream_seq=seq, leaf_hash=leaf, mmr_root=MmrRoot(H(leaf)), hub_ts=UnixTime(0)
     )
     given = {**values, "source_stream_seq": seq, "origin_receipt": receipt.encode()}
     given.pop("origin_msg", None)
+    if "origin_leaf" in given:
+        given["origin_leaf"] = original
     return given
 
 

@@ -79,6 +79,7 @@ async def ingest(hub: HttpHub, identity: Identity, folder: Path, keys: Sequence[
             start = time.perf_counter()
             await follower.open()
             await follower.catch_up()
+            await follower.settle()
             return time.perf_counter() - start
 
 
@@ -140,11 +141,11 @@ def profiled(hub: HttpHub, identity: Identity, folder: Path, keys: Sequence[DhKe
     threads: list[cProfile.Profile] = []
     real = asyncio.to_thread
 
-    async def to_thread(call: object, *args: object) -> object:
+    async def to_thread(call: object, *args: object, **options: object) -> object:
         def run() -> object:
             worker = cProfile.Profile()
             threads.append(worker)
-            return worker.runcall(call, *args)  # type: ignore[arg-type]
+            return worker.runcall(call, *args, **options)  # type: ignore[arg-type]
 
         return await real(run)
 

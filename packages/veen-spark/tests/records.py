@@ -64,7 +64,7 @@ def imported_event(values: dict[str, Any]) -> dict[str, Any]:
         mmr_root=MmrRoot(H(leaf)),
         hub_ts=UnixTime(0),
     )
-    rest = {name: value for name, value in values.items() if name != "origin_msg"}
+    rest = {name: value for name, value in values.items() if name not in ("origin_msg", "origin_leaf")}
     return rest | {"source_stream_seq": seq, "origin_receipt": receipt.encode()}
 
 

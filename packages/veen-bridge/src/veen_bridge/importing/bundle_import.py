@@ -40,6 +40,7 @@ from veen_hub.client import Message, Outgoing, Stream
 from veen_overlays import MemoryStore
 from veen_overlays.bridge import ORIGINS, Imported, ImportedEvent, TargetRange
 from veen_overlays.bridge.origins import runs_of
+from veen_overlays.bridge.records import leaf_of
 
 Advance = Callable[[int], None]
 """Called with the number of events that became durable."""
@@ -235,4 +236,5 @@ class BundleImport:
             origin_receipt=origin.entry.receipt_bytes,
             import_time=self._audit.now,
             bridge_id=self._session.keys.bridge_id,
+            origin_leaf=leaf_of(origin.entry.msg),
         )
