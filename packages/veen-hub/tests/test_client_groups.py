@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from veen_core import HubId
-from veen_core.keys import DhSecret
 from veen_core.receipt import Receipt
 from veen_hub.client import CapRefused, Hub, connect
-from veen_hub.client.sending.sealing import ContextAhead
 from veen_hub.client.sending.shared_sends import MAX_BODY_BYTES, MAX_GROUP_MESSAGES
 from veen_hub.client.state.store import MemoryStateStore
 from veen_hub.client.stream import Stream
@@ -208,24 +205,3 @@ def test_a_large_message_leaves_by_itself(hub: HubProcess) -> None:
             assert await texts(streams[0]) == ["first", large]
 
     run(story())
-
-
-# --- keys that are derived ahead
-
-
-def test_a_context_is_used_once_and_for_its_recipient(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipient, other = ALICE.recipient, person("bob").recipient
-    ahead = ContextAhead()
-    assert ahead.take(recipient) is None
-    ahead.derive(recipient, DhSecret(os.urandom(32)))
-    assert ahead.take(recipient) is not None
-    assert ahead.take(recipient) is None
-    ahead.derive(recipient, DhSecret(os.urandom(32)))
-    assert ahead.take(other) is None
-    assert ahead.take(recipient) is None
-    ahead.derive(recipient, DhSecret(os.urandom(32)))
-    monkeypatch.setattr("os.getpid", lambda: 1)
-    assert ahead.take(recipient) is None  # a fork does not use the context of its parent
-    monkeypatch.setattr("veen_hub.client.sending.sealing.MAX_CONTEXT_SECONDS", -1.0)
-    ahead.derive(recipient, DhSecret(os.urandom(32)))
-    assert ahead.take(recipient) is None  # derived too long ago

@@ -87,15 +87,8 @@ class Sealer:
 
     __slots__ = ("_attached", "_binding", "_context", "_used")
 
-    def __init__(
-        self, recipient: DhPublicKey, binding: Binding, ephemeral: DhSecret | hpke.SealContext
-    ) -> None:
-        """``ephemeral`` is a fresh key, or a fresh context for this recipient, derived from one before."""
-        if isinstance(ephemeral, DhSecret):
-            ephemeral = hpke.SealContext(recipient, ephemeral)
-        elif ephemeral.recipient != recipient:
-            raise StateError("this HPKE context was derived for another recipient (core §4.2)")
-        self._context = ephemeral
+    def __init__(self, recipient: DhPublicKey, binding: Binding, ephemeral: DhSecret) -> None:
+        self._context = hpke.SealContext(recipient, ephemeral)
         self._binding = binding
         self._attached = 0
         self._used = False

@@ -97,11 +97,10 @@ class Context:
 class SealContext(Context):
     """The sender's context of one message."""
 
-    __slots__ = ("_used", "enc", "recipient")
+    __slots__ = ("_used", "enc")
 
     def __init__(self, recipient: DhPublicKey, ephemeral: DhSecret, schedule: bytes = EMPTY_INFO) -> None:
         secret = bytes(ephemeral)
-        self.recipient = recipient
         self.enc = bindings.crypto_scalarmult_base(secret)
         try:
             dh = bindings.crypto_scalarmult(secret, recipient)

@@ -14,7 +14,7 @@ from veen_core.attachment import Attachment
 from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext, open_with
 from veen_core.errors import DecodeError, DecodeFault, VerificationError
 from veen_core.hashing import H, Ht
-from veen_core.hpke import TAG_SIZE, SealContext
+from veen_core.hpke import TAG_SIZE
 from veen_core.ids import (
     AuthRef,
     ClientId,
@@ -149,7 +149,7 @@ def seal_msg(
     body: bytes,
     *,
     profile: Profile,
-    ephemeral: DhSecret | SealContext,
+    ephemeral: DhSecret,
     attachments: Sequence[bytes] = (),
     limits: Limits = DEFAULT_LIMITS,
 ) -> SealedMsg:

@@ -184,11 +184,7 @@ class SharedSends:
         try:
             try:
                 commit = self._connection.commits.start({one.log.state.name: one.record for one in members})
-                try:
-                    if len(members) == 1:  # with others, the event loop has more urgent work
-                        members[0].singles.derive_ahead()
-                finally:
-                    await commit.wait()
+                await commit.wait()
             except BaseException:
                 await _withdraw(members)
                 raise
