@@ -75,7 +75,7 @@ def _publish(
                 raise CommandFailed(
                     f"{stream} has no {kind} {advertised} of yours; nothing was sent",
                     Exit.USAGE,
-                    action=f"see `veen disc query {kind}`, and name the {kind} of another publisher by its id",
+                    action=f"see `veen disc query {kind}`; name another publisher's {kind} by its id",
                 )
             client = await link_publisher(source, state)
             if allowed and not allowed & {bytes(own), bytes(client)}:

@@ -22,6 +22,8 @@ CONFIG_HASH: Final = "veen.io/config-hash"
 VERSION: Final = "veen.io/version"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")
 """Names that are safe in DNS, with room for ``veen-tenant-`` within the 63 characters of a namespace."""
+_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_PREFIX: Final = re.compile(r"([a-z0-9][a-z0-9._:/-]*/)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,13 @@ class Network:
                     f"{what} {name!r} is not a DNS-safe name of at most 47 characters",
                     action="use lowercase letters, digits and hyphens (spec-4 §3.1)",
                 )
+        if not _TAG.fullmatch(self.tag):
+            raise ConfigError(f"tag {self.tag!r} is not the tag of an image", action="use one such as 0.1.0")
+        if not _PREFIX.fullmatch(self.image_prefix):
+            raise ConfigError(
+                f"image prefix {self.image_prefix!r} is not a registry and a path that end with a slash",
+                action="write it like registry.example/veen/",
+            )
         if self.tenant is None and (self.persistent or self.heads_memory or self.tls):
             raise ConfigError("persistent data, heads memory and TLS are choices of tenants only")
 

@@ -15,7 +15,7 @@ from veen_overlays.operations.state import DomainState, Outcome
 from veen_overlays.schema.record import Record
 
 ACTIONS: dict[str, str] = {
-    Refusal.ISSUER: "act as an authority of the domain; `veen grant domain` names them",
+    Refusal.ISSUER: "act as an authority, which the first `veen grant domain` of the stream has named",
     Refusal.EXPIRED: "issue a new grant",
     Refusal.REVOKED: "issue a new grant",
     Refusal.CURRENCY: "choose the --currency of the accounts",
