@@ -311,6 +311,17 @@ def test_a_tenant_whose_name_is_not_safe_in_dns_is_refused(name: str) -> None:
         Network(tenant=name, tag="0.1.0")
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [{"tag": ""}, {"tag": "a b"}, {"image_prefix": "registry.example/veen"}, {"image_prefix": "a b/"}],
+    ids=["no tag", "tag with a space", "prefix without a slash", "prefix with a space"],
+)
+def test_an_image_that_cannot_be_named_is_refused(choice: dict[str, str]) -> None:
+    choices = {"tag": "0.1.0", "image_prefix": "", **choice}
+    with pytest.raises(ConfigError, match=r"tag|image prefix"):
+        Network(tenant="acme", tag=choices["tag"], image_prefix=choices["image_prefix"])
+
+
 def test_what_the_small_kustomize_does_not_know_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kustomization.yaml").write_text("namePrefix: x-\nresources: []\n")
     with pytest.raises(ConfigError, match="namePrefix"):
