@@ -229,3 +229,48 @@ def test_a_context_is_used_once_and_for_its_recipient(monkeypatch: pytest.Monkey
     monkeypatch.setattr("veen_hub.client.sending.sealing.MAX_CONTEXT_SECONDS", -1.0)
     ahead.derive(recipient, DhSecret(os.urandom(32)))
     assert ahead.take(recipient) is None  # derived too long ago
+
+
+class SlowWithdrawals(Gate):
+    """A store whose next write that need not be durable waits until the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.withdrawing, self.withdrawn = threading.Event(), threading.Event()
+        self.withdrawn.set()
+
+    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
+        self.withdrawing.set()
+        self.withdrawn.wait(30)
+        super().save(hub, name, content, durable=durable)
+
+
+@pytest.mark.parametrize("given_up", [2, 4], ids=["some", "all"])
+def test_a_message_that_is_given_up_while_another_is_withdrawn_does_not_leave(
+    hub: HubProcess, given_up: int
+) -> None:
+    async def story() -> None:
+        store = SlowWithdrawals()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            streams = await used_streams(client, f"withdrawn {given_up}", 4)
+            store.reached.clear()
+            store.opened.clear()
+            sending = [asyncio.create_task(stream.send("second")) for stream in streams]
+            await asyncio.to_thread(store.reached.wait, 30)
+            sending[0].cancel()
+            await asyncio.wait(sending[:1])
+            store.withdrawing.clear()
+            store.withdrawn.clear()
+            store.opened.set()
+            await asyncio.to_thread(store.withdrawing.wait, 30)
+            for task in sending[:given_up]:
+                task.cancel()
+            await asyncio.wait(sending[:given_up])
+            store.withdrawn.set()
+            await asyncio.gather(*sending[given_up:])
+            await send_to_all(streams, "third")
+            for number, stream in enumerate(streams):
+                expected = ["first", "third"] if number < given_up else ["first", "second", "third"]
+                assert await texts(stream) == expected
+
+    run(story())

@@ -180,28 +180,31 @@ class SharedSends:
 
     async def _make_durable(self, group: Group) -> None:
         """Write the states of all members: the commit point. Messages that are unwanted by now stay here."""
-        members = tuple(group.members)
+        members, stay = tuple(group.members), list[Member]()
         try:
-            try:
-                commit = self._connection.commits.start({one.log.state.name: one.record for one in members})
-                try:
-                    if len(members) == 1:  # with others, the event loop has more urgent work
-                        members[0].singles.derive_ahead()
-                finally:
-                    await commit.wait()
-            except BaseException:
-                await _withdraw(members)
-                raise
-            for one in members:
-                one.log.state.note_saved()
-            unwanted = [one for one in members if not one.singles.is_wanted]
-            await _withdraw(unwanted)
+            await self._commit(members)
+            while unwanted := [one for one in members if not (one in stay or one.singles.is_wanted)]:
+                stay += unwanted
+                await _withdraw(unwanted)  # meanwhile, more of them may have become unwanted
+        except BaseException:
+            await _withdraw([one for one in members if one not in stay])
+            raise
         finally:
             for one in members:
                 one.log.prefix.release()
-        for one in unwanted:
+        for one in stay:
             group.members.remove(one)
             one.end(None)
+
+    async def _commit(self, members: Sequence[Member]) -> None:
+        commit = self._connection.commits.start({one.log.state.name: one.record for one in members})
+        try:
+            if len(members) == 1:  # with others, the event loop has more urgent work
+                members[0].singles.derive_ahead()
+        finally:
+            await commit.wait()
+        for one in members:
+            one.log.state.note_saved()
 
     async def _submit(self, group: Group, attempts: Attempts) -> Sequence[Answer]:
         """Send the messages in one request; returns an answer for each."""
