@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from veen_core import HubId
+from veen_core.errors import StateError
 from veen_core.keys import DhSecret
 from veen_core.receipt import Receipt
 from veen_hub.client import CapRefused, Hub, connect
@@ -60,6 +61,20 @@ class Gate(MemoryStateStore):
         self.reached.set()
         self.opened.wait(30)
         super().commit(hub, records)
+
+
+class SlowSaves(Gate):
+    """A gate whose writes that need not be durable can be made to wait too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saving, self.saved = threading.Event(), threading.Event()
+        self.saved.set()
+
+    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
+        self.saving.set()
+        self.saved.wait(30)
+        super().save(hub, name, content, durable=durable)
 
 
 def test_messages_of_several_labels_share_one_durable_write(hub: HubProcess) -> None:
@@ -176,6 +191,37 @@ def test_a_message_that_is_given_up_before_it_is_durable_does_not_leave(
     run(story())
 
 
+@pytest.mark.parametrize("given_up", [2, 4], ids=["some", "all"])
+def test_a_message_that_is_given_up_while_another_is_withdrawn_does_not_leave(
+    hub: HubProcess, given_up: int
+) -> None:
+    async def story() -> None:
+        store = SlowSaves()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            streams = await used_streams(client, f"withdrawn {given_up}", 4)
+            store.reached.clear()
+            store.opened.clear()
+            sending = [asyncio.create_task(stream.send("second")) for stream in streams]
+            await asyncio.to_thread(store.reached.wait, 30)
+            sending[0].cancel()
+            await asyncio.wait(sending[:1])
+            store.saving.clear()
+            store.saved.clear()
+            store.opened.set()
+            await asyncio.to_thread(store.saving.wait, 30)
+            for task in sending[:given_up]:
+                task.cancel()
+            await asyncio.wait(sending[:given_up])
+            store.saved.set()
+            await asyncio.gather(*sending[given_up:])
+            await send_to_all(streams, "third")
+            for number, stream in enumerate(streams):
+                expected = ["first", "third"] if number < given_up else ["first", "second", "third"]
+                assert await texts(stream) == expected
+
+    run(story())
+
+
 def test_closing_the_connection_ends_a_group(hub: HubProcess) -> None:
     async def story() -> None:
         reached, silent = asyncio.Event(), asyncio.Event()
@@ -194,6 +240,26 @@ def test_closing_the_connection_ends_a_group(hub: HubProcess) -> None:
             outcomes = await asyncio.gather(*sending, return_exceptions=True)
             assert all("closed before the receipt arrived" in str(outcome) for outcome in outcomes)
             silent.set()
+
+    run(story())
+
+
+def test_a_stream_that_is_opened_while_the_connection_closes_sends_nothing(hub: HubProcess) -> None:
+    async def story() -> None:
+        store = SlowSaves()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            store.saved.clear()  # closing waits until the receipt is written
+            (stream,) = await used_streams(client, "closing", 1)
+            sending = asyncio.create_task(stream.send("second"))
+            await asyncio.sleep(0)  # its group has started, and has not taken it yet
+            closing = asyncio.create_task(client.close())
+            await asyncio.wait([sending])
+            try:
+                with pytest.raises(StateError, match="closed"):
+                    await asyncio.wait_for(client.stream("late").send("first"), 20)
+            finally:
+                store.saved.set()
+                await closing
 
     run(story())
 
@@ -229,48 +295,3 @@ def test_a_context_is_used_once_and_for_its_recipient(monkeypatch: pytest.Monkey
     monkeypatch.setattr("veen_hub.client.sending.sealing.MAX_CONTEXT_SECONDS", -1.0)
     ahead.derive(recipient, DhSecret(os.urandom(32)))
     assert ahead.take(recipient) is None  # derived too long ago
-
-
-class SlowWithdrawals(Gate):
-    """A store whose next write that need not be durable waits until the gate is opened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.withdrawing, self.withdrawn = threading.Event(), threading.Event()
-        self.withdrawn.set()
-
-    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
-        self.withdrawing.set()
-        self.withdrawn.wait(30)
-        super().save(hub, name, content, durable=durable)
-
-
-@pytest.mark.parametrize("given_up", [2, 4], ids=["some", "all"])
-def test_a_message_that_is_given_up_while_another_is_withdrawn_does_not_leave(
-    hub: HubProcess, given_up: int
-) -> None:
-    async def story() -> None:
-        store = SlowWithdrawals()
-        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
-            streams = await used_streams(client, f"withdrawn {given_up}", 4)
-            store.reached.clear()
-            store.opened.clear()
-            sending = [asyncio.create_task(stream.send("second")) for stream in streams]
-            await asyncio.to_thread(store.reached.wait, 30)
-            sending[0].cancel()
-            await asyncio.wait(sending[:1])
-            store.withdrawing.clear()
-            store.withdrawn.clear()
-            store.opened.set()
-            await asyncio.to_thread(store.withdrawing.wait, 30)
-            for task in sending[:given_up]:
-                task.cancel()
-            await asyncio.wait(sending[:given_up])
-            store.withdrawn.set()
-            await asyncio.gather(*sending[given_up:])
-            await send_to_all(streams, "third")
-            for number, stream in enumerate(streams):
-                expected = ["first", "third"] if number < given_up else ["first", "second", "third"]
-                assert await texts(stream) == expected
-
-    run(story())

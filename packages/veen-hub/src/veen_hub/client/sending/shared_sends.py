@@ -108,14 +108,19 @@ class SharedSends:
         self._groups: set[Group] = set()
         self._is_gathering = False
         """Whether a group was started that has not taken its labels yet."""
+        self._closed = False
 
     def add(self, singles: SingleSends) -> None:
         """Send a label's waiting message; ``singles.end`` is called with the outcome."""
+        if self._closed:  # the label was opened while the connection closes
+            singles.stop()
+            return
         self._waiting.append(singles)
         self._start()
 
     async def close(self) -> None:
         """Stop sending; messages under way stay pending."""
+        self._closed = True
         self._waiting.clear()
         if tasks := [group.task for group in self._groups if group.task is not None]:
             for task in tasks:
