@@ -26,6 +26,9 @@ from veen_core.keystore import Secrets
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import Profile
 from veen_hub.client import FileStateStore, Hub, Identity, Message, Retry, connect
+from veen_overlays.fold.overlay import Overlay
+from veen_overlays.live import FoldedState, Materializer
+from veen_overlays.summary_tree.store import MemoryStore
 from veen_storage import create
 
 from .ports import free_port
@@ -242,3 +245,17 @@ def write_secrets(folder: Path, identity: Identity) -> Path:
 
 def texts(messages: Sequence[Message]) -> list[str]:
     return [message.text for message in messages]
+
+
+async def folded_stream(hub: Hub, stream: str, overlay: Overlay[Any]) -> FoldedState[Any]:
+    """A stream of either hub, folded to its end with the keys of both."""
+    view = Materializer(
+        overlay,
+        hub.stream(stream).label(),
+        hub.log_reader(),
+        key=(TARGET_READER, SOURCE_READER),
+        store=MemoryStore(),
+    )
+    await view.open()
+    await view.catch_up()
+    return await view.state()

@@ -175,6 +175,19 @@ def test_bundles_imported_in_another_order_are_named() -> None:
     assert FindingKind.OUT_OF_ORDER in kinds([first, second], target([second, first]))
 
 
+def test_a_bundle_that_fills_an_allowed_gap_is_no_fault() -> None:
+    first, second, third = chain(2, 3, 4)
+    allowed = replace(report(third), skipped_from=second.from_seq)
+    side = target([first, third, second])
+    result = reconcile(
+        SourceSide.of([first, second, third]),
+        replace(side, imports=(report(first), allowed, report(second))),
+    )
+    assert [each.kind for each in result.findings] == [FindingKind.ALLOWED_GAP, FindingKind.FILLED_GAP]
+    assert result.consistent
+    assert result.regions[0].to_seq == third.to_seq
+
+
 def test_an_event_without_an_exported_origin_is_named() -> None:
     first, second = chain(2, 3)
     assert kinds([first], target([first], orphans=2)) == [FindingKind.NO_ORIGIN]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,11 @@ from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleKeys, open_session
 from veen_core.ids import NO_BUNDLE, Coid, MmrRoot, StreamSeq
 from veen_core.msg import Msg
-from veen_hub.client import Identity, connect
+from veen_hub.client import Identity, Refused, Unreachable, connect
 from veen_overlays.bridge import Imported, ImportedEvent, ImportFailed, ImportGap
 from veen_overlays.bridge.records import OFFLINE_LOG
 
-from .source_zone import BRIDGE, SourceZone, run
+from .source_zone import BRIDGE, VEEN, SourceZone, run
 from .target_zone import OfflineBridge, TargetHub, target_hub
 
 
@@ -200,6 +202,88 @@ def test_a_stream_whose_rule_changed_is_refused(
     assert codes(bridge.import_(exported(1))) == ["NO_MAPPING"]
 
 
+def other_name(stream: str) -> str:
+    return f"{imported_name(stream)}/2"
+
+
+@pytest.fixture
+def bridge_to_two(tmp_path: Path, hub: TargetHub, source: SourceZone, stream: str) -> OfflineBridge:
+    """A bridge whose token permits two import streams, so that its mapping may change."""
+    names = [imported_name(stream), other_name(stream)]
+    return OfflineBridge(tmp_path / "two", hub, source.hub_id, streams=names)
+
+
+def map_to(bridge: OfflineBridge, source: SourceZone, stream: str, target: str) -> None:
+    named = {"hub_id": source.hub_id.hex(), "mapping": [{"from": stream, "to": target}]}
+    bridge.write(sources=[named])
+
+
+@pytest.fixture
+def import_without_report(
+    bridge_to_two: OfflineBridge, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], None]:
+    """Return a function that imports a bundle, and is interrupted before the last step, the report."""
+
+    async def fail(*_: object) -> None:
+        raise Unreachable("the test interrupts the import before its report")
+
+    def import_(media: Path) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(AuditLog, "report_success", fail)
+            with pytest.raises(Unreachable):
+                bridge_to_two.import_(media)
+
+    return import_
+
+
+def test_a_rule_that_changed_after_an_interrupted_import_is_refused(
+    bridge_to_two: OfflineBridge,
+    import_without_report: Callable[[Path], None],
+    exported: Callable[..., Path],
+    source: SourceZone,
+    stream: str,
+) -> None:
+    bridge, media = bridge_to_two, exported(4)
+    import_without_report(media)
+    map_to(bridge, source, stream, other_name(stream))
+    (refused,) = bridge.import_(media)
+    assert refused.code == "MAPPING_CHANGED"
+    assert imported_name(stream) in str(refused.failure)
+    assert bridge.read(other_name(stream)) == []
+    map_to(bridge, source, stream, imported_name(stream))
+    (outcome,) = bridge.import_(media)
+    assert outcome.imported is not None
+    assert (outcome.imported.written, outcome.imported.found) == (0, 4)
+
+
+def test_a_stream_that_an_interrupted_import_has_begun_takes_no_other_source(
+    bridge_to_two: OfflineBridge,
+    import_without_report: Callable[[Path], None],
+    exported: Callable[..., Path],
+    source: SourceZone,
+    stream: str,
+) -> None:
+    media = exported(2)
+    import_without_report(media)
+    source.send(2, f"{stream}/b")
+    source.export(f"{stream}/b", out=media / "b")
+    map_to(bridge_to_two, source, f"{stream}/b", imported_name(stream))
+    assert codes(bridge_to_two.import_(media / "b")) == ["MAPPING_COLLISION"]
+
+
+def test_a_rule_under_which_nothing_was_written_may_be_corrected(
+    bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str
+) -> None:
+    media = exported(3)
+    map_to(bridge, source, stream, f"{imported_name(stream)}/typo")
+    with pytest.raises(Refused, match="CAP"):
+        bridge.import_(media)
+    map_to(bridge, source, stream, imported_name(stream))
+    (outcome,) = bridge.import_(media)
+    assert outcome.imported is not None
+    assert outcome.imported.written == 3
+
+
 def test_a_heartbeat_continues_the_chain_without_an_event(
     bridge: OfflineBridge, exported: Callable[..., Path], stream: str
 ) -> None:
@@ -209,8 +293,9 @@ def test_a_heartbeat_continues_the_chain_without_an_event(
 
 
 def test_attachments_arrive_under_their_own_coid(
-    bridge: OfflineBridge, exported: Callable[..., Path], hub: TargetHub, stream: str
+    bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str, tmp_path: Path
 ) -> None:
+    hub = bridge.hub
     content = b"attachment" * 1_000
     (outcome,) = bridge.import_(exported(1, attachments=[content]))
     assert outcome.imported is not None
@@ -226,6 +311,20 @@ def test_attachments_arrive_under_their_own_coid(
             return original.attachment(0, await connected.fetch(Coid(ref.coid)))
 
     assert run(fetch()) == content
+    got = tmp_path / "got"
+    named = (
+        "--stream",
+        imported_name(stream),
+        "--hub",
+        hub.url,
+        "--trust",
+        hub.hub_id.hex(),
+        "--out",
+        str(got),
+    )
+    keys = ("--client", str(bridge.root / "identity"), "--reader", str(source.reader_folder))
+    subprocess.run([*VEEN, "attachment", "get", "1", *named, *keys], timeout=90, check=True)
+    assert got.read_bytes() == content
 
 
 def test_a_message_too_large_for_a_body_travels_as_an_attachment(
@@ -270,6 +369,27 @@ def test_resealed_events_keep_schema_and_body_and_the_audit_log_names_their_orig
     origins = [ImportedEvent.decode(each.body) for each in audit]
     assert [event.source_stream_seq for event in origins] == list(range(1, 8))
     assert all(event.origin_msg is None for event in origins)
+
+
+def test_a_reader_of_the_import_stream_sees_the_original(
+    bridge: OfflineBridge, exported: Callable[..., Path], source: SourceZone, stream: str
+) -> None:
+    bridge.import_(exported(2))
+    hub, both = bridge.hub, ("--reader", str(bridge.root / "identity"), "--reader", str(source.reader_folder))
+
+    def read(*options: str) -> str:
+        named = ("--stream", imported_name(stream), "--hub", hub.url, "--trust", hub.hub_id.hex())
+        command = [*VEEN, "stream", *named, "--client", str(bridge.root / "identity"), *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
+
+    lines = read(*both).splitlines()
+    assert lines[0].endswith("  order 0")
+    assert lines[1].strip() == f"imported: entry 1 of hub {source.hub_id.hex()}"
+    assert read(*both, "--quiet").splitlines() == ["order 0", "order 1"]
+    (first, _) = json.loads(read(*both, "--json"))["messages"]
+    assert first["imported"]["text"] == "order 0"
+    assert first["imported"]["source_hub_id"] == source.hub_id.hex()
+    assert "sealed to another reader" in read().splitlines()[0]
 
 
 def test_the_command_prints_one_object_and_a_refusal_has_exit_code_3(

@@ -14,9 +14,7 @@ from veen_hub.client import CapRefused, Hub, Identity
 from veen_overlays.control.records import Revocation, RevokedId, revocation_stream
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, TransferId, realm_id, wallet_id
-from veen_overlays.live import Materializer
 from veen_overlays.schema.record import Record
-from veen_overlays.summary_tree.store import MemoryStore
 from veen_overlays.wallet import LEDGER
 from veen_overlays.wallet.records import Deposit, Open, Transfer
 
@@ -25,6 +23,7 @@ from .mirror_fixtures import (
     SOURCE_READER,
     TARGET_READER,
     HubProcess,
+    folded_stream,
     mirroring,
     read_all,
     run,
@@ -68,16 +67,7 @@ def hubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HubProcess,
 
 
 async def folded(hub: Hub, stream: str, overlay: Overlay[Any]) -> Any:
-    view = Materializer(
-        overlay,
-        hub.stream(stream).label(),
-        hub.log_reader(),
-        key=(TARGET_READER, SOURCE_READER),
-        store=MemoryStore(),
-    )
-    await view.open()
-    await view.catch_up()
-    return (await view.state()).view
+    return (await folded_stream(hub, stream, overlay)).view
 
 
 async def send_events(source: HubProcess, stream: str) -> int:

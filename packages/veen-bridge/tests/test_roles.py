@@ -206,14 +206,16 @@ def veen(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_init_writes_what_doctor_accepts_and_a_wider_token_fails(tmp_path: Path) -> None:
-    admin = tmp_path / "admin"
-    assert veen("keygen", "--out", str(admin), "--no-passphrase", "-q").returncode == 0
+    admin, reader = tmp_path / "admin", tmp_path / "reader"
+    for folder in (admin, reader):
+        assert veen("keygen", "--out", str(folder), "--no-passphrase", "-q").returncode == 0
     made = veen(
         *("bridge", "init", "--role", OFFLINE, "--out", str(tmp_path / "z2"), "--hub", "http://127.0.0.1:1"),
         *("--trust", HUB_2.hex(), "--issuer", str(admin), "--source", HUB_1.hex(), "--no-passphrase"),
-        *("--source-bridge", ONLINE_ID.hex(), "--stream", "import/a", "--json"),
+        *("--source-bridge", ONLINE_ID.hex(), "--stream", "import/a", "--reader", str(reader), "--json"),
     )
     assert made.returncode == 0, made.stderr
+    assert load_config(tmp_path / "z2" / "bridge.yaml").access.readers == (reader,)
     assert json.loads(made.stdout)["writes_to"] == ["import/a", "bridge/offline/log"]
     check = ("bridge", "doctor", "--config", str(tmp_path / "z2" / "bridge.yaml"), "--json")
     assert json.loads(veen(*check).stdout)["one_way"] is True

@@ -7,14 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from veen_core import DhKey, DhSecret, SigningKey, SigningSeed
-from veen_core.ciphertext import Sealer
-from veen_core.errors import DecodeError, OpenError, SignatureError, StateError
+from veen_core.errors import DecodeError, OpenError, SignatureError
 from veen_core.hpke import OpenContext, SealContext
 from veen_core.ids import DhPublicKey, Signature, VerifyKey
 from veen_core.keys import verify
-from veen_core.payload import PayloadHeader
 
-from .simulator import SCHEMA, Hub, dh_key, flip, signing_key
+from .simulator import dh_key, flip, signing_key
 
 DIGEST = bytes(range(32))
 L = 2**252 + 27742317777372353535851937790883648493  # order of the base point
@@ -89,18 +87,6 @@ def test_sealing_is_a_function_of_the_ephemeral_key() -> None:
     contexts = [SealContext(dh_key("reader").public, DhSecret(DIGEST)) for _ in range(2)]
     assert contexts[0].enc == contexts[1].enc
     assert contexts[0].seal(b"x", b"aad") == contexts[1].seal(b"x", b"aad")
-
-
-def test_a_context_seals_for_its_recipient_only() -> None:
-    context = SealContext(dh_key("reader").public, DhSecret(DIGEST))
-    binding = Hub().compose("bob").binding
-    with pytest.raises(StateError, match="another recipient"):
-        Sealer(dh_key("other").public, binding, context)
-    header, fresh = PayloadHeader(schema=SCHEMA), DhSecret(DIGEST)
-    ahead = Sealer(dh_key("reader").public, binding, context).seal(header, b"x", pad_block=0)
-    assert ahead == Sealer(dh_key("reader").public, binding, fresh).seal(header, b"x", pad_block=0)
-    with pytest.raises(StateError, match="one plaintext"):
-        Sealer(dh_key("reader").public, binding, context).seal(header, b"y", pad_block=0)
 
 
 def test_both_sides_export_the_same_keys() -> None:

@@ -5,7 +5,7 @@
 
 ``query.latency_growth``          time of one subject's events within a day in a view of 10^6 events,
                                   divided by that in a view of 10^4 events
-``query.latency_growth_one_day``  the same with all events in one day; no target
+``query.latency_growth_one_day``  the same with all events in one day
 ``query.scan``                    time of an aggregate over 10^6 events, divided by that of the same SQL on
                                   the bare Parquet files
 
@@ -70,7 +70,7 @@ def filled(folder: Path, count: int, *, one_day: bool) -> QueryView:
             view.commit()
             view.compact()
     view.commit()
-    view.compact()
+    view.compact(settle=True)  # as the follower does at the end of the log
     return view
 
 
@@ -157,12 +157,12 @@ def scan(folder: Path, count: int, rounds: int) -> float:
 
 def measure(few: int, many: int, rounds: int) -> int:
     """Print all figures; return how many miss their target."""
-    figures: tuple[tuple[str, Callable[[Path], float], float | None], ...] = (
+    figures: tuple[tuple[str, Callable[[Path], float], float], ...] = (
         ("query.latency_growth", lambda at: latency_growth(at, few, many, rounds, one_day=False), 1.5),
         (
             "query.latency_growth_one_day",
             lambda at: latency_growth(at, few, many, rounds, one_day=True),
-            None,
+            1.5,
         ),
         ("query.scan", lambda at: scan(at, many, max(1, rounds // 4)), 1.5),
     )
@@ -170,7 +170,7 @@ def measure(few: int, many: int, rounds: int) -> int:
     for name, work, target in figures:
         with tempfile.TemporaryDirectory() as folder:
             value = round(work(Path(folder)), 3)
-        ok = target is None or value <= target
+        ok = value <= target
         missed += not ok
         print(json.dumps({"name": name, "value": value, "target": target, "ok": ok}), flush=True)  # noqa: T201
     return missed

@@ -4,11 +4,13 @@
     python packages/veen-overlays/benchmarks/run.py --quick    under a minute; folds 10^5 events, not 10^6
 
 - ``overlays.fold``: rate of folding wallet events, from bytes to state, divided by that of bare cbor2.loads
+- ``overlays.fold_ops``: the same for the slowest fold of the operation profiles, on a tenth of the events
 - ``overlays.range_growth``: time of fold(range) over a cached tree of 10^6 events, divided by that over 10^3
 - ``overlays.restart_growth``: time of a restart from LMDB at 10^6 events, divided by that at 10^4
 - ``query.verify``: time to verify a result of 10^4 rows with full evidence, divided by two Ed25519
   verifications per row
 - ``query.evidence_bytes``: bytes of that evidence per row
+- ``disc.query_growth``: time of queries over 10^5 descriptors of hubs and services, divided by that over 10^3
 - the figures of ``query_view``, except in a tiny run; they need the extra ``service``
 
 Subject and reference are timed alternately in processor time, and the fastest round of each counts. The log
@@ -32,6 +34,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cbor2
+import operation_folds
+from discovery_query import query_growth
 from query_result import result_figures
 
 from veen_core import (
@@ -54,6 +58,7 @@ from veen_core.hashing import H, u64be
 from veen_core.ids import ClientSeq, UnixTime
 from veen_core.receipt import sign_receipt
 from veen_overlays.fold.event import Message
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
 from veen_overlays.live import Materializer
 from veen_overlays.schema.record import Record
@@ -90,6 +95,8 @@ class Sizes:
     """Rows of the query result that is verified."""
     query_events: int
     """Events in the large query view."""
+    descriptors: int = 100_000
+    few_descriptors: int = 1_000
 
 
 FULL = Sizes(
@@ -111,7 +118,15 @@ QUICK = Sizes(
     query_events=200_000,
 )
 TINY = Sizes(
-    fold=500, many=1_280, few=200, restart_few=256, rounds=(1, 1, 1), query_rows=50, query_events=2_000
+    fold=500,
+    many=1_280,
+    few=200,
+    restart_few=256,
+    rounds=(1, 1, 1),
+    query_rows=50,
+    query_events=2_000,
+    descriptors=80,
+    few_descriptors=40,
 )
 
 
@@ -151,7 +166,7 @@ def messages(count: int) -> Iterator[Message]:
         yield Message(n, H(u64be(n)), bytes(record.SCHEMA), record.encode())
 
 
-def fold_share(log: list[Message], rounds: int) -> float:
+def fold_share(log: list[Message], rounds: int, overlay: Overlay[Any] = OVERLAY) -> float:
     """Rate of the fold without decryption, divided by the rate of decoding the same bodies unchecked."""
     bodies = [message.body for message in log]
 
@@ -161,9 +176,18 @@ def fold_share(log: list[Message], rounds: int) -> float:
 
     best_fold = best_loads = float("inf")
     for _ in range(rounds):
-        best_fold = min(best_fold, fastest(lambda: OVERLAY.view(OVERLAY.fold(log).inner), 1))
+        best_fold = min(best_fold, fastest(lambda: overlay.view(overlay.fold(log).inner), 1))
         best_loads = min(best_loads, fastest(loads, 1))
     return best_loads / best_fold
+
+
+def slowest_operation_fold(count: int, rounds: int) -> float:
+    """The smallest share of all folds of the operation profiles."""
+    shares = {
+        each.name: fold_share(list(operation_folds.messages(each, count)), rounds, each)
+        for each in operation_folds.overlays()
+    }
+    return min(shares.values())
 
 
 class Grown(NamedTuple):
@@ -295,6 +319,7 @@ def main() -> int:
     result = cache(lambda: result_figures(sizes.query_rows, min(rounds[0], 5)))
     figures: tuple[tuple[str, Callable[[], float], float, bool], ...] = (
         ("overlays.fold", lambda: fold_share(log[: sizes.fold], rounds[0]), 0.10, True),
+        ("overlays.fold_ops", lambda: slowest_operation_fold(sizes.fold // 10, rounds[0]), 0.10, True),
         (
             "overlays.range_growth",
             lambda: range_growth(log, large, grown(log, sizes.few), rounds[1]),
@@ -311,6 +336,12 @@ def main() -> int:
         ),
         ("query.verify", lambda: result().verify, 1.5, False),
         ("query.evidence_bytes", lambda: result().evidence_bytes, 600, False),
+        (
+            "disc.query_growth",
+            lambda: query_growth(sizes.descriptors, sizes.few_descriptors, rounds[0]),
+            1.5,
+            False,
+        ),
     )
     missed = 0
     for name, measure, target, at_least in figures:

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from recorder_logs import NOON, RecorderLog, event, feed_of
 
 from veen_core.ids import UnixTime
-from veen_overlays.live.query_view import QueryView, ViewFollower, compaction, follower, view
+from veen_overlays.live.query_view import QueryView, ViewFollower, compaction, follower, merging, view
 
 STREAM = "record/app/http"
 EVENTS = 120
@@ -41,7 +41,8 @@ def small_commits() -> None:
     view.FLUSH_ROWS = 4  # type: ignore[misc]
     follower.PAGE_ENTRIES = 4  # type: ignore[misc]
     compaction.TIER_ROWS = 8  # type: ignore[misc]
-    compaction.FILES_PER_MERGE = 3  # type: ignore[misc]
+    merging.MAX_FILE_ROWS = 10  # type: ignore[misc]
+    compaction.RUNS_PER_MERGE = 3  # type: ignore[misc]
 
 
 def die_at(step: int) -> None:
@@ -68,6 +69,7 @@ def write(folder: Path, log: RecorderLog) -> None:
         following = ViewFollower(opened, [feed_of(log)])
         asyncio.run(following.open())
         asyncio.run(following.catch_up())
+        asyncio.run(following.settle())
 
 
 if __name__ == "__main__":

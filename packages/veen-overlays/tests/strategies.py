@@ -5,18 +5,40 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from handovers import BORN, handed_over
 from hypothesis import strategies as st
 
+from veen_core import cbor
 from veen_core.attached import AttachmentRef
+from veen_core.ciphertext import leaf_hash
 from veen_core.codec import MapCodec
 from veen_core.hashing import U64_MAX, H, u64be
-from veen_core.ids import BundleId, ClientId, Coid, HubId, Label, LeafHash, MmrRoot, NodeHash, UnixTime
+from veen_core.hub_identity import new_identity, sign_identity
+from veen_core.ids import (
+    AuthRef,
+    BundleId,
+    ClientId,
+    ClientSeq,
+    Coid,
+    CtHash,
+    HubId,
+    Label,
+    MmrRoot,
+    NodeHash,
+    ProfileId,
+    StreamId,
+    UnixTime,
+)
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.kinds import AnyValue, Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.receipt import Receipt
 from veen_overlays.bridge import ImportedEvent
+from veen_overlays.bridge.records import OriginLeaf
 from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
+from veen_overlays.operations.operation import AccountId, IdentityId
+from veen_overlays.operations.payment import PaidOperation
 from veen_overlays.schema.record import MAX_NESTING, Record
 
 SMALL_POOL = 3
@@ -59,6 +81,8 @@ def of_kind(name: str, kind: Kind) -> st.SearchStrategy[Any]:
             return pooled(lambda n: b"k" * n) | st.binary(max_size=100)
         case Fixed(type=type_) if type_ is WalletId:
             return st.sampled_from(WALLETS)
+        case Fixed(type=type_) if type_ is AccountId:
+            return st.sampled_from(WALLETS).map(AccountId)
         case Fixed(type=type_, size=size):
             return pooled(lambda n: type_(bytes([n]) * size))
         case Scalar(type=type_) if type_ is str:
@@ -117,13 +141,21 @@ def _handle(values: dict[str, Any]) -> dict[str, Any]:
 def _imported_event(values: dict[str, Any]) -> dict[str, Any]:
     """An event of a source log in which any two positions may follow each other."""
     seq = 1 + values["source_stream_seq"] % 6
-    leaf = H(b"leaf" + u64be(seq))
     label = values["source_label"]
+    original = OriginLeaf(
+        profile_id=ProfileId(bytes(32)),
+        ct_hash=CtHash(H(u64be(seq))),
+        client_id=ClientId(bytes(32)),
+        client_seq=ClientSeq(seq),
+    )
+    leaf = leaf_hash(label, original.profile_id, original.ct_hash, original.client_id, original.client_seq)
     receipt = Receipt(
-        label=label, stream_seq=seq, leaf_hash=LeafHash(leaf), mmr_root=MmrRoot(H(leaf)), hub_ts=UnixTime(0)
+        label=label, stream_seq=seq, leaf_hash=leaf, mmr_root=MmrRoot(H(leaf)), hub_ts=UnixTime(0)
     )
     given = {**values, "source_stream_seq": seq, "origin_receipt": receipt.encode()}
     given.pop("origin_msg", None)
+    if "origin_leaf" in given:
+        given["origin_leaf"] = original
     return given
 
 
@@ -147,17 +179,78 @@ def _bundle(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"from_seq": first, "events": events, "to_seq": first + events - 1, "peaks_before": peaks}
 
 
+def _handed_over(values: dict[str, Any]) -> dict[str, Any]:
+    old, new = len(values["identity"]) % SMALL_POOL, len(values["handover"]) % SMALL_POOL
+    made = handed_over(values["realm_id"], old, new + SMALL_POOL, BORN + new)
+    return {"realm_id": made.realm_id, "identity": made.identity, "handover": made.handover}
+
+
+def _recovery_policy(values: dict[str, Any]) -> dict[str, Any]:
+    """Guardians other than the target, and a threshold that they can reach."""
+    target = values["target_identity"]
+    others = {*values["guardians"], IdentityId(bytes([SMALL_POOL]) * 32)} - {target}
+    given = {**values, "guardians": tuple(sorted(others)), "threshold": 1 + values["threshold"] % len(others)}
+    given.pop("executors", None)
+    return given
+
+
 def _with_map(name: str) -> Any:
     return lambda values: values | ({name: {"k": values[name]}} if name in values else {})
 
 
+def _publishers(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"publishers": tuple(sorted(set(values["publishers"])))}
+
+
+def _hub_keys(values: dict[str, Any]) -> dict[str, Any]:
+    """The record of a hub whose only key is drawn from a small pool."""
+    key = SigningKey(SigningSeed(bytes([len(values["identity"]) % SMALL_POOL]) * 32))
+    identity = new_identity(key, UnixTime(1))
+    return {"hub_id": identity.hub_id, "identity": identity.encode(), "sig": sign_identity(key, identity)}
+
+
+def _grant(values: dict[str, Any]) -> dict[str, Any]:
+    """A grant with a set of streams and a rate within its bounds."""
+    streams = tuple(sorted({StreamId(bytes(32)), *values["allowed_stream_ids"]}))
+    bounded = {name: values[name] % 1_000 for name in ("maximum_rate_per_second",) if name in values}
+    if bounded and "maximum_burst" in values:
+        bounded["maximum_burst"] = values["maximum_burst"] % 1_000
+    rest = {name: value for name, value in values.items() if name != "maximum_burst"}
+    return rest | bounded | {"allowed_stream_ids": streams}
+
+
+def _domain(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"authorities": tuple(sorted(set(values["authorities"])))}
+
+
+def _execution(values: dict[str, Any]) -> dict[str, Any]:
+    """A delegated execution, often of a payment, with a chain that names something."""
+    chain = values["delegation_chain"] or (AuthRef(bytes(32)),)
+    pay = PaidOperation(
+        operation_type="a",
+        operation_args=values["operation_body"],
+        payer_account=AccountId(WALLETS[0]),
+        payee_account=AccountId(WALLETS[1]),
+        amount=len(chain),
+    )
+    embedded = {"operation_schema": pay.SCHEMA, "operation_body": cbor.decode(pay.encode())}
+    return values | {"delegation_chain": chain} | (embedded if len(chain) > 1 else {})
+
+
 ADJUST: dict[str, Any] = {
+    "disc.publishers.v1": _publishers,
+    "disc.hub.identity.v1": _hub_keys,
+    "access.grant.v1": _grant,
+    "operation.domain.v1": _domain,
+    "delegated.execution.v1": _execution,
     "bridge.import.v1": _imported_event,
     "veen.attached.v1": _enveloped_event,
     "bridge.exported.v1": _bundle,
     "bridge.imported.v1": _bundle,
+    "veen.fed.handover.v1": _handed_over,
     "wallet.open.v1": _open_wallet,
     "wallet.transfer.v1": _with_map("metadata"),
+    "id.recovery.policy.v1": _recovery_policy,
     "id.device.v1": _device,
     "id.handlemap.v1": _handle,
     "id.principal.v1": _with_map("info"),
@@ -169,7 +262,11 @@ ADJUST: dict[str, Any] = {
 
 
 def messages_of(drawn: list[tuple[bytes, bytes]]) -> list[Message]:
-    return [Message(n, H(u64be(n)), schema, body) for n, (schema, body) in enumerate(drawn, start=1)]
+    """A log of three writers, two messages a second."""
+    return [
+        Message(n, H(u64be(n)), schema, body, None, bytes([n % 3]) * 32, n // 2)
+        for n, (schema, body) in enumerate(drawn, start=1)
+    ]
 
 
 def logs(overlay: Overlay[Any], max_size: int = 24) -> st.SearchStrategy[list[Message]]:

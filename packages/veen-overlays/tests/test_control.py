@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from handovers import handed_over, hub_of, key_of
 from logs import log_of
 
 from veen_core.cap import Rate, TokenHash
+from veen_core.errors import EncodeError
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId, UnixTime
 from veen_core.validity import until
+from veen_core.wire import Wire
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import (
     DEFAULT_HANDLING,
@@ -23,6 +27,7 @@ from veen_overlays.control.policy import (
 )
 from veen_overlays.control.records import (
     Authority,
+    HandedOver,
     LabelClass,
     Revocation,
     RevokedId,
@@ -128,6 +133,66 @@ def test_of_two_records_of_one_time_the_lower_primary_counts() -> None:
     found = authority_at(state, REALM, STREAM, NOW)
     assert found is not None
     assert found.primary_hub == HERE
+
+
+OLD, NEW, NEXT = (hub_of(key_of(number)) for number in range(3))
+
+
+def primary_at(now: int, *records: Record) -> HubId | None:
+    found = authority_at(AUTHORITIES.fold(log_of(*records)).inner, REALM, STREAM, now)
+    return None if found is None else found.primary_hub
+
+
+def test_the_successor_of_a_primary_has_the_rest_of_its_lease() -> None:
+    """RESOLUTIONS P9, H7: the holder of a lease may give it up; a later record does not shorten it."""
+    lease, passed = authority(OLD, NOW, 100), handed_over(REALM, 0, 1, NOW + 10)
+    rival = authority(HERE, NOW + 5, 1_000)
+    for records in ((lease, rival, passed), (passed, rival, lease)):
+        found = [primary_at(t, *records) for t in (NOW + 9, NOW + 10, NOW + 99, NOW + 100)]
+        assert found == [OLD, NEW, NEW, HERE]
+
+
+def test_a_hub_that_was_replaced_twice_has_one_successor() -> None:
+    passed = handed_over(REALM, 0, 1, NOW + 10), handed_over(REALM, 1, 2, NOW + 20)
+    assert [primary_at(t, authority(OLD), *passed) for t in (NOW + 19, NOW + 20)] == [NEW, NEXT]
+
+
+def test_handovers_in_a_circle_end() -> None:
+    passed = handed_over(REALM, 0, 1, NOW), handed_over(REALM, 1, 0, NOW)
+    assert primary_at(NOW, authority(OLD), *passed) in (OLD, NEW)
+
+
+def test_of_two_handovers_the_earlier_counts() -> None:
+    """A hub that signs a second one, later, cannot take the lease back from its successor."""
+    passed = handed_over(REALM, 0, 2, NOW + 20), handed_over(REALM, 0, 1, NOW + 10)
+    assert primary_at(NOW + 30, authority(OLD), *passed) == NEW
+
+
+def test_a_handover_of_another_realm_or_by_another_hub_passes_nothing() -> None:
+    assert primary_at(NOW, authority(OLD), handed_over(realm_id("other"), 0, 1, NOW)) == OLD
+    assert primary_at(NOW, authority(OLD), handed_over(REALM, 2, 1, NOW)) == OLD
+
+
+def test_a_handover_that_its_hub_did_not_sign_is_no_record() -> None:
+    good, other = handed_over(REALM, 0, 1, NOW), handed_over(REALM, 2, 1, NOW)
+    for forged in (
+        {"identity": other.identity},
+        {"handover": good.handover[:-1] + bytes([good.handover[-1] ^ 1])},
+        {"handover": b"no handover"},
+    ):
+        with pytest.raises(EncodeError, match="signed by a key of the hub"):
+            dataclasses.replace(good, **forged).encode()
+        body = Wire.encode(dataclasses.replace(good, **forged))
+        assert isinstance(decode_record((HandedOver,), body), Undecodable)
+
+
+def test_the_successor_accepts_and_the_other_hubs_name_it() -> None:
+    """spec-2 3.3 after a cutover."""
+    held = bound(AUTHORITIES, authority(OLD), handed_over(REALM, 0, 1, NOW))
+    at = {hub: dataclasses.replace(view(authorities=held), hub_id=hub) for hub in (OLD, NEW, HERE)}
+    assert at[NEW].not_primary(STREAM, NOW) is None
+    for other in (OLD, HERE):
+        assert NEW.hex() in (at[other].not_primary(STREAM, NOW) or "")
 
 
 def test_only_the_primary_of_a_stream_accepts() -> None:

@@ -13,15 +13,16 @@ from memory_log import READER
 from recorder_logs import HUB_ID, RecorderLog, event, feed_of, identity_of, opener
 
 from veen_core import LeafHash, SigningKey, SigningSeed, StreamSeq
-from veen_core.errors import DivergenceError
+from veen_core.errors import DecodeError, DivergenceError, EncodeError
 from veen_core.ids import BundleId, ClientId, MmrRoot, StreamId, UnixTime
-from veen_overlays.bridge.records import Imported, ImportedEvent, TargetRange
+from veen_core.wire import Wire
+from veen_overlays.bridge.records import Imported, ImportedEvent, TargetRange, leaf_of
 from veen_overlays.live.query_view import DuckDbEngine, OriginHub, OriginLogReader, QueryView, ViewFollower
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.descriptor import QueryDescriptor, normalise
 from veen_overlays.query.engine import Answer
 from veen_overlays.query.plain_engine import PlainEngine
-from veen_overlays.recorder.records import RecordEvent
+from veen_overlays.recorder.records import KeyContinuity, RecordEvent, sign_continuity
 
 STREAM = "record/app/http"
 ORIGIN_HUB = SigningKey(SigningSeed(b"\x31" * 32))
@@ -54,6 +55,7 @@ def imported(log: RecorderLog, n: int, *, with_msg: bool = True) -> ImportedEven
         origin_msg=entry.msg_bytes if with_msg else None,
         import_time=UnixTime(1_800_000_000),
         bridge_id=ClientId(BRIDGE.public),
+        origin_leaf=None if with_msg else leaf_of(entry.msg),
     )
 
 
@@ -199,7 +201,8 @@ class Resealed:
         for n in places:
             opened = self.origin.entries[n].msg.open(READER)
             leaf = self.origin.entries[n].receipt.leaf_hash
-            self.target.append(self.target.seal(RecordEvent.decode(opened.body), parent_id=leaf))
+            schema = RecordEvent if opened.header.schema == RecordEvent.SCHEMA else KeyContinuity
+            self.target.append(self.target.seal(schema.decode(opened.body), parent_id=leaf))
 
     def list_origins(self, places: Sequence[int]) -> None:
         for n in places:
@@ -240,10 +243,6 @@ class Resealed:
         return feed_of(self.target, stream=STREAM, opener=opens, origin_log=log)
 
 
-def unattributed(found: Answer) -> list[dict[str, Any]]:
-    return [{**row, "attributed": False} for row in found.rows]
-
-
 def test_resealed_events_wait_for_their_origin_and_then_give_its_values(tmp_path: Path) -> None:
     origin = RecorderLog(STREAM, hub=ORIGIN_HUB)
     for n in range(6):
@@ -258,9 +257,47 @@ def test_resealed_events_wait_for_their_origin_and_then_give_its_values(tmp_path
     with QueryView.open(tmp_path) as view:
         caught_up(view, zone.feed())
         found, wanted = answer(view), answer_at_the_origin(origin)
-        assert found.coverage == wanted.coverage
-        assert found.sources == wanted.sources
-        assert found.rows == unattributed(wanted), "nothing proves which key signed the original"
+        assert found == wanted
+        assert all(row["attributed"] for row in found.rows)
+
+
+def test_a_key_that_the_origin_links_attributes_resealed_events(tmp_path: Path) -> None:
+    origin, principal = RecorderLog(STREAM, hub=ORIGIN_HUB), SigningKey(SigningSeed(b"\x33" * 32))
+    origin.record(event(0, principal_id=ClientId(principal.public)))
+    origin.write(sign_continuity(principal, ClientId(origin.writer.public)))
+    origin.record(event(1, principal_id=ClientId(principal.public)))
+    zone = Resealed(origin)
+    zone.reseal(range(3))
+    zone.list_origins(range(3))
+    with QueryView.open(tmp_path) as view:
+        caught_up(view, zone.feed())
+        assert [row["attributed"] for row in answer(view).rows] == [False, True]
+
+
+def test_a_resealed_event_without_the_leaf_of_its_original_is_not_attributed(tmp_path: Path) -> None:
+    """Lists of earlier versions have no ``origin_leaf``: nothing proves which key signed the original."""
+    origin = RecorderLog(STREAM, hub=ORIGIN_HUB)
+    origin.record(event(0, principal_id=ClientId(origin.writer.public)))
+    zone = Resealed(origin)
+    zone.reseal([0])
+    record = replace(imported(origin, 0, with_msg=False), origin_leaf=None)
+    zone.audit.append(zone.audit.seal(record, parent_id=origin.entries[0].receipt.leaf_hash))
+    with QueryView.open(tmp_path) as view:
+        caught_up(view, zone.feed())
+        assert [row["attributed"] for row in answer(view).rows] == [False]
+
+
+@pytest.mark.parametrize("changed", ["client_id", "client_seq", "ct_hash", "profile_id"])
+def test_the_leaf_of_another_original_is_refused(changed: str) -> None:
+    origin = origin_log(1)
+    record = imported(origin, 0, with_msg=False)
+    assert record.origin_leaf is not None
+    other = 9 if changed == "client_seq" else bytes(32)
+    forged = replace(record, origin_leaf=replace(record.origin_leaf, **{changed: other}))
+    with pytest.raises(EncodeError, match="origin_leaf hashes to the leaf of origin_receipt"):
+        forged.encode()
+    with pytest.raises(DecodeError, match="origin_leaf hashes to the leaf of origin_receipt"):
+        ImportedEvent.decode(Wire.encode(forged))
 
 
 def test_an_event_that_only_answers_another_is_read_once_the_bundle_is_reported(tmp_path: Path) -> None:

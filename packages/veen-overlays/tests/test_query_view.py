@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from veen_overlays.live.query_view import (
     QueryView,
     ViewFollower,
     compaction,
+    data_files,
+    merging,
 )
 from veen_overlays.live.query_view.opened_entries import EntryOpener
 from veen_overlays.live.query_view.subject_filter import may_contain, subject_filter
@@ -54,6 +57,13 @@ def caught_up(folder: Path, *logs: RecorderLog) -> QueryView:
     view = QueryView.open(folder)
     run(ViewFollower(view, [feed_of(log) for log in logs]).catch_up())
     return view
+
+
+async def settled(view: QueryView, log: RecorderLog) -> None:
+    """Read the log to its end and merge files, as a follower that has nothing else to do."""
+    follower = ViewFollower(view, [feed_of(log)])
+    await follower.catch_up()
+    await follower.settle()
 
 
 def everything(view: QueryView, **changes: Any) -> Answer:
@@ -343,7 +353,7 @@ def test_the_number_of_files_stays_bounded_and_merging_changes_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "TIER_ROWS", 4)
-    monkeypatch.setattr(compaction, "MAX_FILE_ROWS", 128)
+    monkeypatch.setattr(merging, "MAX_FILE_ROWS", 128)
     log = RecorderLog(STREAM)
     with QueryView.open(tmp_path) as view:
         follower = ViewFollower(view, [feed_of(log)])
@@ -381,10 +391,86 @@ def test_a_query_for_one_subject_opens_only_files_that_may_have_it(tmp_path: Pat
         assert len(everything(view, filter={"subject_id": "user:3"}).rows) == 1
 
 
+def test_runs_of_many_files_merge_into_one_order_and_every_prefix_answers_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subject may fill several files, and rows without a subject are the last."""
+    monkeypatch.setattr(compaction, "TIER_ROWS", 4)
+    monkeypatch.setattr(compaction, "RUNS_PER_MERGE", 3)
+    monkeypatch.setattr(merging, "MAX_FILE_ROWS", 10)
+    monkeypatch.setattr(merging, "ROW_GROUP_ROWS", 3)
+    log = RecorderLog(STREAM)
+    with QueryView.open(tmp_path) as view:
+        for n in range(90):
+            log.record(event(n, subject_id="user:ann" if n % 2 else f"user:{n * 7 % 11}"))
+            if n % 9 == 0:
+                log.other()
+            if n % 5 == 0:
+                run(settled(view, log))
+        run(settled(view, log))
+        with view.snapshot() as snapshot:
+            assert max(len(each.files) for each in compaction.runs_of(snapshot.files(STREAM))) > 5
+        assert everything(view) == expected(log)
+        engine, plain = DuckDbEngine(view, {STREAM: HUB_ID}), PlainEngine([log.source()])
+        for filter_ in ({}, {"subject_id": "user:ann"}, {"subject_id": "user:4"}):
+            descriptor = normalise(
+                {"scope": [STREAM], "filter": filter_, "projection": ["*"], "evidence": {"mode": "full"}},
+                new_query_id="q-1",
+            )
+            for size in (1, 37, 64, len(log.entries)):
+                prefixes = [log.prefix(size)]
+                assert engine.execute(descriptor, prefixes) == plain.execute(descriptor, prefixes)
+        engine.close()
+
+
+def test_one_subject_of_a_busy_day_costs_about_as_many_bytes_as_one_of_a_quiet_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No full scans (core 11.2): the bytes that a query reads do not grow with the events of the day."""
+    monkeypatch.setattr(compaction, "TIER_ROWS", 16)
+    monkeypatch.setattr(merging, "MAX_FILE_ROWS", 256)
+    monkeypatch.setattr(merging, "ROW_GROUP_ROWS", 32)
+    monkeypatch.setattr(data_files, "ROW_GROUP_ROWS", 32)
+    log, read = RecorderLog(STREAM), {}
+    with QueryView.open(tmp_path) as view:
+        for n in range(2_048):
+            log.record(event(n, subject_id=f"user:{n * 7 % (256 if n < 256 else 1_792)}"))
+            if n % 64 == 63:
+                run(settled(view, log))
+            if n in (255, 2_047):
+                before = bytes_read()
+                assert everything(view, filter={"subject_id": "user:7"}, evidence={"mode": "none"}).rows
+                read[n] = bytes_read() - before
+        stored = sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    assert read[2_047] <= 2 * read[255], read
+    assert read[2_047] <= stored / 10, read
+
+
+def bytes_read() -> int:
+    """What this process has read from files so far."""
+    with Path("/proc/self/io").open() as counters:
+        return int(next(line for line in counters if line.startswith("rchar:")).split()[1])
+
+
+def test_a_file_that_is_altered_while_the_view_is_open_is_not_merged_into_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "RUNS_PER_MERGE", 2)
+    log = log_of(3)
+    with caught_up(tmp_path, log) as view:
+        (path,) = tmp_path.rglob("*.parquet")
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(bytes(content))
+        log.record(event(3))
+        with pytest.raises(DamagedViewError, match="does not have the hash"):
+            run(ViewFollower(view, [feed_of(log)]).catch_up())
+
+
 def test_a_snapshot_keeps_its_files_while_they_are_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "FILES_PER_MERGE", 2)
+    monkeypatch.setattr(compaction, "RUNS_PER_MERGE", 2)
     log = log_of(3)
     with caught_up(tmp_path, log) as view:
         with view.snapshot() as snapshot:
@@ -393,6 +479,42 @@ def test_a_snapshot_keeps_its_files_while_they_are_merged(
             run(ViewFollower(view, [feed_of(log)]).catch_up())
             assert all(Path(path).exists() for path in held)
         assert not any(Path(path).exists() for path in held)
+
+
+def test_the_manifest_names_the_streams_that_were_read_to_their_ends(tmp_path: Path) -> None:
+    """So another engine that reads the folder knows that a stream has no entries (P13)."""
+    with caught_up(tmp_path, log_of(1), log_of(0, "record/app/none")) as view, view.snapshot() as snapshot:
+        homes = [(home.stream, home.hub_id) for home in snapshot.index.manifest.homes]
+        assert homes == [(STREAM, HUB_ID), ("record/app/none", HUB_ID)]
+
+
+def test_a_follower_that_is_cancelled_ends_when_nobody_writes_the_view_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the lock of the view is free while a thread still commits."""
+    begun, may_end = threading.Event(), threading.Event()
+    real = QueryView.commit
+
+    def commit(view: QueryView) -> None:
+        begun.set()
+        assert may_end.wait(60)
+        real(view)
+
+    async def work(view: QueryView) -> None:
+        reading = asyncio.create_task(ViewFollower(view, [feed_of(log_of(3))]).catch_up())
+        await asyncio.to_thread(begun.wait, 60)
+        reading.cancel()
+        for _ in range(10):  # turns of the event loop
+            await asyncio.sleep(0)
+        assert not reading.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert not view.has_changes, "the commit has ended"
+
+    monkeypatch.setattr(QueryView, "commit", commit)
+    with QueryView.open(tmp_path) as view:
+        run(work(view))
 
 
 # --- limits of a query

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from memory_log import READER, READER_SECRET, MemoryLog
@@ -24,7 +24,7 @@ from veen_core import (
     mint,
 )
 from veen_core.cap import CapToken
-from veen_core.errors import DivergenceError, OpenError, VeenError
+from veen_core.errors import DivergenceError, OpenError, StateError, VeenError
 from veen_core.hashing import H, u64be
 from veen_core.ids import AuthRef, Epoch, SchemaId, UnixTime
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
@@ -124,10 +124,15 @@ class HubServices(NamedTuple):
     learn: Callable[[Iterable[StreamId]], Awaitable[None]]
     clock: Clock
     store: Callable[[str], MemoryStore]
+    issuers: frozenset[bytes] = frozenset()
 
     @staticmethod
     def epochs_of(_stream: StreamId) -> None:
         """None: this hub has no epochs."""
+
+    @staticmethod
+    async def inherited_from(_stream: StreamId) -> None:
+        """None: this hub replaced no hub."""
 
 
 def label_of(stream: StreamId) -> Label:
@@ -135,7 +140,7 @@ def label_of(stream: StreamId) -> Label:
 
 
 def follower(
-    logs: Logs, clock: Clock, level: Level = Level.HARDENED, store: MemoryStore | None = None
+    logs: Logs, clock: Clock, level: Level = Level.HARDENED, store: MemoryStore | None = None, **more: Any
 ) -> RealmFollower:
     return RealmFollower(
         REALM,
@@ -146,6 +151,7 @@ def follower(
         key=READER,
         store=MemoryStore() if store is None else store,
         clock=clock,
+        **more,
     )
 
 
@@ -206,6 +212,29 @@ def test_a_policy_teaches_streams_to_the_hub_before_the_view_takes_effect(tmp_pa
 
     asyncio.run(check())
     assert before == ["the authority stream was never folded"]
+
+
+def test_a_successor_without_the_records_of_the_hub_that_it_replaced_has_no_view() -> None:
+    """RESOLUTIONS P9: its labels start at 1, and a view without the old revocations would admit anyone."""
+
+    asked: list[StreamId] = []
+
+    async def inherited_from(stream: StreamId) -> HubId | None:
+        asked.append(stream)
+        return THERE if stream == revocation_stream(REALM) else None
+
+    async def check() -> None:
+        logs, clock = Logs(), Clock()
+        realm = follower(logs, clock, inherited_from=inherited_from)
+        with pytest.raises(StateError, match="the revocation stream has no message here") as refusal:
+            await realm.refresh()
+        assert THERE.hex() in str(refusal.value)
+        logs.at(label_of(revocation_stream(REALM))).write(revoked(CLIENT))
+        for _ in range(2):
+            assert (await realm.refresh()).revoked(CLIENT, None, None, NOW) is not None
+
+    asyncio.run(check())
+    assert asked == [admin_stream(REALM), revocation_stream(REALM)]
 
 
 def test_a_revoked_client_is_refused_after_the_next_refresh() -> None:

@@ -1,4 +1,4 @@
-"""The recorder's records accept and refuse what their vectors say (SDR0 3.2; RESOLUTIONS P10)."""
+"""Records accept and refuse what their vectors say (SDR0 3.2; RESOLUTIONS P9, P10)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from veen_overlays.recorder.records import (
 )
 
 VECTORS = Path(__file__).parent / "vectors"
-SHAPES = {shape.NAME: shape for shape in (RecordEvent, MigrationRecord, KeyContinuity, QueryAudit)}
-CASES = sorted(case.relative_to(VECTORS).as_posix() for name in SHAPES for case in (VECTORS / name).iterdir())
 
 
 def generator() -> ModuleType:
@@ -32,6 +30,10 @@ def generator() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+SHAPES = generator().SHAPES
+CASES = sorted(case.relative_to(VECTORS).as_posix() for name in SHAPES for case in (VECTORS / name).iterdir())
 
 
 def body(case: str) -> bytes:

@@ -189,7 +189,9 @@ def write_view(folder: Path, logs: Sequence[DrawnLog]) -> QueryView:
             wire = receipt.encode()
             source.add(source.extended(receipt, wire), receipt, wire)
             view.add(prefix.stream, row)
+        view.note_homes(HOMES)
         view.commit()
+        view.compact()
     return view
 
 

@@ -15,9 +15,11 @@ from veen_core.receipt import Receipt
 from veen_overlays.bridge import ImportedEvent
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
+from veen_overlays.operations.operation import IdentityId
 from veen_overlays.schema.record import Record
 
 MAX_ATTEMPTS = 1_000
+MANY_SCHEMAS = 9
 WALLETS = tuple(wallet_id(RealmId(bytes([n]) * 32), CtxId(bytes([n]) * 32), "USD") for n in range(3))
 
 
@@ -62,7 +64,7 @@ def imported_event(values: dict[str, Any]) -> dict[str, Any]:
         mmr_root=MmrRoot(H(leaf)),
         hub_ts=UnixTime(0),
     )
-    rest = {name: value for name, value in values.items() if name != "origin_msg"}
+    rest = {name: value for name, value in values.items() if name not in ("origin_msg", "origin_leaf")}
     return rest | {"source_stream_seq": seq, "origin_receipt": receipt.encode()}
 
 
@@ -91,6 +93,10 @@ def record_of(rng: random.Random, shape: type[Record]) -> Record:
             values |= {"device_id": device_id(values["device_pk"])}
         if shape.NAME == "id.handlemap.v1":
             values |= {"handle": rng.choice(("@user", "ann@example.com"))}
+        if shape.NAME == "id.recovery.policy.v1":
+            values |= {"guardians": (IdentityId(bytes([250]) * 32),), "threshold": 1, "executors": None}
+        if shape.NAME == "access.grant.v1":
+            values |= {"expiry_time": UnixTime(2**40)}
         if shape.NAME == "bridge.import.v1":
             values = imported_event(values)
         if shape.NAME == "veen.attached.v1":
@@ -106,12 +112,14 @@ def record_of(rng: random.Random, shape: type[Record]) -> Record:
 def bodies(overlay: Overlay[Any], count: int, seed: int = 1) -> Iterator[tuple[SchemaId, bytes]]:
     """Return the bodies of a log: the overlay's records, sometimes garbage or another overlay's record."""
     rng = random.Random(f"{overlay.name}{seed}")
-    for _ in range(count):
+    for n in range(count):
         chance = rng.random()
         if chance < 0.05:
             yield SchemaId(H(b"nobody's")), b"x"
         elif chance < 0.1:
             yield overlay.schema_ids[0], rng.randbytes(7)
         else:
-            record = record_of(rng, rng.choice(overlay.schemas))
+            # An overlay with many records has each of them at least once.
+            named = overlay.schemas[n] if MANY_SCHEMAS < len(overlay.schemas) > n else None
+            record = record_of(rng, named or rng.choice(overlay.schemas))
             yield record.SCHEMA, record.encode()

@@ -22,6 +22,7 @@ from veen_storage.commit.journal_format import Item, JournalBatch, encode_batch
 from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.commit.replicated_batch import split_batches
 from veen_storage.copies.fork import check_fork
+from veen_storage.copies.inherited import holder_of_stream
 from veen_storage.copies.promote import lost_receipts, make_successor_key, promote, read_successor_key
 from veen_storage.copies.snapshot import UNFINISHED, SnapshotTarget, send_snapshot
 from veen_storage.fsck import fsck
@@ -509,6 +510,18 @@ def test_receipts_of_every_ancestor_are_found_after_two_cutovers(
     promote(tmp_path / "new", tmp_path / "third", newest, at(2_000), handover=None, files=Unsynced())
     fates = [fate.fate for fate in lost_receipts(tmp_path / "third", [*kept, *lost])]
     assert fates == ["kept"] * 3 + ["lost"] * 2
+
+
+def test_the_ancestor_that_has_a_stream_is_found(primary: Store, replica: Store, tmp_path: Path) -> None:
+    send(primary, ORDERS, 1)
+    follow(primary, replica)
+    replica.close()
+    promote(tmp_path / "replica", tmp_path / "new", NEW_KEY, at(1_000), handover=None, files=Unsynced())
+    newest = signing_key("the third")
+    promote(tmp_path / "new", tmp_path / "third", newest, at(2_000), handover=None, files=Unsynced())
+    assert holder_of_stream(tmp_path / "third", stream.stream_id("orders")) == HUB_ID
+    assert holder_of_stream(tmp_path / "third", stream.stream_id("invoices")) is None
+    assert holder_of_stream(tmp_path / "replica", stream.stream_id("orders")) is None
 
 
 def test_a_receipt_that_contradicts_the_ancestor_is_named(

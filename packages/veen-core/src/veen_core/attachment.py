@@ -18,6 +18,7 @@ from veen_core.errors import OpenError
 from veen_core.hashing import H, Ht, trunc_24, u64be
 from veen_core.ids import AttRoot, Coid, LeafHash
 from veen_core.limits import Limits
+from veen_core.wrapped_root import wrapped_root
 
 KEY_CONTEXT: Final = b"veen/att-k"
 
@@ -62,14 +63,7 @@ def open_(key: bytes, draft_id: LeafHash, index: int, ciphertext: bytes) -> byte
 
 def att_root(coids: Sequence[Coid]) -> AttRoot:
     """Return the Merkle root over coids in index order; peaks in increasing height, as in §5.1."""
-    peaks: list[bytes] = []  # leftmost and highest first
-    for count, coid in enumerate(coids, start=1):
-        node: bytes = coid
-        while count % 2 == 0:
-            node = Ht("veen/att-node", peaks.pop() + node)
-            count //= 2  # noqa: PLW2901 - the carry of a binary counter
-        peaks.append(node)
-    return AttRoot(Ht("veen/att-root", b"".join(reversed(peaks))))
+    return AttRoot(wrapped_root(coids, node="veen/att-node", root="veen/att-root"))
 
 
 EMPTY_ATT_ROOT: Final = att_root(())

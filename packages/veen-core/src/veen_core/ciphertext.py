@@ -87,15 +87,8 @@ class Sealer:
 
     __slots__ = ("_attached", "_binding", "_context", "_used")
 
-    def __init__(
-        self, recipient: DhPublicKey, binding: Binding, ephemeral: DhSecret | hpke.SealContext
-    ) -> None:
-        """``ephemeral`` is a fresh key, or a fresh context for this recipient, derived from one before."""
-        if isinstance(ephemeral, DhSecret):
-            ephemeral = hpke.SealContext(recipient, ephemeral)
-        elif ephemeral.recipient != recipient:
-            raise StateError("this HPKE context was derived for another recipient (core §4.2)")
-        self._context = ephemeral
+    def __init__(self, recipient: DhPublicKey, binding: Binding, ephemeral: DhSecret) -> None:
+        self._context = hpke.SealContext(recipient, ephemeral)
         self._binding = binding
         self._attached = 0
         self._used = False
@@ -197,6 +190,11 @@ class Opened:
         self._context = context
         self._binding = binding
 
+    @property
+    def disclosure(self) -> bytes:
+        """The secret that opens this message and no other: what to give to a third party (``open_with``)."""
+        return self._context.shared
+
     def attachment(self, index: int, ciphertext: bytes) -> bytes:
         """Decrypt attachment ``index`` (§4.6)."""
         key = self._context.export(attachment.key_context(index))
@@ -208,7 +206,21 @@ def open_ciphertext(
 ) -> Opened:
     """Check the bounds, then open the header, check cap_ref, and open the body (§4.2, §6)."""
     parts = split(ciphertext, limits)
-    context = hpke.OpenContext(reader, parts.enc)
+    return _open(parts, hpke.OpenContext(reader, parts.enc), binding)
+
+
+def open_with(
+    disclosure: bytes, binding: Binding, ciphertext: bytes, limits: Limits = DEFAULT_LIMITS
+) -> Opened:
+    """Open a message with the secret that a reader has disclosed for it, checked like ``open_ciphertext``.
+
+    The sender of a message can prepare it so that two secrets open it with two contents. A disclosure shows
+    what was sent only if the sender and the discloser do not conspire.
+    """
+    return _open(split(ciphertext, limits), hpke.OpenContext.disclosed(disclosure), binding)
+
+
+def _open(parts: CiphertextParts, context: hpke.OpenContext, binding: Binding) -> Opened:
     aad = binding.aad
     header = PayloadHeader.decode(context.open(parts.header, aad))
     check_cap_ref(header, binding.auth_ref)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from veen_core.errors import ConfigError, DecodeError
-from veen_core.kinds import Kind, found
+from veen_core.kinds import AnyValue, Kind, found
 from veen_core.pattern import Convert, Pattern
 
 if TYPE_CHECKING:
@@ -214,6 +214,8 @@ class MapCodec(Declared):
         for f in self.fields:
             # Types are compared too: 1, 1.0 and True are equal as Python keys, but not in CBOR.
             if key == f.key and type(key) is type(f.key):
+                if item[key] is None and f.optional and isinstance(f.kind, AnyValue):
+                    raise self._fail("null, but an absent optional is omitted (B2)", f.name)
                 present.append((f, item[key]))
                 key = next(keys, None)
             elif not f.optional:

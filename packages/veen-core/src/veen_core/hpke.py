@@ -97,11 +97,10 @@ class Context:
 class SealContext(Context):
     """The sender's context of one message."""
 
-    __slots__ = ("_used", "enc", "recipient")
+    __slots__ = ("_used", "enc")
 
     def __init__(self, recipient: DhPublicKey, ephemeral: DhSecret, schedule: bytes = EMPTY_INFO) -> None:
         secret = bytes(ephemeral)
-        self.recipient = recipient
         self.enc = bindings.crypto_scalarmult_base(secret)
         try:
             dh = bindings.crypto_scalarmult(secret, recipient)
@@ -121,14 +120,24 @@ class SealContext(Context):
 class OpenContext(Context):
     """The recipient's context of one message."""
 
-    __slots__ = ()
+    __slots__ = ("shared",)
 
     def __init__(self, recipient: DhKey, enc: bytes, schedule: bytes = EMPTY_INFO) -> None:
         try:
             dh = bindings.crypto_scalarmult(bytes(recipient.secret), DhPublicKey(enc))
         except (CryptoError, DecodeError):  # a small-order key (R 7.1.4), or not 32 bytes
             raise OpenError("enc is not a usable X25519 key (core §4.2)") from None
-        super().__init__(shared_secret(dh, enc, recipient.public), schedule)
+        self.shared = shared_secret(dh, enc, recipient.public)
+        """The KEM's shared secret: it opens this one message and no other."""
+        super().__init__(self.shared, schedule)
+
+    @classmethod
+    def disclosed(cls, shared: bytes) -> OpenContext:
+        """The context of a message whose shared secret its recipient has disclosed."""
+        context = cls.__new__(cls)
+        context.shared = shared
+        Context.__init__(context, shared)
+        return context
 
     def open(self, ciphertext: bytes, aad: bytes) -> bytes:
         """Decrypt the context's one ciphertext (R 5.2)."""

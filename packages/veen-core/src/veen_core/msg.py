@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 from veen_core import attachment, cbor, ciphertext, keys
 from veen_core.attachment import Attachment
-from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext
+from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext, open_with
 from veen_core.errors import DecodeError, DecodeFault, VerificationError
 from veen_core.hashing import H, Ht
-from veen_core.hpke import TAG_SIZE, SealContext
+from veen_core.hpke import TAG_SIZE
 from veen_core.ids import (
     AuthRef,
     ClientId,
@@ -84,6 +84,10 @@ class Msg(Wire):
         """Decrypt header and body; raise ``OpenError`` if the message is sealed for another reader."""
         return open_ciphertext(reader, self.binding, self.ciphertext, limits)
 
+    def open_with(self, disclosure: bytes, limits: Limits = DEFAULT_LIMITS) -> Opened:
+        """Open with the secret that a reader has disclosed (``Opened.disclosure``)."""
+        return open_with(disclosure, self.binding, self.ciphertext, limits)
+
 
 def signing_digest(wire: bytes) -> bytes:
     """Return ``Ht("veen/sig", CBOR(MSG without sig))`` of an encoded MSG (§4.1).
@@ -145,7 +149,7 @@ def seal_msg(
     body: bytes,
     *,
     profile: Profile,
-    ephemeral: DhSecret | SealContext,
+    ephemeral: DhSecret,
     attachments: Sequence[bytes] = (),
     limits: Limits = DEFAULT_LIMITS,
 ) -> SealedMsg:

@@ -14,6 +14,8 @@ POLICIES: Final = "veen_hub.policies"
 """Entry points called with hub_id and ``policy.options``; each returns an ``AdmissionPolicy``."""
 ANCHORS: Final = "veen_hub.anchors"
 """Entry points called with the settings under ``anchor``; each returns an ``Anchor``."""
+DESCRIPTORS: Final = "veen_hub.descriptors"
+"""Entry points called without arguments; each returns a ``HubDescriber`` (spec-5)."""
 CLOCKS: Final = "veen_hub.clocks"
 """Entry points called without arguments; each returns a ``Clock``."""
 

@@ -36,6 +36,7 @@ from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import Submission, Supported
 from veen_hub.admission.table import BatchContext, Rules, Writer
+from veen_hub.ops.advertising import HubAdvertiser
 from veen_hub.ops.anchors import Anchor
 from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.ops.chores import Chore
@@ -65,7 +66,7 @@ from veen_storage import Batch, Head, PendingEntry, Store, ViewStore
 if TYPE_CHECKING:
     from veen_hub.replica.follower import ReplicaFollower
 
-KEX1_LEVELS: Final = ("hardened", "meta")
+KEX1_LEVELS: Final = ("hardened", "meta", "access")
 """Levels at which client keys have bounds (spec-2 §8)."""
 READER_THREADS: Final = 2
 KEPT_JOURNAL_SEC: Final = 600.0
@@ -250,6 +251,16 @@ class Hub:
             log_access=self.log,
             clock=self.clock,
             hub_ts=lambda: self.hub_ts,
+            issuers=self.rules.issuers,
+        )
+        self.advertiser = HubAdvertiser(
+            config.discovery,
+            identity=self.identity,
+            identity_sig=lambda: store.identity_signature,
+            profile_id=self.profile.profile_id,
+            signing_key=store.signing_key,
+            hub_ts=self.clock.now,
+            state=store.layout.view("discovery"),
         )
         url, ca = config.authority_url, config.authority_ca
         self.readiness = Readiness(

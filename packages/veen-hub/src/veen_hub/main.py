@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--open", action="store_true", help="no gating: accept messages without a cap token")
     parser.add_argument(
         "--level",
-        choices=["core", "federated", "hardened", "meta"],
+        choices=["core", "federated", "hardened", "meta", "access"],
         help="rules of its realm that the hub enforces; above core, hub.yaml must name the realm",
     )
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veen_core.errors import EncodeError
+from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import Ht, u64be
 from veen_core.ids import ClientId, ClientSeq, FixedBytes, StreamId, VerifyKey
 
@@ -76,6 +76,14 @@ class TransferId(FixedBytes):
 def realm_id(name: str) -> RealmId:
     """``Ht("id/realm", name)`` (ID 3.1)."""
     return RealmId(Ht("id/realm", name.encode()))
+
+
+def parse_realm(text: str) -> RealmId:
+    """The id of a realm that is given by its name, or by its id in hex."""
+    try:
+        return RealmId.from_hex(text.lower())
+    except DecodeError:
+        return realm_id(text)
 
 
 def principal_id(principal: PrincipalPk) -> PrincipalId:

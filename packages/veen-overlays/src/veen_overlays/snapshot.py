@@ -52,7 +52,7 @@ def snapshot(
 def verify_snapshot(
     claimed: StateCheckpoint, overlay: Overlay[Any], summary: Summary[Any], upto_seq: int, mmr_root: MmrRoot
 ) -> None:
-    """Raise unless the snapshot names this overlay, prefix, root and state (spec-3 7.2, 7.4)."""
+    """Raise unless the snapshot names this overlay, prefix, root and state (spec-3 7.2, 7.4, S2)."""
     if claimed.state_class != overlay.name:
         raise VerificationError(
             f"snapshot: state_class is {claimed.state_class!r}, not {overlay.name!r} (spec-3 7.2)"
@@ -62,10 +62,10 @@ def verify_snapshot(
             f"snapshot: upto_stream_seq is {claimed.upto_stream_seq}, not {upto_seq} (spec-3 7.2)"
         )
     if claimed.mmr_root != mmr_root:
-        raise VerificationError(f"snapshot: mmr_root differs from the log's root at {upto_seq}")
+        raise VerificationError(f"snapshot: mmr_root differs from the log's root at {upto_seq} (spec-3 S2)")
     if claimed.state_hash != overlay.state_hash(summary):
         raise VerificationError(
-            f"snapshot: state_hash differs from the hash of the state at {upto_seq} (spec-3 7.4)"
+            f"snapshot: state_hash differs from the hash of the state at {upto_seq} (spec-3 7.4, S2)"
         )
 
 
@@ -82,7 +82,7 @@ def _published(state: Mapping[bytes, StampedValue | None]) -> list[Any]:
 
 SNAPSHOTS: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     name="state.checkpoints",
-    title="Published snapshots: the latest one for each state, class and prefix (spec-3 7.5).",
+    title="Published snapshots: the latest one for each state, class and prefix (spec-3 S1).",
     schemas=(StateCheckpoint,),
     monoid=map_of(LWW),
     lift=_lift,

@@ -1,4 +1,4 @@
-"""Make the vectors of the recorder's records, or check that the files are what would be made.
+"""Make the vectors of records, or check that the files are what would be made.
 
     python packages/veen-overlays/tests/vectors/generate.py            writes
     python packages/veen-overlays/tests/vectors/generate.py --check    prints what differs; 1 if anything does
@@ -9,6 +9,7 @@ A case is a folder: ``wire.hex`` is the body; ``value.json`` is the decoded reco
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -16,8 +17,11 @@ from typing import Any
 
 import cbor2
 
-from veen_core.ids import ClientId, UnixTime
+from veen_core.ids import ClientId, HubId, StreamId, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_overlays.bridge import ImportMapping
+from veen_overlays.control.records import HandedOver
+from veen_overlays.identifiers import realm_id
 from veen_overlays.recorder.records import (
     KeyContinuity,
     MigrationRecord,
@@ -30,9 +34,14 @@ from veen_overlays.recorder.records import (
 from veen_overlays.schema.record import Record
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from handovers import handed_over  # noqa: E402 - a module of the tests, found by the line above
+
 WRITER = ClientId(bytes(range(32)))
 SHAPES: dict[str, type[Record]] = {
-    shape.NAME: shape for shape in (RecordEvent, MigrationRecord, KeyContinuity, QueryAudit)
+    shape.NAME: shape
+    for shape in (RecordEvent, MigrationRecord, KeyContinuity, QueryAudit, HandedOver, ImportMapping)
 }
 
 
@@ -69,6 +78,18 @@ MINIMAL_AUDIT = QueryAudit(
 
 LINK = sign_continuity(SigningKey(SigningSeed(b"\x07" * 32)), WRITER)
 
+PASSED = handed_over(realm_id("shop"), 0, 1, 1_700_000_000)
+MAPPING = ImportMapping(
+    source_hub_id=HubId(b"\x11" * 32),
+    source_stream_id=StreamId(b"\x22" * 32),
+    source_stream="export/zone1/orders",
+    target_stream_id=StreamId(b"\x33" * 32),
+    target_stream="import/zone1/orders",
+    import_time=UnixTime(1_700_000_000),
+    bridge_id=WRITER,
+    operator="nightly import",
+)
+
 GOOD: dict[str, dict[str, Record]] = {
     "record.event.v1": {
         "payload_map": event({"address": "10.0.0.7", "attempts": 3, "ok": True, "note": None}),
@@ -87,6 +108,8 @@ GOOD: dict[str, dict[str, Record]] = {
         "retired": migration(("record/app/shop",), ()),
     },
     "record.continuity.v1": {"signed": LINK},
+    "veen.fed.handover.v1": {"signed": PASSED},
+    "bridge.import.mapping.v1": {"all_fields": MAPPING},
     "query.audit.v1": {"all_fields": AUDIT, "required_fields": MINIMAL_AUDIT},
 }
 
@@ -143,7 +166,24 @@ def bad() -> dict[str, dict[str, tuple[bytes, str]]]:
         "sig_short": (link | {"sig": bytes(63)}, "sig"),
         "client_id_missing": ({k: v for k, v in link.items() if k != "client_id"}, "client_id"),
     }
+    handed, mapping = plain(PASSED), plain(MAPPING)
+    other = handed_over(PASSED.realm_id, 2, 1, 1_700_000_000)
+    forged = dataclasses.replace(PASSED.record, sig=other.record.sig).encode()
+    not_signed = "signed by a key of the hub"
+    passed = {
+        "identity_of_another_hub": (handed | {"identity": other.identity}, not_signed),
+        "signature_of_another_hub": (handed | {"handover": forged}, not_signed),
+        "handover_is_none": (handed | {"handover": b"\xa0"}, not_signed),
+        "realm_id_short": (handed | {"realm_id": bytes(31)}, "realm_id"),
+    }
+    mappings = {
+        "source_stream_bytes": (mapping | {"source_stream": b"export/zone1/orders"}, "source_stream"),
+        "target_stream_id_short": (mapping | {"target_stream_id": bytes(31)}, "target_stream_id"),
+        "operator_missing": ({k: v for k, v in mapping.items() if k != "operator"}, "operator"),
+    }
     named = {
+        "veen.fed.handover.v1": passed,
+        "bridge.import.mapping.v1": mappings,
         "record.continuity.v1": links,
         "record.event.v1": events,
         "record.migration.v1": moves,
@@ -161,14 +201,23 @@ def bad() -> dict[str, dict[str, tuple[bytes, str]]]:
     return made
 
 
+Good = dict[str, dict[str, Record]]
+Bad = dict[str, dict[str, tuple[bytes, str]]]
+
+
 def make() -> dict[str, bytes]:
     """Path and content of every file."""
+    return files_of(GOOD, bad())
+
+
+def files_of(good: Good, bad: Bad) -> dict[str, bytes]:
+    """Path and content of the files of these cases."""
     files: dict[str, bytes] = {}
-    for name, cases in GOOD.items():
+    for name, cases in good.items():
         for case, made in cases.items():
             files[f"{name}/{case}/wire.hex"] = made.encode().hex().encode() + b"\n"
             files[f"{name}/{case}/value.json"] = _json(made.codec.write_json(made))
-    for name, refused in bad().items():
+    for name, refused in bad.items():
         for case, (body, text) in refused.items():
             files[f"{name}/{case}_fail/wire.hex"] = body.hex().encode() + b"\n"
             files[f"{name}/{case}_fail/expect.json"] = _json({"error": "DecodeError", "match": text})
@@ -181,12 +230,17 @@ def _json(value: Any) -> bytes:
 
 def on_disk() -> dict[str, bytes]:
     """Path and content of every file of these records."""
-    files = [path for name in SHAPES for path in (HERE / name).rglob("*") if path.is_file()]
+    return files_on_disk(SHAPES)
+
+
+def files_on_disk(shapes: dict[str, type[Record]]) -> dict[str, bytes]:
+    """Path and content of every file of the records of these names."""
+    files = [path for name in shapes for path in (HERE / name).rglob("*") if path.is_file()]
     return {path.relative_to(HERE).as_posix(): path.read_bytes() for path in files}
 
 
-def main(arguments: list[str]) -> int:
-    made, found = make(), on_disk()
+def main(arguments: list[str], made: dict[str, bytes], found: dict[str, bytes]) -> int:
+    """Write the vectors, or compare them with the files."""
     differ = sorted(path for path in made.keys() | found.keys() if made.get(path) != found.get(path))
     if "--check" not in arguments:
         for path in found.keys() - made.keys():
@@ -199,4 +253,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:], make(), on_disk()))

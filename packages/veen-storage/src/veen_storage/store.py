@@ -19,6 +19,7 @@ from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, VeenError
 from veen_core.handover import Handover
 from veen_core.ids import Label, Signature, UnixTime
+from veen_core.keys import SigningKey
 from veen_core.limits import Limits
 from veen_core.profile import Profile
 from veen_core.tlog.tree import EMPTY_ROOT
@@ -298,6 +299,10 @@ class Store:
         """Set the function that signs receipts with the directory's keys; call before the first batch."""
         if isinstance(self._signer, HubKeys):
             self._signer.sign_many = sign_many
+
+    def signing_key(self, now: UnixTime) -> SigningKey | None:
+        """Return the key that signs at a time; None if the keys are not in this process (core §8.4)."""
+        return self._signer.key_at(now) if isinstance(self._signer, HubKeys) else None
 
     @property
     def hub_ts(self) -> UnixTime:

@@ -33,7 +33,7 @@ from veen_core.ids import ClientId, UnixTime
     "veen bridge init --role bridge_online --out z1 --hub http://127.0.0.1:8080 --trust HUB_ID "
     "--issuer admin1 --stream 'export/zone1/*'",
     "veen bridge init --role bridge_offline --out z2 --hub http://127.0.0.1:8081 --trust HUB_ID "
-    "--issuer admin2 --source SOURCE_HUB_ID --source-bridge CLIENT_ID --stream import/zone1/orders",
+    "--issuer admin2 --source SOURCE_HUB_ID --source-bridge BRIDGE_ID --stream import/zone1/orders",
 )
 @click.option("--role", type=click.Choice([ONLINE, OFFLINE]), required=True, help="The role to set up.")
 @click.option(
@@ -54,13 +54,21 @@ from veen_core.ids import ClientId, UnixTime
     help="bridge_online: stream that may be exported, * is allowed. bridge_offline: import stream in full.",
 )
 @click.option("--source", help="bridge_offline: hub_id of the source hub whose bundles are accepted.")
-@click.option("--source-bridge", help="bridge_offline: client_id of the bridge_online of that hub.")
+@click.option("--source-bridge", help="bridge_offline: bridge_id of the bridge_online of that hub.")
 @click.option(
     "--map",
     "rules",
     multiple=True,
     metavar="FROM=TO",
     help="bridge_offline: mapping rule  [default: export/*=import/*].",
+)
+@click.option(
+    "--reader",
+    "readers",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of a reader key of the role's streams. bridge_online: to carry attachments. bridge_offline: "
+    "key to which imported events are sealed [default: the bridge's own].",
 )
 @click.option("--operator", default="unnamed", show_default=True, help="Name in the audit records.")
 @click.option("--ttl", type=Duration(1), default="30d", show_default=True, help="Lifetime of the token.")
@@ -78,6 +86,7 @@ def init(
     source: str | None,
     source_bridge: str | None,
     rules: tuple[str, ...],
+    readers: tuple[Path, ...],
     operator: str,
     ttl: int,
     no_passphrase: bool,
@@ -92,6 +101,8 @@ def init(
     if target.exists() and any(target.iterdir()):
         raise CommandFailed(f"{target} is not empty", Exit.POLICY, "choose another folder")
     settings = _settings(role, parse_hub_url(hub), trust, operator, streams, gated=issuer is not None)
+    if readers:
+        settings["readers"] = [str(folder.absolute()) for folder in readers]
     if role == OFFLINE:
         settings["sources"] = [_source(source, source_bridge, rules)]
     elif source is not None or source_bridge is not None or rules:

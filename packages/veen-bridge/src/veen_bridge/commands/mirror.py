@@ -41,6 +41,8 @@ from veen_core.ids import HubId
 from veen_core.keys import DhKey
 from veen_hub.client import FileStateStore, Identity
 from veen_hub.ops.logs import finish, set_up
+from veen_overlays.control.records import ADMIN_STREAMS
+from veen_overlays.identifiers import parse_realm
 
 STATE_FOLDER: Final = "state"
 ENVIRONMENT: Final = "VEEN_BRIDGE_"
@@ -99,10 +101,15 @@ def _options(work: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--streams",
             multiple=True,
-            required=True,
             envvar="VEEN_STREAMS",
             show_envvar=True,
             help="Stream name, id, or a pattern such as 'wallet/*'; repeatable, or separated by commas.",
+        ),
+        click.option(
+            "--realm",
+            envvar="VEEN_BRIDGE_REALM",
+            show_envvar=True,
+            help="Name or id of a realm: its admin streams are mirrored too.",
         ),
         click.option(
             "--stream-list",
@@ -203,6 +210,7 @@ def _options(work: Callable[..., Any]) -> Callable[..., Any]:
     "veen bridge mirror --source-url http://a:8080 --source-trust HUB_ID --target-url http://b:8080 "
     "--target-trust HUB_ID --streams orders --client bridge",
     "veen bridge mirror … --streams 'wallet/*' --stream-list names.txt --mode reseal --source-reader reader",
+    "veen bridge mirror … --realm shop --target-reader realm",
     "veen bridge mirror … --streams orders --check",
     name="mirror",
 )
@@ -249,6 +257,7 @@ def read_settings(
     target_cert: Path | None = None,
     target_cert_key: Path | None = None,
     streams: tuple[str, ...],
+    realm: str | None = None,
     stream_list: Path | None,
     rules: tuple[str, ...],
     mode: str,
@@ -266,6 +275,11 @@ def read_settings(
     def keys(folders: tuple[Path, ...]) -> tuple[DhKey, ...]:
         return tuple(key for folder in folders for key in Identity.of(unlock(folder)).dh_keys)
 
+    if realm is not None:
+        named = parse_realm(realm)
+        streams = (*streams, *(stream_of(named).hex() for stream_of in ADMIN_STREAMS))
+    if not streams:
+        raise click.UsageError("name the streams with --streams, or a realm with --realm.")
     chosen = Mode(mode)
     if chosen is Mode.RESEAL and not source_readers:
         raise click.UsageError("--mode reseal needs --source-reader: the bridge must open what it seals.")

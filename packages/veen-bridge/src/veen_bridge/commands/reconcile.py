@@ -176,16 +176,17 @@ def _wanted(trace: str, label: str | None, exported: SourceSide) -> TracedEvent:
     try:
         if not trace.isdecimal():
             return TracedEvent(msg_id=LeafHash.from_hex(trace))
-        labels = {each.source for each in exported.bundles.values()}
-        if label is not None:
-            labels = {each for each in labels if each[1] == Label.from_hex(label)}
+        found = exported.bundles.values()
+        labels = {each.source for each in found if label is None or label == each.stream}
+        if label is not None and not labels:
+            labels = {each.source for each in found if each.label == Label.from_hex(label)}
     except DecodeError as exc:
         raise click.UsageError(f"--trace and --trace-label: {exc}") from None
     if len(labels) != 1:
         raise CommandFailed(
             f"position {trace} is ambiguous: {len(labels)} source labels were exported",
             Exit.USAGE,
-            "give --trace-label LABEL, or --trace MSG_ID",
+            "name the source stream or label with --trace-label, or give --trace MSG_ID",
         )
     return TracedEvent(source=labels.pop(), seq=int(trace))
 
@@ -197,8 +198,11 @@ def _lines(result: Reconciliation) -> Iterator[str]:
     )
     for region in result.regions:
         yield from _region(region)
+    names = {region.source: region.stream for region in result.regions}
     for finding in result.findings:
         where = f"  bundle {finding.bundle_id.hex()[:16]}" if finding.bundle_id is not None else ""
+        if finding.source is not None and (name := names.get(finding.source)) is not None:
+            where = f"  {name}{where}"
         span = f"  entries {finding.span.from_seq} to {finding.span.to_seq}" if finding.span else ""
         yield f"{finding.kind:<16}{where}{span}  {finding.detail}"
     yield "consistent" if result.consistent else "NOT consistent"
@@ -206,6 +210,8 @@ def _lines(result: Reconciliation) -> Iterator[str]:
 
 def _region(region: Region) -> Iterator[str]:
     label = f"label {region.source[1].hex()[:16]}"
+    if region.stream is not None:
+        label = f"{region.stream} ({label})"
     if region.to_seq < region.from_seq or region.mmr_root is None:
         yield f"{label}: nothing is proven"
     else:

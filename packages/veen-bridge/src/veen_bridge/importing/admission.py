@@ -4,7 +4,9 @@ The rules, in order:
 
 1. the source hub, and the bridge that made the bundle, are configured;
 2. the bundle was not imported before;
-3. a mapping rule names its import stream, which no other source stream uses, now or earlier;
+3. a mapping rule names its import stream, which no other source stream uses, now or earlier. A mapping that
+   was reported, but under which no bundle was imported completely, is *contested*: it counts if its import
+   stream holds an event, which only the target's log can tell;
 4. the bundle continues its chain: the previous bundle and every entry right before it were imported, or a gap
    is allowed;
 5. within its label it continues exactly where the bundle before it ended, and neither its header nor its
@@ -21,7 +23,7 @@ from veen_bridge.reconcile.intervals import Span, covered, missing
 from veen_bridge.roles.config import BridgeConfig, SourceHub
 from veen_core.bundle import BundleHeader
 from veen_core.errors import ConfigError, VerificationError
-from veen_core.ids import NO_BUNDLE, BundleId, MmrRoot, StreamId, StreamSeq
+from veen_core.ids import NO_BUNDLE, BundleId, HubId, MmrRoot, StreamId, StreamSeq
 from veen_core.stream import stream_id
 from veen_overlays.bridge.imports import (
     ImportState,
@@ -29,8 +31,9 @@ from veen_overlays.bridge.imports import (
     imported_bundle,
     imported_bundles,
     last_imported,
+    reported_mappings,
 )
-from veen_overlays.bridge.records import Imported
+from veen_overlays.bridge.records import Imported, ImportMapping
 
 RootAt = Callable[[StreamSeq], MmrRoot]
 """Returns the root in the receipt of one of a verified bundle's events."""
@@ -52,6 +55,10 @@ class ImportPlan:
     header: BundleHeader
     target: str
     """Name of the import stream."""
+    mapping_reported: bool
+    """Whether the audit log already shows that this source stream is imported to ``target``."""
+    contested: tuple[ImportMapping, ...]
+    """Mappings that contradict this one, and count if their import stream holds an event (rule 3)."""
     wanted: tuple[Span, ...]
     """Source positions that no imported bundle covers yet."""
     skipped_from: StreamSeq | None
@@ -103,6 +110,7 @@ def plan_import(
             action="leave it out, or skip such bundles with --skip-imported",
         )
     target = _target(source, header, state)
+    mapping_reported, contested = _reported(target, header, state)
     imported = [each for each in imported_bundles(state) if _same_label(each, header)]
     union, _ = covered(Span(each.from_seq, each.to_seq) for each in imported)
     skipped = _gap(header, state, union)
@@ -120,6 +128,8 @@ def plan_import(
         bundle_id=bundle,
         header=header,
         target=target,
+        mapping_reported=mapping_reported,
+        contested=contested,
         wanted=tuple(wanted),
         skipped_from=begun.skipped_from if begun is not None else skipped,
         gap_reported=begun is not None,
@@ -149,20 +159,51 @@ def _target(source: SourceHub, header: BundleHeader, state: ImportState) -> str:
     for record, used in _uses(state):
         origin = record.source_hub_id, record.source_stream_id
         if used == stream_id(target) and origin != wanted:
-            raise BundleRefusedError(
-                "MAPPING_COLLISION",
-                f"stream {target} has events of stream {record.source_stream_id.hex()} of hub "
-                f"{record.source_hub_id.hex()}; one import stream has one origin (J1)",
-                action="map this source to another stream in the bridge's configuration",
-            )
+            raise mapping_collision(target, record.source_hub_id, record.source_stream_id.hex())
         if origin == wanted and used != stream_id(target):
-            raise BundleRefusedError(
-                "MAPPING_CHANGED",
-                f"earlier bundles of stream {header.stream} were imported to stream {used.hex()}, and the "
-                f"configuration now says {target}",
-                action="restore the old rule: the events of one stream belong in one import stream",
-            )
+            raise mapping_changed(header, used.hex(), target)
     return target
+
+
+def _reported(
+    target: str, header: BundleHeader, state: ImportState
+) -> tuple[bool, tuple[ImportMapping, ...]]:
+    """Whether the audit log shows this mapping, and which reported mappings contradict it (rule 3)."""
+    wanted = header.hub_id, header.stream_id
+    completed = any((each.source_hub_id, each.source_stream_id) == wanted for each, _ in _uses(state))
+    own, others = None, []
+    for each in reported_mappings(state):
+        if (each.source_hub_id, each.source_stream_id) == wanted:
+            own = each
+        else:
+            others.append(each)
+    contested = [each for each in others if each.target_stream_id == stream_id(target)]
+    if own is None or own.target_stream_id == stream_id(target):
+        return completed or own is not None, tuple(contested)
+    # A mapping that another source stream took over had no event: the other import has checked that.
+    if not completed and all(each.target_stream_id != own.target_stream_id for each in others):
+        contested.append(own)
+    return completed, tuple(contested)
+
+
+def mapping_collision(target: str, hub: HubId, source_stream: str) -> BundleRefusedError:
+    """The refusal of a bundle whose import stream has events of another stream (rule 3, J1)."""
+    return BundleRefusedError(
+        "MAPPING_COLLISION",
+        f"stream {target} has events of stream {source_stream} of hub {hub.hex()}; one import stream has one "
+        "origin (J1)",
+        action="map this source to another stream in the bridge's configuration",
+    )
+
+
+def mapping_changed(header: BundleHeader, used: str, target: str) -> BundleRefusedError:
+    """The refusal of a bundle whose stream has events in another import stream (rule 3)."""
+    return BundleRefusedError(
+        "MAPPING_CHANGED",
+        f"earlier events of stream {header.stream} were imported to stream {used}, and the configuration now "
+        f"says {target}",
+        action="restore the old rule: the events of one stream belong in one import stream",
+    )
 
 
 def _uses(state: ImportState) -> Iterator[tuple[Imported, StreamId]]:

@@ -14,7 +14,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import BundleId, StreamSeq, UnixTime
 from veen_core.receipt import Receipt
 from veen_overlays import MemoryStore, Store
-from veen_overlays.bridge import IMPORTS, Imported, ImportFailed, ImportGap, TargetRange
+from veen_overlays.bridge import IMPORTS, Imported, ImportFailed, ImportGap, ImportMapping, TargetRange
 from veen_overlays.bridge.imports import ImportState
 
 MAX_REASON_CHARACTERS: Final = 2_000
@@ -48,6 +48,21 @@ class AuditLog:
                 bundle_id=plan.bundle_id,
                 missing_bundle_id=plan.header.prev_bundle_id,
                 skipped_from=plan.skipped_from,
+                import_time=self.now,
+                bridge_id=self._session.keys.bridge_id,
+                operator=self._session.config.operator,
+            )
+        )
+
+    async def report_mapping(self, plan: ImportPlan) -> None:
+        """Report the import stream of a source stream before its first event is written."""
+        await self._session.audit.send(
+            ImportMapping(
+                source_hub_id=plan.header.hub_id,
+                source_stream_id=plan.header.stream_id,
+                source_stream=plan.header.stream,
+                target_stream_id=plan.target_id,
+                target_stream=plan.target,
                 import_time=self.now,
                 bridge_id=self._session.keys.bridge_id,
                 operator=self._session.config.operator,

@@ -2,7 +2,7 @@
 
 The order of writes, each durable before the next:
 
-1. the report of an allowed gap;
+1. the report of an allowed gap, and of the import stream if it is the first bundle of a source stream;
 2. the attachments, under their own coids; putting one again changes nothing (H17);
 3. the events that the import stream does not hold yet, in order;
 4. in mode reseal, the origin of each resealed event, to the audit log (P7);
@@ -20,7 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from veen_bridge.bundles import BundleFiles
-from veen_bridge.importing.admission import ImportPlan
+from veen_bridge.importing.admission import ImportPlan, mapping_changed, mapping_collision
 from veen_bridge.importing.audit import AuditLog
 from veen_bridge.roles.folding import folded
 from veen_bridge.roles.session import RoleSession
@@ -36,10 +36,11 @@ from veen_bridge.transfer import (
 from veen_core.bundle import BundleError, PartIndex
 from veen_core.ids import Epoch, Label, StreamSeq
 from veen_core.receipt import Receipt
-from veen_hub.client import Message, Outgoing
+from veen_hub.client import Message, Outgoing, Stream
 from veen_overlays import MemoryStore
-from veen_overlays.bridge import ORIGINS, ImportedEvent, TargetRange
+from veen_overlays.bridge import ORIGINS, Imported, ImportedEvent, TargetRange
 from veen_overlays.bridge.origins import runs_of
+from veen_overlays.bridge.records import leaf_of
 
 Advance = Callable[[int], None]
 """Called with the number of events that became durable."""
@@ -80,8 +81,12 @@ class BundleImport:
         plan = self._plan
         landing = Landing(self._stream, self._maker)
         landing.check_readable()
+        if plan.wanted:
+            await self._check_contested()
         if plan.skipped_from is not None and not plan.gap_reported:
             await self._audit.report_gap(plan)
+        if plan.wanted and not plan.mapping_reported:
+            await self._audit.report_mapping(plan)
         attachments = await self._put_attachments()
         found = written = 0
         if plan.wanted:
@@ -124,6 +129,31 @@ class BundleImport:
                     count += 1
         return count
 
+    # --- the import stream
+
+    async def _check_contested(self) -> None:
+        """Refuse the bundle if a reported mapping that contradicts the plan's has events (admission rule 3).
+
+        The report of an interrupted import does not say whether an event followed it.
+        """
+        plan, session = self._plan, self._session
+        for mapping in plan.contested:
+            stream = session.hub.stream(mapping.target_stream_id.hex(), readers=session.keys.readers)
+            await settle_pending(stream)
+            if not await self._has_copies(stream):
+                continue
+            if mapping.target_stream_id == plan.target_id:
+                raise mapping_collision(plan.target, mapping.source_hub_id, mapping.source_stream)
+            raise mapping_changed(plan.header, mapping.target_stream, plan.target)
+
+    async def _has_copies(self, stream: Stream) -> bool:
+        """Return whether a stream has an imported event: every copy names its original as parent (P4)."""
+        async with aclosing(self._messages(stream, None)) as messages:
+            async for message in messages:
+                if message.is_open and message.header.parent_id is not None:
+                    return True
+        return False
+
     # --- the events of the bundle
 
     async def _origins(self) -> AsyncGenerator[OriginEntry, None]:
@@ -150,7 +180,7 @@ class BundleImport:
 
         async def watched() -> AsyncIterator[Message]:
             nonlocal found
-            async for message in self._written_since():
+            async for message in self._messages(self._stream, self._plan.after):
                 before = cursor.held
                 yield message
                 if cursor.held != before:
@@ -161,19 +191,19 @@ class BundleImport:
         await find_held(watched(), [cursor], readers=self._session.keys.source_readers)
         return found
 
-    async def _written_since(self) -> AsyncIterator[Message]:
-        """The messages of the import stream among which events of this bundle may be, in order."""
-        hub, after = self._session.hub, self._plan.after
-        epochs = hub.epoch_labels(self._stream.id)
+    async def _messages(self, stream: Stream, after: Imported | None) -> AsyncGenerator[Message, None]:
+        """The messages of an import stream in order, from the end of bundle ``after`` or from its start."""
+        hub = self._session.hub
+        epochs = hub.epoch_labels(stream.id)
         if epochs is None:
-            label = self._stream.label()
+            label = stream.label()
             ends = [each.to_seq for each in after.targets if each.label == label] if after else []
-            async for message in self._stream.read(max(ends, default=0) + 1):
+            async for message in stream.read(max(ends, default=0) + 1):
                 yield message
             return
         first = epochs.since if after is None else max(epochs.since, hub.epoch_at(after.import_time) - 1)
         for epoch in range(first, (await epochs.confirmed()).stop):
-            async for message in self._stream.read(epoch=Epoch(epoch)):
+            async for message in stream.read(epoch=Epoch(epoch)):
                 yield message
 
     # --- mode reseal
@@ -206,4 +236,5 @@ class BundleImport:
             origin_receipt=origin.entry.receipt_bytes,
             import_time=self._audit.now,
             bridge_id=self._session.keys.bridge_id,
+            origin_leaf=leaf_of(origin.entry.msg),
         )

@@ -65,13 +65,20 @@ def _reports(source: SourceSide, target: TargetSide) -> Iterator[Finding]:
 
 def _misplaced(imports: tuple[ReportedImport, ...]) -> Iterator[Finding]:
     """Bundles that were imported before a bundle that precedes them."""
-    by_label: dict[SourceLabel, list[BundleFacts]] = {}
+    by_label: dict[SourceLabel, list[ReportedImport]] = {}
     for report in imports:
-        by_label.setdefault(report.facts.source, []).append(report.facts)
-    for facts in by_label.values():
-        for before, after in pairwise(facts):
-            if after.from_seq < before.from_seq:
-                yield _of(after, FindingKind.OUT_OF_ORDER, f"imported after entry {before.to_seq}")
+        by_label.setdefault(report.facts.source, []).append(report)
+    for reports in by_label.values():
+        for number, (before, after) in enumerate(pairwise(reports), start=1):
+            facts = after.facts
+            if facts.from_seq >= before.facts.from_seq:
+                continue
+            allowed = any(
+                each.skipped_from is not None and each.skipped_from <= facts.from_seq < each.facts.from_seq
+                for each in reports[:number]
+            )
+            kind = FindingKind.FILLED_GAP if allowed else FindingKind.OUT_OF_ORDER
+            yield _of(facts, kind, f"imported after entry {before.facts.to_seq}")
 
 
 def _orphans(target: TargetSide) -> Iterator[Finding]:
@@ -168,6 +175,7 @@ class _LabelComparison(NamedTuple):
             from_ts=inside[0].from_ts if inside else None,
             to_ts=max((run.to_ts for run in inside), default=None),
             gaps=tuple(sorted(self._gaps(end), key=lambda gap: gap.span)),
+            stream=self.exported[0].stream if self.exported else None,
         )
 
     def _gaps(self, proven: int) -> Iterator[Gap]:

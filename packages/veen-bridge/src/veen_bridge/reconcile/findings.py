@@ -11,7 +11,7 @@ from veen_core.ids import BundleId, HubId, Label, MmrRoot
 
 
 class FindingKind(enum.StrEnum):
-    """What is wrong. Every kind but ``ALLOWED_GAP`` makes a reconciliation fail."""
+    """What is wrong. Every kind that is not in ``HARMLESS`` makes a reconciliation fail."""
 
     MISSING = "missing"
     """An exported bundle was not imported."""
@@ -24,7 +24,7 @@ class FindingKind(enum.StrEnum):
     DUPLICATE_EVENT = "duplicate_event"
     """One origin has several imported events (J1)."""
     OUT_OF_ORDER = "out_of_order"
-    """A bundle was imported before one that precedes it."""
+    """A bundle was imported before one that precedes it, and no operator allowed the gap between them."""
     UNKNOWN_BUNDLE = "unknown_bundle"
     """A bundle is reported as imported, but the source zone did not export it."""
     CONTRADICTION = "contradiction"
@@ -35,6 +35,8 @@ class FindingKind(enum.StrEnum):
     """The imported events of a bundle do not lead to the root that the source hub signed."""
     ALLOWED_GAP = "allowed_gap"
     """A bundle was imported although bundles before it are missing; an operator allowed it."""
+    FILLED_GAP = "filled_gap"
+    """A bundle that an allowed gap had left out was imported later: its events follow those of later ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +97,12 @@ class Region:
     to_ts: int | None
     """hub_ts of the first and the last proven event at the source."""
     gaps: tuple[Gap, ...]
+    stream: str | None = None
+    """The source stream's name, if the source zone says it."""
 
     def as_json(self) -> dict[str, Any]:
         return {
+            "stream": self.stream,
             "source_hub_id": self.source[0].hex(),
             "source_label": self.source[1].hex(),
             "from_seq": self.from_seq,
@@ -109,7 +114,8 @@ class Region:
         }
 
 
-HARMLESS: Final = frozenset((FindingKind.ALLOWED_GAP,))
+HARMLESS: Final = frozenset((FindingKind.ALLOWED_GAP, FindingKind.FILLED_GAP))
+"""Facts about an import that an operator has allowed; no event is missing because of them alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from veen_core.ids import HubId, StreamId
 from veen_core.stream import stream_id
 from veen_overlays.bridge import EXPORTS, IMPORTS, ORIGINS
 from veen_overlays.bridge.exports import exported_bundles
-from veen_overlays.bridge.imports import imported_bundles, repeated_imports
+from veen_overlays.bridge.imports import imported_bundles, repeated_imports, reported_mappings
 from veen_overlays.bridge.origins import OriginRun, sources
 from veen_overlays.bridge.records import OFFLINE_LOG, ONLINE_LOG
 
@@ -67,12 +67,13 @@ def joined(audit: SourceSide | None, files: SourceSide | None) -> SourceSide:
 async def read_target(zone: Zone, streams: Iterable[StreamId] = ()) -> TargetSide:
     """The imports as bridge/offline/log reports them, and the origins in all import streams.
 
-    ``streams`` are import streams in addition to those that the reports name.
+    ``streams`` are import streams in addition to those that the audit log names.
     """
     audit = await zone.view(IMPORTS, stream_id(OFFLINE_LOG))
     state = (await audit.summary()).inner
     records = list(imported_bundles(state))
     wanted = {each.stream_id for record in records for each in record.targets} | set(streams)
+    wanted |= {mapping.target_stream_id for mapping in reported_mappings(state)}
     resealing = {each.stream_id for record in records for each in record.targets if record.mode == "reseal"}
     runs: dict[SourceLabel, list[OriginRun]] = {}
     without: dict[str, int] = {}

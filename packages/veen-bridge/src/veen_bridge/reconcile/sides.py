@@ -29,6 +29,8 @@ class BundleFacts:
     root_before: MmrRoot
     peaks_before: tuple[NodeHash, ...]
     root_after: MmrRoot
+    stream: str | None = field(default=None, compare=False)
+    """The stream's name, if the source zone says it."""
 
     @property
     def span(self) -> Span:
@@ -57,6 +59,7 @@ def of_exported(record: Exported) -> BundleFacts:
         root_before=record.root_before,
         peaks_before=record.peaks_before,
         root_after=record.root_after,
+        stream=record.stream,
     )
 
 
@@ -89,6 +92,7 @@ def of_header(header: BundleHeader) -> BundleFacts:
         root_before=header.root_before,
         peaks_before=header.peaks_before,
         root_after=header.root_after,
+        stream=header.stream,
     )
 
 

@@ -11,6 +11,7 @@ import click
 
 from veen_cli.arguments import private_files
 from veen_cli.arguments.numbers import Integer
+from veen_cli.commands.imported import imported_event
 from veen_cli.commands.stream import reader_keys
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
@@ -43,12 +44,11 @@ reader_option = click.option(
 )
 
 
-def check_index(message: Message, index: int) -> None:
-    """Refuse an index that the message does not have."""
+def check_index(message: Message, index: int, seq: int) -> None:
+    """Refuse an index that the message, number ``seq`` of the stream, does not have."""
     opened = message.opened  # raises if the message is sealed to another reader
     count = len(message.attachments) if opened.header.att_root is not None else 0
     if index >= count:
-        seq = message.stream_seq
         there = (
             "no attachment"
             if not count
@@ -64,7 +64,10 @@ def check_index(message: Message, index: int) -> None:
 def fetch(
     target: Target, stream: str, seq: int, index: int, *, epoch: int | None, reader: tuple[Path, ...]
 ) -> tuple[Message, bytes]:
-    """Fetch and verify a message and one attachment (hash, position, size); return both, opened."""
+    """Fetch and verify a message and one attachment (hash, position, size); return both, opened.
+
+    Of an event that a bridge has imported, the message and its attachments are those of the original.
+    """
 
     async def work() -> tuple[Message, bytes]:
         async with target.connect() as hub:
@@ -72,8 +75,11 @@ def fetch(
             at = Epoch(epoch) if epoch is not None else None
             with target.out.progress("fetching"):
                 async for message in source.read(seq, seq, epoch=at):
-                    check_index(message, index)
-                    return message, await source.attachment(message, index)
+                    imported = imported_event(message, source.keys)
+                    carried = imported.original if imported is not None else None
+                    content = carried if carried is not None else message
+                    check_index(content, index, seq)
+                    return content, await source.attachment(content, index)
         raise CommandFailed(
             f"stream {stream} has no message {seq}",
             Exit.REFUSED,
@@ -83,9 +89,9 @@ def fetch(
     return loop.run(work())
 
 
-def _attachment_dict(message: Message, index: int, plain: bytes, **more: Any) -> dict[str, Any]:
+def _attachment_dict(message: Message, seq: int, index: int, plain: bytes, **more: Any) -> dict[str, Any]:
     return {
-        "stream_seq": message.stream_seq,
+        "stream_seq": seq,
         "index": index,
         "coid": message.attachments[index].coid.hex(),
         "size": len(plain),
@@ -123,7 +129,7 @@ def get(
     message, plain = fetch(target, stream, seq, index, epoch=epoch, reader=reader)
     private_files.write(file, plain)
     return Answer(
-        _attachment_dict(message, index, plain, file=str(file)),
+        _attachment_dict(message, seq, index, plain, file=str(file)),
         [f"wrote {file}: {len(plain)} bytes, attachment {index} of message {seq}, verified"],
     )
 
@@ -153,13 +159,13 @@ def verify(
     """
     message, plain = fetch(target, stream, seq, index, epoch=epoch, reader=reader)
     if file.read_bytes() != plain:
-        out.print_json_only(_attachment_dict(message, index, plain, file=str(file), holds=False))
+        out.print_json_only(_attachment_dict(message, seq, index, plain, file=str(file), holds=False))
         raise CommandFailed(
             f"{file} is not attachment {index} of message {seq}",
             Exit.PROTOCOL,
             "fetch the attachment with `veen attachment get`",
         )
     return Answer(
-        _attachment_dict(message, index, plain, file=str(file), holds=True),
+        _attachment_dict(message, seq, index, plain, file=str(file), holds=True),
         [f"{file} is attachment {index} of message {seq}, byte for byte"],
     )

@@ -173,7 +173,8 @@ def authorize(out: Output, *, target: Target, token: Path) -> Answer:
     """Give a token to the hub; messages use it from then on.
 
     The token's lifetime starts with the hub's receipt. Authorizing it again changes nothing. The token must
-    be for the identity in --client, or for its client_id of one of the token's streams.
+    be for the identity in --client, or for its client_id of one of the token's streams. A token that `veen
+    grant issue` wrote is only kept: the grant itself is in the log.
     """
     del out
     made = read_object(CapToken, token)
@@ -186,10 +187,16 @@ def authorize(out: Output, *, target: Target, token: Path) -> Answer:
                     Exit.POLICY,
                     "give the token's identity with --client, or ask the issuer for a token for yours",
                 )
+            if not made.sig_chain:
+                await hub.hold(made)
+                return None
             receipt = await hub.authorize(made)
             return receipt, await hub.cap_status(made.auth_ref)
 
-    receipt, status = loop.run(work())
+    if (authorized := loop.run(work())) is None:
+        line = "kept the grant's token; hubs of level access know it from the grant"
+        return Answer(token_dict(made), [line, f"  auth_ref {made.auth_ref.hex()}"])
+    receipt, status = authorized
     expires = status.expires_at
     data = {
         **token_dict(made),

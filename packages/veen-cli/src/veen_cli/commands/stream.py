@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -14,6 +14,7 @@ import click
 
 from veen_cli.arguments import times
 from veen_cli.arguments.numbers import Integer
+from veen_cli.commands.imported import Imported, imported_event
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
@@ -29,7 +30,9 @@ SHORT_ID_DIGITS: Final = 12
 TAIL_MESSAGES: Final = 10
 
 
-def message_dict(message: Message, proof: MmrProof | None = None) -> dict[str, Any]:
+def message_dict(
+    message: Message, proof: MmrProof | None = None, imported: Imported | None = None
+) -> dict[str, Any]:
     """Return a message as ``--json`` and ``--out jsonl`` print it: text as text, other bytes in hex."""
     data: dict[str, Any] = {
         "stream_seq": message.stream_seq,
@@ -50,6 +53,9 @@ def message_dict(message: Message, proof: MmrProof | None = None) -> dict[str, A
             data["parent"] = header.parent_id.hex()
         if header.expires_at is not None:
             data["expires_at"] = header.expires_at
+    if imported is not None:
+        original = message_dict(imported.original) if imported.original is not None else {"open": False}
+        data["imported"] = original | imported.as_json
     if proof is not None:
         data["receipt"] = message.entry.receipt_bytes.hex()
         data["proof"] = proof.encode().hex()
@@ -66,25 +72,35 @@ def text_of(message: Message) -> str | None:
         return None
 
 
-def message_lines(message: Message, proof: MmrProof | None = None) -> list[str]:
-    """Return a message as lines for a person."""
+def message_lines(
+    message: Message, proof: MmrProof | None = None, imported: Imported | None = None
+) -> list[str]:
+    """Return a message as lines for a person; of an imported event, the original's content."""
     head = (
         f"{message.stream_seq:>4}  {times.format_utc(message.hub_ts)}  {message.id.hex()[:SHORT_ID_DIGITS]}"
     )
     if message.confirmed is not None:
         head += "  confirmed" if message.confirmed else "  not yet confirmed"
     proved = f"  proved by {len(proof.path) + len(proof.peaks_after)} hashes" if proof is not None else ""
+    if imported is None:
+        return [f"{head}{proved}  {_content(message)}", *_attachment_lines(message)]
+    if (original := imported.original) is None:
+        return [f"{head}{proved}  (in the attachment)", imported.line, *_attachment_lines(message)]
+    return [f"{head}{proved}  {_content(original)}", imported.line, *_attachment_lines(original)]
+
+
+def _attachment_lines(message: Message) -> list[str]:
+    refs = message.attachments if message.is_open else ()
+    return [f"      attachment {n}: {ref.size} bytes, coid {ref.coid.hex()}" for n, ref in enumerate(refs)]
+
+
+def _content(message: Message) -> str:
     if not message.is_open:
-        size = len(message.msg.ciphertext)
-        return [f"{head}{proved}  (sealed to another reader, {size} bytes)"]
+        return f"(sealed to another reader, {len(message.msg.ciphertext)} bytes)"
     text = text_of(message)
     shown = text if text is not None else f"({len(message.body)} bytes: {message.body[:16].hex()}…)"
-    schema = "" if message.schema in (TEXT, BYTES) else f"  schema {message.schema.hex()[:SHORT_ID_DIGITS]}"
-    refs = [
-        f"      attachment {n}: {ref.size} bytes, coid {ref.coid.hex()}"
-        for n, ref in enumerate(message.attachments)
-    ]
-    return [f"{head}{proved}{schema}  {shown}", *refs]
+    named = message.schema in (TEXT, BYTES)
+    return shown if named else f"schema {message.schema.hex()[:SHORT_ID_DIGITS]}  {shown}"
 
 
 @dataclass(slots=True)
@@ -100,6 +116,8 @@ class Printer:
     newest: int | None = None
     """If no message was in the range: the number of the newest message, 0 for an empty stream."""
     epoch: int = 0
+    keys: Sequence[DhKey] = ()
+    """The reader's keys, which may open the original inside an imported event."""
 
     @property
     def is_visible(self) -> bool:
@@ -109,17 +127,19 @@ class Printer:
     def take(self, message: Message, proof: MmrProof | None) -> None:
         self.count += 1
         self.opened += message.is_open
+        imported = imported_event(message, self.keys)
         if self.form == "raw":
             self._print_raw(message)
         elif self.form == "jsonl" or (self.out.as_json and self.live):
-            click.echo(json_text(message_dict(message, proof)))
+            click.echo(json_text(message_dict(message, proof, imported)))
         elif self.out.as_json:
-            self.kept.append(message_dict(message, proof))
+            self.kept.append(message_dict(message, proof, imported))
         elif self.out.quiet:
-            if message.is_open:
-                click.echo(self._body_text(message))
+            content = imported.original if imported is not None else message
+            if content is not None and content.is_open:
+                click.echo(self._body_text(content))
         else:
-            click.echo("\n".join(map(escape_controls, message_lines(message, proof))))
+            click.echo("\n".join(map(escape_controls, message_lines(message, proof, imported))))
 
     @staticmethod
     def _body_text(message: Message) -> str:
@@ -234,6 +254,7 @@ def read_stream(
         at = Epoch(wanted.epoch) if wanted.epoch is not None else None
         async with target.connect() as hub:
             source = hub.stream(stream, readers=reader_keys(reader, target))
+            printer.keys = source.keys
             start = await wanted.first(source, at)
             prove = await _make_prover(source, at) if proofs else _no_proof
             found = source.follow(start) if wanted.follow else source.read(start, wanted.upto, epoch=at)
@@ -341,7 +362,8 @@ def stream(out: Output, *, target: Target, stream: str, wanted: Range, **form: A
 
     Signatures, order and roots are checked before a message is printed. With --json the result is one
     object; with --follow and --json it is one object per message. With --witnesses each message is shown as
-    confirmed, if a quorum of witnesses covers it, or as not yet confirmed.
+    confirmed, if a quorum of witnesses covers it, or as not yet confirmed. An event that a bridge has
+    imported is shown with the content of the original, if you have the key of its readers (--reader).
     """
     return read_stream(out, target, stream, wanted, **form)
 

@@ -9,6 +9,7 @@ from veen_cli.arguments import times
 from veen_cli.evidence.hub_log import checkpoint_fields
 from veen_cli.evidence.query_result import result_fields
 from veen_cli.evidence.recognized import Bare, Thing, Unknown, name_of
+from veen_cli.evidence.rpc_transcript import transcript_fields
 from veen_cli.frame.output import plural
 from veen_core.cap import CapToken
 from veen_core.entry import Entry
@@ -20,6 +21,7 @@ from veen_core.stream import hub_id
 from veen_core.tlog.tree_head import SignedHead
 from veen_core.wire import Wire
 from veen_overlays.query.result_file import ResultFile
+from veen_overlays.rpc.transcript import Transcript
 
 MAX_SHOWN_BYTES: Final = 96
 """A longer byte string is abbreviated in text output."""
@@ -86,8 +88,8 @@ def as_dict(thing: Thing) -> dict[str, Any]:
     """Render an object for ``--json``."""
     found: dict[str, Any] = {"kind": name_of(thing)}
     match thing:
-        case ResultFile():
-            found |= {"section": thing.codec.section, "value": plain(result_fields(thing))}
+        case ResultFile() | Transcript():
+            found |= {"section": thing.codec.section, "value": plain(_file_fields(thing))}
         case Wire():
             found |= {"section": thing.codec.section, "value": plain(thing)}
         case Bare():
@@ -110,12 +112,16 @@ def _payload(entry: Entry) -> Wire:
     return CapToken.decode(entry.msg_bytes) if entry.is_authorize else entry.msg
 
 
+def _file_fields(file: ResultFile | Transcript) -> dict[str, object]:
+    return result_fields(file) if isinstance(file, ResultFile) else transcript_fields(file)
+
+
 def as_lines(thing: Thing) -> Iterator[str]:
     """Render an object for a person."""
     match thing:
-        case ResultFile():
+        case ResultFile() | Transcript():
             yield titled(thing.codec.name, thing.codec.section)
-            for name, item in result_fields(thing).items():
+            for name, item in _file_fields(thing).items():
                 yield from _value(name, item, "  ")
         case Wire():
             yield titled(thing.codec.name, thing.codec.section)

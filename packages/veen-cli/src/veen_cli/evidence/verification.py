@@ -22,6 +22,7 @@ from veen_cli.evidence.hub_log import (
 )
 from veen_cli.evidence.query_result import verify_query_result
 from veen_cli.evidence.recognized import Recognized
+from veen_cli.evidence.rpc_transcript import verify_rpc_transcript
 from veen_cli.evidence.verdicts import Roots, Undecided, Verdict
 from veen_cli.frame.output import plural
 from veen_cli.identity.verified_roots import ClientKnowledge, KnownRoot
@@ -49,6 +50,7 @@ from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.label.evidence import find_equivocation
 from veen_hub.witness.contradiction import LogContradiction, verify_contradiction
 from veen_overlays.query.result_file import ResultFile
+from veen_overlays.rpc.transcript import Transcript
 
 T = TypeVar("T")
 NO_PIN: Final = "cannot be verified without the hub's id: give --trust HUB_ID"
@@ -250,6 +252,11 @@ class EvidenceVerifier:
         held = tuple(self._by_place.values())
         return verify_query_result(found.thing, self._pin, self._identity, self._policy, held)
 
+    def transcript(self, found: Recognized) -> tuple[str, list[str]]:
+        """Verify the transcript of a call (RPC0.1, P15)."""
+        assert isinstance(found.thing, Transcript)
+        return verify_rpc_transcript(found.thing, self._pin, self._identity, self._policy)
+
     def fork(self, found: Recognized) -> str:
         """Verify evidence that a hub signed two histories (P1)."""
         evidence = found.thing
@@ -362,6 +369,7 @@ RULES: Final[dict[type, Callable[[EvidenceVerifier, Recognized], Proved]]] = {
     SignedHead: EvidenceVerifier.hub_checkpoint,
     HubEvidence: EvidenceVerifier.hub_evidence,
     ResultFile: EvidenceVerifier.query_result,
+    Transcript: EvidenceVerifier.transcript,
     HubLogFork: EvidenceVerifier.fork,
     LabelFork: EvidenceVerifier.fork,
     LogContradiction: EvidenceVerifier.contradiction,

@@ -15,6 +15,7 @@ from veen_cli.evidence.bundle_parts import is_part, verify_parts
 from veen_cli.evidence.hub_log import is_pinned, verify_checkpoint_note
 from veen_cli.evidence.recognize import recognize_all
 from veen_cli.evidence.recognized import Recognized
+from veen_cli.evidence.rpc_transcript import identities
 from veen_cli.evidence.verdicts import Verdict
 from veen_cli.evidence.verification import NO_PIN, EvidenceVerifier
 from veen_cli.frame import settings
@@ -37,6 +38,7 @@ from veen_core.wire import Wire
 from veen_hub.client.hub_log import load_policy
 from veen_hub.client.wire.connection import IDENTITY_RECORD
 from veen_overlays.query.result_file import ResultFile
+from veen_overlays.rpc.transcript import Transcript
 from veen_storage.copies.export import Manifest, verify_export, verify_hub_export
 from veen_storage.copies.export.range_verifier import MAX_WRITERS
 
@@ -74,6 +76,7 @@ def pinned_identity(
     shown += [each.thing.identity for each in found if isinstance(each.thing, HubEvidence)]
     for each in found:
         shown += each.thing.evidence.identities if isinstance(each.thing, ResultFile) else ()
+        shown += identities(each.thing) if isinstance(each.thing, Transcript) else ()
     if folder is not None:
         content = CheckedStateStore(folder.state).load(pin, IDENTITY_RECORD)
         shown += [HubIdentity.decode(content)] if content is not None else []

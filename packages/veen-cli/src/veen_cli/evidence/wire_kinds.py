@@ -34,6 +34,7 @@ from veen_hub.client.state.records import EpochsRecord, HeldTokens, HubCheckpoin
 from veen_hub.ops.anchors import AnchoredRoot, LedgerLine
 from veen_hub.witness.contradiction import LogContradiction
 from veen_overlays.query.result_file import ResultFile
+from veen_overlays.rpc.transcript import Transcript
 from veen_storage import Registry
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.copies.export import Manifest
@@ -56,6 +57,7 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     LabelFork,
     LogContradiction,
     ResultFile,
+    Transcript,
     LabelHead,
     Keystore,
     Secrets,

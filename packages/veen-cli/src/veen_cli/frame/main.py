@@ -70,11 +70,34 @@ COMMANDS: Final = {
         "veen_cli.overlays.crdt:crdt", "Registers, sets and counters with concurrent writers."
     ),
     "queue": LazyCommand("veen_cli.overlays.queue:queue", "Jobs in a stream: put, take, acknowledge."),
+    "rpc": LazyCommand("veen_cli.rpc:rpc", "Remote calls over a stream: serve, call, list."),
+    "disc": LazyCommand(
+        "veen_cli.discovery:disc", "Directory of hubs, overlays and services: advertise, query, watch."
+    ),
+    "connect": LazyCommand(
+        "veen_cli.discovery.connect:connect", "Find a service, check its hub, and set up a connection to it."
+    ),
     "wallet": LazyCommand(
         "veen_cli.overlays.wallet:wallet", "Wallets: balances folded from a log, with rules."
     ),
+    "grant": LazyCommand(
+        "veen_cli.operations.grant:grant", "Access grants in a log, and the rules of a domain."
+    ),
+    "pay": LazyCommand("veen_cli.operations.pay:pay", "Ask for an operation and pay for it, in one message."),
     "snapshot": LazyCommand(
         "veen_cli.overlays.snapshot:snapshot", "Publish the hashes of folded states, and verify them."
+    ),
+    "op": LazyCommand(
+        "veen_cli.operations.op:op", "Operations of any kind, and which operation led to which."
+    ),
+    "agree": LazyCommand(
+        "veen_cli.operations.agree:agree", "Agreements: propose versions, confirm them, see the active one."
+    ),
+    "publish": LazyCommand(
+        "veen_cli.operations.publish:publish", "Published content: bind files to the log, and compare them."
+    ),
+    "recover": LazyCommand(
+        "veen_cli.operations.recover:recover", "Recovery: guardians replace an identity whose key is lost."
     ),
     "query": LazyCommand("veen_cli.query:query", "Query recorded streams; answers carry their own proof."),
     "record": LazyCommand(

@@ -161,14 +161,21 @@ def promote(
         "labels": made.labels,
         "planned": record is not None,
     }
-    proven = "nothing is lost: it has exactly what the handover names"
-    unknown = f"find what is lost with: veen hub lost --data-dir {quote(str(target))} --receipts FILE"
+    where = quote(str(target))
+    proven = [
+        "nothing is lost: it has exactly what the handover names",
+        f"in a realm, make it the primary with: veen authority handover {where} --realm REALM",
+    ]
+    unknown = [
+        f"find what is lost with: veen hub lost --data-dir {where} --receipts FILE",
+        "in a realm, it is the primary once the old hub's authority records have ended: veen authority set",
+    ]
     return Answer(
         data,
         [
             f"promoted into {target}",
             *fields({f"  {key}": value for key, value in data.items()}),
-            proven if record is not None else unknown,
+            *(proven if record is not None else unknown),
         ],
     )
 

@@ -178,7 +178,7 @@ def terminate(data_dir: Path, pid: int, timeout: float = START_SECONDS) -> None:
 @click.option("--open", "open_", is_flag=True, help="Let anybody write, without a token (no gating).")
 @click.option(
     "--level",
-    type=click.Choice(["core", "federated", "hardened", "meta"]),
+    type=click.Choice(["core", "federated", "hardened", "meta", "access"]),
     help="Rules of its realm that the hub enforces; above core, hub.yaml must name the realm.",
 )
 @click.option(

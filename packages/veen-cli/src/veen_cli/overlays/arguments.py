@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from veen_core import cbor
-from veen_core.errors import DecodeError, VeenError
-from veen_overlays.identifiers import RealmId, realm_id
+from veen_core.errors import VeenError
+from veen_overlays.identifiers import RealmId, parse_realm
 
 
 class Realm(click.ParamType[RealmId]):
@@ -21,11 +21,7 @@ class Realm(click.ParamType[RealmId]):
         del param, ctx
         if isinstance(value, RealmId):
             return value
-        text = str(value)
-        try:
-            return RealmId.from_hex(text.lower())
-        except DecodeError:
-            return realm_id(text)
+        return parse_realm(str(value))
 
 
 class JsonMap(click.ParamType[dict[str, Any]]):

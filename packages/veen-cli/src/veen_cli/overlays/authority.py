@@ -1,30 +1,40 @@
-"""``veen authority``: name the primary hub of a stream (FED1, spec-2 §2)."""
+"""``veen authority``: name the primary hub of a stream, or pass a hub's authority on (FED1, AUTH1, P9)."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import click
 
 from veen_cli.arguments import times
 from veen_cli.arguments.identifiers import Hex
+from veen_cli.arguments.object_files import read_object
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import describe_realm, realm_option
 from veen_cli.overlays.control import published, show
 from veen_cli.overlays.overlay_stream import Access, access_options
+from veen_core.handover import Handover
+from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
-from veen_overlays.control.records import Authority, admin_stream
+from veen_overlays.control.records import Authority, HandedOver, admin_stream
 from veen_overlays.control.state import AUTHORITIES, authority_at
 from veen_overlays.identifiers import RealmId
+from veen_storage import Layout
+from veen_storage.copies.fork_record import ancestors
 
 _HERE: Final = "veen_cli.overlays.authority"
 AUTHORITY: Final = {
     "set": LazyCommand(f"{_HERE}:authority_set", "Name the primary hub of a stream."),
+    "handover": LazyCommand(
+        f"{_HERE}:authority_handover", "Make the successor of a hub the primary of all its streams."
+    ),
     "show": LazyCommand(f"{_HERE}:authority_show", "Show the authority record in force for a stream."),
 }
 authority = Group("authority", AUTHORITY, path="authority", help="The primary hub of a stream (FED1).")
@@ -87,6 +97,47 @@ def authority_set(
 def _until(holds: Authority) -> str:
     end = times.format_utc(holds.ts + holds.ttl)
     return f"  the record is not in force yet: hub {holds.primary_hub.hex()} is the primary until {end}"
+
+
+@command("veen authority handover new-hub --realm shop --reader realm", name="handover")
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@realm_option
+@access_options
+def authority_handover(out: Output, *, access: Access, directory: Path, realm: RealmId) -> Answer:
+    """Make the successor of a hub the primary of all its streams.
+
+    DIRECTORY is the data directory of the successor, of a replica or of the old hub, or a folder with copies
+    of its handover.cbor and hub-identity.cbor. The handover, which the old hub signed, is published in the
+    realm. From then on the successor is the primary wherever an authority record names the old hub, until
+    that record ends.
+    """
+    del out
+    record = _read_handover(directory, realm)
+
+    async def work() -> Receipt:
+        async with access.at(admin_stream(realm)) as source:
+            return await source.send(record)
+
+    passed = record.record
+    line = f"hub {passed.new_hub.hex()} is the primary in place of hub {passed.old_hub.hex()}"
+    return published(record, loop.run(work()), admin_stream(realm), line)
+
+
+def _read_handover(directory: Path, realm: RealmId) -> HandedOver:
+    for each in (directory, *(path for _fork, path in ancestors(directory))):
+        layout = Layout(each)
+        if layout.handover.exists():
+            return HandedOver(
+                realm_id=realm,
+                identity=read_object(HubIdentity, layout.identity).encode(),
+                handover=read_object(Handover, layout.handover).encode(),
+            )
+    raise CommandFailed(
+        f"{directory} has no handover record",
+        Exit.USAGE,
+        "name the data directory of a hub that has handed over, of its replica or of its successor; after an "
+        "unplanned promotion the old record must end first (`veen authority set`)",
+    )
 
 
 @command("veen authority show orders --realm shop --reader realm", name="show")

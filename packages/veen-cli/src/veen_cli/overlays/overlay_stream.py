@@ -26,10 +26,11 @@ from veen_cli.frame.output import Progress
 from veen_cli.identity.identity_folder import Folder, recipient_named
 from veen_core.cap import CapToken
 from veen_core.hashing import H
-from veen_core.ids import Epoch, LeafHash, StreamId, UnixTime
+from veen_core.ids import ClientId, Epoch, LeafHash, StreamId, UnixTime
 from veen_core.keys import DhKey
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
+from veen_core.stream import stream_id
 from veen_hub.client import Hub, Identity, NotFound, Stream
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
@@ -133,12 +134,21 @@ class OverlayStream:
 
     async def authors(self) -> tuple[bytes, ...]:
         """The keys behind a message that is sent now: possible signers, and the token's issuer (WAL §8)."""
+        token = await self._token()
+        signers = (self.access.identity.client_id, await self.stream.client_id())
+        return signers if token is None else (*signers, token.issuer_pk)
+
+    async def signer(self) -> ClientId:
+        """The key that signs a message that is sent now: the token's subject, or the stream's client_id."""
+        token = await self._token()
+        return await self.stream.client_id() if token is None else ClientId(token.subject_pk)
+
+    async def _token(self) -> CapToken | None:
+        """The token of a message that is sent now."""
         hub, cap = self.hub, self.access.cap
         log = await hub.log(self.stream.label(), hub.connection.origin(self.stream.id))
         named = CapToken.decode(cap.read_bytes()) if cap is not None else None
-        token = await hub.tokens.choose(log, self.stream.id, named)
-        signers = (self.access.identity.client_id, await self.stream.client_id())
-        return signers if token is None else (*signers, token.issuer_pk)
+        return await hub.tokens.choose(log, self.stream.id, named)
 
     async def authors_of(self, msg: Msg) -> tuple[bytes, ...]:
         """The keys behind a message: its signer, and its token's issuer as the hub recorded it (H18)."""
@@ -176,9 +186,12 @@ class Access:
 
     @asynccontextmanager
     async def streams(
-        self, described: str | None = None
+        self, described: str | None = None, *, reader_of: Callable[[StreamId], DhKey] | None = None
     ) -> AsyncIterator[Callable[[str | StreamId], OverlayStream]]:
-        """Connect, and open any number of streams by name or id; ``described`` names them in errors."""
+        """Connect, and open any number of streams by name or id; ``described`` names them in errors.
+
+        ``reader_of`` gives a stream's reader key if ``--reader`` names none.
+        """
         readers = reader_keys(self.reader, self.target)
 
         async with self.target.connect() as hub:
@@ -187,10 +200,11 @@ class Access:
 
             def at_stream(name: str | StreamId) -> OverlayStream:
                 text = name if isinstance(name, str) else name.hex()
+                shared = readers or (() if reader_of is None else (reader_of(stream_id(text)),))
                 return OverlayStream(
                     hub=hub,
-                    stream=hub.stream(text, readers=readers),
-                    keys=(*readers, *identity.dh_keys),
+                    stream=hub.stream(text, readers=shared),
+                    keys=(*shared, *identity.dh_keys),
                     access=self,
                     description=described or f"stream {text}",
                 )
@@ -267,6 +281,12 @@ REFUSAL_ACTIONS: Final[dict[str, str]] = {
     "WAL.DUPLICATE_REF": "choose another --ref if this is a new payment",
     "WAL.INVALID_CURRENCY": "choose another --currency",
     "WAL.UNAUTHORIZED_OPERATION": "act as one of the operators in the --policy file",
+    "AGREEMENT.M2": "choose a --version that is higher than every version before",
+    "AGREEMENT.PARTY": "act as one of the parties (`veen agree status`)",
+    "AGREEMENT.TERMS": "ask the party that proposed the version for the text",
+    "PUBLICATION.P1": "choose another version: published content does not change",
+    "RECOVERY.R3": "act as one of the executors (`veen recover status`)",
+    "RECOVERY.8.3": "see what is missing with `veen recover status`",
 }
 """The next step after a refusal, by its code."""
 

@@ -114,6 +114,7 @@ async def open_view(
                     profile_id=hub.connection.profile.profile_id.hex(),
                 ),
             )
+            await follower.settle()
         finally:
             engine.close()
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from veen_core.cap import CapToken, Rate
 from veen_core.errors import ConfigError
@@ -35,6 +35,15 @@ class Question:
     token: CapToken | None
     size: int
     hub_ts: UnixTime
+    granted: bool = False
+    """Whether the token stands for a grant that the policy has folded (spec-3 3.3)."""
+
+
+class GrantedToken(NamedTuple):
+    """A token that a policy derives from a grant, and its issued_at: the time of the grant's receipt."""
+
+    token: CapToken
+    issued_at: UnixTime
 
 
 @runtime_checkable
@@ -69,6 +78,14 @@ class AdmissionPolicy(Protocol):
         """Return facts for status and metrics: ``level``, the folded prefix, the view's age ``lag_sec``."""
 
 
+@runtime_checkable
+class GrantingPolicy(AdmissionPolicy, Protocol):
+    """A policy that knows tokens beside those of ``/tooling/authorize`` (spec-3 3.3, A2)."""
+
+    def granted(self, auth_ref: AuthRef, hub_ts: UnixTime) -> GrantedToken | None:
+        """Return the token of an auth_ref that the hub was not given; None if the policy does not know it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyServices:
     """Services for a policy that follows logs. The source hub is the hub that holds those logs."""
@@ -86,6 +103,11 @@ class PolicyServices:
     store: Callable[[str], ViewStore]
     """Opens a named store for folded state, in the data directory of this hub."""
     clock: Clock
+    inherited_from: Callable[[StreamId], Awaitable[HubId | None]]
+    """Returns the ancestor of this hub that has entries of a stream; None if this hub is no successor, or if
+    the logs are another hub's."""
+    issuers: frozenset[bytes] = frozenset()
+    """The issuers whose tokens this hub accepts (H18), and so whose grants and revocations (A1)."""
 
 
 @runtime_checkable

@@ -31,7 +31,7 @@ from veen_core.rate import Bucket
 from veen_core.rejection import Rejection
 from veen_hub.admission.class_rates import ClassRates, RateKey
 from veen_hub.admission.labels import LabelInfo, LabelMap
-from veen_hub.admission.policy import AdmissionPolicy, Question
+from veen_hub.admission.policy import AdmissionPolicy, GrantedToken, GrantingPolicy, Question
 from veen_hub.admission.stateless import Submission
 from veen_storage import ClientCursor, Draft
 
@@ -233,7 +233,10 @@ class BatchContext:
         rate = token.allow.rate if token is not None else None
         if rate is not None and msg.auth_ref is not None:
             own = self.view.bucket(msg.auth_ref, msg.label)
-        if (class_rate := self.policy.rate(question)) is None:
+        class_rate = self.policy.rate(question)
+        if class_rate is None and question.granted:
+            class_rate = rate  # the log's buckets know only authorized tokens
+        if class_rate is None:
             return rate, own
         own = own.at(rate, self.hub_ts) if own is not None and rate is not None else None
         return class_rate, self.class_rates.bucket(self.rate_key(msg), class_rate, self.hub_ts, own)
@@ -249,7 +252,13 @@ class BatchContext:
         label = self.view.label(msg.label)
         cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
         token = cap.token if cap is not None else None
-        question = Question(msg.label, msg.client_id, msg.auth_ref, token, size, self.hub_ts)
+        issued_at = self.view.issued_at(cap) if cap is not None else None
+        grant = self._grant_of(msg.auth_ref) if token is None and msg.auth_ref is not None else None
+        if grant is not None:
+            token, issued_at = grant
+        question = Question(
+            msg.label, msg.client_id, msg.auth_ref, token, size, self.hub_ts, granted=grant is not None
+        )
         rate, bucket = self._rate(msg, question)
         streams = token.allow.stream_ids if token is not None else ()
         return AdmissionInput(
@@ -260,12 +269,17 @@ class BatchContext:
             self.hub_ts,
             label.log.size if label is not None else 0,
             self.view.client(msg.label, msg.client_id),
-            self.view.issued_at(cap) if cap is not None else None,
+            issued_at,
             token,
             rate,
             bucket,
             self.labels.look_up(msg.label, self.hub_ts, streams),
         )
+
+    def _grant_of(self, auth_ref: AuthRef) -> GrantedToken | None:
+        if not isinstance(self.policy, GrantingPolicy):
+            return None
+        return self.policy.granted(auth_ref, self.hub_ts)
 
     def next_input(self, before: AdmissionInput, msg: Submission) -> AdmissionInput:
         """Update the input of a writer's last message for its next one."""
@@ -290,7 +304,8 @@ def admit(submission: Submission, context: BatchContext) -> None:
         if inputs.token is not None or submission.auth_ref is None:  # else its token may be authorized later
             context.passed[writer] = inputs
     token = inputs.token
-    if inputs.rate is not None and (token is None or inputs.rate is not token.allow.rate):
+    of_policy = token is None or inputs.question.granted or inputs.rate is not token.allow.rate
+    if inputs.rate is not None and of_policy:
         assert inputs.bucket is not None  # a class's rate comes with its bucket
         context.class_rates.take(context.rate_key(submission), inputs.rate, inputs.bucket)
 

@@ -163,6 +163,10 @@ class Hub:
         """Authorize a token at the hub; messages to its streams use it from then on (H5)."""
         return await self.tokens.authorize(token)
 
+    async def hold(self, token: CapToken) -> None:
+        """Keep the token of an access grant (spec-3 3.3); messages to its streams use it from then on."""
+        await self.tokens.hold(token)
+
     async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
         """Read the status of a token. The hub does not sign it; it signs the receipt of ``authorize``."""
         return await self.connection.ask(lambda: self.connection.api.cap_status(auth_ref))

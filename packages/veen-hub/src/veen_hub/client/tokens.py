@@ -52,6 +52,16 @@ class Tokens:
         await self._control.verify(receipt)
         self._connection.time.observe(receipt.hub_ts)
         self._held[token.auth_ref] = HeldToken(token=token, expires_at=token.expires_at(receipt.hub_ts))
+        await self._store_held()
+        return receipt
+
+    async def hold(self, token: CapToken) -> None:
+        """Keep the token of an access grant, which no hub authorizes: hubs of level access fold the grant."""
+        now = self._connection.time.now()
+        self._held[token.auth_ref] = HeldToken(token=token, expires_at=token.expires_at(now))
+        await self._store_held()
+
+    async def _store_held(self) -> None:
         connection = self._connection
         await connection.workers.run(
             update,
@@ -61,7 +71,6 @@ class Tokens:
             self._with_ours,
             lock_timeout=connection.lock_timeout,
         )
-        return receipt
 
     def _checked_receipt(self, token: CapToken, wire: bytes, response: AuthorizeResponse) -> Receipt:
         receipt = response.receipt
@@ -87,7 +96,7 @@ class Tokens:
         """Choose the token to send with: the one given, else one that fits, else one from the source."""
         if isinstance(cap, CapToken):
             if cap.auth_ref not in self._held:
-                await self.authorize(cap)
+                await (self.authorize(cap) if cap.sig_chain else self.hold(cap))
             return cap
         if cap is not None:
             if (named := self._held.get(cap)) is None:

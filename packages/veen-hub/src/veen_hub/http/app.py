@@ -135,6 +135,7 @@ class Server:
         await self._start_probes()
         if self.hub.replica is None:
             self.hub.realm_follower.start(self._api.name)
+            self.hub.advertiser.start(self._api.name)
         return self._api.name
 
     async def _start_probes(self) -> None:
@@ -164,6 +165,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop accepting connections, answer the requests in progress, and close the hub (SIGTERM)."""
+        await self.hub.advertiser.stop()  # while this hub still accepts messages: it may have the directory
         self.hub.stopping.set()
         for site in list(self._api_runner.sites):
             await site.stop()

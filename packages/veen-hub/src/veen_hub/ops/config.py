@@ -21,6 +21,7 @@ from veen_core.stream import stream_id
 from veen_hub import extension
 from veen_hub.ops import config_file
 from veen_hub.ops.config_addresses import check_address, check_ca
+from veen_hub.ops.config_discovery import DiscoverySettings
 from veen_hub.ops.config_hub_log import HubLogSettings
 from veen_hub.ops.config_schema import build, kind_name
 
@@ -316,9 +317,10 @@ class HubConfig:
     attachments: AttachmentLimits = AttachmentLimits()
     client_keys: ClientKeys | None = None
     policy: Policy = Policy()
-    level: Literal["core", "federated", "hardened", "meta"] = "core"
+    level: Literal["core", "federated", "hardened", "meta", "access"] = "core"
     """Which rules of its realm the hub enforces (spec-2 §8)."""
     realm: RealmSettings | None = None
+    discovery: DiscoverySettings | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     """Limits of a new data directory (core §14.1); must equal the limits of an existing one."""
 
@@ -372,6 +374,10 @@ class HubConfig:
         if self.realm.url is None and self.tls is not None:
             raise ConfigError(
                 "realm.url: missing; with TLS, set it to this hub's address, and realm.pinned to its hub_id"
+            )
+        if self.level == "access" and not self.gating:
+            raise ConfigError(
+                "level: access admits by grants, so it needs gating; remove `--open` or `gating: false`"
             )
         if self.policy.name is not None:
             raise ConfigError(

@@ -20,6 +20,7 @@ from veen_core.errors import (
     DivergenceError,
     IdentityError,
     OpenError,
+    StateError,
     VeenError,
     VerificationError,
 )
@@ -31,6 +32,7 @@ from veen_hub.ops.config import HubConfig, RealmSettings
 from veen_hub.ops.logs import log
 from veen_hub.pipeline.log_access import LogAccess
 from veen_storage import Layout, ViewStore
+from veen_storage.copies.inherited import holder_of_stream
 
 RETRY_SEC: Final = 0.5
 """Pause after a failure."""
@@ -66,6 +68,7 @@ def failure_reason(error: Exception) -> str:
         (Refused, "refused"),
         (IdentityError, "wrong_hub"),
         (OpenError, "wrong_key"),
+        (StateError, "not_carried_over"),
         (DivergenceError, "rolled_back"),
         (VerificationError, "invalid"),
         (DecodeError, "invalid"),
@@ -88,6 +91,7 @@ class RealmFollower:
         log_access: LogAccess,
         clock: Clock,
         hub_ts: Callable[[], UnixTime],
+        issuers: frozenset[bytes],
     ) -> None:
         self._policy = policy
         self._settings = settings
@@ -97,6 +101,7 @@ class RealmFollower:
         self._log = log_access
         self._clock = clock
         self._hub_ts = hub_ts
+        self._issuers = issuers
         self._task: asyncio.Task[None] | None = None
         self._stores: dict[str, ViewStore] = {}
 
@@ -152,12 +157,19 @@ class RealmFollower:
                     learn=self._learn,
                     store=self._store,
                     clock=self._clock,
+                    inherited_from=self._inherited_from,
+                    issuers=self._issuers,
                 )
             )
 
     def _stream_of(self, label: Label) -> StreamId | None:
         """Find a label's stream; called in the sequencer's thread, which owns the label map."""
         return self._labels.look_up(label, self._hub_ts()).stream
+
+    async def _inherited_from(self, stream: StreamId) -> HubId | None:
+        if self._settings is None or self._settings.url is not None:
+            return None
+        return await asyncio.to_thread(holder_of_stream, self._layout.root, stream)
 
     async def _learn(self, streams: Iterable[StreamId]) -> None:
         known = tuple(streams)

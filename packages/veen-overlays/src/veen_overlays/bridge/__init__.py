@@ -15,6 +15,7 @@ from veen_overlays.bridge.records import (
     ImportedEvent,
     ImportFailed,
     ImportGap,
+    ImportMapping,
     TargetRange,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "Exported",
     "ImportFailed",
     "ImportGap",
+    "ImportMapping",
     "Imported",
     "ImportedEvent",
     "TargetRange",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from veen_core import cbor
 from veen_core.ids import BundleId, ClientId, HubId, StreamId
-from veen_overlays.bridge.records import Imported, ImportFailed, ImportGap
+from veen_overlays.bridge.records import Imported, ImportFailed, ImportGap, ImportMapping
 from veen_overlays.fold.event import Event
 from veen_overlays.fold.monoid import FIRST_WRITER, LWW, SUM, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
@@ -18,8 +18,9 @@ MAX_FAILURES: Final = 64
 
 ImportState = Mapping[str, Any]
 """``bundles``: the first report of each bundle. ``repeated``: the number of further reports of a bundle.
-``heads``: the last bundle of each chain. ``gaps``: bundles imported after an allowed gap. ``failed``: the
-number of failures. ``failures``: the latest of them, encoded."""
+``heads``: the last bundle of each chain. ``gaps``: bundles imported after an allowed gap. ``mappings``: the
+latest report of each source stream's import stream. ``failed``: the number of failures. ``failures``: the
+latest of them, encoded."""
 
 _LATEST: Final[Monoid[tuple[bytes, ...]]] = Monoid((), lambda a, b: (a + b)[-MAX_FAILURES:], list, tuple)
 
@@ -30,6 +31,9 @@ def _lift(event: Event) -> ImportState:
             return {"failed": 1, "failures": (failure.encode(),)}
         case ImportGap() as gap:
             return {"gaps": {bytes(gap.bundle_id): (event.stamp(0), gap.encode())}}
+        case ImportMapping() as mapping:
+            origin = mapping.source_hub_id + mapping.source_stream_id
+            return {"mappings": {origin: (event.stamp(0), mapping.encode())}}
         case Imported() as bundle:
             written: StampedValue = event.stamp(0), bundle.encode()
             if any(event.repeated):
@@ -73,6 +77,12 @@ def allowed_gap(state: ImportState, bundle: BundleId) -> ImportGap | None:
     return None if written is None else ImportGap.decode(written[1])
 
 
+def reported_mappings(state: ImportState) -> Iterator[ImportMapping]:
+    """The latest report of each source stream's import stream; nothing may have been written to it."""
+    found = state.get("mappings", {})
+    return (ImportMapping.decode(found[origin][1]) for origin in sorted(found) if found[origin] is not None)
+
+
 def _view(state: ImportState) -> dict[str, Any]:
     written = [each for each in state.get("bundles", {}).values() if each is not None]
     repeated = state.get("repeated", {})
@@ -80,6 +90,7 @@ def _view(state: ImportState) -> dict[str, Any]:
         "bundles": [cbor.decode(body) for _stamp, body in sorted(written)],
         "repeated": {bundle: repeated[bundle] for bundle in sorted(repeated)},
         "gaps": [cbor.decode(state["gaps"][key][1]) for key in sorted(state.get("gaps", {}))],
+        "mappings": [cbor.decode(each.encode()) for each in reported_mappings(state)],
         "failed": state.get("failed", 0),
         "failures": [cbor.decode(body) for body in state.get("failures", ())],
     }
@@ -105,12 +116,13 @@ _COLUMNS: Final = {
 IMPORTS: Final[Overlay[ImportState]] = Overlay(
     name="bridge.imports",
     title="The bundles that a bridge has imported, and the imports that failed (AGB0 4.6).",
-    schemas=(Imported, ImportFailed, ImportGap),
+    schemas=(Imported, ImportFailed, ImportGap, ImportMapping),
     monoid=product(
         bundles=map_of(FIRST_WRITER),
         repeated=map_of(SUM),
         heads=map_of(LWW),
         gaps=map_of(FIRST_WRITER),
+        mappings=map_of(LWW),
         failed=SUM,
         failures=_LATEST,
     ),

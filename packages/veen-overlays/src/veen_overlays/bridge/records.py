@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from veen_core.attached import ATTACHED_NAME, AttachmentRef
+from veen_core.ciphertext import leaf_hash
 from veen_core.errors import DecodeError
 from veen_core.ids import (
     BundleId,
     ClientId,
+    ClientSeq,
+    CtHash,
     FixedBytes,
     HubId,
     Label,
     MmrRoot,
     NodeHash,
+    ProfileId,
     SchemaId,
     StreamId,
     StreamSeq,
@@ -68,12 +72,50 @@ def _has_the_message_of_its_receipt(event: ImportedEvent) -> bool:
         return False
 
 
+@text_map("bridge.import.v1 origin_leaf", section="core §4.2.13")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginLeaf(Wire):
+    """What the leaf of an original MSG hashes besides its label: the origin hub's receipt signs this hash.
+
+    So it proves which client_id signed the original, without the original.
+    """
+
+    profile_id: ProfileId
+    ct_hash: CtHash
+    client_id: ClientId
+    client_seq: ClientSeq
+
+
+def leaf_of(msg: Msg) -> OriginLeaf:
+    """The leaf of an original MSG."""
+    return OriginLeaf(
+        profile_id=msg.profile_id, ct_hash=msg.ct_hash, client_id=msg.client_id, client_seq=msg.client_seq
+    )
+
+
+def _has_the_leaf_of_its_receipt(event: ImportedEvent) -> bool:
+    if (leaf := event.origin_leaf) is None:
+        return True
+    if event.origin_msg is not None:
+        return False
+    try:
+        receipt = Receipt.decode(event.origin_receipt)
+    except DecodeError:
+        return False
+    parts = receipt.label, leaf.profile_id, leaf.ct_hash, leaf.client_id, leaf.client_seq
+    return leaf_hash(*parts) == receipt.leaf_hash
+
+
 @record(
     "bridge.import.v1",
     section="P7",
     rules=(
         RecordRule("origin_receipt is the receipt of source_stream_seq on source_label", _names_its_receipt),
         RecordRule("origin_msg is the message of origin_receipt", _has_the_message_of_its_receipt),
+        RecordRule(
+            "origin_leaf hashes to the leaf of origin_receipt, and origin_msg is absent",
+            _has_the_leaf_of_its_receipt,
+        ),
     ),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +130,8 @@ class ImportedEvent(Record):
     origin_msg: bytes | None = None
     import_time: UnixTime
     bridge_id: ClientId
+    origin_leaf: OriginLeaf | None = None
+    """In mode reseal: proves which key signed the original."""
 
 
 def _carries_an_event(envelope: EnvelopedEvent) -> bool:
@@ -211,6 +255,22 @@ class ImportGap(Record):
     """The bundle that the imported one continues; zeros if it begins a new chain."""
     skipped_from: StreamSeq
     """The first source position that no imported bundle covers."""
+    import_time: UnixTime
+    bridge_id: ClientId
+    operator: str
+
+
+@record("bridge.import.mapping.v1", section="products-spec-1 4.5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportMapping(Record):
+    """Report, before its first event, which import stream receives the events of a source stream."""
+
+    source_hub_id: HubId
+    source_stream_id: StreamId
+    source_stream: str
+    """The name that the bundle gives, or the id in hex."""
+    target_stream_id: StreamId
+    target_stream: str
     import_time: UnixTime
     bridge_id: ClientId
     operator: str

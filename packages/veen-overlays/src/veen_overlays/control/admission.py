@@ -53,9 +53,19 @@ class ViewPolicy:
         return self.view.not_primary(self._stream_of(question.label), question.hub_ts)
 
     def revoked(self, question: Question) -> str | None:
-        """Which key or token of the message is revoked, or None: E.CAP / REVOKED (KEX1+ 4.3)."""
+        """Which key or token is revoked, or None: E.CAP / REVOKED (KEX1+ 4.3, spec-3 3.3)."""
         token = None if question.token is None else question.token.token_hash
-        return self.view.revoked(question.client_id, question.auth_ref, token, question.hub_ts)
+        return self.view.revoked(
+            question.client_id, question.auth_ref, token, question.hub_ts
+        ) or self.view.access_revoked(question.auth_ref, question.token)
+
+    def granted(self, auth_ref: AuthRef, hub_ts: UnixTime) -> tuple[CapToken, UnixTime] | None:
+        """The token of a grant, and the time of the grant's receipt (spec-3 3.3).
+
+        A revoked or expired grant has its token too: the rows of the admission table say what is wrong.
+        """
+        grant = self.view.grant(auth_ref, hub_ts)
+        return None if grant is None else (grant.token, UnixTime(grant.hub_ts))
 
     def pad_block(self, question: Question) -> int:
         """Bytes that the ciphertext's length must be a multiple of: E.SIZE / PADDING (LCLASS0 6.2)."""

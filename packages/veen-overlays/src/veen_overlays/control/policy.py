@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from veen_core.cap import Rate, TokenHash
+from veen_core.cap import CapToken, Rate, TokenHash
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, StreamId
 from veen_overlays.control.records import (
     Authority,
@@ -26,8 +26,19 @@ from veen_overlays.control.records import (
     label_class_stream,
     revocation_stream,
 )
-from veen_overlays.control.state import Records, Registers, authority_at, class_of, revocation_at
+from veen_overlays.control.state import (
+    Authorities,
+    Records,
+    Registers,
+    authority_at,
+    class_of,
+    revocation_at,
+)
 from veen_overlays.identifiers import RealmId
+from veen_overlays.operations.access import access_stream
+from veen_overlays.operations.grants import Grant, refused_grant, revocation_of, revoked_at
+from veen_overlays.operations.overlays import DomainCourse, state_after
+from veen_overlays.operations.state import DomainState
 from veen_overlays.utc import format_utc
 
 S = TypeVar("S")
@@ -40,6 +51,8 @@ class Level(enum.StrEnum):
     FEDERATED = "federated"
     HARDENED = "hardened"
     META = "meta"
+    ACCESS = "access"
+    """Spec-3 §3 in addition: only grants and bootstrapped tokens admit (A2)."""
 
     def includes(self, other: Level) -> bool:
         order = list(Level)
@@ -95,6 +108,7 @@ ENFORCED: Final = (
     (Level.FEDERATED, "authority: only a stream's primary accepts (AUTH1)"),
     (Level.HARDENED, "revocation of client keys, auth_refs and tokens (KEX1+)"),
     (Level.META, "padding, rate and retention by label class (LCLASS0)"),
+    (Level.ACCESS, "admission by access grants and revocations (spec-3 §3)"),
 )
 """The rule that each level adds, in words for the hub's status."""
 
@@ -106,9 +120,12 @@ class PolicyView:
     level: Level
     realm: RealmId
     hub_id: HubId
-    authorities: FoldedPrefix[Records] | None = None
+    authorities: FoldedPrefix[Authorities] | None = None
     revocations: FoldedPrefix[Records] | None = None
     classes: FoldedPrefix[Registers] | None = None
+    access: FoldedPrefix[DomainCourse] | None = None
+    issuers: frozenset[bytes] = frozenset()
+    """The keys whose grants and revocations count: the issuers that the hub accepts (A1, H18)."""
 
     # --- authority (AUTH1)
 
@@ -142,7 +159,7 @@ class PolicyView:
         if self.authorities is None or not self.level.includes(Level.FEDERATED):
             return frozenset()
         size = len(self.realm)
-        keys = (key for key in self.authorities.state if key[:size] == self.realm)
+        keys = (key for key in self.authorities.state.get("records", {}) if key[:size] == self.realm)
         return frozenset(StreamId(key[size:]) for key in keys)
 
     # --- revocation (KEX1+)
@@ -165,6 +182,41 @@ class PolicyView:
                     f": {found.reason}" if found.reason else ""
                 )
         return None
+
+    # --- access grants (spec-3 §3)
+
+    def grant(self, auth_ref: AuthRef, now: int) -> Grant | None:
+        """The grant that an auth_ref stands for: a valid one, else the latest; None if there is none."""
+        state = self._access_state
+        if state is None:
+            return None
+        found = state.granted(auth_ref)
+        valid = (g for g in found if refused_grant(g, state.revocations, self.issuers, now) is None)
+        return next(valid, found[0] if found else None)
+
+    def access_revoked(self, auth_ref: AuthRef | None, token: CapToken | None) -> str | None:
+        """Why an ``access.revoke.v1`` ended the token; None if none did (spec-3 3.3, A2).
+
+        A token that was authorized at the hub has no place among the grants, so that every revocation of its
+        subject ends it.
+        """
+        state = self._access_state
+        if state is None or token is None or auth_ref is None:
+            return None
+        if grants := state.granted(auth_ref):
+            ends = [revoked_at(grant, state.revocations, self.issuers) for grant in grants]
+            seq = None if None in ends else max(end for end in ends if end is not None)
+        else:
+            seq = revocation_of(
+                auth_ref, token.subject_pk, state.revocations, {token.issuer_pk, *self.issuers}
+            )
+        return None if seq is None else f"auth-ref revoked by message {seq} of the access stream"
+
+    @property
+    def _access_state(self) -> DomainState | None:
+        if self.access is None or not self.level.includes(Level.ACCESS):
+            return None
+        return state_after(self.access.state)
 
     # --- label classes (LCLASS0)
 
@@ -231,6 +283,7 @@ class PolicyView:
             "authority": (Level.FEDERATED, admin_stream(self.realm), self.authorities),
             "revocation": (Level.HARDENED, revocation_stream(self.realm), self.revocations),
             "label-class": (Level.META, label_class_stream(self.realm), self.classes),
+            "access": (Level.ACCESS, access_stream(self.realm), self.access),
         }
         return {
             name: (stream, prefix)

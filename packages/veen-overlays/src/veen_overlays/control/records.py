@@ -1,15 +1,18 @@
-"""The four records of a realm's admin streams, and the streams that carry them (spec-2 §1.3 to §7.1)."""
+"""The records of a realm's admin streams, and the streams that carry them (spec-2 §1.3 to §7.1, P9)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from veen_core.errors import DecodeError, VerificationError
+from veen_core.handover import Handover, verify_handover
 from veen_core.hashing import Ht
+from veen_core.hub_identity import HubIdentity
 from veen_core.ids import FixedBytes, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
 from veen_core.validity import active_at, until
 from veen_overlays.identifiers import RealmId
-from veen_overlays.schema.record import Record, record
+from veen_overlays.schema.record import Record, RecordRule, record
 
 
 class RevokedId(FixedBytes):
@@ -34,6 +37,36 @@ class Authority(Record):
     def active(self, now: int) -> bool:
         """Whether ``ts <= now < ts + ttl``."""
         return active_at(UnixTime(now), self.ts, until(self.ts, self.ttl))
+
+
+def _is_signed(each: HandedOver) -> bool:
+    try:
+        record = each.record
+        verify_handover(record, HubIdentity.decode(each.identity), origin=record.signed_head.head.origin)
+    except (DecodeError, VerificationError):
+        return False
+    return True
+
+
+@record(
+    "veen.fed.handover.v1",
+    section="RESOLUTIONS P9, H7",
+    rules=(RecordRule("handover is signed by a key of the hub that identity describes", _is_signed),),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver(Record):
+    """Pass the authority of a hub to its successor, for the rest of each authority record's time."""
+
+    realm_id: RealmId
+    identity: bytes
+    """The identity record of the old hub."""
+    handover: bytes
+    """The handover record that the old hub signed."""
+
+    @property
+    def record(self) -> Handover:
+        """The decoded handover; raises ``DecodeError``."""
+        return Handover.decode(self.handover)
 
 
 RevocationKind = Literal["client-id", "auth-ref", "cap-token"]
@@ -99,3 +132,7 @@ def label_class_stream(realm: RealmId) -> StreamId:
 def schema_stream(realm: RealmId) -> StreamId:
     """The stream of a realm's schema registry (spec-2 1.3)."""
     return StreamId(Ht("veen/meta-schema", realm))
+
+
+ADMIN_STREAMS: Final = (admin_stream, revocation_stream, label_class_stream, schema_stream)
+"""The admin streams of a realm, each as a function of its id."""

@@ -38,6 +38,8 @@ class Message(NamedTuple):
     parent_id: bytes | None = None
     client_id: bytes | None = None
     """The key that signed the MSG: for a wrapped event its original, None if the reader does not know it."""
+    hub_ts: int = 0
+    """The time of the RECEIPT in the log that was read, in Unix seconds; 0 if the reader does not know it."""
 
     @property
     def origin(self) -> bytes:
@@ -60,6 +62,12 @@ class Event(NamedTuple):
     """For each key of the record, whether an earlier event used it; empty if all keys are new."""
     client_id: bytes | None = None
     """The key that signed the message, for overlays that compare it with the record (RESOLUTIONS P10)."""
+    origin: bytes = b""
+    """The msg_id of the MSG that this one copies or answers, otherwise its own (spec-3 1.1, RPC0.1)."""
+    hub_ts: int = 0
+    """The time of the message's RECEIPT, for overlays with deadlines or expiry (RESOLUTIONS P15)."""
+    body: bytes = b""
+    """The canonical bytes of the record."""
 
     def stamp(self, ts: int) -> Stamp:
         """The event's sort key: ``ts``, then stream_seq, then identity."""

@@ -6,8 +6,9 @@ CBOR item with maps in key order, so that a value has one encoding; ``load`` is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Generic, TypeVar
 
 from veen_core import cbor
@@ -27,6 +28,20 @@ class Monoid(Generic[S]):
     combine: Callable[[S, S], S]
     dump: Callable[[S], Any]
     load: Callable[[Any], S]
+    join: Callable[[Sequence[S]], S] | None = None
+    """A faster ``combine`` of many values in order; it has the same result."""
+
+    def combine_all(self, values: Iterable[S]) -> S:
+        """Combine values in order, in a balanced tree unless the monoid joins many at once."""
+        if self.join is not None:
+            return self.join(list(values))
+        stack: list[tuple[int, S]] = []
+        for value in values:
+            height, right = 0, value
+            while stack and stack[-1][0] == height:
+                height, right = height + 1, self.combine(stack.pop()[1], right)
+            stack.append((height, right))
+        return reduce(lambda right, left: self.combine(left[1], right), reversed(stack), self.empty)
 
 
 def int_to_item(n: int) -> int | str:
@@ -39,7 +54,7 @@ def item_to_int(item: int | str) -> int:
     return int(item)
 
 
-SUM: Monoid[int] = Monoid(0, lambda a, b: a + b, int_to_item, item_to_int)
+SUM: Monoid[int] = Monoid(0, lambda a, b: a + b, int_to_item, item_to_int, sum)
 """A sum, which may exceed 64 bits."""
 
 
@@ -72,17 +87,31 @@ FIRST_WRITER: Monoid[StampedValue | None] = Monoid(None, _earlier, LWW.dump, LWW
 """A register: the write with the smallest (timestamp, stream_seq, identity) wins."""
 
 
-GROW_SET: Monoid[frozenset[bytes]] = Monoid(frozenset(), lambda a, b: a | b, sorted, frozenset)
+GROW_SET: Monoid[frozenset[bytes]] = Monoid(
+    frozenset(), lambda a, b: a | b, sorted, frozenset, lambda sets: frozenset().union(*sets)
+)
 """A set that only grows."""
 
 
 def map_of(value: Monoid[S]) -> Monoid[Mapping[Any, S]]:
     """A map whose values are combined key by key. Its keys are all bytes or all text."""
+
+    def join_all(maps: Sequence[Mapping[Any, S]]) -> Mapping[Any, S]:
+        by_key: dict[Any, list[S]] = {}
+        for each in maps:
+            for key, inner in each.items():
+                if key in by_key:
+                    by_key[key].append(inner)
+                else:
+                    by_key[key] = [inner]
+        return {key: held[0] if len(held) == 1 else value.combine_all(held) for key, held in by_key.items()}
+
     return Monoid(
         {},
         lambda a, b: join(a, b, value.combine),
         lambda s: {key: value.dump(s[key]) for key in sorted(s)},
         lambda item: {key: value.load(inner) for key, inner in item.items()},
+        join_all,
     )
 
 
@@ -98,9 +127,14 @@ def product(**parts: Monoid[Any]) -> Monoid[Mapping[str, Any]]:
             if name in a or name in b
         }
 
+    def join_all(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        held = {name: [each[name] for each in values if name in each] for name in parts}
+        return {name: parts[name].combine_all(each) for name, each in held.items() if each}
+
     return Monoid(
         {},
         combine,
         lambda s: {name: part.dump(s[name]) for name, part in parts.items() if name in s},
         lambda item: {name: parts[name].load(inner) for name, inner in item.items()},
+        join_all,
     )

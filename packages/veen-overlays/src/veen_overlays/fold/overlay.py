@@ -11,9 +11,10 @@ the keys were part of summaries, a summary would be as long as its range, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from veen_core import cbor
@@ -28,6 +29,8 @@ S = TypeVar("S")
 
 SUMMARY_FORMAT: Final = 5
 """Version of stored summaries; increase it when their bytes or keys change, so that logs are folded again."""
+MAX_PART_EVENTS: Final = 4_096
+"""Events whose summaries are combined at once while a log is folded."""
 MAX_LISTED: Final = 16
 """Longest list of ignored messages in a summary; the counts cover all of them."""
 
@@ -67,6 +70,10 @@ class Overlay(Generic[S]):
     """The rows and columns of the state, for Spark."""
     reads_signer: bool = False
     """Whether ``lift`` reads ``Event.client_id``; a reader that does not know the signers must not fold."""
+    reads_time: bool = False
+    """Whether ``lift`` reads ``Event.hub_ts``; a reader that does not know the receipts must not fold."""
+    start: S | None = None
+    """The summary of an empty log's start, combined before the message at position 1; see ``course``."""
     scope: bytes = b""
     """The one wallet or stream that the overlay is restricted to; empty if it is not restricted."""
     shapes: Mapping[bytes, tuple[type[Record], ...]] = field(init=False)
@@ -94,26 +101,35 @@ class Overlay(Generic[S]):
 
     def decode(self, message: Message, repeated: tuple[bool, ...] = ()) -> Event | IgnoredMessage:
         """Decode a message into an event, or into the reason why it is ignored; never raises (core §4.7)."""
-        shapes = self.shapes.get(message.schema)
+        seq, msg_id, schema, body, parent_id, client_id, hub_ts = message
+        shapes = self.shapes.get(schema)
         if shapes is None:
-            return IgnoredMessage(message.seq, message.origin, message.schema, "")
-        record = decode_record(shapes, message.body)
+            return IgnoredMessage(seq, message.origin, schema, "")
+        record = decode_record(shapes, body)
         if isinstance(record, Undecodable):
-            return IgnoredMessage(message.seq, message.origin, message.schema, record.why)
-        return Event(message.seq, message.identity, record, repeated, message.client_id)
+            return IgnoredMessage(seq, message.origin, schema, record.why)
+        origin = parent_id or msg_id
+        return Event(seq, message.identity, record, repeated, client_id, origin, hub_ts, body)
 
     def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:
         """The summary of one event or ignored message."""
-        if isinstance(event, IgnoredMessage):
-            foreign = not event.why
-            return Summary(0, int(foreign), int(not foreign), (event,), self.monoid.empty)
-        return Summary(1, 0, 0, (), self.lift(event))
+        foreign = isinstance(event, IgnoredMessage) and not event.why
+        undecodable = isinstance(event, IgnoredMessage) and not foreign
+        ignored = (event,) if isinstance(event, IgnoredMessage) else ()
+        return Summary(int(not ignored), int(foreign), int(undecodable), ignored, self._inner(event))
+
+    def _inner(self, event: Event | IgnoredMessage) -> S:
+        """The overlay's part of the summary; the log's first message also tells that the log starts there."""
+        inner = self.monoid.empty if isinstance(event, IgnoredMessage) else self.lift(event)
+        return inner if self.start is None or event.seq != 1 else self.monoid.combine(self.start, inner)
 
     def distinct(self, message: Message, seen: SeenKeys) -> Event | IgnoredMessage | None:
         """Decode a message; None if it repeats an earlier event. ``seen`` records its keys."""
         if not seen.first(message.identity, message.seq):
             return None
         event = self.decode(message)
+        if self.keys is None:
+            return event
         repeated = tuple([not seen.first(key, message.seq) for key in self.keys_of(event)])
         return event._replace(repeated=repeated) if isinstance(event, Event) and any(repeated) else event
 
@@ -149,9 +165,18 @@ class Overlay(Generic[S]):
         if self.bulk is not None:
             inner, events, ignored = self.bulk(messages, seen)
             frame = self.merge(self.summarise(self.decode(message)) for message in ignored)
+            assert self.start is None
             return frame._replace(events=events, inner=inner)
-        events_ = (self.distinct(message, seen) for message in messages)
-        return self.merge(self.summarise(event) for event in events_ if event is not None)
+        return self.merge(self._fold_parts(messages, seen))
+
+    def _fold_parts(self, messages: Iterable[Message], seen: SeenKeys) -> Iterator[Summary[S]]:
+        """Summaries of at most ``MAX_PART_EVENTS`` messages; each part is combined at once."""
+        distinct = (event for message in messages if (event := self.distinct(message, seen)) is not None)
+        while part := list(islice(distinct, MAX_PART_EVENTS)):
+            ignored = [event for event in part if isinstance(event, IgnoredMessage)]
+            frame = reduce(self.combine, map(self.summarise, ignored), self.empty)
+            inner = self.monoid.combine_all([self._inner(event) for event in part])
+            yield frame._replace(events=len(part) - len(ignored), inner=inner)
 
     # --- bytes
 
@@ -170,7 +195,7 @@ class Overlay(Generic[S]):
 
     def view_json(self, summary: Summary[S]) -> Any:
         """The state for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
-        return _in_json(self.view(summary.inner))
+        return in_json(self.view(summary.inner))
 
     def state_bytes(self, summary: Summary[S]) -> bytes:
         """The canonical bytes of the state of a prefix (spec-3 7.3)."""
@@ -181,9 +206,10 @@ class Overlay(Generic[S]):
         return StateHash(Ht(f"veen/state-{self.name}", self.state_bytes(summary)))
 
 
-def _in_json(item: Any) -> Any:
+def in_json(item: Any) -> Any:
+    """A plain item for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
     if isinstance(item, bytes):
         return item.hex()
     if isinstance(item, dict):
-        return {_in_json(key): _in_json(value) for key, value in item.items()}
-    return [_in_json(value) for value in item] if isinstance(item, list) else item
+        return {in_json(key): in_json(value) for key, value in item.items()}
+    return [in_json(value) for value in item] if isinstance(item, list) else item

@@ -166,7 +166,9 @@ def _roles(claim: Claim, directory: Directory) -> str | None:
         return None
     if claim.org is None:
         return "a role belongs to an organisation, and no organisation is named"
-    missing = set(claim.roles) - directory.roles(claim.org, claim.ctx, claim.realm)
+    accounts = directory.accounts(claim.principal, claim.realm)
+    held = {role for ctx in accounts for role in directory.roles(claim.org, ctx, claim.realm)}
+    missing = set(claim.roles) - held
     return f"the account lacks the role {', '.join(sorted(missing))}" if missing else None
 
 

@@ -4,6 +4,9 @@ A ``Directory`` has the folded state of each identity stream. It answers each qu
 owner: about a device from its principal's stream, about a group from its organisation's stream. A revocation
 may be on a principal's or on an organisation's stream (ID 11.1). A caller that names an organisation gets the
 revocations on that organisation's stream too.
+
+A principal whose key was lost is replaced on its own stream (spec-3 §8). Its devices are then inactive, and
+its successor acts for its accounts.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from veen_overlays.identifiers import (
     OrgId,
     PrincipalPk,
     RealmId,
+    ctx_id,
     ctx_stream,
     handle_stream,
     org_stream,
@@ -29,6 +33,7 @@ from veen_overlays.identifiers import (
 from veen_overlays.identity import state as folded
 from veen_overlays.identity.records import CtxProfile, Device, ExternalLink, HandleMap, OrgProfile
 from veen_overlays.identity.state import Identity
+from veen_overlays.operations.recovery import recoveries
 from veen_overlays.utc import format_utc
 
 EMPTY: Final[Identity] = {}
@@ -40,6 +45,16 @@ class Directory:
 
     streams: Mapping[StreamId, Identity] = field(default_factory=dict)
     merged: Identity = field(default_factory=dict)
+    _replaced: Mapping[PrincipalPk, PrincipalPk] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        merged = _replacements(self.merged)
+        found = {old: new for old, new in merged.items() if principal_stream(old) not in self.streams}
+        for stream, state in self.streams.items():
+            found |= {
+                old: new for old, new in _replacements(state).items() if principal_stream(old) == stream
+            }
+        object.__setattr__(self, "_replaced", found)
 
     def _at(self, stream: StreamId, part: str) -> Mapping[bytes, Any]:
         state = self.streams.get(stream, self.merged)
@@ -66,6 +81,8 @@ class Directory:
         self, principal: PrincipalPk, device: DeviceId, now: int, org: OrgId | None = None
     ) -> str | None:
         """Why a device is not ACTIVE; None if it is. Revocations by ``org`` count too (ID 6.2, 11.1)."""
+        if (after := self._replaced.get(principal)) is not None:
+            return f"the principal was replaced by {after.hex()} (spec-3 §8)"
         found = self.device(principal, device)
         if found is None:
             return "the principal has published no such device"
@@ -76,6 +93,23 @@ class Directory:
         if self._revoked(b"device" + device, principal, org):
             return "the device is revoked"
         return None
+
+    # --- recovery (spec-3 §8)
+
+    def successor(self, principal: PrincipalPk) -> PrincipalPk:
+        """The principal that acts in the place of this one; itself if it was never replaced."""
+        found, seen = principal, {principal}
+        while (after := self._replaced.get(found)) is not None and after not in seen:
+            seen.add(after)
+            found = after
+        return found
+
+    def accounts(self, principal: PrincipalPk, realm: RealmId) -> tuple[CtxId, ...]:
+        """The accounts that a principal acts for: its own, and those of principals that it has replaced."""
+        if principal in self._replaced:
+            return ()
+        before = sorted(old for old in self._replaced if self.successor(old) == principal)
+        return tuple(ctx_id(each, realm) for each in (principal, *before))
 
     # --- revocation (ID §11)
 
@@ -142,6 +176,14 @@ class Directory:
         """The link of an external subject on a trusted stream, or None (ID 10.2)."""
         held = self._at(stream, "links").get(folded.link_key(realm, provider, sub))
         return None if held is None else ExternalLink.decode(held[1])
+
+
+def _replacements(state: Identity) -> dict[PrincipalPk, PrincipalPk]:
+    """The principals that a state replaces, each with its direct successor."""
+    if "recovery" not in state:
+        return {}
+    pairs = recoveries(state["recovery"]).replaced.items()
+    return {PrincipalPk(target): PrincipalPk(new) for target, new in pairs}
 
 
 def _role(given: bytes) -> tuple[str, bytes, bytes | None]:

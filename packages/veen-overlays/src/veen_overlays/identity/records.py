@@ -22,6 +22,12 @@ from veen_overlays.identifiers import (
     org_stream,
     principal_stream,
 )
+from veen_overlays.operations.recovery_records import (
+    RecoveryApproval,
+    RecoveryExecution,
+    RecoveryPolicy,
+    RecoveryRequest,
+)
 from veen_overlays.schema.record import Record, RecordRule, at_least_one_of, is_map, record
 
 HANDLE: Final = re.compile(r"@?[a-z0-9]([a-z0-9._+-]{0,62}[a-z0-9])?(@[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?")
@@ -205,4 +211,11 @@ def home_streams(record: Record) -> tuple[StreamId, ...]:
         case Revoke(principal_pk=pk, org_id=org):
             by_pk = () if pk is None else (principal_stream(pk),)
             return by_pk if org is None else (*by_pk, org_stream(org))
+        case (
+            RecoveryPolicy(target_identity=target)
+            | RecoveryRequest(target_identity=target)
+            | RecoveryApproval(target_identity=target)
+            | RecoveryExecution(target_identity=target)
+        ):
+            return (principal_stream(PrincipalPk(target)),)
     return ()

@@ -2,6 +2,8 @@
 
 ``IDENTITY`` folds every identity record of a stream. ``on_stream`` folds one of the streams of ID 4.1 and
 ignores records that belong on another stream: a principal cannot speak about another principal's devices.
+
+The state contains the recoveries of the stream (spec-3 §8): the successor of every replaced principal.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from veen_overlays.fold.monoid import FIRST_WRITER, GROW_SET, LWW, Monoid, Stamp
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, Table
 from veen_overlays.identity import records as ids
+from veen_overlays.operations.recovery import RECOVERY_MONOID, lift_recovery, recoveries, replaced_view
+from veen_overlays.operations.recovery_records import RECOVERY_RECORDS
+from veen_overlays.recorder.records import KeyContinuity
 from veen_overlays.schema.record import Record
 
 Identity = Mapping[str, Any]
@@ -33,6 +38,7 @@ IDENTITY_MONOID: Final[Monoid[Identity]] = product(
     handles=map_of(LWW),
     links=map_of(LWW),
     revoked=map_of(FIRST_WRITER),
+    recovery=RECOVERY_MONOID,
 )
 
 
@@ -117,6 +123,9 @@ def lift(event: Event) -> Identity:
             return {"links": {link_key(realm, provider, sub): _written(event, ts)}}
         case ids.Revoke(ts=ts) as revoke:
             return {"revoked": {key: _written(event, ts) for key in revocation_keys(revoke)}}
+        case record if isinstance(record, (*RECOVERY_RECORDS, KeyContinuity)):
+            found = lift_recovery(event)
+            return {"recovery": found} if found else {}
     raise AssertionError(f"not a record of this overlay: {event.record}")
 
 
@@ -150,6 +159,8 @@ def _view(state: Identity) -> dict[str, Any]:
     if "roles" in state:
         roles = state["roles"]
         shown["roles"] = {org: [cbor.decode(given) for given in sorted(roles[org])] for org in sorted(roles)}
+    if "recovery" in state and (replaced := replaced_view(recoveries(state["recovery"]))):
+        shown["replaced"] = replaced
     return shown
 
 
@@ -158,10 +169,11 @@ def _overlay(lift_: Callable[[Event], Identity], scope: bytes = b"") -> Overlay[
         name="id.directory",
         scope=scope,
         title="Principals, devices, accounts, organisations, groups, roles, handles, links, revocations.",
-        schemas=ids.ID_RECORDS,
+        schemas=(*ids.ID_RECORDS, *RECOVERY_RECORDS, KeyContinuity),
         monoid=IDENTITY_MONOID,
         lift=lift_,
         view=_view,
+        reads_signer=True,
         table=Table(
             {"part": ColumnType.TEXT, "key": ColumnType.BYTES, "value": ColumnType.JSON},
             lambda view: ((part, key, value) for part, held in view.items() for key, value in held.items()),
@@ -174,9 +186,9 @@ IDENTITY: Final = _overlay(lift)
 
 
 def belongs(record: Record, stream: StreamId) -> bool:
-    """Whether a record counts on a stream: it names its owner, or is a revocation without an owner."""
+    """Whether a record counts on a stream: it names its owner, or is a revocation or key link without one."""
     named = ids.home_streams(record)
-    return stream in named or (isinstance(record, ids.Revoke) and not named)
+    return stream in named or (isinstance(record, ids.Revoke | KeyContinuity) and not named)
 
 
 def on_stream(stream: StreamId) -> Overlay[Identity]:

@@ -2,6 +2,7 @@
 
 ``materializer`` folds one label, ``epochs`` a stream whose label changes with every epoch, ``realm`` and
 ``policy`` the admin streams of a hub's realm. All of them read through core's ``LogReader``.
+``operation_runner`` performs paid operations.
 """
 
 from veen_overlays.live.epochs import Epochs, EpochView
@@ -9,6 +10,7 @@ from veen_overlays.live.folded_state import FoldedState
 from veen_overlays.live.label import Prefix
 from veen_overlays.live.materializer import Materializer
 from veen_overlays.live.opening import open_entry
+from veen_overlays.live.operation_runner import OperationFailedError, OperationRunner, PendingOperation
 from veen_overlays.live.policy import RealmPolicy
 from veen_overlays.live.realm import RealmFollower
 
@@ -17,6 +19,9 @@ __all__ = [
     "Epochs",
     "FoldedState",
     "Materializer",
+    "OperationFailedError",
+    "OperationRunner",
+    "PendingOperation",
     "Prefix",
     "RealmFollower",
     "RealmPolicy",

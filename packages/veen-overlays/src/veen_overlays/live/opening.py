@@ -35,7 +35,15 @@ def open_entry(
         return Message(seq, msg_id, UNOPENED, b"")
     header = opened.header
     parent = None if header.parent_id is None else bytes(header.parent_id)
-    message = Message(seq, msg_id, bytes(header.schema), opened.body, parent, bytes(entry.msg.client_id))
+    message = Message(
+        seq,
+        msg_id,
+        bytes(header.schema),
+        opened.body,
+        parent,
+        bytes(entry.msg.client_id),
+        receipt.hub_ts,
+    )
     if keep_wrappers or not is_wrapped(message):
         return message
     return unwrap(message, lambda msg: open_msg(msg, keys))

@@ -26,7 +26,7 @@ from veen_core.keystore import Secrets
 from veen_core.protocols import Clock, LogReader
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import FOREVER_SEC, Level, PolicyView
-from veen_overlays.identifiers import RealmId, realm_id
+from veen_overlays.identifiers import parse_realm
 from veen_overlays.live.epochs import Epochs
 from veen_overlays.live.realm import RealmFollower
 from veen_overlays.summary_tree.store import Store
@@ -48,14 +48,18 @@ class HubServices(Protocol):
     @property
     def store(self) -> Callable[[str], Store]: ...
     @property
+    def issuers(self) -> frozenset[bytes]: ...
+    @property
     def epochs_of(self) -> Callable[[StreamId], Epochs | None]: ...
+    @property
+    def inherited_from(self) -> Callable[[StreamId], Awaitable[HubId | None]]: ...
 
 
 class RealmPolicy(ViewPolicy):
     """Admission policy that follows a realm; it accepts nothing without a view, or with a stale one."""
 
     def __init__(self, hub_id: HubId, options: Mapping[str, Any]) -> None:
-        view = PolicyView(level=Level(options["level"]), realm=_realm(options["realm"]), hub_id=hub_id)
+        view = PolicyView(level=Level(options["level"]), realm=parse_realm(options["realm"]), hub_id=hub_id)
         rates = {name: Rate(per_sec=each[0], burst=each[1]) for name, each in options["rates"].items()}
         super().__init__(view, lambda _label: None, options["max_age_sec"], rates)
         self._keys = _read_keys(Path(options["key"]))
@@ -87,6 +91,8 @@ class RealmPolicy(ViewPolicy):
             store=services.store(self._view_name),
             clock=services.clock,
             epochs_of=services.epochs_of,
+            inherited_from=services.inherited_from,
+            issuers=services.issuers,
         )
         while True:
             view = await follower.refresh()
@@ -96,13 +102,6 @@ class RealmPolicy(ViewPolicy):
             self.view = view
             self.stale(services.clock.now())  # updates the age in the status even if no message arrives
             await asyncio.sleep(self._refresh_sec)
-
-
-def _realm(text: str) -> RealmId:
-    try:
-        return RealmId.from_hex(text)
-    except DecodeError:
-        return realm_id(text)
 
 
 def _read_keys(path: Path) -> tuple[DhKey, ...]:

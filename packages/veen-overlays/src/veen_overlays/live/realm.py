@@ -5,16 +5,20 @@ missing. ``refresh`` raises and keeps the old view if a stream cannot be read, c
 or has messages but none that the key opens. An old view becomes stale, and a hub with a stale view accepts
 nothing. A single message that is not a valid record is counted and changes nothing (core §11.1).
 
+A stream without messages is refused as well if this hub replaced a hub that has some: the successor's own
+labels start at 1, and a view without the old revocations would admit whoever was revoked (RESOLUTIONS P9).
+
 The last receipt of each stream is stored. After a restart the log must still contain it, even if its block
 was incomplete and is not part of the stored summary tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from veen_core.errors import DivergenceError, OpenError
+from veen_core.errors import DivergenceError, OpenError, StateError
 from veen_core.ids import HubId, Label, StreamId
 from veen_core.keys import DhKey
 from veen_core.protocols import Clock, LogReader
@@ -26,16 +30,26 @@ from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import RealmId
 from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.materializer import Materializer
+from veen_overlays.operations.overlays import GRANTS
 from veen_overlays.summary_tree.store import Store
 
 FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
     "authority": ("authorities", AUTHORITIES),
     "revocation": ("revocations", REVOCATIONS),
     "label-class": ("classes", LABEL_CLASSES),
+    "access": ("access", GRANTS),
 }
 """For each admin stream: the field of ``PolicyView`` it fills, and the overlay that folds it."""
 LAST_RECEIPT_PREFIX: Final = b"last receipt/"
 """Store key of a stream's last receipt, followed by the stream_id."""
+
+
+InheritedFrom = Callable[[StreamId], Awaitable[HubId | None]]
+"""Returns the hub that this one replaced, and which has entries of a stream; None if there is none."""
+
+
+async def _no_ancestor(_stream: StreamId) -> None:
+    return None
 
 
 class RealmFollower:
@@ -53,9 +67,12 @@ class RealmFollower:
         store: Store,
         clock: Clock,
         epochs_of: Callable[[StreamId], Epochs | None] = lambda _stream: None,
+        inherited_from: InheritedFrom = _no_ancestor,
+        issuers: frozenset[bytes] = frozenset(),
     ) -> None:
         """``epochs_of`` returns None where a stream has one label; ``label_of`` then gives that label."""
-        self._empty = PolicyView(level=level, realm=realm, hub_id=hub_id)
+        self._inherited_from = inherited_from
+        self._empty = PolicyView(level=level, realm=realm, hub_id=hub_id, issuers=issuers)
         self._clock, self._reader, self._store = clock, reader, store
         self._views: dict[str, Materializer[Any] | EpochView[Any]] = {}
         for name, (stream, _) in self._empty.needed().items():
@@ -66,11 +83,12 @@ class RealmFollower:
                 else EpochView(overlay, epochs, reader, key=key, store=store)
             )
         self._opened: set[str] = set()
+        self._in_no_ancestor: set[str] = set()
         self._last: dict[str, Receipt] = {}
 
     async def refresh(self) -> PolicyView:
         """Read every stream that the level needs to its end and return the new view; raise if one fails."""
-        parts: dict[str, FoldedPrefix[Any]] = {}
+        parts: dict[str, Any] = {}
         for name, view in self._views.items():
             if name not in self._opened:
                 await view.open()
@@ -81,6 +99,8 @@ class RealmFollower:
             folded = await view.state()
             self._store_last_receipt(name, folded.receipt)
             self._check_key_opens(name, folded.summary)
+            if not view.size and name not in self._in_no_ancestor:
+                await self._check_carried_over(name)
             parts[FOLDED_BY[name][0]] = FoldedPrefix(
                 label=view.label,
                 upto_seq=folded.range.to_seq,
@@ -89,8 +109,7 @@ class RealmFollower:
                 state=folded.summary.inner,
                 labels=view.labels,
             )
-        empty = self._empty
-        return PolicyView(level=empty.level, realm=empty.realm, hub_id=empty.hub_id, **parts)
+        return replace(self._empty, **parts)
 
     def _check_key_opens(self, name: str, summary: Summary[Any]) -> None:
         """Raise if the key opens no message of the stream: the unread messages may be revocations."""
@@ -101,6 +120,20 @@ class RealmFollower:
                 action="set realm.key to the key that the messages are sealed to, or publish a record sealed "
                 "to this key; if this hub holds the stream, start it with `--level core` to publish one",
             )
+
+    async def _check_carried_over(self, name: str) -> None:
+        """Raise if this hub replaced a hub that has messages of a stream, and has none itself.
+
+        What the ancestors hold never changes: it is looked up once.
+        """
+        if (old_hub := await self._inherited_from(self._empty.needed()[name][0])) is not None:
+            raise StateError(
+                f"the {name} stream has no message here, and this hub replaced hub {old_hub.hex()}, where it "
+                "has some",
+                action="start this hub with `--level core`, mirror the realm's streams from the old hub or "
+                "its replica (`veen bridge mirror --realm`), and start it with its level again",
+            )
+        self._in_no_ancestor.add(name)
 
     def _last_receipt_key(self, name: str) -> bytes:
         return LAST_RECEIPT_PREFIX + self._empty.needed()[name][0]

@@ -65,14 +65,15 @@ def is_map(name: str) -> RecordRule:
 def nests_little(name: str) -> RecordRule:
     """The rule that the free value of this field nests at most ``MAX_NESTING`` levels."""
     text = f"{name} nests at most {MAX_NESTING} deep"
-    return RecordRule(text, lambda record: _nests(getattr(record, name), MAX_NESTING))
+    return RecordRule(text, lambda record: nests_at_most(getattr(record, name), MAX_NESTING))
 
 
-def _nests(value: Any, left: int) -> bool:
+def nests_at_most(value: Any, left: int) -> bool:
+    """Whether a plain value has at most ``left`` levels of lists and maps inside each other."""
     if type(value) not in (dict, list):
         return True
     inner = value.values() if type(value) is dict else value
-    return left > 0 and all(_nests(each, left - 1) for each in inner)
+    return left > 0 and all(nests_at_most(each, left - 1) for each in inner)
 
 
 def _is_dict(record: object, name: str) -> bool:
@@ -86,6 +87,8 @@ class Record(Wire):
     NAME: ClassVar[str]
     SCHEMA: ClassVar[SchemaId]
     RULES: ClassVar[tuple[RecordRule, ...]]
+    DECLARED_RULES: ClassVar[tuple[RecordRule, ...]]
+    """The rules without those that bound the nesting of free values."""
     PATTERN: ClassVar[Pattern | None]
     SLOTS: ClassVar[tuple[Callable[[Any, Any], None], ...]]
 
@@ -106,12 +109,13 @@ class Record(Wire):
 
     @classmethod
     def of_values(cls, values: list[Any]) -> Self:
-        """Make a record from values of the declared kinds, in field order."""
+        """Make a record from the values that its pattern has read, in field order."""
         record = object.__new__(cls)
         for fill, value in zip(cls.SLOTS, values, strict=True):  # 3 times as fast as calling the class
             fill(record, value)
-        if cls.RULES and (broken := record.broken_rule()) is not None:
-            raise DecodeError(broken, where=cls.where())
+        for rule in cls.DECLARED_RULES:  # a free value that a pattern matches does not nest
+            if not rule.holds(record):
+                raise DecodeError(_broken(rule), where=cls.where())
         return record
 
     def encode(self) -> bytes:
@@ -122,14 +126,16 @@ class Record(Wire):
 
     def broken_rule(self) -> str | None:
         """The first rule that the record breaks, or None."""
-        return next(
-            (f"breaks the rule that {rule.text}" for rule in self.RULES if not rule.holds(self)), None
-        )
+        return next((_broken(rule) for rule in self.RULES if not rule.holds(self)), None)
 
     @classmethod
     def where(cls) -> str:
         """The record and its section, for errors."""
         return where(cls.codec.name, cls.codec.section)
+
+
+def _broken(rule: RecordRule) -> str:
+    return f"breaks the rule that {rule.text}"
 
 
 R = TypeVar("R", bound=type[Record])
@@ -156,7 +162,7 @@ def record(
         fields = tuple(f if int_keys else replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
         cls.codec = MapCodec(name, section, cls, fields)
         free = tuple(nests_little(f.name) for f in fields if isinstance(f.kind, AnyValue))
-        cls.NAME, cls.RULES = name, (*rules, *free)
+        cls.NAME, cls.RULES, cls.DECLARED_RULES = name, (*rules, *free), rules
         cls.SCHEMA = schema_id(name, operation=operation)
         cls.PATTERN = pattern_of(cls.codec.fields)
         cls.SLOTS = tuple(getattr(cls, f.name).__set__ for f in cls.codec.fields)

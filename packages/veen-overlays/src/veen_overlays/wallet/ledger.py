@@ -134,7 +134,7 @@ class _BulkFold:
         deposit_id, withdraw_id = bytes(wal.Deposit.SCHEMA), bytes(wal.Withdraw.SCHEMA)
         transfer_id = bytes(wal.Transfer.SCHEMA)
         for message in messages:
-            seq, msg_id, schema, body, parent_id, _signer = message
+            seq, msg_id, schema, body, parent_id = message[:5]
             if not first(H(EVENT_TAG + (parent_id or msg_id) + schema + body), seq):
                 continue
             if schema == deposit_id and (groups := deposit(body)) is not None:

@@ -27,7 +27,7 @@ def _zones(context: CheckContext, mode: str) -> None:
         site.emit(range(20))
         try:
             site.start()
-            name = site.completed(query_id="crossing")
+            name = site.completed(query_id="crossing", projection=["*"])
             digest = site.ask(f"/api/query/result/{name}").json["result_digest"]
             file = site.file(name)
         finally:

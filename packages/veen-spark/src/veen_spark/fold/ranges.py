@@ -38,8 +38,10 @@ OPENED: Final = (*PLACE, "opened", "schema", "body", "parent_id")
 
 
 def columns_of(overlay: Overlay[Any], *, sealed: bool) -> tuple[str, ...]:
-    """Return the columns that a fold needs; the last is ``client_id`` if the overlay reads signers (P10)."""
-    return (*(SEALED if sealed else OPENED), *(("client_id",) if overlay.reads_signer else ()))
+    """Return the columns that a fold needs; the last two only if the overlay reads signers or times."""
+    signer = ("client_id",) if overlay.reads_signer or overlay.reads_time else ()
+    time = ("hub_ts",) if overlay.reads_time else ()
+    return (*(SEALED if sealed else OPENED), *signer, *time)
 
 
 _LONG, _BINARY = pa.int64(), pa.binary()
@@ -158,11 +160,11 @@ def _placed_message(row: Sequence[Any], opener: Opener | None) -> PlacedMessage:
     message, opened = Message(seq, leaf, UNOPENED, b""), False
     if opener is None:
         if row[5]:
-            message, opened = Message(seq, leaf, *row[6:10]), True
+            message, opened = Message(seq, leaf, *row[6:]), True
     elif not isinstance(found := opener.open(label, kind, row[5]), Unopened):
         parent = found.header.parent_id
         body = (bytes(found.header.schema), found.body, None if parent is None else bytes(parent))
-        message, opened = Message(seq, leaf, *body, *row[6:7]), True
+        message, opened = Message(seq, leaf, *body, *row[6:]), True
     return PlacedMessage(label, seq, root, message, kind, opened)
 
 

@@ -214,8 +214,8 @@ def register(spark: SparkSession, keys: ReaderKeys | None = None) -> None:
     functions["veen_open"] = (_opening(keys), _declared(_OPENED))
     for name, (work, type_) in functions.items():
         spark.udf.register(name, arrow_udf(work, type_))  # type: ignore[call-overload]  # by type hints
-    for overlay in (name for name, each in OVERLAYS.items() if not each.reads_signer):
-        # ``veen_open`` does not return the signer: an aggregate over it would mark every event unattributed.
+    for overlay in (name for name, each in OVERLAYS.items() if not (each.reads_signer or each.reads_time)):
+        # ``veen_open`` returns neither signer nor time: an aggregate over it would fold another state.
         aggregate = arrow_udf(_folding(overlay), _declared(text))  # type: ignore[call-overload]  # as above
         spark.udf.register(aggregate_name(overlay), aggregate)
 

@@ -6,13 +6,12 @@ missing, torn or altered ends the query.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId
 from veen_overlays.live.query_view.data_files import check_file, path_of
 from veen_overlays.live.query_view.manifest import MANIFEST, FileHash, load_manifest
 from veen_overlays.live.query_view.snapshot import prefix_of
@@ -46,12 +45,8 @@ def read_view(
     folder: Path,
     scope: Collection[str],
     identities: Iterable[HubIdentity],
-    homes: Mapping[str, HubId] | None = None,
 ) -> EventView:
-    """Read the streams in scope from a view; its files are checked against the manifest first.
-
-    A manifest does not name streams without entries. ``homes`` does, each with the hub of its empty source.
-    """
+    """Read the streams in scope from a view; its files are checked against the manifest first."""
     manifest = load_manifest(folder)
     if manifest is None:
         raise SparkSetupError(f"{folder} is not a view", action="name the folder of a view")
@@ -67,7 +62,7 @@ def read_view(
     return EventView(
         frame=frame,
         prefixes=tuple(prefix_of(s) for s in manifest.sources if s.stream in scope and s.own),
-        homes=homes or {},
+        homes={home.stream: home.hub_id for home in manifest.homes},
         identities={identity.hub_id: identity for identity in identities},
     )
 

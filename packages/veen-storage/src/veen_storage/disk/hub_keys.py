@@ -72,17 +72,18 @@ class HubKeys:
 
     def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature:
         """Sign a RECEIPT's digest with the key of its hub_ts."""
-        return self._key_at(now).sign(digest)
+        return self.key_at(now).sign(digest)
 
     def expect_receipts(self, digests: list[bytes], now: UnixTime) -> None:
         """Hint that ``sign_receipts`` will be called with these digests, possibly among others."""
-        self.sign_many.expect(self._key_at(now), digests)
+        self.sign_many.expect(self.key_at(now), digests)
 
     def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]:
         """Sign the digests of several RECEIPTs with the same hub_ts."""
-        return self.sign_many(self._key_at(now), digests)
+        return self.sign_many(self.key_at(now), digests)
 
-    def _key_at(self, now: UnixTime) -> SigningKey:
+    def key_at(self, now: UnixTime) -> SigningKey:
+        """Return the key that signs at a time."""
         if self._current is None or self._current[0] != now:
             self._current = (now, self._secret(self.identity.signing_key_at(now)))
         return self._current[1]

@@ -25,6 +25,7 @@ from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import Diverged, Misbehaved, NotFound, Unreachable
 from veen_hub.client.label.evidence import find_label_fork, save_evidence, with_evidence
+from veen_hub.client.label.followers import Followers
 from veen_hub.client.label.keyring import KeyRing
 from veen_hub.client.label.label_state import LabelState
 from veen_hub.client.label.turn import Turn
@@ -49,6 +50,7 @@ class LabelLog:
         self.prefix = Turn()
         self.receipts_read: dict[LeafHash, Receipt] = {}
         """Receipts of own pending messages that a reader has read before the hub's answer arrived."""
+        self.followers = Followers()
         self.state = LabelState(self)
         self._head_checked = False
 

@@ -73,15 +73,19 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
             async with log.prefix:
                 await log.check_head(once=True)
             async with aclosing(connection.api.live(log.label, at, connection.limits)) as live:
-                async for entries in live:
-                    if opened is None:
-                        opened = time.monotonic()
-                        attempts.extend()
-                    if entries:
-                        reader = await log.accept(entries, reader)
-                        at = StreamSeq(at + len(entries))
-                        attempts.renew()
-                        yield entries
+                with log.followers.follower() as follower:
+                    async for entries in live:
+                        if opened is None:
+                            opened = time.monotonic()
+                            attempts.extend()
+                        if entries:
+                            reader = await log.accept(entries, reader)
+                            at = StreamSeq(at + len(entries))
+                            log.followers.advance(follower, at - 1)
+                            attempts.renew()
+                            log.followers.pause(follower)
+                            yield entries
+                            log.followers.advance(follower, at - 1)
             why: Unreachable | Refused = Unreachable(f"{connection.api.transport.url}: the live stream ended")
         except (Unreachable, Refused) as exc:
             why = exc

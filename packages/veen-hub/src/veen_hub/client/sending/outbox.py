@@ -21,8 +21,7 @@ from typing import Final
 from veen_core.cap import CapToken
 from veen_core.client_state import UNUSED
 from veen_core.errors import StateError, VeenError
-from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, DhPublicKey, StreamSeq
-from veen_core.keys import DhSecret
+from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, StreamSeq
 from veen_core.msg import SealedMsg, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE, NOT_PRIMARY
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
@@ -30,7 +29,7 @@ from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
 from veen_hub.client.label.turn import Turn
 from veen_hub.client.sending.batches_ahead import BatchesAhead, Following
 from veen_hub.client.sending.body import Draft
-from veen_hub.client.sending.sealing import ContextAhead, SealedBatch, Slot, seal_all
+from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
 from veen_hub.client.sending.settling import Answered, Delivery, Settler
 from veen_hub.client.sending.shared_sends import SharedSends
 from veen_hub.client.sending.single_sends import SingleSends, Take
@@ -53,7 +52,6 @@ class Outbox:
         self.singles = SingleSends(self, shared)
         self.turn = Turn()
         self._settler = Settler(log)
-        self._ahead = ContextAhead()
 
     @property
     def is_awaited(self) -> bool:
@@ -272,14 +270,7 @@ class Outbox:
     def seal_now(self, drafts: Sequence[Draft], token: CapToken | None) -> SealedBatch:
         """Seal few drafts on the event loop; the caller has the label's turn and holds ``prefix``."""
         log, slot = self.log, self._slot_now(token)
-        ahead = self._ahead.take(drafts[0].recipient)
-        return seal_all(
-            log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts, ahead=ahead
-        )
-
-    def derive_ahead(self, recipient: DhPublicKey) -> None:
-        """Derive the keys of the next message, which will probably be for the same recipient."""
-        self._ahead.derive(recipient, DhSecret(self.log.connection.randomness(DhSecret.SIZE)))
+        return seal_all(log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts)
 
     async def seal(self, slot: Slot, drafts: Sequence[Draft]) -> SealedBatch:
         """Seal drafts for a slot; nothing shared changes."""

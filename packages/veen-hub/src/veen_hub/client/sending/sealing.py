@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from veen_core.ciphertext import Binding
-from veen_core.hpke import SealContext
-from veen_core.ids import AuthRef, ClientId, ClientSeq, DhPublicKey, StreamSeq
+from veen_core.ids import AuthRef, ClientId, ClientSeq, StreamSeq
 from veen_core.keys import DhSecret, SigningKey
 from veen_core.msg import SealedMsg, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.pipelined_client import PipelinedClient
 from veen_hub.client.sending.body import Draft
 from veen_hub.client.wire.connection import HubConnection
-
-MAX_CONTEXT_SECONDS: Final = 0.1
-"""Longest time between the derivation of a context and its use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,31 +57,6 @@ class SealedBatch:
     sealed: tuple[SealedMsg, ...]
 
 
-class ContextAhead:
-    """The HPKE context of a label's next message, derived while the client waits for its disk (§4.2).
-
-    Of two messages sealed with one context, both could be read. A context is therefore used once, by the
-    process that derived it, and soon: not in a fork, nor in a machine that goes on twice from a snapshot.
-    """
-
-    __slots__ = ("_context", "_process", "_until")
-
-    def __init__(self) -> None:
-        self._context: SealContext | None = None
-        self._process = 0
-        self._until = 0.0
-
-    def derive(self, recipient: DhPublicKey, ephemeral: DhSecret) -> None:
-        self._context = SealContext(recipient, ephemeral)
-        self._process, self._until = os.getpid(), time.monotonic() + MAX_CONTEXT_SECONDS
-
-    def take(self, recipient: DhPublicKey) -> SealContext | None:
-        """Return the context, once, if it is for this recipient."""
-        context, self._context = self._context, None
-        is_fresh = self._process == os.getpid() and time.monotonic() < self._until
-        return context if context is not None and is_fresh and context.recipient == recipient else None
-
-
 def header_of(draft: Draft, auth_ref: AuthRef | None) -> PayloadHeader:
     """Build the encrypted header; its ``cap_ref`` repeats the public ``auth_ref`` (§6)."""
     return PayloadHeader(
@@ -102,10 +70,8 @@ def seal_all(
     signer: SigningKey,
     slot: Slot,
     drafts: Sequence[Draft],
-    *,
-    ahead: SealContext | None = None,
 ) -> SealedBatch:
-    """Seal and sign each draft, about 180 µs each; ``ahead`` is a fresh context for the first one."""
+    """Seal and sign each draft, about 180 µs each."""
     sealed = tuple(
         seal_msg(
             signer,
@@ -114,7 +80,7 @@ def seal_all(
             header_of(draft, slot.auth_ref),
             draft.body,
             profile=connection.profile,
-            ephemeral=ahead if ahead and not position else DhSecret(connection.randomness(DhSecret.SIZE)),
+            ephemeral=DhSecret(connection.randomness(DhSecret.SIZE)),
             limits=connection.limits,
         )
         for position, draft in enumerate(drafts)

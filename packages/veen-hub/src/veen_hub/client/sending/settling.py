@@ -223,6 +223,9 @@ class Settler:
 
     async def _accept(self, receipts: Sequence[Receipt]) -> None:
         """Verify receipts of pending messages and settle these, wherever in the log they are."""
+        last = max(receipt.stream_seq for receipt in receipts)
+        if last > self._log.client.size:
+            await self._log.followers.reached(last)
         await self._log.verifying(lambda: self._settle(receipts))
 
     async def _settle(self, receipts: Sequence[Receipt]) -> None:

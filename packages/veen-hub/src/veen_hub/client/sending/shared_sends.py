@@ -190,9 +190,9 @@ class SharedSends:
             await self._commit(members)
             while unwanted := [one for one in members if not (one in stay or one.singles.is_wanted)]:
                 stay += unwanted
-                await _withdraw(unwanted)  # meanwhile, more of them may have become unwanted
+                await self._withdraw(unwanted)  # meanwhile, more of them may have become unwanted
         except BaseException:
-            await _withdraw([one for one in members if one not in stay])
+            await self._withdraw([one for one in members if one not in stay])
             raise
         finally:
             for one in members:
@@ -202,14 +202,23 @@ class SharedSends:
             one.end(None)
 
     async def _commit(self, members: Sequence[Member]) -> None:
-        commit = self._connection.commits.start({one.log.state.name: one.record for one in members})
-        try:
-            if len(members) == 1:  # with others, the event loop has more urgent work
-                members[0].singles.derive_ahead()
-        finally:
-            await commit.wait()
+        await self._connection.commits.commit({one.log.state.name: one.record for one in members})
         for one in members:
             one.log.state.note_saved()
+
+    async def _withdraw(self, members: Sequence[Member]) -> None:
+        """Take messages that have not left out of their labels' states; the caller holds ``prefix``.
+
+        All states are written in one step, so that a cancellation does not leave some of them unwritten: the
+        next process would send their messages.
+        """
+        if not members:
+            return
+        for member in members:
+            member.log.client.withdraw(1)
+            member.record = member.log.state.record()
+        with contextlib.suppress(StateError):
+            await self._commit(members)
 
     async def _submit(self, group: Group, attempts: Attempts) -> Sequence[Answer]:
         """Send the messages in one request; returns an answer for each."""
@@ -238,12 +247,3 @@ class SharedSends:
             else:
                 leaf = member.sealed.msg.leaf_hash
                 member.singles.continue_alone(Answered(leaf, answer, attempts.started))
-
-
-async def _withdraw(members: Sequence[Member]) -> None:
-    """Take messages that have not left out of their labels' states; the caller holds ``prefix``."""
-    for member in members:
-        member.log.client.withdraw(1)
-    with contextlib.suppress(StateError):
-        for member in members:
-            await member.log.state.save(durable=False)

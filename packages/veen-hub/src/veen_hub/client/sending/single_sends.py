@@ -117,11 +117,6 @@ class SingleSends:
         self._under_way, self._group = wanted, group
         return wanted[0]
 
-    def derive_ahead(self) -> None:
-        """Derive the keys of the next message from the recipient of the one under way."""
-        for one in self._under_way:
-            self.outbox.derive_ahead(one.draft.recipient)
-
     def end(self, outcome: Receipt | Exception | None) -> None:
         """End a sending with a receipt, with a failure, or, if it was cancelled, with None."""
         for one in self._under_way:

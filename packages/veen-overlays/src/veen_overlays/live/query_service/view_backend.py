@@ -106,6 +106,11 @@ class ViewBackend:
                 raise
             self._done, self._problem = covers, None
 
+    async def settle(self) -> None:
+        """Merge the view's files; no query waits for it, but the next reading of the logs does."""
+        async with self._lock:
+            await self._follower.settle()
+
     @asynccontextmanager
     async def refreshing(self) -> AsyncIterator[None]:
         """Keep the view up to date; a log that cannot be read makes the service unready until it can."""
@@ -122,6 +127,7 @@ class ViewBackend:
         while True:
             try:
                 await self.refresh()
+                await self.settle()
                 pause = REFRESH_SEC
             except VeenError as exc:
                 pause = min(MAX_PAUSE_SEC, 2 * pause)

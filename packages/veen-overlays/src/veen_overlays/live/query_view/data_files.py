@@ -1,4 +1,4 @@
-"""Data files: the rows of one stream and one day as Parquet, sorted by subject (RESOLUTIONS P10, P11).
+"""Data files: rows of one stream and one day as Parquet, sorted by subject (RESOLUTIONS P10, P11).
 
 Rows are sorted by subject_id, then by source and seq, so that the statistics of a row group exclude it from a
 query for another subject. A file and its subject filter are written once and never changed.
@@ -40,7 +40,7 @@ _ARROW: Final = {
     "bool": pa.bool_(),
 }
 SCHEMA: Final = pa.schema([pa.field(c.name, _ARROW[c.type], nullable=not c.always) for c in COLUMNS])
-_ORDER: Final = [
+ORDER: Final = [
     ("subject_id", "ascending"),
     ("hub_id", "ascending"),
     ("label", "ascending"),
@@ -104,14 +104,14 @@ def subjects_path(root: Path, file: DataFile) -> Path:
 
 
 def table_of(rows: Sequence[ViewRow]) -> Any:
-    """Return rows as an Arrow table."""
+    """Return rows as an Arrow table in ``ORDER``."""
     columns = zip(*rows, strict=True)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return table.sort_by(ORDER)
 
 
-def write_file(root: Path, partition: Partition, name: str, table: Any) -> DataFile:
-    """Write a data file durably; it becomes part of the view when the manifest names it."""
-    table = table.sort_by(_ORDER)
+def write_file(root: Path, partition: Partition, name: int, run: int, table: Any) -> DataFile:
+    """Write a table in ``ORDER`` durably; it becomes part of the view when the manifest names the file."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         table,
@@ -125,7 +125,7 @@ def write_file(root: Path, partition: Partition, name: str, table: Any) -> DataF
     )
     content = sink.getvalue().to_pybytes()
     subjects = subject_filter(s for s in table["subject_id"].unique().to_pylist() if s is not None)
-    file = _described(partition, name, table, content, subjects)
+    file = _described(partition, (name, run), table, content, subjects)
     folder = root / partition.folder
     make_folder(folder)
     create(path_of(root, file), content)
@@ -134,11 +134,14 @@ def write_file(root: Path, partition: Partition, name: str, table: Any) -> DataF
     return file
 
 
-def _described(partition: Partition, name: str, table: Any, content: bytes, subjects: bytes) -> DataFile:
+def _described(
+    partition: Partition, numbers: tuple[int, int], table: Any, content: bytes, subjects: bytes
+) -> DataFile:
     times = pc.min_max(table["hub_commit_time"]).as_py()
     types = sorted(t for t in table["event_type"].unique().to_pylist() if t is not None)
     return DataFile(
-        name=name,
+        name=f"{numbers[0]:010d}",
+        run=numbers[1],
         stream=partition.stream,
         day=partition.day,
         rows=table.num_rows,
@@ -165,13 +168,6 @@ def _spans(table: Any) -> Iterable[Span]:
     for (hub, label), (low, high, kinds) in sorted(found.items()):
         counts = tuple(kinds[kind] for kind in range(KINDS))
         yield Span(hub_id=HubId(hub), label=Label(label), from_seq=low, to_seq=high, kinds=counts)
-
-
-def read_tables(root: Path, files: Iterable[DataFile]) -> Any:
-    """Return the rows of data files as one table."""
-    return pa.concat_tables(
-        [pq.read_table(path_of(root, file), partitioning=None, schema=SCHEMA) for file in files]
-    )
 
 
 class WaitingRow(NamedTuple):

@@ -74,7 +74,7 @@ class DuckDbEngine:
     def _execute(
         self, snapshot: Snapshot, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget
     ) -> Answer:
-        planned = plan(snapshot, descriptor, prefixes, lambda path, cut: self._count_cut(path, cut, budget))
+        planned = plan(snapshot, descriptor, prefixes, lambda paths, cut: self._count_cut(paths, cut, budget))
         if is_sql_aggregate(descriptor):
             rows, matched = self._aggregate(descriptor, planned, budget)
             return Answer(rows=rows, coverage=_coverage(prefixes, planned, matched))
@@ -119,11 +119,11 @@ class DuckDbEngine:
         found = self._database.fetch(sql, parameters.values, budget)
         return Counter({planned.index_of[descriptor.scope[s], hub, label]: n for s, hub, label, n in found})
 
-    def _count_cut(self, path: str, cut: Cut, budget: Budget) -> list[int]:
+    def _count_cut(self, paths: Sequence[str], cut: Cut, budget: Budget) -> list[int]:
         parameters = Parameters()
         bind = parameters.bind
         sql = (
-            f"SELECT kind, count(*) FROM read_parquet({bind([path])}, hive_partitioning = false) "  # noqa: S608
+            f"SELECT kind, count(*) FROM read_parquet({bind(list(paths))}, hive_partitioning = false) "  # noqa: S608
             f"WHERE hub_id = {bind(cut.hub_id)} AND label = {bind(cut.label)} AND seq <= {bind(cut.to_seq)} "
             "GROUP BY kind"
         )

@@ -75,11 +75,11 @@ def add_entries(view: QueryView, feed: StreamFeed, source: GrowingSource, entrie
         found = feed.opener.open(entry)
         origin = found.origin
         if origin is None and found.parent is not None and feed.origin_log is not None:
-            origin = feed.origin_log.take(found.parent)
-            if origin is None and not feed.origin_log.is_complete(source.label, receipt.stream_seq):
+            listed = feed.origin_log.take(found.parent)
+            if listed is None and not feed.origin_log.is_complete(source.label, receipt.stream_seq):
                 return count
-            if origin is not None:  # the bridge sealed the copy: nothing proves which key signed the original
-                found = found._replace(client=None)
+            if listed is not None:  # the bridge's key sealed the copy: the origin has the writer's
+                origin, found = listed.place, found._replace(client=listed.client)
         place = Place(source.hub_id, source.label, source.epoch, receipt, wire)
         if origin is None:
             source.add(after, receipt, wire)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from veen_core.entry import Entry
 from veen_core.errors import DivergenceError, VeenError
@@ -22,6 +22,8 @@ from veen_overlays.live.label import receipt_at
 from veen_overlays.live.query_view.feeds import StreamFeed, add_entries, add_pruned
 from veen_overlays.live.query_view.growing import GrowingSource
 from veen_overlays.live.query_view.view import QueryView
+
+T = TypeVar("T")
 
 PAGE_ENTRIES: Final = 1_000
 """Entries that are opened at a time: about 0.1 s of work in a thread."""
@@ -67,7 +69,12 @@ class ViewFollower:
         """Read every feed to its end, and commit."""
         for feed in self._feeds:
             await self._catch_up(feed)
+        self.view.note_homes(self.homes)
         await self._commit()
+
+    async def settle(self) -> None:
+        """Merge runs of files, as far as a writer should that has read its logs to their ends."""
+        await _in_thread(lambda: self.view.compact(settle=True))
 
     async def _catch_up(self, feed: StreamFeed) -> None:
         if feed.origin_log is not None:
@@ -138,7 +145,7 @@ class ViewFollower:
             await self._commit_if_full()
 
     async def _add(self, feed: StreamFeed, source: GrowingSource, entries: Sequence[Entry]) -> bool:
-        added = await asyncio.to_thread(add_entries, self.view, feed, source, entries)
+        added = await _in_thread(lambda: add_entries(self.view, feed, source, entries))
         await self._commit_if_full()
         return added == len(entries)
 
@@ -148,8 +155,8 @@ class ViewFollower:
 
     async def _commit(self) -> None:
         if self.view.has_changes:
-            await asyncio.to_thread(self.view.commit)
-            await asyncio.to_thread(self.view.compact)
+            await _in_thread(self.view.commit)
+            await _in_thread(self.view.compact)
         self._committed_at = time.monotonic()
 
     # --- following
@@ -162,6 +169,7 @@ class ViewFollower:
             while True:
                 grown.clear()
                 await self.catch_up()
+                await self.settle()
                 self._watch(watching, grown)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(grown.wait(), WINDOW_SECONDS)
@@ -182,6 +190,16 @@ class ViewFollower:
             feed, epoch = wanted[label]
             after = feed.source_in(self.view, label, epoch).size + 1
             watching[label] = asyncio.create_task(_wait_for(feed, label, after, grown))
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    """Run ``call`` in a thread. If cancelled, raise only when it has ended: then nobody writes the view."""
+    running = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
 
 
 class _Pruned(NamedTuple):

@@ -93,6 +93,8 @@ class DataFile(Wire):
 
     name: str
     """Without suffix; unique in the view."""
+    run: int
+    """Files of one run are sorted by subject as a whole, in the order of their names."""
     stream: str
     day: int
     """UTC days since 1970 of hub_commit_time."""
@@ -131,6 +133,15 @@ class OriginLog(Wire):
     peaks: tuple[NodeHash, ...]
 
 
+@array("query view: home", section="P13")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home(Wire):
+    """A stream that the view reads, and the hub of its empty source while it has no entries."""
+
+    stream: str
+    hub_id: HubId
+
+
 @text_map("query view manifest", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Wire):
@@ -141,6 +152,7 @@ class Manifest(Wire):
     files: tuple[DataFile, ...] = ()
     feeds: tuple[Feed, ...] = ()
     origin_logs: tuple[OriginLog, ...] = ()
+    homes: tuple[Home, ...] = ()
     next_name: int = 0
     """Number of the next data file: a name is used once."""
 

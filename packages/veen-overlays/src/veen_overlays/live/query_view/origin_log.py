@@ -9,11 +9,11 @@ its hub.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from veen_core.entry import Entry
 from veen_core.errors import DecodeError, DivergenceError, StateError, VerificationError
-from veen_core.ids import Label, StreamSeq
+from veen_core.ids import ClientId, Label, StreamSeq
 from veen_core.keys import DhKey
 from veen_core.mmr import Mmr
 from veen_core.protocols import LogReader
@@ -32,6 +32,14 @@ _IMPORTED_EVENT: Final = bytes(ImportedEvent.SCHEMA)
 _REPORT: Final = bytes(Imported.SCHEMA)
 
 
+class ListedOrigin(NamedTuple):
+    """Where a resealed event was first committed, and the key that signed it."""
+
+    place: Place
+    client: ClientId | None
+    """The origin's receipt proves it; None if the record has no ``origin_leaf``."""
+
+
 class OriginLogReader:
     """Reads one audit log of a bridge, for one feed. Call ``catch_up`` before the feed is read."""
 
@@ -44,11 +52,11 @@ class OriginLogReader:
         self._name = f"{stream}/{label.hex()}"
         self._mmr = Mmr()
         self._marks: list[Mmr] = [Mmr()]
-        self._listed: dict[bytes, tuple[int, Place]] = {}
+        self._listed: dict[bytes, tuple[int, ListedOrigin]] = {}
         self._complete: dict[Label, int] = {}
         self._started = False
 
-    def take(self, leaf: bytes) -> Place | None:
+    def take(self, leaf: bytes) -> ListedOrigin | None:
         """Return the origin of a copy, by the msg_id of the original, and forget it."""
         found = self._listed.pop(leaf, None)
         return None if found is None else found[1]
@@ -114,4 +122,6 @@ class OriginLogReader:
                 "does not have",
                 action="check that the view reads the stream that the bridge writes to",
             )
-        self._listed[bytes(place.receipt.leaf_hash)] = at, place
+        leaf = record.origin_leaf
+        listed = ListedOrigin(place, None if leaf is None else leaf.client_id)
+        self._listed[bytes(place.receipt.leaf_hash)] = at, listed

@@ -7,6 +7,7 @@ that a prefix cuts is counted by reading it. Counts that do not add up to the si
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +23,8 @@ from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.scope_sources import is_empty_source
 
-CountCut = Callable[[str, Cut], Sequence[int]]
-"""Counts the rows of a cut in one Parquet file, by kind."""
+CountCut = Callable[[Sequence[str], Cut], Sequence[int]]
+"""Counts the rows of a cut in Parquet files, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _file_sets(
     snapshot: Snapshot, descriptor: QueryDescriptor, held: dict[SourceKey, Prefix], place: int, stream: str
 ) -> Iterator[FileSet]:
     wanted = descriptor.filter
-    whole: list[DataFile] = []
+    sets: dict[tuple[Cut, ...] | None, list[DataFile]] = defaultdict(list)
     for file in snapshot.files(
         stream,
         times=(wanted.time_from, wanted.time_to),
@@ -82,11 +83,11 @@ def _file_sets(
     ):
         cuts = [_cut(held.get(_span_key(stream, span)), span) for span in file.spans]
         if all(cut is not None and cut.to_seq >= s.to_seq for cut, s in zip(cuts, file.spans, strict=True)):
-            whole.append(file)
+            sets[None].append(file)
         elif found := tuple(cut for cut in cuts if cut is not None):
-            yield FileSet(place, tuple(snapshot.paths([file])), found)
-    if whole:
-        yield FileSet(place, tuple(snapshot.paths(whole)))
+            sets[found].append(file)
+    for found_cuts, files in sets.items():
+        yield FileSet(place, tuple(snapshot.paths(files)), found_cuts)
 
 
 def _span_key(stream: str, span: Span) -> SourceKey:
@@ -106,13 +107,9 @@ def _kinds(snapshot: Snapshot, prefix: Prefix, count_cut: CountCut) -> Sequence[
         return [0] * KINDS
     rows = snapshot.index.rows.get(_key(prefix))
     if rows is not None and rows.last_seq == prefix.to_seq:
-        counts = rows.kinds
+        counts: Sequence[int] = rows.kinds
     else:
-        counts = [0] * KINDS
-        for file in snapshot.index.files(prefix.stream):
-            for span in file.spans:
-                if _span_key(prefix.stream, span) == _key(prefix):
-                    counts = _added(counts, _span_kinds(snapshot, file, span, prefix, count_cut))
+        counts = _kinds_up_to(snapshot, prefix, count_cut)
     if sum(counts) != prefix.size:
         raise execution_failed(
             f"stream {prefix.stream}: the view has {sum(counts)} rows for the {prefix.size} entries of label "
@@ -122,15 +119,23 @@ def _kinds(snapshot: Snapshot, prefix: Prefix, count_cut: CountCut) -> Sequence[
     return counts
 
 
-def _span_kinds(
-    snapshot: Snapshot, file: DataFile, span: Span, prefix: Prefix, count_cut: CountCut
-) -> Sequence[int]:
-    if span.to_seq <= prefix.to_seq:
-        return span.kinds
-    if (cut := _cut(prefix, span)) is None:
-        return [0] * KINDS
-    snapshot.files_of.verify(file)
-    return count_cut(snapshot.paths([file])[0], cut)
+def _kinds_up_to(snapshot: Snapshot, prefix: Prefix, count_cut: CountCut) -> Sequence[int]:
+    """Count the entries of an earlier prefix; only the files that it cuts are read."""
+    counts: Sequence[int] = [0] * KINDS
+    cut_files: list[DataFile] = []
+    for file in snapshot.index.files(prefix.stream):
+        for span in file.spans:
+            if _span_key(prefix.stream, span) != _key(prefix) or span.from_seq > prefix.to_seq:
+                continue
+            if span.to_seq <= prefix.to_seq:
+                counts = _added(counts, span.kinds)
+            else:
+                snapshot.files_of.verify(file)
+                cut_files.append(file)
+    if cut_files:
+        cut = Cut(bytes(prefix.hub_id), bytes(prefix.label), prefix.to_seq)
+        counts = _added(counts, count_cut(snapshot.paths(cut_files), cut))
+    return counts
 
 
 def _added(a: Sequence[int], b: Sequence[int]) -> list[int]:

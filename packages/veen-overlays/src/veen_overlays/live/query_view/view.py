@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -39,9 +39,7 @@ from veen_overlays.live.query_view.data_files import (
     DATA,
     Partition,
     ViewRow,
-    partition_of,
     path_of,
-    read_tables,
     rows_beyond,
     subjects_path,
     table_of,
@@ -54,12 +52,14 @@ from veen_overlays.live.query_view.manifest import (
     DamagedViewError,
     DataFile,
     Feed,
+    Home,
     Manifest,
     OriginLog,
     load_manifest,
     save_manifest,
 )
 from veen_overlays.live.query_view.manifest_index import ManifestIndex, SourceKey
+from veen_overlays.live.query_view.merging import merged
 from veen_overlays.live.query_view.node_file import NodeFile
 from veen_overlays.live.query_view.private_files import (
     FOLDER_MODE,
@@ -88,6 +88,7 @@ class QueryView:
         self._row_count = self._row_bytes = 0
         self._feeds: dict[str, int] = {}
         self._origin_logs: dict[str, OriginLog] = {}
+        self._homes: dict[str, HubId] = {}
         self._files = KeptFiles(folder)
         self._version = 0
         self._index = ManifestIndex(self._manifest)
@@ -138,6 +139,7 @@ class QueryView:
             NodeFile(path).check(source.size, source.mmr_root)
         self._feeds = {feed.name: feed.next_epoch for feed in self._manifest.feeds}
         self._origin_logs = {log.name: log for log in self._manifest.origin_logs}
+        self._homes = {home.stream: home.hub_id for home in self._manifest.homes}
         self._index = ManifestIndex(self._manifest)
         self._sources = {source.key: resumed(source) for source in self._manifest.sources}
         self._load_waiting()
@@ -231,12 +233,21 @@ class QueryView:
         self._noted |= self._origin_logs.get(log.name) != log
         self._origin_logs[log.name] = log
 
+    def note_homes(self, homes: Mapping[str, HubId]) -> None:
+        """Note which streams are read to their ends, each with the hub of its empty source."""
+        self._noted |= self._homes != homes
+        self._homes = dict(homes)
+
     def commit(self) -> None:
         """Make all added rows durable and visible. After a failure the view must be opened again."""
         if self._failed:
             raise StateError(f"{self.folder}: an earlier commit failed", action="open the view again")
         self._failed = True  # until the commit is complete
-        written = [self._write(partition, table_of(rows)) for partition, rows in self._rows.items()]
+        written = [
+            file
+            for partition, rows in self._rows.items()
+            for file in self._write(partition, [table_of(rows)])
+        ]
         for source in self._sources.values():
             if source.leaves:
                 self._write_nodes(source)
@@ -247,23 +258,34 @@ class QueryView:
             source.leaves.clear()
         self._failed = self._noted = False
 
-    def compact(self) -> int:
-        """Merge small files until there are few enough; return how many files were replaced."""
+    def compact(self, *, settle: bool = False) -> int:
+        """Merge small runs until there are few enough; return how many files were replaced.
+
+        ``settle`` merges more: a writer that has read its logs to their ends asks for it.
+        """
         replaced = 0
-        while (group := next_merge(self._manifest.files)) is not None:
-            merged = self._write(partition_of(group[0]), read_tables(self.folder, group))
-            old = {file.name for file in group}
-            self._publish([f for f in self._manifest.files if f.name not in old] + [merged])
-            self._files.retire(self._version, group)
-            replaced += len(group)
+        while (group := next_merge(self._manifest.files, settle=settle)) is not None:
+            files = [file for run in group for file in run.files]
+            for file in files:
+                self._files.verify(file)
+            written = self._write(group[0].partition, merged(self.folder, group))
+            old = {file.name for file in files}
+            self._publish([f for f in self._manifest.files if f.name not in old] + written)
+            self._files.retire(self._version, files)
+            replaced += len(files)
         return replaced
 
-    def _write(self, partition: Partition, table: Any) -> DataFile:
-        name = f"{self._manifest.next_name:010d}"
-        self._manifest = replace(self._manifest, next_name=self._manifest.next_name + 1)
-        file = write_file(self.folder, partition, name, table)
-        self._files.check(file)
-        return file
+    def _write(self, partition: Partition, tables: Iterable[Any]) -> list[DataFile]:
+        """Write a run."""
+        written: list[DataFile] = []
+        run = self._manifest.next_name
+        for table in tables:
+            name = self._manifest.next_name
+            self._manifest = replace(self._manifest, next_name=name + 1)
+            file = write_file(self.folder, partition, name, run, table)
+            self._files.check(file)
+            written.append(file)
+        return written
 
     def _write_nodes(self, source: GrowingSource) -> None:
         path = nodes_path(self.folder, source.stream, source.hub_id, source.label)
@@ -283,6 +305,7 @@ class QueryView:
             files=tuple(files),
             feeds=tuple(Feed(name=name, next_epoch=epoch) for name, epoch in sorted(self._feeds.items())),
             origin_logs=tuple(self._origin_logs[name] for name in sorted(self._origin_logs)),
+            homes=tuple(Home(stream=name, hub_id=hub) for name, hub in sorted(self._homes.items())),
         )
         save_manifest(self.folder, manifest)  # commit point; memory changes after it
         index = ManifestIndex(manifest)

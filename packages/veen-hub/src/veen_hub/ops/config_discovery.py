@@ -1,0 +1,56 @@
+"""The section ``discovery`` of hub.yaml: how the hub advertises itself in a directory (spec-5 §4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from veen_core.errors import ConfigError
+from veen_hub import extension
+from veen_hub.ops.config_addresses import check_address, check_ca
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoverySettings:
+    """The hub's descriptor in a directory; without this section the hub advertises nothing (spec-5 4.1).
+
+    The hub publishes it when it starts and renews it before it expires. It withdraws it at a planned end.
+    """
+
+    url: str | None = None
+    """Address of the hub that has the directory; by default this hub."""
+    pinned: str | None = None
+    """hub_id of the hub at `discovery.url`, in hex."""
+    ca: Path | None = None
+    """PEM file, if this machine does not trust the certificate of the hub at `discovery.url`."""
+    token: Path | None = None
+    """File with a cap token (CBOR) for this hub's key, if the hub with the directory is gated."""
+    stream: str = "disc.hubs.v1"
+    """Stream of hub descriptors."""
+    region: str = ""
+    """Region of this hub, such as `ap-northeast-1`."""
+    tags: tuple[str, ...] = ()
+    """Such as `public`, `private` or `test`."""
+    endpoints: tuple[str, ...] = ()
+    """Addresses at which clients reach this hub; by default the address on which it listens."""
+    overlays: tuple[str, ...] = ()
+    """Names or ids of overlays that this hub takes part in, such as `rpc`."""
+    ttl_sec: int = 3_600
+    """Seconds for which an advertisement holds; it is renewed after a third of them."""
+
+    def __post_init__(self) -> None:
+        extension.find(extension.DESCRIPTORS, SPEC_5, "discovery", "; install veen-overlays")
+        if (self.url is None) != (self.pinned is None):
+            raise ConfigError("discovery: give both url and pinned, or neither if this hub has the directory")
+        if self.url is not None:
+            check_address("discovery.url", self.url)
+        for each in self.endpoints:
+            check_address("discovery.endpoints", each)
+        if self.ttl_sec < MIN_TTL_SEC:
+            raise ConfigError(f"discovery.ttl_sec: must be at least {MIN_TTL_SEC}")
+        check_ca("discovery.ca", self.ca, "discovery.url", self.url)
+
+
+SPEC_5 = "spec-5"
+"""Name of the entry point with the records of discovery; veen-overlays provides it."""
+MIN_TTL_SEC = 3

@@ -1,0 +1,172 @@
+"""``disc.query.v1``: filters, pages and errors (spec-5 §6).
+
+``answer`` never raises: whatever a request contains, the reply says what is wrong with it. Servers of the
+exchange and local readers call the same function with the same time, so both give the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from veen_core import cbor
+from veen_core.errors import DecodeError
+from veen_core.ids import SchemaId
+from veen_core.wire import Wire, text_map
+from veen_overlays.discovery.directory import Conditions, Directory
+from veen_overlays.discovery.records import KINDS, Kind, OverlayId
+from veen_overlays.discovery.state import Listed
+from veen_overlays.schema.record import Record, RecordRule, record
+
+MAX_RESULTS: Final = 100
+"""Lmax: most descriptors in one page (spec-5 6.2); a larger ``limit`` is lowered to it."""
+MAX_RESULT_BYTES: Final = 524_288
+"""Most bytes of descriptors in one page: half of what a message's body may have."""
+BAD_KIND: Final = "disc.kind"
+BAD_FILTER: Final = "disc.filter"
+
+
+@record("disc.query.v1", section="spec-5 6.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(Record):
+    """Ask for the descriptors of one kind that fit a filter."""
+
+    kind: str
+    filter: Any
+    limit: int | None = None
+    offset: int | None = None
+
+
+@text_map("disc.query.res.v1 error", section="spec-5 6.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryError(Wire):
+    """Why a query has no result."""
+
+    code: str
+    detail: str | None = None
+
+
+@record(
+    "disc.query.res.v1",
+    section="spec-5 6.1",
+    rules=(
+        RecordRule("error is absent if and only if ok is true", lambda r: r.ok == (r.error is None)),
+        RecordRule(
+            "without ok there are no results and no more", lambda r: r.ok or not (r.results or r.more)
+        ),
+    ),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult(Record):
+    """Answer a query with one page of descriptors, in the order of names and ids."""
+
+    ok: bool
+    results: tuple[Any, ...]
+    more: bool
+    error: QueryError | None = None
+
+
+@text_map("disc.query.v1 hub filter", section="spec-5 6.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubFilter(Wire):
+    """The filter of the kind ``hub``."""
+
+    region: str | None = None
+    tags_any: tuple[str, ...] | None = None
+    overlay_id: OverlayId | None = None
+
+
+@text_map("disc.query.v1 service filter", section="spec-5 6.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceFilter(Wire):
+    """The filter of the kind ``service``."""
+
+    name_prefix: str | None = None
+    method: str | None = None
+    overlay_id: OverlayId | None = None
+    region: str | None = None
+    tags_any: tuple[str, ...] | None = None
+
+
+@text_map("disc.query.v1 overlay filter", section="spec-5 6.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlayFilter(Wire):
+    """The filter of the kind ``overlay``."""
+
+    name_prefix: str | None = None
+    schema: SchemaId | None = None
+    tags_any: tuple[str, ...] | None = None
+
+
+Filter = HubFilter | ServiceFilter | OverlayFilter
+FILTERS: Final[dict[Kind, type[HubFilter] | type[ServiceFilter] | type[OverlayFilter]]] = {
+    "hub": HubFilter,
+    "overlay": OverlayFilter,
+    "service": ServiceFilter,
+}
+
+
+class Page(NamedTuple):
+    """One page of a query."""
+
+    found: tuple[Listed, ...]
+    more: bool
+
+
+def query_of(kind: Kind, wanted: Filter, limit: int | None = None, offset: int | None = None) -> Query:
+    """The request for a filter."""
+    return Query(kind=kind, filter=wanted.codec.write(wanted), limit=limit, offset=offset)
+
+
+def parse(query: Query) -> tuple[Kind, Filter] | QueryError:
+    """The kind and the filter of a request, or what is wrong with them."""
+    kind = next((each for each in KINDS if each == query.kind), None)
+    if kind is None:
+        return QueryError(code=BAD_KIND, detail=f"the kinds are {', '.join(KINDS)}")
+    try:
+        if type(query.filter) is not dict:
+            raise DecodeError("want a map")
+        wanted: Filter = FILTERS[kind].codec.read(query.filter)
+    except DecodeError as exc:
+        return QueryError(code=BAD_FILTER, detail=f"filter of kind {kind}: {exc}")
+    return kind, wanted
+
+
+def page(directory: Directory, query: Query, now: int) -> Page | QueryError:
+    """The descriptors that fit, without those that have expired at ``now``."""
+    parsed = parse(query)
+    if isinstance(parsed, QueryError):
+        return parsed
+    kind, wanted = parsed
+    conditions = Conditions(
+        prefix=getattr(wanted, "name_prefix", None),
+        equal=tuple(
+            (name, value)
+            for name in ("region", "method", "overlay_id", "schema")
+            if (value := getattr(wanted, name, None)) is not None
+        ),
+        any_of=() if wanted.tags_any is None else (("tag", wanted.tags_any),),
+    )
+    limit = MAX_RESULTS if query.limit is None else min(query.limit, MAX_RESULTS)
+    matching = directory.matching(kind, conditions, now)
+    for _ in range(query.offset or 0):
+        if next(matching, None) is None:
+            return Page((), more=False)
+    found: list[Listed] = []
+    size = 0
+    for each in matching:
+        size += len(each.body)
+        if len(found) == limit or (found and size > MAX_RESULT_BYTES):
+            return Page(tuple(found), more=True)
+        found.append(each)
+    return Page(tuple(found), more=False)
+
+
+def answer(directory: Directory, query: Query, now: int) -> QueryResult:
+    """The reply to a request at one time; the same bytes for every reader of the same state."""
+    found = page(directory, query, now)
+    if isinstance(found, QueryError):
+        return QueryResult(ok=False, results=(), more=False, error=found)
+    return QueryResult(
+        ok=True, results=tuple(cbor.decode(each.body) for each in found.found), more=found.more
+    )

@@ -1,0 +1,60 @@
+"""What server and client need of a stream: keys that open it, and a way to send a record (RPC0.1).
+
+The stream's readers share a reader key (H11), to which requests and replies are sealed: a server must be able
+to read its own replies after it lost its memory (P15). Entries are read through core's ``LogReader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from veen_core.entry import Entry
+from veen_core.ids import ClientId, Label, LeafHash, StreamId
+from veen_core.keys import DhKey
+from veen_core.protocols import LogReader
+from veen_core.receipt import Receipt
+from veen_overlays.fold.event import Message
+from veen_overlays.live.opening import open_entry
+from veen_overlays.schema.record import Record
+
+
+class CallStream(Protocol):
+    """A stream of a connected hub; the shape of veen-hub's ``Stream``."""
+
+    id: StreamId
+
+    def label(self) -> Label:
+        """The label that the next message goes to."""
+
+    @property
+    def keys(self) -> Sequence[DhKey]: ...
+
+    async def client_id(self) -> ClientId:
+        """The client_id of the next message."""
+
+    async def send(self, body: Record, *, parent: LeafHash | None = None) -> Receipt:
+        """Send a record; it is durable when this returns (H2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamAccess:
+    """One stream under one label: how to read it and how to write to it. Made by ``access``.
+
+    Streams whose label changes with each epoch are not supported (ADR 0026).
+    """
+
+    stream: CallStream
+    id: StreamId
+    label: Label
+    reader: LogReader
+
+    def open(self, entry: Entry) -> Message:
+        """Open an entry; one that no key opens has the schema ``UNOPENED``."""
+        return open_entry(entry, entry.receipt, self.stream.keys)
+
+
+def access(stream: CallStream, reader: LogReader) -> StreamAccess:
+    """The access to a stream of a hub, with the hub's log reader."""
+    return StreamAccess(stream=stream, id=stream.id, label=stream.label(), reader=reader)

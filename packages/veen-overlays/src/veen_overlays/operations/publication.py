@@ -1,0 +1,214 @@
+"""Data publications: which content a publisher bound to a version, and when (spec-3 §6).
+
+The first publication of a version that its publisher, or a key linked to it, has signed counts; the state
+lists every later one with the reason why it is refused (P1). A publication that somebody else has signed
+does not take the version away from its publisher.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from veen_core import cbor
+from veen_core.hashing import Ht
+from veen_core.ids import FixedBytes
+from veen_overlays.fold.event import Event, Message
+from veen_overlays.fold.monoid import FIRST_WRITER, SUM, Monoid, map_of, product
+from veen_overlays.fold.overlay import Overlay
+from veen_overlays.fold.table import ColumnType, table_of_maps
+from veen_overlays.operations.content_root import ContentRoot
+from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
+from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for, split_signer, with_signer
+from veen_overlays.operations.operation import IdentityId, operation, sorted_set
+from veen_overlays.recorder.records import KeyContinuity
+from veen_overlays.schema.pattern import string_content
+from veen_overlays.schema.record import Record, RecordRule
+
+
+class PublicationId(FixedBytes):
+    """The stable id of a published object, such as a model or a dataset (spec-3 6.2)."""
+
+    __slots__ = ()
+
+
+def publication_id(name: str) -> PublicationId:
+    """``Ht("veen/publication", name)``: the id of an object that consumers know by a name."""
+    return PublicationId(Ht("veen/publication", name.encode()))
+
+
+@operation(
+    "data.publication.v1",
+    section="spec-3 6.2",
+    rules=(RecordRule("version is not empty", lambda r: bool(r.version)), sorted_set("labels")),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPublication(Record):
+    """Bind the content of an object's version to a point in the log."""
+
+    publication_id: PublicationId
+    publisher_identity: IdentityId
+    content_root: ContentRoot
+    content_class: str
+    version: str
+    labels: tuple[str, ...] | None = None
+    source_uri: str | None = None
+    metadata: Any | None = None
+
+
+# --- the summary of a range
+
+PublicationState = Mapping[str, Any]
+
+_PUBLISHED: Final = product(first=FIRST_WRITER, published=SUM)
+PUBLICATION_MONOID: Final[Monoid[PublicationState]] = product(
+    links=KEY_LINKS, publications=map_of(_PUBLISHED)
+)
+"""Publications by object, version, publisher, signer and content: a repetition only increases a count."""
+
+
+def _lift(event: Event) -> PublicationState:
+    record = event.record
+    if isinstance(record, KeyContinuity):
+        return lift_link(event)
+    assert isinstance(record, DataPublication)
+    fixed = record.publication_id + record.publisher_identity + record.content_root
+    signer = event.client_id or b""
+    key = fixed + bytes([len(signer)]) + signer + record.version.encode()
+    return {"publications": {key: {"first": (event.stamp(0), with_signer(event)), "published": 1}}}
+
+
+def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
+    """Take a publication without labels and metadata."""
+    publication, publisher, root, class_, version, labels, source, metadata = groups
+    texts = [string_content(each) for each in (version, class_, source) if each is not None]
+    if labels is not None or metadata is not None or not texts[0] or not all(map(is_utf8, texts)):
+        return False
+    signer = message.client_id or b""
+    head = bytes([len(signer)]) + signer
+    key = publication + publisher + root + head + texts[0]
+    held = {"first": ((0, message.seq, identity), head + message.body), "published": 1}
+    found[key] = _PUBLISHED.combine(found[key], held) if key in found else held
+    return True
+
+
+# --- the meaning of a prefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """A publication in the log, and why it is refused, if it is."""
+
+    seq: int
+    """The first message that publishes this content."""
+    record: DataPublication
+    published: int
+    """How often the same content was published by the same key."""
+    refused: str | None
+
+
+def publications_of(state: PublicationState) -> list[Publication]:
+    """All publications in the order of the stream."""
+    links = state.get("links", {})
+    held: Iterable[Mapping[str, Any]] = state.get("publications", {}).values()
+    counting: dict[tuple[PublicationId, str], int] = {}
+    found = []
+    for each in sorted(held, key=lambda item: item["first"][0]):
+        (_, seq, _), content = each["first"]
+        signer, body = split_signer(content)
+        record = DataPublication.decode(body)
+        refused = None
+        if not signs_for(links, record.publisher_identity, signer, seq):
+            refused = "its publisher has not signed it"
+        elif (first := counting.setdefault((record.publication_id, record.version), seq)) != seq:
+            refused = f"message {first} has published this version (P1)"
+        found.append(Publication(seq=seq, record=record, published=each["published"], refused=refused))
+    return found
+
+
+class SurvivorRule(enum.StrEnum):
+    """Which of several versions a consumer takes (P2)."""
+
+    HIGHEST = "highest"
+    """The highest version, see ``version_order``."""
+    LATEST = "latest"
+    """The latest in stream order."""
+
+
+_DIGITS: Final = re.compile(r"(\d+)", re.ASCII)
+
+
+def version_order(version: str) -> list[tuple[bool, int, str]]:
+    """The sort key of a version: runs of digits compare as numbers, the rest by code points.
+
+    ``v1.10`` is higher than ``v1.9``. A suffix makes a version higher: ``v1.2-rc1`` is higher than ``v1.2``.
+    """
+    order = []
+    for n, part in enumerate(_DIGITS.split(version)):
+        number = part.lstrip("0") if n % 2 else None  # compared by length: no number is too long
+        order.append((False, 0, part) if number is None else (True, len(number), number))
+    return order
+
+
+def survivor(publications: Iterable[Publication], rule: SurvivorRule) -> Publication | None:
+    """The publication that a consumer takes; refused ones never survive (P2)."""
+    valid = [each for each in publications if each.refused is None]
+    if rule is SurvivorRule.LATEST:
+        return max(valid, key=lambda each: each.seq, default=None)
+    return max(valid, key=lambda each: (version_order(each.record.version), each.seq), default=None)
+
+
+# --- the overlay
+
+
+def _view(state: PublicationState) -> list[Any]:
+    return [
+        {
+            **_body(each.record),
+            "seq": each.seq,
+            "published": each.published,
+            **({} if each.refused is None else {"refused": each.refused}),
+        }
+        for each in publications_of(state)
+    ]
+
+
+def _body(record: DataPublication) -> dict[str, Any]:
+    item: Any = cbor.decode(record.encode())
+    return dict(item)
+
+
+PUBLICATIONS: Final[Overlay[PublicationState]] = Overlay(
+    name="operation.publications",
+    title="Published content by object and version; refused publications say why (spec-3 §6).",
+    schemas=(DataPublication, KeyContinuity),
+    monoid=PUBLICATION_MONOID,
+    lift=_lift,
+    view=_view,
+    bulk=bulk_fold(
+        DataPublication,
+        "publications",
+        _add,
+        others=(KeyContinuity,),
+        lift=_lift,
+        monoid=PUBLICATION_MONOID,
+    ),
+    reads_signer=True,
+    table=table_of_maps(
+        {
+            "publication_id": ColumnType.BYTES,
+            "version": ColumnType.TEXT,
+            "publisher_identity": ColumnType.BYTES,
+            "content_root": ColumnType.BYTES,
+            "content_class": ColumnType.TEXT,
+            "labels": ColumnType.JSON,
+            "source_uri": ColumnType.TEXT,
+            "seq": ColumnType.UINT,
+            "published": ColumnType.UINT,
+            "refused": ColumnType.TEXT,
+        }
+    ),
+)
