@@ -62,7 +62,7 @@ class Gate(MemoryStateStore):
 
 
 class Steps(MemoryStateStore):
-    """A store whose durable writes each wait for a permit, once ``begun`` is there."""
+    """A store whose durable writes each wait for a permit, once ``begun`` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,6 +277,17 @@ def test_a_stream_that_is_opened_while_the_connection_closes_sends_nothing(hub: 
             finally:
                 store.saved.set()
                 await closing
+
+    run(story())
+
+
+def test_a_request_has_no_more_messages_of_several_labels_than_the_caller_allows(tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "small", config="max_waiting: 4\n") as hub:
+            async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK, batch=4) as client:
+                streams = await used_streams(client, "small", 6)
+                receipts = await send_to_all(streams, "second")
+                assert [r.stream_seq for r in receipts if isinstance(r, Receipt)] == [2] * 6
 
     run(story())
 

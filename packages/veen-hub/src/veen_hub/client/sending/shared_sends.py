@@ -147,7 +147,8 @@ class SharedSends:
     async def _send(self, group: Group) -> None:
         """Send one group, steps 1 to 3."""
         self._is_gathering = False
-        while self._waiting and len(group.members) < MAX_GROUP_MESSAGES and group.size < MAX_GROUP_BYTES:
+        max_messages = min(MAX_GROUP_MESSAGES, self._connection.batch)
+        while self._waiting and len(group.members) < max_messages and group.size < MAX_GROUP_BYTES:
             await self._join(group, self._waiting.popleft())
         self._start()
         if group.members:
