@@ -212,6 +212,9 @@ def test_each_variable_sets_its_key(monkeypatch: pytest.MonkeyPatch, variable: s
         "VEEN_AUTHORITY_URL": "http://h",
         "VEEN_REPLICA_OF": "http://h",
     }.get(variable, "/x")
+    if variable.startswith("VEEN_TLS_"):  # a certificate and its key belong together
+        monkeypatch.setenv("VEEN_TLS_CERT", "/y")
+        monkeypatch.setenv("VEEN_TLS_KEY", "/y")
     monkeypatch.setenv(variable, value)
     config: Any = program.parse([])
     for part in ENVIRONMENT[variable].split("."):
@@ -243,8 +246,8 @@ def logging_as_before() -> Iterator[None]:
     own.setLevel(before[2])
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert program.main(arguments) == 1
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, exit_code: int = 1) -> str:
+    assert program.main(arguments) == exit_code
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("veen-hub: ")
     return line
@@ -262,7 +265,7 @@ def test_limits_other_than_the_directorys_are_a_one_line_error(
     make_directory(tmp_path / "data")
     config = tmp_path / "hub.yaml"
     config.write_text("limits: {max_msg_bytes: 4096}\n")
-    line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}")
+    line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}", exit_code=3)
     assert "limit max_msg_bytes" in line
 
 
