@@ -59,8 +59,8 @@ def prove(
 ) -> Answer:
     """Write the evidence of a published version to a file.
 
-    The file has the message, sealed as it is, and the proof that it is in the hub log. Whoever holds a reader
-    key of the stream checks files against it with `veen publish check`, without the hub.
+    The file has the sealed message and the proof that the message is in the hub log. A holder of a reader key
+    of the stream checks files against it with `veen publish check`, without the hub.
     """
 
     async def work() -> tuple[Any, bytes, HubEvidence]:

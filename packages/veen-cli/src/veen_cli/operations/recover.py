@@ -131,7 +131,7 @@ async def _found(party: PartyView) -> Recoveries:
 
 def _open(found: Recoveries, lost: IdentityId, new: IdentityId) -> OpenRecovery:
     if (one := found.open.get((lost, new))) is None:
-        raise refused("RECOVERY.8.3", f"nobody has requested that {new.hex()} replace {lost.hex()}")
+        raise refused("RECOVERY.8.3", f"no request to replace {lost.hex()} by {new.hex()} is in the stream")
     return one
 
 
