@@ -48,13 +48,6 @@ class Network:
                     f"{what} {name!r} is not a DNS-safe name of at most 47 characters",
                     action="use lowercase letters, digits and hyphens (spec-4 §3.1)",
                 )
-        if not _TAG.fullmatch(self.tag):
-            raise ConfigError(f"tag {self.tag!r} is not the tag of an image", action="use one such as 0.1.0")
-        if not _PREFIX.fullmatch(self.image_prefix):
-            raise ConfigError(
-                f"image prefix {self.image_prefix!r} is not a registry and a path that end with a slash",
-                action="write it like registry.example/veen/",
-            )
         if self.tenant is None and (self.persistent or self.heads_memory or self.tls):
             raise ConfigError("persistent data, heads memory and TLS are choices of tenants only")
 
@@ -69,6 +62,17 @@ class Network:
     @property
     def key_secret(self) -> str:
         return "veen-authority-keys" if self.tenant is None else "veen-hub-keys"
+
+
+def check_images(network: Network) -> None:
+    """Refuse a tag or a prefix with which no image can be named."""
+    if not _TAG.fullmatch(network.tag):
+        raise ConfigError(f"tag {network.tag!r} is not the tag of an image", action="use one such as 0.1.0")
+    if not _PREFIX.fullmatch(network.image_prefix):
+        raise ConfigError(
+            f"image prefix {network.image_prefix!r} is not a registry and a path that end with a slash",
+            action="write it like registry.example/veen/",
+        )
 
 
 def manifests() -> Path:
