@@ -84,6 +84,11 @@ def test_the_context_flag_overrides_variables_but_not_flags(
     assert "http://127.0.0.1:3" in capsys.readouterr().err
 
 
+def test_the_context_flag_after_the_command_is_told_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hub", "health", "--context", "two"]) == Exit.USAGE
+    assert "write it before the command: `veen --context NAME" in capsys.readouterr().err
+
+
 def test_a_context_stores_absolute_paths(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
