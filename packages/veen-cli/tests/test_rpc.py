@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from veen_cli.rpc.serve import LogLines
 from veen_core.errors import VeenError
 from veen_core.ids import HubId
 from veen_overlays.rpc.transcript import Transcript, TranscriptMessage, verify_transcript
@@ -96,6 +98,12 @@ def test_a_transcript_that_cannot_be_written_is_refused_before_the_call(world: W
     told = world.rpc("call", "double", "1", "--transcript", world.root / "none" / "call.veenr").failed(1)
     assert "nothing was sent" in told
     assert world.rpc("list", "--json").json["count"] == before
+
+
+def test_the_log_of_a_server_has_the_fields_of_an_event() -> None:
+    record = logging.LogRecord("veen.rpc", logging.WARNING, "", 0, "rpc_send_failed", None, None)
+    record.fields = {"record": "rpc.reply.v1", "reason": "no hub"}
+    assert LogLines().format(record) == "rpc_send_failed record=rpc.reply.v1 reason=no hub"
 
 
 @pytest.mark.parametrize("program", ["/nonexistent/program", "'open", ""], ids=["none", "quote", "empty"])

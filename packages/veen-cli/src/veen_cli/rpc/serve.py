@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shlex
 import shutil
@@ -52,6 +53,23 @@ def load_service(where: str) -> Service:
             action="make one with veen_overlays.live.rpc.Service()",
         )
     return found
+
+
+class LogLines(logging.Formatter):
+    """The log of a server on stderr: the event, its fields, and the traceback of a method that failed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {name}={value}" for name, value in getattr(record, "fields", {}).items())
+        text = f"{record.getMessage()}{fields}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def log_to_stderr() -> None:
+    """Write the warnings of the server with their fields, unless the service has set up logging itself."""
+    if not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(LogLines())
+        logging.getLogger("veen.rpc").addHandler(handler)
 
 
 def program_words(program: str) -> list[str]:
@@ -186,6 +204,7 @@ def serve(
         service = load_service(where)
 
     del out
+    log_to_stderr()
 
     async def work() -> ServerCounters:
         async with access.at(stream) as source:
