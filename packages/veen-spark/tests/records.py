@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from veen_core import handover, hub_log
 from veen_core.attached import AttachmentRef
 from veen_core.codec import MapCodec
+from veen_core.handover import Handover
 from veen_core.hashing import H
-from veen_core.ids import Coid, LeafHash, MmrRoot, NodeHash, SchemaId, StreamSeq, UnixTime
+from veen_core.hub_identity import new_identity, sign_identity
+from veen_core.ids import Coid, HubPk, LeafHash, MmrRoot, NodeHash, SchemaId, StreamSeq, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.kinds import Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.receipt import Receipt
+from veen_core.stream import hub_id
+from veen_core.tlog import note
+from veen_core.tlog.note import Note
+from veen_core.tlog.tree_head import TreeHead
 from veen_overlays.bridge import ImportedEvent
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
@@ -74,6 +83,33 @@ def attached_event(rng: random.Random, values: dict[str, Any]) -> dict[str, Any]
     return values | {"schema": ImportedEvent.SCHEMA, "body": event.encode(), "attachments": (ref,)}
 
 
+def handed_over(values: dict[str, Any]) -> dict[str, Any]:
+    """A handover that a hub with one key has signed."""
+    key, other = (SigningKey(SigningSeed(bytes([n]) * 32)) for n in (1, 2))
+    old, new = (hub_id(HubPk(each.public)) for each in (key, other))
+    origin = hub_log.origin_of(old)
+    text = TreeHead(origin, 1, bytes(32)).text
+    unsigned = Handover(
+        old_hub=old,
+        new_hub=new,
+        hub_ts=UnixTime(2),
+        checkpoint=Note(text, (note.sign_note(key, origin, text),)).encode(),
+        attachments=0,
+        attachments_hash=handover.attachments_hash(()),
+        url="",
+        sig=handover.UNSIGNED,
+    )
+    signed = replace(unsigned, sig=key.sign(unsigned.digest))
+    identity = new_identity(key, UnixTime(1)).encode()
+    return {"realm_id": values["realm_id"], "identity": identity, "handover": signed.encode()}
+
+
+def hub_keys() -> dict[str, Any]:
+    key = SigningKey(SigningSeed(bytes([1]) * 32))
+    identity = new_identity(key, UnixTime(1))
+    return {"hub_id": identity.hub_id, "identity": identity.encode(), "sig": sign_identity(key, identity)}
+
+
 def bundle(values: dict[str, Any]) -> dict[str, Any]:
     first, events = 1 + values["from_seq"] % 9, values["events"] % 5
     peaks = tuple(NodeHash(H(bytes([n]))) for n in range((first - 1).bit_count()))
@@ -97,6 +133,12 @@ def record_of(rng: random.Random, shape: type[Record]) -> Record:
             values |= {"guardians": (IdentityId(bytes([250]) * 32),), "threshold": 1, "executors": None}
         if shape.NAME == "access.grant.v1":
             values |= {"expiry_time": UnixTime(2**40)}
+        if shape.NAME == "veen.fed.handover.v1":
+            values = handed_over(values)
+        if shape.NAME == "disc.hub.identity.v1":
+            values = hub_keys()
+        if shape.NAME == "disc.publishers.v1":
+            values |= {"publishers": tuple(sorted(set(values["publishers"])))}
         if shape.NAME == "bridge.import.v1":
             values = imported_event(values)
         if shape.NAME == "veen.attached.v1":
