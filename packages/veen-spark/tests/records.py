@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -116,35 +116,42 @@ def bundle(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"from_seq": first, "events": events, "to_seq": first + events - 1, "peaks_before": peaks}
 
 
+def open_wallet(rng: random.Random, values: dict[str, Any]) -> dict[str, Any]:
+    realm = RealmId(bytes([rng.randrange(3)]) * 32)
+    owner = CtxId(bytes(realm))
+    opened = {"realm_id": realm, "ctx_id": owner, "currency": "USD"}
+    return values | opened | {"wallet_id": wallet_id(realm, owner, "USD")}
+
+
+def recovery_policy(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"guardians": (IdentityId(bytes([250]) * 32),), "threshold": 1, "executors": None}
+
+
+ADJUST: dict[str, Callable[[random.Random, dict[str, Any]], dict[str, Any]]] = {
+    "wallet.open.v1": open_wallet,
+    "id.device.v1": lambda _rng, values: values | {"device_id": device_id(values["device_pk"])},
+    "id.handlemap.v1": lambda rng, values: values | {"handle": rng.choice(("@user", "ann@example.com"))},
+    "id.recovery.policy.v1": lambda _rng, values: recovery_policy(values),
+    "access.grant.v1": lambda _rng, values: values | {"expiry_time": UnixTime(2**40)},
+    "veen.fed.handover.v1": lambda _rng, values: handed_over(values),
+    "disc.hub.identity.v1": lambda _rng, _values: hub_keys(),
+    "disc.publishers.v1": lambda _rng, values: (
+        values | {"publishers": tuple(sorted(set(values["publishers"])))}
+    ),
+    "bridge.import.v1": lambda _rng, values: imported_event(values),
+    "veen.attached.v1": attached_event,
+    "bridge.exported.v1": lambda _rng, values: bundle(values),
+    "bridge.imported.v1": lambda _rng, values: bundle(values),
+}
+"""For records whose rules connect fields: how to make drawn values obey them."""
+
+
 def record_of(rng: random.Random, shape: type[Record]) -> Record:
     """Return a valid record."""
     for _attempt in range(MAX_ATTEMPTS):
         values = values_of(rng, shape.codec)
-        if shape.NAME == "wallet.open.v1":
-            realm = RealmId(bytes([rng.randrange(3)]) * 32)
-            owner = CtxId(bytes(realm))
-            values |= {"realm_id": realm, "ctx_id": owner, "currency": "USD"}
-            values |= {"wallet_id": wallet_id(realm, owner, "USD")}
-        if shape.NAME == "id.device.v1":
-            values |= {"device_id": device_id(values["device_pk"])}
-        if shape.NAME == "id.handlemap.v1":
-            values |= {"handle": rng.choice(("@user", "ann@example.com"))}
-        if shape.NAME == "id.recovery.policy.v1":
-            values |= {"guardians": (IdentityId(bytes([250]) * 32),), "threshold": 1, "executors": None}
-        if shape.NAME == "access.grant.v1":
-            values |= {"expiry_time": UnixTime(2**40)}
-        if shape.NAME == "veen.fed.handover.v1":
-            values = handed_over(values)
-        if shape.NAME == "disc.hub.identity.v1":
-            values = hub_keys()
-        if shape.NAME == "disc.publishers.v1":
-            values |= {"publishers": tuple(sorted(set(values["publishers"])))}
-        if shape.NAME == "bridge.import.v1":
-            values = imported_event(values)
-        if shape.NAME == "veen.attached.v1":
-            values = attached_event(rng, values)
-        if shape.NAME in {"bridge.exported.v1", "bridge.imported.v1"}:
-            values = bundle(values)
+        if (adjust := ADJUST.get(shape.NAME)) is not None:
+            values = adjust(rng, values)
         record = shape(**values)
         if record.broken_rule() is None:
             return record
