@@ -295,9 +295,8 @@ AGREEMENTS: Final[Overlay[AgreementState]] = Overlay(
     lift=_lift,
     view=_view,
     bulk=bulk_fold(
-        AgreementConfirmation,
-        "decisions",
-        _add,
+        {AgreementConfirmation: _add},
+        part="decisions",
         others=(AgreementDefinition, KeyContinuity),
         lift=_lift,
         monoid=AGREEMENT_MONOID,

@@ -189,9 +189,8 @@ PUBLICATIONS: Final[Overlay[PublicationState]] = Overlay(
     lift=_lift,
     view=_view,
     bulk=bulk_fold(
-        DataPublication,
-        "publications",
-        _add,
+        {DataPublication: _add},
+        part="publications",
         others=(KeyContinuity,),
         lift=_lift,
         monoid=PUBLICATION_MONOID,

@@ -273,9 +273,8 @@ RECOVERIES: Final[Overlay[RecoveryState]] = Overlay(
     lift=lift_recovery,
     view=_view,
     bulk=bulk_fold(
-        RecoveryApproval,
-        "records",
-        _add,
+        {RecoveryApproval: _add},
+        part="records",
         others=(RecoveryPolicy, RecoveryRequest, RecoveryExecution, KeyContinuity),
         lift=lift_recovery,
         monoid=RECOVERY_MONOID,

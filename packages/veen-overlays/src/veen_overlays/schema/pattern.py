@@ -94,7 +94,7 @@ def _expression(kind: Kind) -> tuple[bytes, Reader] | None:
         case ListOf(kind=Fixed() as inner, least=least):
             return _list_of(inner, least)
         case AnyValue():
-            return _FREE, _free
+            return _FREE, free_value
         case _:
             return None
 
@@ -115,10 +115,14 @@ def _list_of(inner: Fixed, least: int) -> tuple[bytes, Reader]:
     return expression, read
 
 
-def _free(item: bytes) -> Any:
-    """The value of a scalar, or of an array or map of scalars: ``_FREE`` matches nothing that needs care."""
-    value = cbor2.loads(item)
-    if cbor2.dumps(value) != item:
+def free_value(item: bytes) -> Any:
+    """The value of a scalar, or of an array or map of scalars, whose items ``_FREE`` has matched.
+
+    ``_FREE`` does not count the items. They are counted by decoding an array of the value and an empty array,
+    which no scalar is. This takes half the time of encoding the value again.
+    """
+    value, end = cbor2.loads(b"\x82" + item + b"\x80", allow_duplicate_keys=False)
+    if end != []:
         raise PatternMismatchError
     return value
 
