@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeVar
 
+from veen_core.hashing import H
 from veen_overlays.fold.course import Course
-from veen_overlays.fold.event import Event, Message, SeenKeys
+from veen_overlays.fold.event import EVENT_TAG, Event, Message, SeenKeys
 from veen_overlays.fold.monoid import Monoid
 from veen_overlays.schema.record import Record, decode_record
 
@@ -53,12 +54,13 @@ class _Reading:
         """Yield the events that no ``Take`` took, each after all messages before it were taken."""
         frequent = {bytes(shape.SCHEMA): (_groups_of(shape), take) for shape, take in takes.items()}
         for message in messages:
-            identity = message.identity
-            if not seen.first(identity, message.seq):
+            seq, msg_id, schema, body, parent_id = message[:5]
+            identity = H(EVENT_TAG + (parent_id or msg_id) + schema + body)  # a sixth faster than the property
+            if not seen.first(identity, seq):
                 continue
-            if (found := frequent.get(message.schema)) is not None:
+            if (found := frequent.get(schema)) is not None:
                 match, take = found
-                groups = match(message.body)
+                groups = match(body)
                 if groups is not None and take(groups, message, identity):
                     self.events += 1
                     continue
@@ -139,12 +141,3 @@ def bulk_course(
         return found, reading.events, reading.ignored
 
     return fold
-
-
-def is_utf8(content: bytes) -> bool:
-    """Whether the content of a text string is valid, which patterns do not check."""
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import cbor2
-
 from veen_overlays.operations.operation import AccountId, IdentityId, OperationId, operation, sorted_set
-from veen_overlays.schema.pattern import free_value, string_content, uint
+from veen_overlays.schema.pattern import is_free, is_text, string_content, uint
 from veen_overlays.schema.record import Record, record
 
 
@@ -49,15 +47,13 @@ def payment_of(record: PaidOperation) -> Payment:
 def payment_in(groups: tuple[Any, ...]) -> Payment | None:
     """The payment of a body that the pattern has matched; None if its text or free values are not valid."""
     type_, args, payer, payee, amount, currency, _reference, _parent, _ttl, metadata = groups
-    try:
-        string_content(type_).decode()
-        free_value(args)
-        if metadata is not None:
-            free_value(metadata)
-        unit = None if currency is None else string_content(currency).decode()
-    except (ValueError, cbor2.CBORDecodeError):
+    if not is_text(type_) or not is_free(args) or not (metadata is None or is_free(metadata)):
         return None
-    return Payment(payer, payee, uint(amount), unit)
+    if currency is None:
+        return Payment(payer, payee, uint(amount), None)
+    if not is_text(currency):
+        return None
+    return Payment(payer, payee, uint(amount), string_content(currency).decode())
 
 
 @record("operation.domain.v1", section="spec-3 2.3, 3.4", rules=(sorted_set("authorities"),))

@@ -26,7 +26,7 @@ from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, Table
-from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
+from veen_overlays.operations.frequent_record import Groups, bulk_fold
 from veen_overlays.operations.key_links import (
     KEY_LINKS,
     KeyLinks,
@@ -45,7 +45,7 @@ from veen_overlays.operations.recovery_records import (
     RecoveryRequest,
 )
 from veen_overlays.recorder.records import KeyContinuity
-from veen_overlays.schema.pattern import string_content
+from veen_overlays.schema.pattern import is_free, is_text
 from veen_overlays.schema.record import Record
 
 RecoveryState = Mapping[str, Any]
@@ -65,9 +65,9 @@ def lift_recovery(event: Event) -> RecoveryState:
 
 
 def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take an approval without metadata."""
+    """Take an approval of another identity."""
     target, new, _approver, _group, decision, _time, _parent, metadata = groups
-    if metadata is not None or target == new or not is_utf8(string_content(decision)):
+    if target == new or not is_text(decision) or not (metadata is None or is_free(metadata)):
         return False
     signer = message.client_id or b""
     operation = operation_id(message.origin)

@@ -14,9 +14,9 @@ from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, Monoid, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
-from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
+from veen_overlays.operations.frequent_record import Groups, bulk_fold
 from veen_overlays.operations.operation import OperationId
-from veen_overlays.schema.pattern import string_content
+from veen_overlays.schema.pattern import is_text
 from veen_overlays.schema.record import Record, plain_fields, record
 
 
@@ -64,7 +64,7 @@ def _add_claim(found: dict[bytes, Any], groups: Groups, message: Message, identi
 def _add_result(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
     """Take a result that returns no value."""
     operation, _outcome, result, reason = groups
-    if result is not None or (reason is not None and not is_utf8(string_content(reason))):
+    if result is not None or not (reason is None or is_text(reason)):
         return False
     return _add_first(found, operation, "result", message, identity)
 

@@ -176,7 +176,9 @@ def record(
 def plain_fields(body: bytes) -> dict[str, Any]:
     """The present fields of a valid record's body as plain values, without checking it again."""
     fields: dict[str, Any] = cbor2.loads(body)
-    return {key: value for key, value in fields.items() if value is not None}
+    if None in fields.values():
+        return {key: value for key, value in fields.items() if value is not None}
+    return fields
 
 
 def decode_record(shapes: tuple[type[Record], ...], body: bytes) -> Record | Undecodable:
