@@ -75,12 +75,12 @@ class _Reading:
         record = decode_record(self._shapes.get(message.schema, ()), message.body)
         if not isinstance(record, Record):
             return None
-        seq, keys = message.seq, () if self._keys is None else self._keys(record)
-        repeated = tuple([not seen.first(key, seq) for key in keys])
-        used = repeated if any(repeated) else ()
-        return Event(
-            seq, identity, record, used, message.client_id, message.origin, message.hub_ts, message.body
-        )
+        seq, msg_id, _, body, parent_id, client_id, hub_ts = message
+        repeated: tuple[bool, ...] = ()
+        if self._keys is not None and (keys := self._keys(record)):
+            used = tuple([not seen.first(key, seq) for key in keys])
+            repeated = used if any(used) else ()
+        return Event(seq, identity, record, repeated, client_id, parent_id or msg_id, hub_ts, body)
 
 
 def _groups_of(shape: type[Record]) -> Callable[[bytes], Groups | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from veen_overlays.fold.course import Course, course
@@ -78,6 +79,8 @@ def operation_rows(state: DomainState) -> list[dict[str, Any]]:
     def paid(outcome: Outcome) -> dict[str, Any] | None:
         if outcome.name == PaidOperation.NAME:
             return plain_fields(outcome.body)
+        if outcome.name != DelegatedExecution.NAME:
+            return None
         found = embedded_of(outcome.record)
         return _fields(found) if isinstance(found, PaidOperation) else None
 
@@ -96,7 +99,7 @@ def execution_rows(state: DomainState) -> list[dict[str, Any]]:
 def _outcome_rows(
     state: DomainState, shown: Callable[[Outcome], dict[str, Any] | None]
 ) -> list[dict[str, Any]]:
-    in_order = sorted(state.operations.items(), key=lambda item: item[1].seq)
+    in_order = sorted(state.operations.items(), key=itemgetter(1))  # an outcome starts with its position
     return [
         {
             "operation_id": key,

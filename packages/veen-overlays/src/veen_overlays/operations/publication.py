@@ -11,7 +11,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from veen_core.hashing import Ht
 from veen_core.ids import FixedBytes
@@ -99,14 +99,15 @@ def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: by
 # --- the meaning of a prefix
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class Publication(NamedTuple):
     """A publication in the log, and why it is refused, if it is."""
 
     seq: int
     """The first message that publishes this content."""
     body: bytes
     """The canonical bytes of the publication."""
+    fields: Mapping[str, Any]
+    """Its fields as plain values."""
     published: int
     """How often the same content was published by the same key."""
     refused: str | None
@@ -132,7 +133,7 @@ def publications_of(state: PublicationState) -> list[Publication]:
             refused = "its publisher has not signed it"
         elif (first := counting.setdefault((fields["publication_id"], fields["version"]), seq)) != seq:
             refused = f"message {first} has published this version (P1)"
-        found.append(Publication(seq=seq, body=body, published=each["published"], refused=refused))
+        found.append(Publication(seq, body, fields, each["published"], refused))
     return found
 
 
@@ -174,7 +175,7 @@ def survivor(publications: Iterable[Publication], rule: SurvivorRule) -> Publica
 def _view(state: PublicationState) -> list[Any]:
     return [
         {
-            **plain_fields(each.body),
+            **each.fields,
             "seq": each.seq,
             "published": each.published,
             **({} if each.refused is None else {"refused": each.refused}),

@@ -28,7 +28,7 @@ from veen_overlays.operations.grants import (
     refused_grant,
     subject_target,
 )
-from veen_overlays.operations.operation import operation_id
+from veen_overlays.operations.operation import OperationId, operation_id
 from veen_overlays.operations.payment import Domain, PaidOperation, Payment, payment_in, payment_of
 from veen_overlays.operations.refusal import Refusal
 from veen_overlays.schema.record import Record, Undecodable, decode_record
@@ -66,6 +66,7 @@ class Account(NamedTuple):
 
 
 NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
+OPEN_ACCOUNT: Final = Account(OPENED, None)
 
 
 class Outcome(NamedTuple):
@@ -191,23 +192,24 @@ class _Step:
         payment = payment_in(groups)
         if payment is None:
             return False
-        self._once(
-            message, PaidOperation.NAME, lambda signer: self._pay(payment, signer, (), message.hub_ts or 0)
-        )
+        seq, msg_id, _, body, parent_id, signer, hub_ts = message
+        name = operation_id(parent_id or msg_id)
+        if self._is_new(name):
+            refusal = Refusal.NO_SIGNER if signer is None else self._pay(payment, signer, (), hub_ts or 0)
+            self.operations[name] = Outcome(seq, PaidOperation.NAME, body, signer or b"", refusal or "")
         return True
 
     def _operate(self, event: Event) -> None:
-        record = event.record
-        self._once(event, record.NAME, lambda signer: self._refusal(event, record, signer))
-
-    def _once(self, found: Event | Message, kind: str, effect: Callable[[bytes], Refusal | None]) -> None:
         """Apply an operation once (P1), and keep its outcome."""
-        name = operation_id(found.origin)
-        if name in self.operations or name in self._named_before:
-            return  # another message claims to be a copy of the same original
-        signer = found.client_id
-        refusal = Refusal.NO_SIGNER if signer is None else effect(signer)
-        self.operations[name] = Outcome(found.seq, kind, found.body, signer or b"", refusal or "")
+        name = operation_id(event.origin)
+        if self._is_new(name):
+            record, signer = event.record, event.client_id
+            refusal = Refusal.NO_SIGNER if signer is None else self._refusal(event, record, signer)
+            self.operations[name] = Outcome(event.seq, record.NAME, event.body, signer or b"", refusal or "")
+
+    def _is_new(self, name: OperationId) -> bool:
+        """False if another message claims to be a copy of the same original."""
+        return name not in self.operations and name not in self._named_before
 
     def _refusal(self, event: Event, record: Record, signer: bytes) -> Refusal | None:
         match record:
@@ -278,13 +280,14 @@ class _Step:
         for grant in charges:
             self._replace(grant, grant.charged(amount, hub_ts))
         self.accounts[bytes(source_id)] = Account(_debited(state, amount, hub_ts), unit)
-        credited = target.state._replace(balance=target.state.balance + amount)
-        self.accounts[bytes(target_id)] = Account(credited, unit)
+        self.accounts[bytes(target_id)] = Account(target.state.moved(amount), unit)
         return None
 
     def _account(self, account: bytes) -> Account:
         """The account, opened if nothing has named it before."""
         found: Account = self.accounts.find(account, NO_ACCOUNT)
+        if found is NO_ACCOUNT:
+            return OPEN_ACCOUNT
         return found if found.state.exists else Account(found.state._replace(exists=True), found.currency)
 
     def _charges(
@@ -307,7 +310,9 @@ class _Step:
             for grant in self.grants.find(subject, ())
             if grant.issuer in authorities and grant.record.maximum_amount is not None
         ]
-        if any(grant in charges for grant in own) or not (own or self.rules.grants_required):
+        if not own and not self.rules.grants_required:
+            return charges
+        if any(grant in charges for grant in own):
             return charges
         why_not: Refusal = Refusal.NO_GRANT
         for grant in own:
@@ -395,8 +400,7 @@ def _bounds(grant: Grant, unit: str) -> bool:
 def _debited(state: State, amount: int, ts: int) -> State:
     """The state after a debit that the rules allow (WAL §6)."""
     if state.daily_limit is None:  # 4 times as fast, with the same result
-        left = state.balance - amount
-        return state._replace(balance=left, lowest=min(state.lowest, left))
+        return state.moved(-amount)
     run = MovementRun()
     run.debit(amount, ts)
     return run.summary().apply(state)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import cbor2
@@ -104,6 +105,8 @@ def _expression(kind: Kind) -> tuple[bytes, Reader] | None:
             return rb"\xf6|" + spelled[0], _or_null(spelled[1])
         case ListOf(kind=Fixed() as inner, least=least):
             return _list_of(inner, least)
+        case ListOf(kind=Scalar(type=type_), least=least) if type_ is str:
+            return _texts(least)
         case AnyValue():
             return _FREE, _free
         case _:
@@ -124,6 +127,16 @@ def _list_of(inner: Fixed, least: int) -> tuple[bytes, Reader]:
         )
 
     return expression, read
+
+
+def _texts(least: int) -> tuple[bytes, Reader]:
+    def read(item: bytes) -> tuple[Any, ...]:
+        found = tuple(_free(item))
+        if len(found) < least:
+            raise PatternMismatchError
+        return found
+
+    return rb"[\x80-\x97](?:%b){0,%d}" % (_strings(0x60), MAX_PATTERN_ITEMS), read
 
 
 def _free(item: bytes) -> Any:
@@ -169,8 +182,7 @@ def _or_null(read: Reader) -> Reader:
 
 def _fixed(kind: Fixed) -> tuple[bytes, Reader]:
     """The expression of a string of fixed size; the group is its content without the head."""
-    make = bytes.__new__
-    return re.escape(_head(0x40, kind.size)) + b"(.{%d})" % kind.size, lambda item: make(kind.type, item)
+    return re.escape(_head(0x40, kind.size)) + b"(.{%d})" % kind.size, partial(bytes.__new__, kind.type)
 
 
 @dataclass(frozen=True, slots=True)
