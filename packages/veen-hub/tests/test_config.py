@@ -96,7 +96,7 @@ WRONG = [
     ("authority_url: 'http://u:secret@h'", "remove user and password"),
     ("data_dir: 5", "data_dir: must be a path"),
     ("[1, 2]", "must be a mapping of settings"),
-    ("a: [", "not YAML"),
+    ("a: [", "not YAML in line 1, column 5: expected the node content"),
     ("? [a]\n: b", "not YAML"),
     ("gating: true\nstreams: [a]\ngating: false", "gating: given twice, again in line 3"),
     ("listen:\n  port: 1\n  port: 2", "port: given twice, again in line 3"),
