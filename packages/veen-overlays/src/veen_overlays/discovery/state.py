@@ -41,10 +41,12 @@ identity keys that each client_id is linked to."""
 
 def _joined(a: Claim, b: Claim) -> Claim:
     """``a`` before ``b``: the last record counts, and the first advertisement."""
+    if not b.records:
+        return a
     return b._replace(first=b.first if a.first is None else a.first, records=a.records + b.records)
 
 
-_CLAIM: Final[Monoid[Claim]] = Monoid(Claim(), _joined, list, Claim._make)  # a map never holds an empty claim
+_CLAIM: Final[Monoid[Claim]] = Monoid(Claim(), _joined, list, Claim._make)
 _CLAIMS: Final = map_of(map_of(_CLAIM))
 _STATE: Final[Monoid[DiscoveryState]] = product(
     **dict.fromkeys(KINDS, _CLAIMS),

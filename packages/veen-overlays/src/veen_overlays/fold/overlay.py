@@ -165,7 +165,6 @@ class Overlay(Generic[S]):
         if self.bulk is not None:
             inner, events, ignored = self.bulk(messages, seen)
             frame = self.merge(self.summarise(self.decode(message)) for message in ignored)
-            assert self.start is None
             return frame._replace(events=events, inner=inner)
         return self.merge(self._fold_parts(messages, seen))
 

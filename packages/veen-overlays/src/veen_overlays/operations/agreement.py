@@ -19,19 +19,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from veen_core import cbor
 from veen_core.hashing import Ht, u64be
 from veen_core.ids import AttRoot, FixedBytes, UnixTime
 from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, LWW, SUM, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
-from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
+from veen_overlays.operations.frequent_record import Groups, bulk_fold
 from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for
 from veen_overlays.operations.operation import IdentityId, OperationId, operation, sorted_set
 from veen_overlays.recorder.records import KeyContinuity
-from veen_overlays.schema.pattern import string_content, uint
-from veen_overlays.schema.record import Record, RecordRule
+from veen_overlays.schema.pattern import is_free, is_text, string_content, uint
+from veen_overlays.schema.record import Record, RecordRule, plain_fields
 
 ACCEPT: Final = "accept"
 REJECT: Final = "reject"
@@ -126,12 +125,12 @@ def _lift(event: Event) -> AgreementState:
 
 
 def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take a confirmation without metadata; the later one of a signer is the latest."""
+    """Take a confirmation; the later one of a signer is the latest."""
     agreement, version, party, decision, _time, _parent, metadata = groups
-    if metadata is not None or not is_utf8(word := string_content(decision)):
+    if not is_text(decision) or not (metadata is None or is_free(metadata)):
         return False
     key = agreement + u64be(uint(version)) + party + (message.client_id or b"")
-    latest = (0, message.seq, identity), word
+    latest = (0, message.seq, identity), string_content(decision)
     found[key] = max(found[key], latest) if key in found else latest
     return True
 
@@ -154,6 +153,8 @@ class Version:
     seq: int
     """The message that defines it."""
     definition: AgreementDefinition
+    body: bytes
+    """The canonical bytes of the definition."""
     defined: int
     """How often it was defined; only the first definition counts (M2)."""
     rises: bool
@@ -194,6 +195,7 @@ def _versions(state: AgreementState) -> dict[AgreementId, list[Version]]:
     """Every agreement with its versions, in one pass over the state."""
     decisions = _decisions(state)
     found: dict[AgreementId, list[Version]] = {}
+    highest: dict[AgreementId, int] = {}
     definitions: Mapping[bytes, Mapping[str, Any]] = state.get("definitions", {})
     for key in sorted(definitions, key=lambda each: definitions[each]["first"][0]):
         (_, seq, _), body = definitions[key]["first"]
@@ -202,11 +204,13 @@ def _versions(state: AgreementState) -> dict[AgreementId, list[Version]]:
         made = Version(
             seq=seq,
             definition=defined,
+            body=body,
             defined=definitions[key]["defined"],
-            rises=all(each.definition.version < defined.version for each in earlier),
+            rises=defined.version > highest.get(defined.agreement_id, -1),
             decisions={party: each for party, each in decisions.get(key, {}).items() if each.seq > seq},
         )
         earlier.append(made)
+        highest[defined.agreement_id] = max(defined.version, highest.get(defined.agreement_id, 0))
     return found
 
 
@@ -253,13 +257,12 @@ def _has_expired(version: Version, at: int) -> bool:
 
 
 def _shown(version: Version) -> dict[str, Any]:
-    body: Any = cbor.decode(version.definition.encode())
     decisions = [
         {"party_identity": bytes(party), "decision": each.word, "seq": each.seq}
         for party, each in version.decisions.items()
     ]
     return {
-        **body,
+        **plain_fields(version.body),
         "seq": version.seq,
         "defined": version.defined,
         "rises": version.rises,
@@ -295,9 +298,8 @@ AGREEMENTS: Final[Overlay[AgreementState]] = Overlay(
     lift=_lift,
     view=_view,
     bulk=bulk_fold(
-        AgreementConfirmation,
-        "decisions",
-        _add,
+        {AgreementConfirmation: _add},
+        part="decisions",
         others=(AgreementDefinition, KeyContinuity),
         lift=_lift,
         monoid=AGREEMENT_MONOID,

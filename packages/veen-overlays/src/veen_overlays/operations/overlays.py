@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from veen_overlays.fold.course import Course, course
@@ -11,18 +12,21 @@ from veen_overlays.fold.monoid import int_to_item
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.delegation import DelegatedExecution
+from veen_overlays.operations.frequent_record import bulk_course
 from veen_overlays.operations.grants import revoked_at
 from veen_overlays.operations.payment import PaidOperation
 from veen_overlays.operations.state import (
     NOTHING,
     RECORDS,
     DomainState,
+    Outcome,
     advance,
     dump,
     embedded_of,
+    from_the_start,
     load,
 )
-from veen_overlays.schema.record import Record
+from veen_overlays.schema.record import Record, plain_fields
 from veen_overlays.wallet.ledger import wallet_keys
 
 DomainCourse = Course[DomainState]
@@ -72,30 +76,40 @@ def _fields(record: Record) -> dict[str, Any]:
 def operation_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per paid operation, in stream order."""
 
-    def paid(record: Record) -> Record | None:
-        found = embedded_of(record)
-        return found if isinstance(found, PaidOperation) else None
+    def paid(outcome: Outcome) -> dict[str, Any] | None:
+        if outcome.name == PaidOperation.NAME:
+            return plain_fields(outcome.body)
+        if outcome.name != DelegatedExecution.NAME:
+            return None
+        found = embedded_of(outcome.record)
+        return _fields(found) if isinstance(found, PaidOperation) else None
 
     return _outcome_rows(state, paid)
 
 
 def execution_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per delegated execution, in stream order, each with its whole chain (D3)."""
-    return _outcome_rows(state, lambda record: record if isinstance(record, DelegatedExecution) else None)
+
+    def delegated(outcome: Outcome) -> dict[str, Any] | None:
+        return plain_fields(outcome.body) if outcome.name == DelegatedExecution.NAME else None
+
+    return _outcome_rows(state, delegated)
 
 
-def _outcome_rows(state: DomainState, shown: Callable[[Record], Record | None]) -> list[dict[str, Any]]:
-    in_order = sorted(state.operations.items(), key=lambda item: item[1].seq)
+def _outcome_rows(
+    state: DomainState, shown: Callable[[Outcome], dict[str, Any] | None]
+) -> list[dict[str, Any]]:
+    in_order = sorted(state.operations.items(), key=itemgetter(1))  # an outcome starts with its position
     return [
         {
             "operation_id": key,
             "stream_seq": outcome.seq,
             "signer": outcome.signer,
-            **_fields(record),
+            **fields,
             "outcome": outcome.refusal or APPLIED,
         }
         for key, outcome in in_order
-        if (record := shown(outcome.record)) is not None
+        if (fields := shown(outcome)) is not None
     ]
 
 
@@ -117,6 +131,7 @@ def _overlay(
         lift=_lift,
         view=lambda found: rows(state_after(found)),
         keys=wallet_keys,
+        bulk=bulk_course(RECORDS, wallet_keys, from_the_start),
         reads_signer=True,
         reads_time=True,
         start=Course(NOTHING),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from veen_overlays.operations.operation import AccountId, IdentityId, OperationId, operation, sorted_set
+from veen_overlays.schema.pattern import is_free, is_text, string_content, uint
 from veen_overlays.schema.record import Record, record
 
 
@@ -27,6 +28,32 @@ class PaidOperation(Record):
     ttl_seconds: int | None = None
     """Seconds after the receipt's hub_ts in which the operation may be performed."""
     metadata: Any | None = None
+
+
+class Payment(NamedTuple):
+    """The part of a paid operation that moves money."""
+
+    payer: bytes
+    payee: bytes
+    amount: int
+    currency: str | None
+
+
+def payment_of(record: PaidOperation) -> Payment:
+    """The payment of a decoded record."""
+    return Payment(record.payer_account, record.payee_account, record.amount, record.currency_code)
+
+
+def payment_in(groups: tuple[Any, ...]) -> Payment | None:
+    """The payment of a body that the pattern has matched; None if its text or free values are not valid."""
+    type_, args, payer, payee, amount, currency, _reference, _parent, _ttl, metadata = groups
+    if not is_text(type_) or not is_free(args) or not (metadata is None or is_free(metadata)):
+        return None
+    if currency is None:
+        return Payment(payer, payee, uint(amount), None)
+    if not is_text(currency):
+        return None
+    return Payment(payer, payee, uint(amount), string_content(currency).decode())
 
 
 @record("operation.domain.v1", section="spec-3 2.3, 3.4", rules=(sorted_set("authorities"),))

@@ -11,9 +11,8 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from veen_core import cbor
 from veen_core.hashing import Ht
 from veen_core.ids import FixedBytes
 from veen_overlays.fold.event import Event, Message
@@ -21,12 +20,12 @@ from veen_overlays.fold.monoid import FIRST_WRITER, SUM, Monoid, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.content_root import ContentRoot
-from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
+from veen_overlays.operations.frequent_record import Groups, bulk_fold
 from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for, split_signer, with_signer
 from veen_overlays.operations.operation import IdentityId, operation, sorted_set
 from veen_overlays.recorder.records import KeyContinuity
-from veen_overlays.schema.pattern import string_content
-from veen_overlays.schema.record import Record, RecordRule
+from veen_overlays.schema.pattern import is_free, is_text, string_content
+from veen_overlays.schema.record import Record, RecordRule, plain_fields
 
 
 class PublicationId(FixedBytes):
@@ -82,14 +81,16 @@ def _lift(event: Event) -> PublicationState:
 
 
 def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take a publication without labels and metadata."""
+    """Take a publication without labels."""
     publication, publisher, root, class_, version, labels, source, metadata = groups
-    texts = [string_content(each) for each in (version, class_, source) if each is not None]
-    if labels is not None or metadata is not None or not texts[0] or not all(map(is_utf8, texts)):
+    if labels is not None or not (metadata is None or is_free(metadata)):
+        return False
+    word = string_content(version)
+    if not word or not (is_text(version) and is_text(class_) and (source is None or is_text(source))):
         return False
     signer = message.client_id or b""
     head = bytes([len(signer)]) + signer
-    key = publication + publisher + root + head + texts[0]
+    key = publication + publisher + root + head + word
     held = {"first": ((0, message.seq, identity), head + message.body), "published": 1}
     found[key] = _PUBLISHED.combine(found[key], held) if key in found else held
     return True
@@ -98,34 +99,41 @@ def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: by
 # --- the meaning of a prefix
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class Publication(NamedTuple):
     """A publication in the log, and why it is refused, if it is."""
 
     seq: int
     """The first message that publishes this content."""
-    record: DataPublication
+    body: bytes
+    """The canonical bytes of the publication."""
+    fields: Mapping[str, Any]
+    """Its fields as plain values."""
     published: int
     """How often the same content was published by the same key."""
     refused: str | None
+
+    @property
+    def record(self) -> DataPublication:
+        """The publication."""
+        return DataPublication.decode(self.body)
 
 
 def publications_of(state: PublicationState) -> list[Publication]:
     """All publications in the order of the stream."""
     links = state.get("links", {})
     held: Iterable[Mapping[str, Any]] = state.get("publications", {}).values()
-    counting: dict[tuple[PublicationId, str], int] = {}
+    counting: dict[tuple[bytes, str], int] = {}
     found = []
     for each in sorted(held, key=lambda item: item["first"][0]):
         (_, seq, _), content = each["first"]
         signer, body = split_signer(content)
-        record = DataPublication.decode(body)
+        fields = plain_fields(body)
         refused = None
-        if not signs_for(links, record.publisher_identity, signer, seq):
+        if not signs_for(links, fields["publisher_identity"], signer, seq):
             refused = "its publisher has not signed it"
-        elif (first := counting.setdefault((record.publication_id, record.version), seq)) != seq:
+        elif (first := counting.setdefault((fields["publication_id"], fields["version"]), seq)) != seq:
             refused = f"message {first} has published this version (P1)"
-        found.append(Publication(seq=seq, record=record, published=each["published"], refused=refused))
+        found.append(Publication(seq, body, fields, each["published"], refused))
     return found
 
 
@@ -167,18 +175,13 @@ def survivor(publications: Iterable[Publication], rule: SurvivorRule) -> Publica
 def _view(state: PublicationState) -> list[Any]:
     return [
         {
-            **_body(each.record),
+            **each.fields,
             "seq": each.seq,
             "published": each.published,
             **({} if each.refused is None else {"refused": each.refused}),
         }
         for each in publications_of(state)
     ]
-
-
-def _body(record: DataPublication) -> dict[str, Any]:
-    item: Any = cbor.decode(record.encode())
-    return dict(item)
 
 
 PUBLICATIONS: Final[Overlay[PublicationState]] = Overlay(
@@ -189,9 +192,8 @@ PUBLICATIONS: Final[Overlay[PublicationState]] = Overlay(
     lift=_lift,
     view=_view,
     bulk=bulk_fold(
-        DataPublication,
-        "publications",
-        _add,
+        {DataPublication: _add},
+        part="publications",
         others=(KeyContinuity,),
         lift=_lift,
         monoid=PUBLICATION_MONOID,

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from veen_core import cbor
 from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, Table
-from veen_overlays.operations.frequent_record import Groups, bulk_fold, is_utf8
+from veen_overlays.operations.frequent_record import Groups, bulk_fold
 from veen_overlays.operations.key_links import (
     KEY_LINKS,
     KeyLinks,
@@ -39,14 +39,15 @@ from veen_overlays.operations.operation import IdentityId, OperationId, operatio
 from veen_overlays.operations.recovery_records import (
     APPROVE,
     RECOVERY_RECORDS,
+    PolicyGroupId,
     RecoveryApproval,
     RecoveryExecution,
     RecoveryPolicy,
     RecoveryRequest,
 )
 from veen_overlays.recorder.records import KeyContinuity
-from veen_overlays.schema.pattern import string_content
-from veen_overlays.schema.record import Record
+from veen_overlays.schema.pattern import is_free, is_text
+from veen_overlays.schema.record import Record, plain_fields
 
 RecoveryState = Mapping[str, Any]
 
@@ -65,9 +66,9 @@ def lift_recovery(event: Event) -> RecoveryState:
 
 
 def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take an approval without metadata."""
+    """Take an approval of another identity."""
     target, new, _approver, _group, decision, _time, _parent, metadata = groups
-    if metadata is not None or target == new or not is_utf8(string_content(decision)):
+    if target == new or not is_text(decision) or not (metadata is None or is_free(metadata)):
         return False
     signer = message.client_id or b""
     operation = operation_id(message.origin)
@@ -79,14 +80,19 @@ def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: by
 # --- the meaning of a prefix
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A recovery record in the log, with the key that signed its message."""
 
     seq: int
     operation_id: OperationId
     signer: bytes
-    record: Record
+    shape: type[Record]
+    body: bytes
+
+    @property
+    def record(self) -> Record:
+        """The record."""
+        return self.shape.decode(self.body)
 
 
 @dataclass(slots=True)
@@ -97,6 +103,7 @@ class OpenRecovery:
     new: IdentityId
     policy: RecoveryPolicy
     requested: Step
+    group_id: PolicyGroupId
     decisions: dict[IdentityId, Step] = field(default_factory=dict)
     """The latest decision of each guardian, or of its successor."""
 
@@ -148,15 +155,16 @@ class Recoveries:
 
     def read(self, step: Step) -> None:
         """Apply the next record."""
+        if step.shape is RecoveryApproval:  # without decoding: approvals are the most frequent records
+            self._approvals.setdefault(step.operation_id, step)
+            self._approve(step, plain_fields(step.body))
+            return
         match step.record:
             case RecoveryPolicy() as policy:
                 if self._signed(step, policy.target_identity) and policy.target_identity not in self.replaced:
                     self.policies[policy.target_identity] = policy
             case RecoveryRequest() as request:
                 self._request(step, request)
-            case RecoveryApproval() as approval:
-                self._approvals.setdefault(step.operation_id, step)
-                self._approve(step, approval)
             case RecoveryExecution() as execution:
                 why = self.refusal(step, execution)
                 if why is None:
@@ -165,22 +173,23 @@ class Recoveries:
                     self.open = {pair: each for pair, each in self.open.items() if target not in pair}
                 self.executions.append(Execution(step, execution, why))
 
-    def _signed(self, step: Step, identity: IdentityId) -> bool:
+    def _signed(self, step: Step, identity: bytes) -> bool:
         return signs_for(self.links, identity, step.signer, step.seq)
 
     def _request(self, step: Step, request: RecoveryRequest) -> None:
         pair = request.target_identity, request.requested_new_identity
         policy = self.policies.get(pair[0])
         if policy is not None and pair not in self.open and not self.replaced.keys() & set(pair):
-            self.open[pair] = OpenRecovery(*pair, policy, step)
+            self.open[pair] = OpenRecovery(*pair, policy, step, policy.group_id)
 
-    def _approve(self, step: Step, approval: RecoveryApproval) -> None:
-        found = self.open.get((approval.target_identity, approval.requested_new_identity))
-        if found is None or approval.policy_group_id not in (None, found.policy.group_id):
+    def _approve(self, step: Step, approval: Mapping[str, Any]) -> None:
+        found = self.open.get((approval["target_identity"], approval["requested_new_identity"]))
+        if found is None or approval.get("policy_group_id") not in (None, found.group_id):
             return
-        if self._signed(step, approval.approver_identity):
+        approver = approval["approver_identity"]
+        if self._signed(step, approver):
             for guardian in found.policy.guardians:
-                if self.current(guardian) == approval.approver_identity:
+                if self.current(guardian) == approver:
                     found.decisions[guardian] = step
 
     def refusal(self, step: Step, execution: RecoveryExecution) -> str | None:
@@ -220,10 +229,10 @@ def recoveries(state: RecoveryState) -> Recoveries:
     """The recoveries of a prefix."""
     found = Recoveries(state.get("links", {}))
     held: Mapping[bytes, StampedValue | None] = state.get("records", {})
-    for (_, seq, _), content in sorted(each for each in held.values() if each is not None):
+    in_order = sorted(filter(None, held.values()), key=lambda each: each[0][1])
+    for (_, seq, _), content in in_order:
         signer, body = split_signer(content[64:])
-        record = _BY_SCHEMA[content[32:64]].decode(body)
-        found.read(Step(seq, OperationId(content[:32]), signer, record))
+        found.read(Step(seq, OperationId(content[:32]), signer, _BY_SCHEMA[content[32:64]], body))
     return found
 
 
@@ -273,9 +282,8 @@ RECOVERIES: Final[Overlay[RecoveryState]] = Overlay(
     lift=lift_recovery,
     view=_view,
     bulk=bulk_fold(
-        RecoveryApproval,
-        "records",
-        _add,
+        {RecoveryApproval: _add},
+        part="records",
         others=(RecoveryPolicy, RecoveryRequest, RecoveryExecution, KeyContinuity),
         lift=lift_recovery,
         monoid=RECOVERY_MONOID,

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from veen_core import cbor
-from veen_overlays.fold.event import Event
-from veen_overlays.fold.monoid import FIRST_WRITER, map_of, product
+from veen_overlays.fold.event import Event, Message
+from veen_overlays.fold.monoid import FIRST_WRITER, Monoid, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
+from veen_overlays.operations.frequent_record import Groups, bulk_fold
 from veen_overlays.operations.operation import OperationId
-from veen_overlays.schema.record import Record, record
+from veen_overlays.schema.pattern import is_text
+from veen_overlays.schema.record import Record, plain_fields, record
 
 
 @record("operation.claim.v1", section="spec-3 2.5")
@@ -42,12 +43,37 @@ ResultState = Mapping[bytes, Mapping[bytes, Mapping[str, Any]]]
 """By operation_id, then by runner: the first claim and the first result."""
 
 
+_RESULTS: Final[Monoid[ResultState]] = map_of(map_of(product(claim=FIRST_WRITER, result=FIRST_WRITER)))
+
+
 def _lift(event: Event) -> ResultState:
     found = event.record
     assert isinstance(found, Claim | Result)
     part = "claim" if isinstance(found, Claim) else "result"
     written = event.stamp(0), event.body
     return {bytes(found.operation_id): {bytes(event.client_id or b""): {part: written}}}
+
+
+def _add_claim(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
+    """Take any claim."""
+    return _add_first(found, groups[0], "claim", message, identity)
+
+
+def _add_result(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
+    """Take a result that returns no value."""
+    operation, _outcome, result, reason = groups
+    if result is not None or not (reason is None or is_text(reason)):
+        return False
+    return _add_first(found, operation, "result", message, identity)
+
+
+def _add_first(
+    found: dict[bytes, Any], operation: bytes, part: str, message: Message, identity: bytes
+) -> bool:
+    parts = found.setdefault(operation, {}).setdefault(message.client_id or b"", {})
+    written = (0, message.seq, identity), message.body
+    parts[part] = min(parts[part], written) if part in parts else written
+    return True
 
 
 def claimed(state: ResultState, operation: bytes, runner: bytes) -> bool:
@@ -70,25 +96,21 @@ def _view(state: ResultState) -> list[dict[str, Any]]:
             "outcome": None,
             "result": None,
             "reason": None,
-            **(_fields(parts["result"][1]) if "result" in parts else {}),
+            **(plain_fields(parts["result"][1]) if "result" in parts else {}),
         }
         for operation, runners in sorted(state.items())
         for runner, parts in sorted(runners.items())
     ]
 
 
-def _fields(body: bytes) -> dict[str, Any]:
-    item: Any = cbor.decode(body)
-    return dict(item)
-
-
 RESULTS: Final[Overlay[ResultState]] = Overlay(
     name="operation.results",
     title="Operations that a runner has claimed, and how they ended (spec-3 2.5).",
     schemas=(Claim, Result),
-    monoid=map_of(map_of(product(claim=FIRST_WRITER, result=FIRST_WRITER))),
+    monoid=_RESULTS,
     lift=_lift,
     view=_view,
+    bulk=bulk_fold({Claim: _add_claim, Result: _add_result}, lift=_lift, monoid=_RESULTS),
     reads_signer=True,
     table=table_of_maps(
         {

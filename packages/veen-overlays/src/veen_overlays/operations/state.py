@@ -10,16 +10,17 @@ accounts, or between accounts that no wallet record has opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from veen_core import cbor
 from veen_core.errors import EncodeError
-from veen_overlays.fold.event import Event
+from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.layers import join
 from veen_overlays.fold.monoid import int_to_item, item_to_int
 from veen_overlays.operations.access import AccessGrant, AccessRevoke
 from veen_overlays.operations.delegation import DelegatedExecution, refused_chain
+from veen_overlays.operations.frequent_record import Groups, Take
 from veen_overlays.operations.grants import (
     Grant,
     Revocations,
@@ -27,8 +28,8 @@ from veen_overlays.operations.grants import (
     refused_grant,
     subject_target,
 )
-from veen_overlays.operations.operation import operation_id
-from veen_overlays.operations.payment import Domain, PaidOperation
+from veen_overlays.operations.operation import OperationId, operation_id
+from veen_overlays.operations.payment import Domain, PaidOperation, Payment, payment_in, payment_of
 from veen_overlays.operations.refusal import Refusal
 from veen_overlays.schema.record import Record, Undecodable, decode_record
 from veen_overlays.wallet.account import NEVER_OPENED, State
@@ -65,16 +66,25 @@ class Account(NamedTuple):
 
 
 NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
+OPEN_ACCOUNT: Final = Account(OPENED, None)
 
 
 class Outcome(NamedTuple):
     """An operation of the log, and why it had no effect, if it had none."""
 
     seq: int
-    record: Record
+    name: str
+    """The name of the record."""
+    body: bytes
+    """The canonical bytes of the record, which no fold needs again."""
     signer: bytes
     refusal: str
     """The ``Refusal``, empty if the operation was applied."""
+
+    @property
+    def record(self) -> Record:
+        """The operation."""
+        return _BY_NAME[self.name].decode(self.body)
 
 
 class DomainState(NamedTuple):
@@ -110,6 +120,18 @@ def advance(state: DomainState, events: Iterable[Event]) -> DomainState:
     for event in events:
         step.apply(event)
     return step.result()
+
+
+def from_the_start() -> tuple[Mapping[type[Record], Take], Callable[[Iterable[Event]], DomainState]]:
+    """How to fold a log from its first message: paid operations are taken, other events applied."""
+    step = _Step(NOTHING)
+
+    def finish(events: Iterable[Event]) -> DomainState:
+        for event in events:
+            step.apply(event)
+        return step.result()
+
+    return {PaidOperation: step.take_payment}, finish
 
 
 class _Changes(dict[bytes, Any]):
@@ -165,19 +187,34 @@ class _Step:
             currency = event.record.currency if opens else before.currency  # type: ignore[attr-defined]
             self.accounts[wallet] = Account(change.apply(before.state), currency)
 
+    def take_payment(self, groups: Groups, message: Message, identity: bytes) -> bool:  # noqa: ARG002
+        """Apply a paid operation without decoding it."""
+        payment = payment_in(groups)
+        if payment is None:
+            return False
+        seq, msg_id, _, body, parent_id, signer, hub_ts = message
+        name = operation_id(parent_id or msg_id)
+        if self._is_new(name):
+            refusal = Refusal.NO_SIGNER if signer is None else self._pay(payment, signer, (), hub_ts or 0)
+            self.operations[name] = Outcome(seq, PaidOperation.NAME, body, signer or b"", refusal or "")
+        return True
+
     def _operate(self, event: Event) -> None:
         """Apply an operation once (P1), and keep its outcome."""
         name = operation_id(event.origin)
-        if name in self.operations or name in self._named_before:
-            return  # another message claims to be a copy of the same original
-        signer = event.client_id
-        refusal = Refusal.NO_SIGNER if signer is None else self._refusal(event, event.record, signer)
-        self.operations[name] = Outcome(event.seq, event.record, signer or b"", refusal or "")
+        if self._is_new(name):
+            record, signer = event.record, event.client_id
+            refusal = Refusal.NO_SIGNER if signer is None else self._refusal(event, record, signer)
+            self.operations[name] = Outcome(event.seq, record.NAME, event.body, signer or b"", refusal or "")
+
+    def _is_new(self, name: OperationId) -> bool:
+        """False if another message claims to be a copy of the same original."""
+        return name not in self.operations and name not in self._named_before
 
     def _refusal(self, event: Event, record: Record, signer: bytes) -> Refusal | None:
         match record:
             case PaidOperation():
-                return self._pay(record, signer, (), event.hub_ts or 0)
+                return self._pay(payment_of(record), signer, (), event.hub_ts or 0)
             case AccessGrant():
                 return self._grant(event, record, signer)
             case AccessRevoke():
@@ -218,14 +255,14 @@ class _Step:
 
     # --- paid operations (spec-3 §2)
 
-    def _pay(self, paid: PaidOperation, payer: bytes, chain: Sequence[Grant], hub_ts: int) -> Refusal | None:
+    def _pay(self, paid: Payment, payer: bytes, chain: Sequence[Grant], hub_ts: int) -> Refusal | None:
         """Move the amount if every rule allows it; ``payer`` is the party whose grants cover it."""
-        source_id, target_id, amount = paid.payer_account, paid.payee_account, paid.amount
+        source_id, target_id, amount, currency = paid
         if source_id == target_id:
             return Refusal.SAME_ACCOUNT
         source = self._account(source_id)
         target = self._account(target_id)
-        unit = paid.currency_code if paid.currency_code is not None else self.rules.currency_code or ""
+        unit = currency if currency is not None else self.rules.currency_code or ""
         if source.currency not in (None, unit) or target.currency not in (None, unit):
             return Refusal.CURRENCY
         state = source.state
@@ -243,17 +280,18 @@ class _Step:
         for grant in charges:
             self._replace(grant, grant.charged(amount, hub_ts))
         self.accounts[bytes(source_id)] = Account(_debited(state, amount, hub_ts), unit)
-        credited = target.state._replace(balance=target.state.balance + amount)
-        self.accounts[bytes(target_id)] = Account(credited, unit)
+        self.accounts[bytes(target_id)] = Account(target.state.moved(amount), unit)
         return None
 
     def _account(self, account: bytes) -> Account:
         """The account, opened if nothing has named it before."""
         found: Account = self.accounts.find(account, NO_ACCOUNT)
+        if found is NO_ACCOUNT:
+            return OPEN_ACCOUNT
         return found if found.state.exists else Account(found.state._replace(exists=True), found.currency)
 
     def _charges(
-        self, paid: PaidOperation, payer: bytes, unit: str, chain: Sequence[Grant], hub_ts: int
+        self, paid: Payment, payer: bytes, unit: str, chain: Sequence[Grant], hub_ts: int
     ) -> list[Grant] | Refusal:
         """The grants that a payment is charged to, or why they do not cover it (spec-3 2.4, P17).
 
@@ -268,11 +306,13 @@ class _Step:
         authorities = self.rules.authorities
         own = [
             grant
-            for subject in dict.fromkeys((payer, bytes(paid.payer_account)))
+            for subject in dict.fromkeys((payer, bytes(paid.payer)))
             for grant in self.grants.find(subject, ())
             if grant.issuer in authorities and grant.record.maximum_amount is not None
         ]
-        if any(grant in charges for grant in own) or not (own or self.rules.grants_required):
+        if not own and not self.rules.grants_required:
+            return charges
+        if any(grant in charges for grant in own):
             return charges
         why_not: Refusal = Refusal.NO_GRANT
         for grant in own:
@@ -312,7 +352,7 @@ class _Step:
         principal = bytes(record.principal_identity)
         if isinstance(embedded, PaidOperation):
             grants = [grant for grant in chain if grant is not None]
-            return self._pay(embedded, principal, grants, hub_ts)
+            return self._pay(payment_of(embedded), principal, grants, hub_ts)
         return self._refusal(event, embedded, principal)
 
     def _capability(self, reference: bytes, hub_ts: int) -> Grant | None:
@@ -360,8 +400,7 @@ def _bounds(grant: Grant, unit: str) -> bool:
 def _debited(state: State, amount: int, ts: int) -> State:
     """The state after a debit that the rules allow (WAL §6)."""
     if state.daily_limit is None:  # 4 times as fast, with the same result
-        left = state.balance - amount
-        return state._replace(balance=left, lowest=min(state.lowest, left))
+        return state.moved(-amount)
     run = MovementRun()
     run.debit(amount, ts)
     return run.summary().apply(state)
@@ -378,7 +417,7 @@ def dump(state: DomainState) -> list[Any]:
         {key: _dump_account(accounts[key]) for key in sorted(accounts)},
         {key: [grant.dump() for grant in grants[key]] for key in sorted(grants)},
         {key: dict(sorted(revocations[key].items())) for key in sorted(revocations)},
-        {key: _dump_outcome(operations[key]) for key in sorted(operations)},
+        {key: list(operations[key]) for key in sorted(operations)},
     ]
 
 
@@ -392,7 +431,7 @@ def load(item: Any) -> DomainState:
         held,
         {grant.auth_ref: subject for subject, each in held.items() for grant in each},
         revocations,
-        {key: _load_outcome(each) for key, each in operations.items()},
+        {key: Outcome._make(each) for key, each in operations.items()},
     )
 
 
@@ -404,12 +443,3 @@ def _dump_account(account: Account) -> list[Any]:
 def _load_account(item: Any) -> Account:
     state, currency = item
     return Account(State._make(item_to_int(each) if type(each) is str else each for each in state), currency)
-
-
-def _dump_outcome(outcome: Outcome) -> list[Any]:
-    return [outcome.seq, outcome.record.NAME, outcome.record.encode(), outcome.signer, outcome.refusal]
-
-
-def _load_outcome(item: Any) -> Outcome:
-    seq, name, body, signer, refusal = item
-    return Outcome(seq, _BY_NAME[name].decode(body), signer, refusal)

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
+import cbor2
+
 from veen_core.codec import MapCodec, where
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import H
@@ -169,6 +171,14 @@ def record(
         return cls
 
     return declare
+
+
+def plain_fields(body: bytes) -> dict[str, Any]:
+    """The present fields of a valid record's body as plain values, without checking it again."""
+    fields: dict[str, Any] = cbor2.loads(body)
+    if None in fields.values():
+        return {key: value for key, value in fields.items() if value is not None}
+    return fields
 
 
 def decode_record(shapes: tuple[type[Record], ...], body: bytes) -> Record | Undecodable:
