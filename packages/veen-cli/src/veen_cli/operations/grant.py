@@ -196,8 +196,15 @@ def revoke(
         )
 
     done = _publish(access, log, make)
+    record = done.record
+    assert isinstance(record, AccessRevoke)
     what = "all grants" if auth_ref is None else f"grant {auth_ref.hex()}"
-    return Answer(done.data(log), [f"revoked {what} (message {done.receipt.stream_seq})"])
+    held = done.state.grants.get(bytes(record.subject_identity), ())
+    known = any(auth_ref in (None, each.auth_ref) for each in held)
+    lines = [f"revoked {what} (message {done.receipt.stream_seq})"]
+    if not known:
+        lines.append(f"  the stream has no such grant for {record.subject_identity.hex()}: check SUBJECT")
+    return Answer({**done.data(log), "known": known}, lines)
 
 
 @command("veen grant list --log till", name="list")
