@@ -33,7 +33,7 @@ def _gaps(context: CheckContext) -> None:
         require_equal(found["regions"][0]["to_seq"], 4, "end of the consistent region (K2)")
         require_equal(zones.import_(folders[1], folders[2])[0], 0, "exit code of the missing imports")
         require_equal(zones.reconcile()[0], 0, "exit code of reconcile after all imports")
-        require_equal(len(zones.read(AUDIT)), 5, "reports of imports and refusals in bridge/offline/log")
+        require_equal(len(zones.read(AUDIT)), 6, "the mapping and the reports in bridge/offline/log")
 
 
 def _damage(context: CheckContext) -> None:
