@@ -43,9 +43,7 @@ ResultState = Mapping[bytes, Mapping[bytes, Mapping[str, Any]]]
 """By operation_id, then by runner: the first claim and the first result."""
 
 
-_RESULTS: Final[Monoid[ResultState]] = map_of(
-    map_of(product(claim=FIRST_WRITER, result=FIRST_WRITER))
-)
+_RESULTS: Final[Monoid[ResultState]] = map_of(map_of(product(claim=FIRST_WRITER, result=FIRST_WRITER)))
 
 
 def _lift(event: Event) -> ResultState:

@@ -443,4 +443,3 @@ def _dump_account(account: Account) -> list[Any]:
 def _load_account(item: Any) -> Account:
     state, currency = item
     return Account(State._make(item_to_int(each) if type(each) is str else each for each in state), currency)
-

@@ -47,7 +47,7 @@ class State(NamedTuple):
         """The state after its balance changed; a third of the time of ``_replace``."""
         exists, closed, balance, frozen, limit, spent, reset, lowest = self
         balance += delta
-        lowest = balance if balance < lowest else lowest  # noqa: PLR1730 - faster than min
+        lowest = balance if balance < lowest else lowest
         return State(exists, closed, balance, frozen, limit, spent, reset, lowest)
 
     def item(self) -> dict[str, Any]:
