@@ -68,6 +68,27 @@ def test_a_flag_overrides_the_context_and_veen_context_selects_another(
     assert run(["--context", "three", "hub", "health"]) == Exit.USAGE
 
 
+def test_the_context_flag_overrides_variables_but_not_flags(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")
+    told(capsys, "context", "add", "two", "--hub", "http://127.0.0.1:2")
+    monkeypatch.setenv("VEEN_HUB", "http://127.0.0.1:3")
+    for words, port in ([], 3), (["--context", "two"], 2):
+        assert run([*words, "hub", "health"]) == Exit.NETWORK
+        assert f"http://127.0.0.1:{port}" in capsys.readouterr().err
+    assert run(["--context", "two", "hub", "health", "--hub", "http://127.0.0.1:4"]) == Exit.NETWORK
+    assert "http://127.0.0.1:4" in capsys.readouterr().err
+    monkeypatch.setenv("VEEN_CONTEXT", "two")
+    assert run(["hub", "health"]) == Exit.NETWORK
+    assert "http://127.0.0.1:3" in capsys.readouterr().err
+
+
+def test_the_context_flag_after_the_command_is_told_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hub", "health", "--context", "two"]) == Exit.USAGE
+    assert "write it before the command: `veen --context NAME" in capsys.readouterr().err
+
+
 def test_a_context_stores_absolute_paths(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,6 +177,8 @@ def test_a_service_is_advertised_listed_alike_for_two_clients_and_retired(direct
     assert directory.as_("bob", *query[:5], "--region", "us", "--json").json["results"] == []
     stolen = directory.as_("bob", "disc", "retire", "service", sent["id"])
     assert "another publisher has advertised" in stolen.failed(6)
+    for words in ("retire", "service", "shop"), ("name", "service", "shop"):  # bob's own: not alice's
+        assert "no service shop of yours; nothing was sent" in directory.as_("bob", "disc", *words).failed(1)
     watched = directory.as_("bob", "disc", "watch", "service", "--count", "1", "--json")
     assert watched.json["change"] == "listed"
     directory.as_("alice", "disc", "retire", "service", "shop").ok()

@@ -14,7 +14,7 @@ import yaml
 
 from veen_cli.kube import kustomize
 from veen_cli.kube.kustomize import containers_of, pod_template
-from veen_cli.kube.tenant import CONFIG_HASH, Network, manifests, objects_of
+from veen_cli.kube.tenant import CONFIG_HASH, Network, check_images, manifests, objects_of
 from veen_core.errors import ConfigError
 
 BASES = sorted(path.parent for path in manifests().glob("base/*/kustomization.yaml"))
@@ -309,6 +309,17 @@ def test_images_are_named_by_prefix_and_tag() -> None:
 def test_a_tenant_whose_name_is_not_safe_in_dns_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="DNS-safe"):
         Network(tenant=name, tag="0.1.0")
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"tag": ""}, {"tag": "a b"}, {"image_prefix": "registry.example/veen"}, {"image_prefix": "a b/"}],
+    ids=["no tag", "tag with a space", "prefix without a slash", "prefix with a space"],
+)
+def test_an_image_that_cannot_be_named_is_refused(choice: dict[str, str]) -> None:
+    choices = {"tag": "0.1.0", "image_prefix": "", **choice}
+    with pytest.raises(ConfigError, match=r"tag|image prefix"):
+        check_images(Network(tenant="acme", tag=choices["tag"], image_prefix=choices["image_prefix"]))
 
 
 def test_what_the_small_kustomize_does_not_know_is_refused(tmp_path: Path) -> None:

@@ -91,6 +91,20 @@ def test_a_program_serves_methods(world: World) -> None:
     assert "ARGS cannot be a record" in world.rpc("call", "double", "1.5").failed(1)
 
 
+def test_a_transcript_that_cannot_be_written_is_refused_before_the_call(world: World) -> None:
+    before = world.rpc("list", "--json").json["count"]
+    told = world.rpc("call", "double", "1", "--transcript", world.root / "none" / "call.veenr").failed(1)
+    assert "nothing was sent" in told
+    assert world.rpc("list", "--json").json["count"] == before
+
+
+@pytest.mark.parametrize("program", ["/nonexistent/program", "'open", ""], ids=["none", "quote", "empty"])
+def test_a_program_that_cannot_start_is_refused_before_the_server_announces_itself(
+    world: World, program: str
+) -> None:
+    assert "--exec" in world.rpc("serve", "--exec", program, "--method", "x").failed(1)
+
+
 def test_only_pinned_servers_count(world: World) -> None:
     bob = veen("id", "show", "--client", world.root / "bob", "--json").json["id_sign"]
     assert world.rpc("call", "double", "2", "--server", bob, "--json").json["server"] == bob

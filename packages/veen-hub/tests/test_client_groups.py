@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from veen_core import HubId
+from veen_core.errors import StateError
 from veen_core.receipt import Receipt
 from veen_hub.client import CapRefused, Hub, connect
 from veen_hub.client.sending.shared_sends import MAX_BODY_BYTES, MAX_GROUP_MESSAGES
+from veen_hub.client.state.records import LabelRecord, decode_record
 from veen_hub.client.state.store import MemoryStateStore
 from veen_hub.client.stream import Stream
 
@@ -57,6 +59,34 @@ class Gate(MemoryStateStore):
         self.reached.set()
         self.opened.wait(30)
         super().commit(hub, records)
+
+
+class Steps(MemoryStateStore):
+    """A store whose durable writes each wait for a permit, once ``begun`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: threading.Semaphore | None = None
+        self.permits = threading.Semaphore(0)
+
+    def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
+        if self.begun is not None:
+            self.begun.release()
+            self.permits.acquire(timeout=30)
+        super().commit(hub, records)
+
+
+class SlowSaves(MemoryStateStore):
+    """A store whose writes that need not be durable can be made to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saved = threading.Event()
+        self.saved.set()
+
+    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
+        self.saved.wait(30)
+        super().save(hub, name, content, durable=durable)
 
 
 def test_messages_of_several_labels_share_one_durable_write(hub: HubProcess) -> None:
@@ -173,6 +203,41 @@ def test_a_message_that_is_given_up_before_it_is_durable_does_not_leave(
     run(story())
 
 
+@pytest.mark.parametrize("given_up", [3, 4], ids=["some", "all"])
+def test_a_message_that_is_given_up_while_another_is_withdrawn_does_not_leave(
+    hub: HubProcess, given_up: int
+) -> None:
+    async def story() -> None:
+        store = Steps()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            streams = await used_streams(client, f"withdrawn {given_up}", 4)
+            names = [(await stream.outbox()).log.state.name for stream in streams[:given_up]]
+            store.begun = begun = threading.Semaphore(0)
+            sending = [asyncio.create_task(stream.send("second")) for stream in streams]
+            for gone in (2, given_up):  # while the group is written, and while the first two are withdrawn
+                await asyncio.to_thread(begun.acquire, timeout=30)
+                for task in sending[:gone]:
+                    task.cancel()
+                await asyncio.wait(sending[:gone])
+                store.begun = begun if gone == 2 else None
+                store.permits.release()
+            await asyncio.gather(*sending[given_up:])
+            outboxes = [await stream.outbox() for stream in streams[:given_up]]
+            for outbox in outboxes:
+                async with outbox.alone():
+                    pass
+            for name in names:
+                content = store.load(hub.hub_id, name)
+                assert content is not None
+                assert not decode_record(LabelRecord, content, name).state.pending
+            await send_to_all(streams, "third")
+            for number, stream in enumerate(streams):
+                expected = ["first", "third"] if number < given_up else ["first", "second", "third"]
+                assert await texts(stream) == expected
+
+    run(story())
+
+
 def test_closing_the_connection_ends_a_group(hub: HubProcess) -> None:
     async def story() -> None:
         reached, silent = asyncio.Event(), asyncio.Event()
@@ -191,6 +256,38 @@ def test_closing_the_connection_ends_a_group(hub: HubProcess) -> None:
             outcomes = await asyncio.gather(*sending, return_exceptions=True)
             assert all("closed before the receipt arrived" in str(outcome) for outcome in outcomes)
             silent.set()
+
+    run(story())
+
+
+def test_a_stream_that_is_opened_while_the_connection_closes_sends_nothing(hub: HubProcess) -> None:
+    async def story() -> None:
+        store = SlowSaves()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            (stream,) = await used_streams(client, "closing", 1)
+            store.saved.clear()
+            sending = asyncio.create_task(stream.send("second"))
+            await asyncio.sleep(0)  # its group has started, and has not taken it yet
+            closing = asyncio.create_task(client.close())  # waits until the first receipt is written
+            with pytest.raises(StateError, match="closed"):
+                await sending
+            try:
+                with pytest.raises(StateError, match="closed"):
+                    await asyncio.wait_for(client.stream("late").send("first"), 20)
+            finally:
+                store.saved.set()
+                await closing
+
+    run(story())
+
+
+def test_a_request_has_no_more_messages_of_several_labels_than_the_caller_allows(tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "small", config="max_waiting: 4\n") as hub:
+            async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK, batch=4) as client:
+                streams = await used_streams(client, "small", 6)
+                receipts = await send_to_all(streams, "second")
+                assert [r.stream_seq for r in receipts if isinstance(r, Receipt)] == [2] * 6
 
     run(story())
 

@@ -96,7 +96,7 @@ WRONG = [
     ("authority_url: 'http://u:secret@h'", "remove user and password"),
     ("data_dir: 5", "data_dir: must be a path"),
     ("[1, 2]", "must be a mapping of settings"),
-    ("a: [", "not YAML"),
+    ("a: [", "not YAML in line 1, column 5: expected the node content"),
     ("? [a]\n: b", "not YAML"),
     ("gating: true\nstreams: [a]\ngating: false", "gating: given twice, again in line 3"),
     ("listen:\n  port: 1\n  port: 2", "port: given twice, again in line 3"),
@@ -212,6 +212,9 @@ def test_each_variable_sets_its_key(monkeypatch: pytest.MonkeyPatch, variable: s
         "VEEN_AUTHORITY_URL": "http://h",
         "VEEN_REPLICA_OF": "http://h",
     }.get(variable, "/x")
+    if variable.startswith("VEEN_TLS_"):  # a certificate and its key belong together
+        monkeypatch.setenv("VEEN_TLS_CERT", "/y")
+        monkeypatch.setenv("VEEN_TLS_KEY", "/y")
     monkeypatch.setenv(variable, value)
     config: Any = program.parse([])
     for part in ENVIRONMENT[variable].split("."):
@@ -243,8 +246,8 @@ def logging_as_before() -> Iterator[None]:
     own.setLevel(before[2])
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert program.main(arguments) == 1
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, exit_code: int = 1) -> str:
+    assert program.main(arguments) == exit_code
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("veen-hub: ")
     return line
@@ -262,7 +265,7 @@ def test_limits_other_than_the_directorys_are_a_one_line_error(
     make_directory(tmp_path / "data")
     config = tmp_path / "hub.yaml"
     config.write_text("limits: {max_msg_bytes: 4096}\n")
-    line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}")
+    line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}", exit_code=3)
     assert "limit max_msg_bytes" in line
 
 

@@ -127,6 +127,7 @@ def test_the_lag_of_a_stage_is_the_difference_of_two_gauges(start_hub: StartHub)
     hub = start_hub()
     hub.stop()
     hub = start_hub(anchor=FileLedger(hub.root.parent / "ledger"))
+    until(lambda: hub.get("/readyz").status == 200, "the ledger, which is a memory, has been asked")
     alice = hub.writer()
     for _ in range(9):
         hub.accept(alice.next())

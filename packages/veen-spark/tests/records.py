@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+from veen_core import handover, hub_log
 from veen_core.attached import AttachmentRef
 from veen_core.codec import MapCodec
+from veen_core.handover import Handover
 from veen_core.hashing import H
-from veen_core.ids import Coid, LeafHash, MmrRoot, NodeHash, SchemaId, StreamSeq, UnixTime
+from veen_core.hub_identity import new_identity, sign_identity
+from veen_core.ids import Coid, HubPk, LeafHash, MmrRoot, NodeHash, SchemaId, StreamSeq, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.kinds import Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.receipt import Receipt
+from veen_core.stream import hub_id
+from veen_core.tlog import note
+from veen_core.tlog.note import Note
+from veen_core.tlog.tree_head import TreeHead
 from veen_overlays.bridge import ImportedEvent
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
@@ -74,35 +83,75 @@ def attached_event(rng: random.Random, values: dict[str, Any]) -> dict[str, Any]
     return values | {"schema": ImportedEvent.SCHEMA, "body": event.encode(), "attachments": (ref,)}
 
 
+def handed_over(values: dict[str, Any]) -> dict[str, Any]:
+    """A handover that a hub with one key has signed."""
+    key, other = (SigningKey(SigningSeed(bytes([n]) * 32)) for n in (1, 2))
+    old, new = (hub_id(HubPk(each.public)) for each in (key, other))
+    origin = hub_log.origin_of(old)
+    text = TreeHead(origin, 1, bytes(32)).text
+    unsigned = Handover(
+        old_hub=old,
+        new_hub=new,
+        hub_ts=UnixTime(2),
+        checkpoint=Note(text, (note.sign_note(key, origin, text),)).encode(),
+        attachments=0,
+        attachments_hash=handover.attachments_hash(()),
+        url="",
+        sig=handover.UNSIGNED,
+    )
+    signed = replace(unsigned, sig=key.sign(unsigned.digest))
+    identity = new_identity(key, UnixTime(1)).encode()
+    return {"realm_id": values["realm_id"], "identity": identity, "handover": signed.encode()}
+
+
+def hub_keys() -> dict[str, Any]:
+    key = SigningKey(SigningSeed(bytes([1]) * 32))
+    identity = new_identity(key, UnixTime(1))
+    return {"hub_id": identity.hub_id, "identity": identity.encode(), "sig": sign_identity(key, identity)}
+
+
 def bundle(values: dict[str, Any]) -> dict[str, Any]:
     first, events = 1 + values["from_seq"] % 9, values["events"] % 5
     peaks = tuple(NodeHash(H(bytes([n]))) for n in range((first - 1).bit_count()))
     return values | {"from_seq": first, "events": events, "to_seq": first + events - 1, "peaks_before": peaks}
 
 
+def open_wallet(rng: random.Random, values: dict[str, Any]) -> dict[str, Any]:
+    realm = RealmId(bytes([rng.randrange(3)]) * 32)
+    owner = CtxId(bytes(realm))
+    opened = {"realm_id": realm, "ctx_id": owner, "currency": "USD"}
+    return values | opened | {"wallet_id": wallet_id(realm, owner, "USD")}
+
+
+def recovery_policy(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"guardians": (IdentityId(bytes([250]) * 32),), "threshold": 1, "executors": None}
+
+
+ADJUST: dict[str, Callable[[random.Random, dict[str, Any]], dict[str, Any]]] = {
+    "wallet.open.v1": open_wallet,
+    "id.device.v1": lambda _rng, values: values | {"device_id": device_id(values["device_pk"])},
+    "id.handlemap.v1": lambda rng, values: values | {"handle": rng.choice(("@user", "ann@example.com"))},
+    "id.recovery.policy.v1": lambda _rng, values: recovery_policy(values),
+    "access.grant.v1": lambda _rng, values: values | {"expiry_time": UnixTime(2**40)},
+    "veen.fed.handover.v1": lambda _rng, values: handed_over(values),
+    "disc.hub.identity.v1": lambda _rng, _values: hub_keys(),
+    "disc.publishers.v1": lambda _rng, values: (
+        values | {"publishers": tuple(sorted(set(values["publishers"])))}
+    ),
+    "bridge.import.v1": lambda _rng, values: imported_event(values),
+    "veen.attached.v1": attached_event,
+    "bridge.exported.v1": lambda _rng, values: bundle(values),
+    "bridge.imported.v1": lambda _rng, values: bundle(values),
+}
+"""For records whose rules connect fields: how to make drawn values obey them."""
+
+
 def record_of(rng: random.Random, shape: type[Record]) -> Record:
     """Return a valid record."""
     for _attempt in range(MAX_ATTEMPTS):
         values = values_of(rng, shape.codec)
-        if shape.NAME == "wallet.open.v1":
-            realm = RealmId(bytes([rng.randrange(3)]) * 32)
-            owner = CtxId(bytes(realm))
-            values |= {"realm_id": realm, "ctx_id": owner, "currency": "USD"}
-            values |= {"wallet_id": wallet_id(realm, owner, "USD")}
-        if shape.NAME == "id.device.v1":
-            values |= {"device_id": device_id(values["device_pk"])}
-        if shape.NAME == "id.handlemap.v1":
-            values |= {"handle": rng.choice(("@user", "ann@example.com"))}
-        if shape.NAME == "id.recovery.policy.v1":
-            values |= {"guardians": (IdentityId(bytes([250]) * 32),), "threshold": 1, "executors": None}
-        if shape.NAME == "access.grant.v1":
-            values |= {"expiry_time": UnixTime(2**40)}
-        if shape.NAME == "bridge.import.v1":
-            values = imported_event(values)
-        if shape.NAME == "veen.attached.v1":
-            values = attached_event(rng, values)
-        if shape.NAME in {"bridge.exported.v1", "bridge.imported.v1"}:
-            values = bundle(values)
+        if (adjust := ADJUST.get(shape.NAME)) is not None:
+            values = adjust(rng, values)
         record = shape(**values)
         if record.broken_rule() is None:
             return record

@@ -122,7 +122,7 @@ class PipelinedClient(LabelClient):
     def check_receipt(self, receipt: Receipt, claims: list[Claim]) -> CheckedReceipt | Gap:
         """Check the receipt of the oldest pending MSG, all but its signature, which is added to ``claims``.
 
-        Nothing changes until ``accept_checked``.
+        The state and the verified prefix do not change until ``accept_checked``.
         """
         if (oldest := next(iter(self._pending_msgs), None)) is None:
             raise StateError("a receipt answers no pending MSG")

@@ -25,6 +25,6 @@ class Hex(click.ParamType[F], Generic[F]):
         try:
             return self._kind.from_hex(str(value).lower())
         except DecodeError:
-            self.fail(
-                f"{value!r} is not a {self._kind.__name__} of {2 * self._kind.SIZE} hex digits", param, ctx
-            )
+            name = self._kind.__name__
+            article = "an" if name[0] in "AEIO" else "a"
+            self.fail(f"{value!r} is not {article} {name} of {2 * self._kind.SIZE} hex digits", param, ctx)

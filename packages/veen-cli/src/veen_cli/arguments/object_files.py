@@ -75,6 +75,9 @@ def write_whole(path: Path, content: bytes, *, force: bool) -> None:
         raise CommandFailed(
             f"{path} exists", Exit.USAGE, "choose another name for --out, or replace it with --force"
         ) from None
+    except OSError as error:
+        error.filename = str(path)  # the user does not know the temporary name
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

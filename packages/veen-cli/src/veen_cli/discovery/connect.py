@@ -296,7 +296,7 @@ def connect(
 
     --hub and --trust name the hub of the directory. Each candidate is taken or refused with its reason. A hub
     that is new to you is used only after you have trusted its hub_id, here or with --trust-hub. The result is
-    a context, which `veen rpc call --context NAME` uses.
+    a context, which `veen --context NAME rpc call` uses.
     """
     if service_name is None and method is None:
         raise click.UsageError("--service or --method is missing: say what to connect to.")

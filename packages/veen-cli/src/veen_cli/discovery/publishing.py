@@ -17,7 +17,7 @@ from veen_cli.discovery.directory_access import directory_option, link_publisher
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.overlays.arguments import JsonMap
 from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
 from veen_core.errors import DecodeError, VeenError
@@ -50,8 +50,14 @@ Make = Callable[[ClientId, UnixTime], Record]
 """Makes a record from the publisher's identity key and the hub's time."""
 
 
-def _publish(access: Access, kind: Kind, directory: str | None, make: Make) -> tuple[Record, Receipt, str]:
-    """Make a record and send it, unless another publisher owns the id."""
+def _publish(
+    access: Access, kind: Kind, directory: str | None, make: Make, *, advertised: str | None = None
+) -> tuple[Record, Receipt, str]:
+    """Make a record and send it, unless another publisher owns the id.
+
+    ``advertised`` is the name or id of a descriptor that must be in the directory already: a record about any
+    other id would have no effect.
+    """
     stream = stream_of(kind, directory)
 
     async def work() -> tuple[Record, Receipt]:
@@ -64,8 +70,14 @@ def _publish(access: Access, kind: Kind, directory: str | None, make: Make) -> t
             id_ = (
                 about[1] if about is not None else bytes(record.id) if isinstance(record, Publishers) else b""
             )
-            client = await link_publisher(source, state)
             allowed = allowed_publishers(claims_of(state, kind, id_))
+            if advertised is not None and not allowed:
+                raise CommandFailed(
+                    f"{stream} has no {kind} {advertised} of yours; nothing was sent",
+                    Exit.USAGE,
+                    action=f"see `veen disc query {kind}`; name another publisher's {kind} by its id",
+                )
+            client = await link_publisher(source, state)
             if allowed and not allowed & {bytes(own), bytes(client)}:
                 raise CommandFailed(
                     f"another publisher has advertised the {kind} {id_.hex()} first; nothing was sent",
@@ -256,7 +268,7 @@ def retire(
             return ServiceRetire(service_id=ServiceId(id_), reason=reason)
         return OverlayRetire(overlay_id=OverlayId(id_), reason=reason)
 
-    record, receipt, stream = _publish(access, kind, directory, make)
+    record, receipt, stream = _publish(access, kind, directory, make, advertised=named)
     about = described(record)
     assert about is not None
     return _answer(record, receipt, stream, about[1], f"{kind} {named} is retired")
@@ -294,7 +306,7 @@ def name(
         listed = tuple(sorted(set(publishers)))
         return Publishers(kind=kind, id=DescribedId(_id(kind, named, publisher)), publishers=listed)
 
-    record, receipt, stream = _publish(access, kind, directory, make)
+    record, receipt, stream = _publish(access, kind, directory, make, advertised=named)
     assert isinstance(record, Publishers)
-    line = f"{len(record.publishers)} further publishers of the {kind} {named}"
+    line = f"{plural(len(record.publishers), 'further publisher')} of the {kind} {named}"
     return _answer(record, receipt, stream, record.id, line)

@@ -105,7 +105,7 @@ async def ask_server(
             done = await client.exchange(DISC_QUERY, lambda _timeout, _to: query, METHOD, timeout=timeout)
         except RpcError as exc:
             raise CommandFailed(
-                str(exc),
+                exc.message,
                 Exit.NETWORK,
                 "start a server with `veen disc serve`, or leave out --via",
                 reason=exc.code,
@@ -205,7 +205,8 @@ def query(
             }
             if rejected:
                 data["rejected"] = [_refusal_data(each) for each in refused]
-            lines = [f"as of message {position.upto_seq} of {stream}, {times.format_utc(position.hub_ts)}"]
+            as_of = f"as of message {position.upto_seq} of {stream}, {times.format_utc(position.hub_ts)}"
+            lines = [as_of if position.upto_seq else f"{stream} has no messages at this hub"]
             if refused:
                 count = plural(data["rejected_records"], "record")
                 lines.append(f"{count} of {plural(len(refused), 'publisher')} do not count (--rejected)")

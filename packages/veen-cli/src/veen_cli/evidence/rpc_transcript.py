@@ -32,7 +32,7 @@ def verify_rpc_transcript(
     if pin is not None:
         for each in identities(transcript):
             if not is_pinned(each, pin):
-                raise VerificationError(f"is of hub {each.hub_id.hex()}, but {pin.hex()} is pinned")
+                raise VerificationError(f"the hub is {each.hub_id.hex()}, but {pin.hex()} is pinned")
     hub_id = known.hub_id if known is not None else None
     verdict = verify_transcript(transcript, pinned=hub_id, policy=policy, known=known)
     if pin is None and not names_hub(policy, identity, transcript.reply.evidence.signed_head.head.origin):

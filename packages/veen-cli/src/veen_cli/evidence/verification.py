@@ -233,7 +233,7 @@ class EvidenceVerifier:
         assert isinstance(evidence, HubEvidence)
         hub, signed = evidence.identity.hub_id, evidence.signed_head
         if self._pin is not None and not is_pinned(evidence.identity, self._pin):
-            raise VerificationError(f"is of hub {hub.hex()}, but {self._pin.hex()} is pinned")
+            raise VerificationError(f"the hub is {hub.hex()}, but {self._pin.hex()} is pinned")
         proved = verify_hub_evidence(evidence, self._identity, self._policy)
         if self._pin is None and not names_hub(self._policy, evidence.identity, signed.head.origin):
             raise Undecided(

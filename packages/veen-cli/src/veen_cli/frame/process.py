@@ -98,6 +98,9 @@ def _invoke(command: click.Command, args: Sequence[str], name: str) -> int | Err
         return Exit.OK
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else name
+        if isinstance(error, click.NoSuchOption) and error.option_name == "--context":
+            action = f"write it before the command: `{name} --context NAME COMMAND …`"
+            return ErrorReport(f"`{path}` has no option --context", Exit.USAGE, action)
         return ErrorReport(error.format_message().removesuffix("."), Exit.USAGE, f"see `{path} --help`")
     except CommandFailed as error:
         return ErrorReport(error.message, error.code, error.action, error.reason)

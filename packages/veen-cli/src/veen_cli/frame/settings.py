@@ -2,7 +2,7 @@
 
 They are kept in ``contexts.json`` under ``$VEEN_CONFIG_DIR``, else ``$XDG_CONFIG_HOME/veen``, else
 ``~/.config/veen``, and hold no secrets. A flag has precedence over its environment variable, and the variable
-over the context.
+over the context; a context that ``--context`` names has precedence over variables.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from veen_cli.frame.exits import CommandFailed, Exit
 
@@ -132,10 +133,27 @@ def flag(name: str) -> str:
 
 
 def value_or_context(name: str, given: str | None) -> str | None:
-    """Return the value of a flag (click has read its variable already), else the context's."""
+    """Return the value of a flag (click has read its variable already), else the context's.
+
+    A value of the context that ``--context`` names has precedence over a variable, so that the flag selects
+    the hub even in a shell where VEEN_HUB is set.
+    """
     if given == "":
         raise click.UsageError(f"{flag(name)} is empty: is a shell variable not set?")
-    return given if given is not None else getattr(current_context(), name)
+    if given is None or _context_flag_overrides(name):
+        found: str | None = getattr(current_context(), name)
+        return given if found is None else found
+    return given
+
+
+def _context_flag_overrides(name: str) -> bool:
+    """Whether ``--context`` was typed, and the value of this option is a variable's."""
+    running = click.get_current_context(silent=True)
+    return (
+        running is not None
+        and running.find_root().get_parameter_source("context") is ParameterSource.COMMANDLINE
+        and running.get_parameter_source(name) is ParameterSource.ENVIRONMENT
+    )
 
 
 def required_value(name: str, given: str | None) -> str:

@@ -1,7 +1,7 @@
 """The Secrets of a network: made once, and never replaced (spec-4 §9.3).
 
 ``veen-hub-keys`` (``veen-authority-keys``) holds the hub's key, ``veen-admin-keys`` the identity of the admin
-who issues tokens. Annotations tell the public values, so that nobody has to read a Secret to learn them.
+who issues tokens. Annotations have the public values: reading them needs no access to Secrets.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ CONFIG_HASH: Final = "veen.io/config-hash"
 VERSION: Final = "veen.io/version"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")
 """Names that are safe in DNS, with room for ``veen-tenant-`` within the 63 characters of a namespace."""
+_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_PREFIX: Final = re.compile(r"([a-z0-9][a-z0-9._:/-]*/)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,17 @@ class Network:
     @property
     def key_secret(self) -> str:
         return "veen-authority-keys" if self.tenant is None else "veen-hub-keys"
+
+
+def check_images(network: Network) -> None:
+    """Refuse a tag or a prefix with which no image can be named."""
+    if not _TAG.fullmatch(network.tag):
+        raise ConfigError(f"tag {network.tag!r} is not the tag of an image", action="use one such as 0.1.0")
+    if not _PREFIX.fullmatch(network.image_prefix):
+        raise ConfigError(
+            f"image prefix {network.image_prefix!r} is not a registry and a path that end with a slash",
+            action="write it like registry.example/veen/",
+        )
 
 
 def manifests() -> Path:

@@ -124,7 +124,7 @@ def issue(
 
     SUBJECT is an identity's folder or card, an Ed25519 key in hex, or an account id. The grant counts only if
     its issuer is an authority: of the hub for its access stream, of the domain (`veen grant domain`)
-    for payments. In a delegation chain every grant counts that the subject before it has issued.
+    for payments. In a delegation chain, the subject of each grant issues the next one.
     """
     if burst is not None and rate is None:
         raise click.UsageError("--burst needs --rate")
@@ -269,8 +269,9 @@ def domain(
 ) -> Answer:
     """Set the rules of a stream's operations.
 
-    The first such record of a stream counts whoever sent it; only an authority that it names can change the
-    rules. A stream without rules has no authority, allows no overdraft and requires no grants.
+    The first such record of a stream counts, whichever client has sent it. Later only an authority that it
+    names can change the rules. A stream without rules has no authority, allows no overdraft and requires no
+    grants.
     """
     del out
 

@@ -97,10 +97,15 @@ class PartyView:
 
 @asynccontextmanager
 async def party_view(
-    access: Access, stream: str, overlay: Overlay[Mapping[str, Any]], *, must_exist: bool = False
+    access: Access,
+    stream: str,
+    overlay: Overlay[Mapping[str, Any]],
+    *,
+    must_exist: bool = False,
+    described: str | None = None,
 ) -> AsyncIterator[PartyView]:
-    """Connect, and fold a stream to its end."""
-    async with access.at(stream) as source, source.view(overlay, must_exist=must_exist) as view:
+    """Connect, and fold a stream to its end; ``described`` names the stream in errors."""
+    async with access.at(stream, described) as source, source.view(overlay, must_exist=must_exist) as view:
         yield PartyView(source, view)
 
 

@@ -23,6 +23,7 @@ from veen_cli.operations.party import NameOrId, Party, party_view
 from veen_cli.operations.publish import chosen_publication
 from veen_cli.operations.published_files import files_argument, published_files
 from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
+from veen_core.errors import DecodeError
 from veen_core.hub_evidence import HubEvidence
 from veen_core.ids import StreamSeq
 from veen_overlays.live.opening import open_msg
@@ -58,8 +59,8 @@ def prove(
 ) -> Answer:
     """Write the evidence of a published version to a file.
 
-    The file has the message, sealed as it is, and the proof that it is in the hub log. Whoever holds a reader
-    key of the stream checks files against it with `veen publish check`, without the hub.
+    The file has the sealed message and the proof that the message is in the hub log. A holder of a reader key
+    of the stream checks files against it with `veen publish check`, without the hub.
     """
 
     async def work() -> tuple[Any, bytes, HubEvidence]:
@@ -128,9 +129,16 @@ def check(
     if pin is None:
         raise click.UsageError("give --trust HUB_ID: whose log must contain the publication?")
     keys = [key for each in folders for key in Folder(each).unlock(Passphrase(passphrase_file)).dh_keys]
-    found = verify_publication_evidence(
-        evidence.read_bytes(), lambda msg: open_msg(msg, keys), pinned=pin, policy=policy
-    )
+    try:
+        found = verify_publication_evidence(
+            evidence.read_bytes(), lambda msg: open_msg(msg, keys), pinned=pin, policy=policy
+        )
+    except DecodeError as exc:
+        raise CommandFailed(
+            f"{evidence} is damaged, or not the evidence of a publication: {exc.message}",
+            Exit.PROTOCOL,
+            "fetch it again; `veen publish prove` writes such files",
+        ) from None
     with out.progress("hashing files"):
         root = content_root(published_files(files))
     record = found.record

@@ -193,7 +193,12 @@ def chosen_publication(  # noqa: PLR0917 - all the options that choose a version
             "choose one with --publisher; `veen publish list` names them",
         )
     if (chosen := survivor(named, rule)) is None:
-        raise unknown(f"publication {publication.hex()}", stream, "veen publish list")
+        what = (
+            f"publication {publication.hex()}"
+            if version is None
+            else (f"version {version} of publication {publication.hex()}")
+        )
+        raise unknown(what, stream, "veen publish list")
     return chosen
 
 

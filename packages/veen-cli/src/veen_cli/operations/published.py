@@ -15,7 +15,7 @@ from veen_overlays.operations.state import DomainState, Outcome
 from veen_overlays.schema.record import Record
 
 ACTIONS: dict[str, str] = {
-    Refusal.ISSUER: "act as an authority of the domain; `veen grant domain` names them",
+    Refusal.ISSUER: "act as an authority, which the first `veen grant domain` of the stream has named",
     Refusal.EXPIRED: "issue a new grant",
     Refusal.REVOKED: "issue a new grant",
     Refusal.CURRENCY: "choose the --currency of the accounts",
@@ -49,8 +49,8 @@ class Published(NamedTuple):
 async def publish(source: OverlayStream, record: Record) -> Published:
     """Send an operation; fail if a rule refused it at its place in the log.
 
-    A refused operation stays in the log without an effect: whether it counts depends on the messages before
-    it, which nobody knows before the hub has ordered them.
+    A refused operation stays in the log without an effect. Whether it counts depends on the messages before
+    it, and only the hub decides their order.
     """
     receipt = await source.send(record)
     async with source.view(GRANTS) as view:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import click
@@ -112,13 +113,25 @@ def _home(stream: str | None, lost: IdentityId) -> str:
     return stream or principal_stream(PrincipalPk(lost)).hex()
 
 
+def _described(stream: str | None, lost: IdentityId) -> str:
+    """The stream of a recovery, for errors."""
+    return f"stream {stream}" if stream is not None else f"recovery policy of {lost.hex()}"
+
+
+def _recovery_view(
+    access: Access, stream: str | None, lost: IdentityId
+) -> AbstractAsyncContextManager[PartyView]:
+    home = _home(stream, lost)
+    return party_view(access, home, RECOVERIES, must_exist=True, described=_described(stream, lost))
+
+
 async def _found(party: PartyView) -> Recoveries:
     return recoveries(await party.state())
 
 
 def _open(found: Recoveries, lost: IdentityId, new: IdentityId) -> OpenRecovery:
     if (one := found.open.get((lost, new))) is None:
-        raise refused("RECOVERY.8.3", f"nobody has requested that {new.hex()} replace {lost.hex()}")
+        raise refused("RECOVERY.8.3", f"no request to replace {lost.hex()} by {new.hex()} is in the stream")
     return one
 
 
@@ -145,7 +158,7 @@ def request(
 
     async def work() -> Answer:
         home = _home(stream, lost)
-        async with party_view(access, home, RECOVERIES, must_exist=True) as party:
+        async with _recovery_view(access, stream, lost) as party:
             found = await _found(party)
             if lost in found.replaced:
                 raise refused("RECOVERY.8.3", f"{lost.hex()} was replaced by {found.current(lost).hex()}")
@@ -174,7 +187,7 @@ def _answer(record: Record, receipt: Receipt, stream: str, lines: list[str]) -> 
 def _decide(access: Access, stream: str | None, lost: IdentityId, new: IdentityId, word: str) -> Answer:
     async def work() -> Answer:
         home = _home(stream, lost)
-        async with party_view(access, home, RECOVERIES, must_exist=True) as party:
+        async with _recovery_view(access, stream, lost) as party:
             found = await _found(party)
             one = _open(found, lost, new)
             if party.identity not in {found.current(each) for each in one.policy.guardians}:
@@ -238,7 +251,7 @@ def execute(out: Output, *, access: Access, stream: str | None, lost: IdentityId
 
     async def work() -> Answer:
         home = _home(stream, lost)
-        async with party_view(access, home, RECOVERIES, must_exist=True) as party:
+        async with _recovery_view(access, stream, lost) as party:
             one = _open(await _found(party), lost, new)
             if not one.is_approved:
                 why = f"{len(one.approvals)} of {one.policy.threshold} guardians have approved"
@@ -273,7 +286,8 @@ def status(out: Output, *, access: Access, stream: str | None, lost: IdentityId 
         raise click.UsageError("name a TARGET or a --stream.")
     home = stream if lost is None or stream is not None else _home(None, lost)
     assert home is not None
-    state = access.state(home, RECOVERIES, f"stream {home}")
+    described = f"stream {home}" if lost is None else _described(stream, lost)
+    state = access.state(home, RECOVERIES, described)
     shown: dict[str, Any] = in_json(RECOVERIES.view(state))
     if lost is not None:
         wanted = lost.hex()

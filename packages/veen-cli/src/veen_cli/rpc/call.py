@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,14 +38,28 @@ def _args(text: str | None) -> Any:
     try:
         return json.loads(text)
     except ValueError as exc:
-        raise CommandFailed(f"ARGS are not JSON: {exc}", Exit.USAGE) from None
+        raise CommandFailed(
+            f"ARGS are not JSON: {exc}", Exit.USAGE, 'write a map such as {"a": 2} or a list such as [2, 3]'
+        ) from None
 
 
 def _check_encodes(request: Request) -> None:
     try:
         request.encode()
     except VeenError as exc:
-        raise CommandFailed(f"ARGS cannot be a record: {exc}", Exit.USAGE) from None
+        raise CommandFailed(
+            f"ARGS cannot be a record: {exc}", Exit.USAGE, "send a fraction as a string or as a whole number"
+        ) from None
+
+
+def _check_folder(file: Path) -> None:
+    """Refuse a file that cannot be written before the call, whose answer would be lost after it."""
+    if not os.access(file.absolute().parent, os.W_OK | os.X_OK):
+        raise CommandFailed(
+            f"--transcript {file}: its folder does not exist or is not writable; nothing was sent",
+            Exit.USAGE,
+            "name a file in another folder",
+        )
 
 
 def _failed(code: str, detail: str | None, idem: int) -> CommandFailed:
@@ -107,6 +122,8 @@ def call(
     """
     given = _args(args)
     _check_encodes(Request(method=method, args=given))
+    if transcript is not None:
+        _check_folder(transcript)
 
     async def work() -> tuple[Exchanged, int, Transcript | None]:
         async with access.at(stream) as source:

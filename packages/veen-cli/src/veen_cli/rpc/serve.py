@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from importlib import import_module
@@ -53,9 +54,24 @@ def load_service(where: str) -> Service:
     return found
 
 
+def program_words(program: str) -> list[str]:
+    """Split the value of ``--exec`` as a shell does; refuse a program that cannot be started."""
+    try:
+        words = shlex.split(program)
+    except ValueError as exc:
+        raise CommandFailed(f"--exec {program}: {exc}", Exit.USAGE, "close the quotation") from None
+    if not words or shutil.which(words[0]) is None:
+        raise CommandFailed(
+            f"--exec {program}: there is no such executable program",
+            Exit.USAGE,
+            "check its path, and make it executable with `chmod +x`",
+        )
+    return words
+
+
 def program_service(program: str, methods: tuple[str, ...], *, at_most_once: bool) -> Service:
     """A service whose methods run a program, with the call as JSON on its stdin."""
-    words, service = shlex.split(program), Service()
+    words, service = program_words(program), Service()
     for method in methods:
 
         async def run(args: Any, call: Call) -> Any:

@@ -356,6 +356,10 @@ class BlockingHub:
         """Authorize a token at the hub; messages to its streams use it from then on (H5)."""
         return self._loop.run(self._hub.authorize(token))
 
+    def hold(self, token: CapToken) -> None:
+        """Keep the token of an access grant (spec-3 3.3); messages to its streams use it from then on."""
+        self._loop.run(self._hub.hold(token))
+
     def cap_status(self, auth_ref: AuthRef) -> CapStatus:
         """Read the status of a token. The hub does not sign it; it signs the receipt of ``authorize``."""
         return self._loop.run(self._hub.cap_status(auth_ref))

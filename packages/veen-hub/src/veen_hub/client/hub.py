@@ -58,7 +58,7 @@ from veen_hub.client.trust import Pin, check_profile, check_status
 from veen_hub.client.wire.connection import IDENTITY_RECORD, PROFILE_RECORD, HubConnection, HubTime
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import Retry, retrying
-from veen_hub.client.wire.shared_submits import SharedSubmits
+from veen_hub.client.wire.shared_submits import MAX_SHARED_MESSAGES, SharedSubmits
 from veen_hub.client.wire.threads import Workers
 from veen_hub.client.wire.transport import Timeouts, Tls, Transport
 
@@ -417,7 +417,7 @@ async def connect(
         api.control_label = status.control_label
         connection = HubConnection(
             api=api,
-            submits=SharedSubmits(api),
+            submits=SharedSubmits(api, min(batch, MAX_SHARED_MESSAGES)),
             status=status,
             identity=Identity.of(identity) if identity is not None else None,
             store=store,

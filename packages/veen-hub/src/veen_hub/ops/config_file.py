@@ -33,6 +33,10 @@ def read(path: Path) -> dict[str, Any]:
         settings = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}  # noqa: S506 - a SafeLoader
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark
+        where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+        raise ConfigError(f"{path}: not YAML{where}: {exc.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: not YAML: {exc}") from None
     except ConfigError as exc:

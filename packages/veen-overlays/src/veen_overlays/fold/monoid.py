@@ -32,7 +32,10 @@ class Monoid(Generic[S]):
     """A faster ``combine`` of many values in order; it has the same result."""
 
     def combine_all(self, values: Iterable[S]) -> S:
-        """Combine values in order, in a balanced tree unless the monoid joins many at once."""
+        """Combine values in order, in a balanced tree unless the monoid joins many at once.
+
+        ``empty`` takes part only if there are no values: inside maps it need not be an identity.
+        """
         if self.join is not None:
             return self.join(list(values))
         stack: list[tuple[int, S]] = []
@@ -41,7 +44,9 @@ class Monoid(Generic[S]):
             while stack and stack[-1][0] == height:
                 height, right = height + 1, self.combine(stack.pop()[1], right)
             stack.append((height, right))
-        return reduce(lambda right, left: self.combine(left[1], right), reversed(stack), self.empty)
+        if not stack:
+            return self.empty
+        return reduce(lambda right, left: self.combine(left, right), [held for _, held in reversed(stack)])
 
 
 def int_to_item(n: int) -> int | str:

@@ -104,7 +104,9 @@ def _verified(
         raise EvidenceError("the hub evidence is of another message")
     verdict = verify_evidence(evidence, pinned=pinned, policy=policy)
     if (opened := open_msg(msg)) is None:
-        raise EvidenceError(f"no key opens message {receipt.stream_seq}", action="name a reader key")
+        raise EvidenceError(
+            f"no key opens message {receipt.stream_seq}", action="name the stream's reader key with --reader"
+        )
     record = _record(bytes(opened.header.schema), opened.body)
     event = Event(receipt.stream_seq, leaf, record, client_id=bytes(msg.client_id))
     return _Proved(event, evidence, verdict.cosigned)

@@ -108,14 +108,19 @@ class SharedSends:
         self._groups: set[Group] = set()
         self._is_gathering = False
         """Whether a group was started that has not taken its labels yet."""
+        self._closed = False
 
     def add(self, singles: SingleSends) -> None:
         """Send a label's waiting message; ``singles.end`` is called with the outcome."""
+        if self._closed:  # the label was opened while the connection closes
+            singles.stop()
+            return
         self._waiting.append(singles)
         self._start()
 
     async def close(self) -> None:
         """Stop sending; messages under way stay pending."""
+        self._closed = True
         self._waiting.clear()
         if tasks := [group.task for group in self._groups if group.task is not None]:
             for task in tasks:
@@ -142,7 +147,8 @@ class SharedSends:
     async def _send(self, group: Group) -> None:
         """Send one group, steps 1 to 3."""
         self._is_gathering = False
-        while self._waiting and len(group.members) < MAX_GROUP_MESSAGES and group.size < MAX_GROUP_BYTES:
+        max_messages = min(MAX_GROUP_MESSAGES, self._connection.batch)
+        while self._waiting and len(group.members) < max_messages and group.size < MAX_GROUP_BYTES:
             await self._join(group, self._waiting.popleft())
         self._start()
         if group.members:
@@ -180,24 +186,40 @@ class SharedSends:
 
     async def _make_durable(self, group: Group) -> None:
         """Write the states of all members: the commit point. Messages that are unwanted by now stay here."""
-        members = tuple(group.members)
+        members, stay = tuple(group.members), list[Member]()
         try:
-            try:
-                commit = self._connection.commits.start({one.log.state.name: one.record for one in members})
-                await commit.wait()
-            except BaseException:
-                await _withdraw(members)
-                raise
-            for one in members:
-                one.log.state.note_saved()
-            unwanted = [one for one in members if not one.singles.is_wanted]
-            await _withdraw(unwanted)
+            await self._commit(members)
+            while unwanted := [one for one in members if not (one in stay or one.singles.is_wanted)]:
+                stay += unwanted
+                await self._withdraw(unwanted)  # meanwhile, more of them may have become unwanted
+        except BaseException:
+            await self._withdraw([one for one in members if one not in stay])
+            raise
         finally:
             for one in members:
                 one.log.prefix.release()
-        for one in unwanted:
+        for one in stay:
             group.members.remove(one)
             one.end(None)
+
+    async def _commit(self, members: Sequence[Member]) -> None:
+        await self._connection.commits.commit({one.log.state.name: one.record for one in members})
+        for one in members:
+            one.log.state.note_saved()
+
+    async def _withdraw(self, members: Sequence[Member]) -> None:
+        """Take messages that have not left out of their labels' states; the caller holds ``prefix``.
+
+        All states are written in one step, so that a cancellation does not leave some of them unwritten: the
+        next process would send their messages.
+        """
+        if not members:
+            return
+        for member in members:
+            member.log.client.withdraw(1)
+            member.record = member.log.state.record()
+        with contextlib.suppress(StateError):
+            await self._commit(members)
 
     async def _submit(self, group: Group, attempts: Attempts) -> Sequence[Answer]:
         """Send the messages in one request; returns an answer for each."""
@@ -226,12 +248,3 @@ class SharedSends:
             else:
                 leaf = member.sealed.msg.leaf_hash
                 member.singles.continue_alone(Answered(leaf, answer, attempts.started))
-
-
-async def _withdraw(members: Sequence[Member]) -> None:
-    """Take messages that have not left out of their labels' states; the caller holds ``prefix``."""
-    for member in members:
-        member.log.client.withdraw(1)
-    with contextlib.suppress(StateError):
-        for member in members:
-            await member.log.state.save(durable=False)

@@ -23,16 +23,12 @@ class GroupCommit:
 
     async def commit(self, records: Mapping[str, bytes]) -> None:
         """Make records durable. If cancelled, raise CancelledError only after the group was written."""
-        await self.start(records).wait()
-
-    def start(self, records: Mapping[str, bytes]) -> Outcome[None]:
-        """Start to make records durable; the caller must wait for the outcome."""
         outcome: Outcome[None] = Outcome()
         self._records |= records
         self._waiting.append(outcome)
         if not self._is_writing:
             self._write()
-        return outcome
+        await outcome.wait()
 
     def _write(self) -> None:
         """Write the records that have gathered, in a thread."""
