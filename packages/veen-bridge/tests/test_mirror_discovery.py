@@ -13,8 +13,8 @@ from veen_core.stream import hub_id
 from veen_hub.client import Hub
 from veen_overlays.discovery import DISCOVERY, Directory
 from veen_overlays.discovery.identifiers import overlay_id, service_id
-from veen_overlays.discovery.query import Query, answer
-from veen_overlays.discovery.records import HubAdvertise, ServiceAdvertise
+from veen_overlays.discovery.query import answer
+from veen_overlays.discovery.records import HubAdvertise, Query, ServiceAdvertise
 from veen_overlays.recorder.records import sign_continuity
 
 from .mirror_fixtures import (

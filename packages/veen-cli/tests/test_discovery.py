@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -27,7 +30,7 @@ from veen_overlays.recorder.records import sign_continuity
 from veen_overlays.schema.record import Record
 
 from .conftest import Town
-from .running import Done, ending_hubs, veen
+from .running import Done, ending_hubs, environment, veen
 
 LIAR = SigningKey(SigningSeed(b"\x07" * 32))
 
@@ -246,6 +249,30 @@ def test_a_server_answers_queries_as_the_local_fold_does(directory: Town, people
     assert "rpc.no_server" in silent.failed(2)
 
 
+def test_the_command_serves_queries_until_it_is_terminated(directory: Town, people: Path) -> None:
+    paper = ("disc", "advertise", "service", "press", "--method", "press", "--uses", "press")
+    directory.as_("alice", *paper).ok()
+    target = ("--hub", directory.url, "--trust", directory.hub_id, "--client", people / "alice")
+    server = subprocess.Popen(
+        ["veen", "disc", "serve", "--on", "city.queries", *target, "--json"],
+        env=environment(people / ".config"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    query = ("disc", "query", "service", "--method", "press", "--json")
+    try:
+        assert server.stderr is not None
+        assert "answering queries on city.queries" in server.stderr.readline()
+        asked = directory.as_("bob", *query, "--via", "city.queries").json
+    finally:
+        server.terminate()
+        out, err = server.communicate(timeout=60)
+    assert asked["results"] == directory.as_("bob", *query).json["results"] != []
+    assert (server.returncode, err) == (0, "")
+    assert json.loads(out) == {"stream": "city.queries", "executed": 1}
+
+
 def test_a_hub_advertises_itself_and_withdraws_when_it_ends(directory: Town, people: Path) -> None:
     with hub(people, "north", discovery(directory, "north", tags=["test"]), "--open") as north:
         found = eventually(listed(directory, "alice", "north"), lambda each: bool(each["results"]))
@@ -358,6 +385,49 @@ def test_connect_says_what_token_to_ask_for_and_then_binds(directory: Town, west
     )
     kept = json.loads((people / "bob" / "connections.json").read_text())["mail"]
     assert (kept["service_id"], kept["auth_ref"]) == (done["service_id"], done["auth_ref"])
+
+
+def at_a_terminal(people: Path, answer: str, *args: object) -> Done:
+    """Run ``veen`` as a process whose input is a terminal, at which a person types an answer."""
+    person, terminal = pty.openpty()
+    try:
+        os.write(person, answer.encode() + b"\n")
+        done = subprocess.run(
+            ["veen", *map(str, args)],
+            env=environment(people / ".config"),
+            stdin=terminal,
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=120,
+        )
+    finally:
+        os.close(terminal)
+        os.close(person)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_person_decides_whether_to_trust_a_new_hub(directory: Town, west: Town, people: Path) -> None:
+    veen("keygen", "--out", people / "carol", "--no-passphrase").ok()
+    offer = ("--uses", "posts", "--region", "west", "--auth", "cap_token", "--contact", "ops@example.com")
+    directory.as_("alice", "disc", "advertise", "service", "poster", *offer).ok()
+    token = people / "poster.cap"
+    issue = ("cap", "issue", "--issuer", people / "admin", "--subject", people / "carol", "--stream", "posts")
+    veen(*issue, "--out", token).ok()
+    target = ("--hub", directory.url, "--trust", directory.hub_id, "--client", people / "carol")
+    connect_ = ("connect", "--service", "poster", "--region", "west", "--token", token, *target, "--json")
+    for answer in ("n", ""):
+        refused = at_a_terminal(people, answer, *connect_)
+        assert refused.code == 6, refused
+        assert (west.hub_id in refused.err, "nothing was sent to it" in refused.err) == (True, True)
+        assert not (people / "carol" / "connections.json").exists()
+        assert west.hub_id not in {each.name for each in (people / "carol").rglob("*")}
+    done = at_a_terminal(people, "y", *connect_)
+    assert "trust it?" in done.err
+    assert done.json["hub_id"] == west.hub_id
+    assert any("and you trust it" in step["why"] for step in done.json["steps"])
+    again = at_a_terminal(people, "", *connect_)
+    assert ("trust it?" in again.err, again.json["hub_id"]) == (False, west.hub_id)
 
 
 def test_connect_obtains_a_token_from_the_services_issuer(directory: Town, west: Town, people: Path) -> None:

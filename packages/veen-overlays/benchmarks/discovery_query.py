@@ -15,8 +15,8 @@ from veen_core.stream import hub_id
 from veen_overlays.discovery.directory import Directory
 from veen_overlays.discovery.identifiers import overlay_id
 from veen_overlays.discovery.publishers import Claim
-from veen_overlays.discovery.query import Query, answer
-from veen_overlays.discovery.records import HubAdvertise, ServiceAdvertise, ServiceId
+from veen_overlays.discovery.query import answer
+from veen_overlays.discovery.records import HubAdvertise, Query, ServiceAdvertise, ServiceId
 from veen_overlays.discovery.state import DiscoveryState
 
 END = 2**40

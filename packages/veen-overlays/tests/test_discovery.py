@@ -59,11 +59,11 @@ def directory(log: list[Message]) -> Directory:
     return Directory(DISCOVERY.fold(log).inner)
 
 
-def ask(kind: str, filter_: Any = None, limit: int | None = None, offset: int | None = None) -> asked.Query:
-    return asked.Query(kind=kind, filter=filter_ or {}, limit=limit, offset=offset)
+def ask(kind: str, filter_: Any = None, limit: int | None = None, offset: int | None = None) -> disc.Query:
+    return disc.Query(kind=kind, filter=filter_ or {}, limit=limit, offset=offset)
 
 
-def names(found: Directory, query: asked.Query, now: int = 100) -> list[str]:
+def names(found: Directory, query: disc.Query, now: int = 100) -> list[str]:
     return [each["name"] for each in asked.answer(found, query, now).results]
 
 
@@ -317,13 +317,13 @@ def test_two_readers_of_one_state_answer_with_the_same_bytes() -> None:
     ],
     ids=["kind", "key of another kind", "unknown key", "type", "order of keys", "no map"],
 )
-def test_a_query_that_cannot_be_answered_says_why(query: asked.Query, code: str, detail: str) -> None:
+def test_a_query_that_cannot_be_answered_says_why(query: disc.Query, code: str, detail: str) -> None:
     found = asked.answer(Directory(), query, 0)
     assert not found.ok
     assert found.error is not None
     assert found.error.code == code
     assert detail in (found.error.detail or "")
-    assert asked.QueryResult.decode(found.encode()) == found
+    assert disc.QueryResult.decode(found.encode()) == found
 
 
 def test_a_page_has_at_most_lmax_results_and_half_a_message_of_bytes() -> None:

@@ -14,5 +14,5 @@ def test_the_reference_shows_every_record_as_it_is_declared() -> None:
     text = PAGE.read_text("utf-8")
     assert reference(OVERLAYS.values()) in text, "run: python docs/generate.py"
     for overlay in OVERLAYS.values():
-        for shape in overlay.schemas:
+        for shape in (*overlay.schemas, *overlay.exchanged):
             assert shape.SCHEMA.hex() in text

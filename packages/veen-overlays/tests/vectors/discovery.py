@@ -20,7 +20,6 @@ from veen_core.hub_identity import new_identity, rotate, sign_identity
 from veen_core.ids import ClientId, HubId, HubPk, ProfileId, SchemaId, StreamId, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_overlays.discovery import records as disc
-from veen_overlays.discovery.query import Query, QueryError, QueryResult
 from veen_overlays.schema.record import MAX_NESTING, Record
 
 FOLDER: Final = Path(__file__).resolve().parent / "discovery"
@@ -114,17 +113,17 @@ GOOD: Final[dict[str, Record]] = {
     "disc.hub.identity.v1 required": disc.HubKeys(
         hub_id=BEFORE.hub_id, identity=BEFORE.encode(), sig=sign_identity(FIRST, BEFORE)
     ),
-    "disc.query.v1 all": Query(
+    "disc.query.v1 all": disc.Query(
         kind="hub",
         filter={"region": "eu", "tags_any": ["open"], "overlay_id": bytes(OVERLAY)},
         limit=10,
         offset=20,
     ),
-    "disc.query.v1 required": Query(kind="service", filter={}),
-    "disc.query.res.v1 all": QueryResult(
-        ok=False, results=(), more=False, error=QueryError(code="disc.kind", detail="unknown")
+    "disc.query.v1 required": disc.Query(kind="service", filter={}),
+    "disc.query.res.v1 all": disc.QueryResult(
+        ok=False, results=(), more=False, error=disc.QueryError(code="disc.kind", detail="unknown")
     ),
-    "disc.query.res.v1 required": QueryResult(ok=True, results=({"name": "shop"},), more=True),
+    "disc.query.res.v1 required": disc.QueryResult(ok=True, results=({"name": "shop"},), more=True),
 }
 """A record of each kind with all fields, and one with the required fields only."""
 SHAPES: Final[dict[str, type[Record]]] = {each.NAME: type(each) for each in GOOD.values()}

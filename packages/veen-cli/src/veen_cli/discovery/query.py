@@ -23,8 +23,8 @@ from veen_core import cbor
 from veen_core.ids import ClientId
 from veen_overlays.discovery.directory import NO_CONDITIONS, Directory
 from veen_overlays.discovery.identifiers import overlay_named
-from veen_overlays.discovery.query import Page, Query, QueryError, QueryResult, answer, page
-from veen_overlays.discovery.records import Kind
+from veen_overlays.discovery.query import Page, answer, page
+from veen_overlays.discovery.records import Kind, Query, QueryError, QueryResult
 from veen_overlays.discovery.state import DISCOVERY, Listed, listing
 from veen_overlays.discovery.streams import public_reader
 from veen_overlays.fold.overlay import in_json

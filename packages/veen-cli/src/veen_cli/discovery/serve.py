@@ -12,7 +12,7 @@ from veen_cli.discovery.directory_access import stream_of
 from veen_cli.discovery.query import QUERY_STREAM
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.overlays.overlay_stream import Access, access_options
 from veen_cli.rpc.access import stream_access
 from veen_overlays.discovery.records import KINDS, Kind
@@ -37,6 +37,7 @@ def serve(
 
     The answers are those of `veen disc query` at the same root of the stream.
     """
+    del out
     named: dict[Kind, str | None] = {"hub": hubs, "overlay": overlays, "service": services}
 
     async def work() -> int:
@@ -58,9 +59,9 @@ def serve(
             await asyncio.wait((running, announced), return_when=asyncio.FIRST_COMPLETED)
             announced.cancel()
             if server.announced.is_set():
-                out.note(f"answering queries on {on}")
+                click.echo(f"answering queries on {on}", err=True)  # also with --json: a script waits for it
             await running
             return server.counters.executed
 
     executed = loop.run(work())
-    return Answer({"stream": on, "executed": executed}, [f"answered {executed} queries"])
+    return Answer({"stream": on, "executed": executed}, [f"answered {plural(executed, 'query', 'queries')}"])

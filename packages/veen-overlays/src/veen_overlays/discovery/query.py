@@ -7,16 +7,15 @@ exchange and local readers call the same function with the same time, so both gi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from veen_core import cbor
 from veen_core.errors import DecodeError
 from veen_core.ids import SchemaId
 from veen_core.wire import Wire, text_map
 from veen_overlays.discovery.directory import Conditions, Directory
-from veen_overlays.discovery.records import KINDS, Kind, OverlayId
+from veen_overlays.discovery.records import KINDS, Kind, OverlayId, Query, QueryError, QueryResult
 from veen_overlays.discovery.state import Listed
-from veen_overlays.schema.record import Record, RecordRule, record
 
 MAX_RESULTS: Final = 100
 """Lmax: most descriptors in one page (spec-5 6.2); a larger ``limit`` is lowered to it."""
@@ -24,46 +23,6 @@ MAX_RESULT_BYTES: Final = 524_288
 """Most bytes of descriptors in one page: half of what a message's body may have."""
 BAD_KIND: Final = "disc.kind"
 BAD_FILTER: Final = "disc.filter"
-
-
-@record("disc.query.v1", section="spec-5 6.1")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query(Record):
-    """Ask for the descriptors of one kind that fit a filter."""
-
-    kind: str
-    filter: Any
-    limit: int | None = None
-    offset: int | None = None
-
-
-@text_map("disc.query.res.v1 error", section="spec-5 6.1")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryError(Wire):
-    """Why a query has no result."""
-
-    code: str
-    detail: str | None = None
-
-
-@record(
-    "disc.query.res.v1",
-    section="spec-5 6.1",
-    rules=(
-        RecordRule("error is absent if and only if ok is true", lambda r: r.ok == (r.error is None)),
-        RecordRule(
-            "without ok there are no results and no more", lambda r: r.ok or not (r.results or r.more)
-        ),
-    ),
-)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult(Record):
-    """Answer a query with one page of descriptors, in the order of names and ids."""
-
-    ok: bool
-    results: tuple[Any, ...]
-    more: bool
-    error: QueryError | None = None
 
 
 @text_map("disc.query.v1 hub filter", section="spec-5 6.1")

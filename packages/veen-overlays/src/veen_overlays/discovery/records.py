@@ -1,4 +1,4 @@
-"""The records of discovery: descriptors of hubs, overlays and services, and who may publish them (spec-5 §4).
+"""The records of discovery: descriptors, who may publish them, queries and replies (spec-5 §4, §6).
 
 Keys are in the order of spec-5; ``expires_at`` is the last optional key of an advertisement (P16).
 ``disc.publishers.v1`` and ``disc.hub.identity.v1`` are additions of this project (ADR 0027): they say which
@@ -211,6 +211,46 @@ class HubKeys(Record):
     """The bytes of hub-identity.cbor."""
     sig: Signature
     """The content of hub-identity.sig."""
+
+
+@record("disc.query.v1", section="spec-5 6.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(Record):
+    """Ask for the descriptors of one kind that fit a filter."""
+
+    kind: str
+    filter: Any
+    limit: int | None = None
+    offset: int | None = None
+
+
+@text_map("disc.query.res.v1 error", section="spec-5 6.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryError(Wire):
+    """Why a query has no result."""
+
+    code: str
+    detail: str | None = None
+
+
+@record(
+    "disc.query.res.v1",
+    section="spec-5 6.1",
+    rules=(
+        RecordRule("error is absent if and only if ok is true", lambda r: r.ok == (r.error is None)),
+        RecordRule(
+            "without ok there are no results and no more", lambda r: r.ok or not (r.results or r.more)
+        ),
+    ),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult(Record):
+    """Answer a query with one page of descriptors, in the order of names and ids."""
+
+    ok: bool
+    results: tuple[Any, ...]
+    more: bool
+    error: QueryError | None = None
 
 
 ADVERTISE: Final[dict[Kind, type[HubAdvertise] | type[OverlayAdvertise] | type[ServiceAdvertise]]] = {

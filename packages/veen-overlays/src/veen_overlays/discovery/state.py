@@ -21,6 +21,8 @@ from veen_overlays.discovery.records import (
     HubKeys,
     Kind,
     Publishers,
+    Query,
+    QueryResult,
     described,
 )
 from veen_overlays.fold.event import Event
@@ -166,6 +168,7 @@ DISCOVERY: Final[Overlay[DiscoveryState]] = Overlay(
     view=_view,
     reads_signer=True,
     reads_time=True,
+    exchanged=(Query, QueryResult),
     table=table_of_maps(
         {
             "kind": ColumnType.TEXT,

@@ -74,6 +74,8 @@ class Overlay(Generic[S]):
     """Whether ``lift`` reads ``Event.hub_ts``; a reader that does not know the receipts must not fold."""
     start: S | None = None
     """The summary of an empty log's start, combined before the message at position 1; see ``course``."""
+    exchanged: tuple[type[Record], ...] = ()
+    """Records about the state that no fold reads, such as queries and replies; the reference lists them."""
     scope: bytes = b""
     """The one wallet or stream that the overlay is restricted to; empty if it is not restricted."""
     shapes: Mapping[bytes, tuple[type[Record], ...]] = field(init=False)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from veen_core.ids import MmrRoot
 from veen_overlays.discovery.directory import Directory
-from veen_overlays.discovery.query import BAD_KIND, Query, QueryError, QueryResult, answer
-from veen_overlays.discovery.records import KINDS, Kind
+from veen_overlays.discovery.query import BAD_KIND, answer
+from veen_overlays.discovery.records import KINDS, Kind, Query, QueryError, QueryResult
 from veen_overlays.discovery.state import DiscoveryState
 from veen_overlays.live.epochs import EpochView
 from veen_overlays.live.materializer import Materializer

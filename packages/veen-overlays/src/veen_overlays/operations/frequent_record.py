@@ -3,8 +3,8 @@
 A frequent record is read from the groups of its pattern and added to the summary at once. Every message that
 its ``Add`` does not take, such as one with a rare optional field, is decoded and lifted as usual.
 
-Measured on 10,000 messages as the benchmark's ``overlays.fold_ops`` is, old and new in turn; see the figures
-in ``benchmarks/operation_folds.py``.
+Measured on 10,000 messages as the benchmark's ``overlays.fold_ops`` is: paid operations, grants, executions
+and accounts have 1.5 times the rate of the usual fold, claims and results 2.5 times.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class _Reading:
         frequent = {bytes(shape.SCHEMA): (_groups_of(shape), take) for shape, take in takes.items()}
         for message in messages:
             seq, msg_id, schema, body, parent_id = message[:5]
-            identity = H(
-                EVENT_TAG + (parent_id or msg_id) + schema + body
-            )  # a sixth faster than the property
+            identity = H(EVENT_TAG + (parent_id or msg_id) + schema + body)
             if not seen.first(identity, seq):
                 continue
             if (found := frequent.get(schema)) is not None:

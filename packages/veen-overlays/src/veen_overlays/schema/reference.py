@@ -34,9 +34,9 @@ def _cited(section: str) -> str:
 
 
 def overlay_reference(overlay: Overlay[Any]) -> str:
-    """The section of one overlay: its title, then its records."""
-    parts = [f"## `{overlay.name}`", overlay.title, *(record_reference(shape) for shape in overlay.schemas)]
-    return "\n\n".join(parts)
+    """The section of one overlay: its title, its records, then the records that are sent about its state."""
+    shapes = (*overlay.schemas, *overlay.exchanged)
+    return "\n\n".join([f"## `{overlay.name}`", overlay.title, *map(record_reference, shapes)])
 
 
 def reference(overlays: Iterable[Overlay[Any]]) -> str:
