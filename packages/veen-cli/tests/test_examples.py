@@ -44,11 +44,12 @@ ENDLESS = {
     "veen witness serve --dir witness --listen 0.0.0.0:8090 --tls-cert chain.pem --tls-key key.pem": (
         "runs in the foreground"
     ),
+    "veen authority handover new-hub --realm shop --reader realm": "needs a hub of the realm that goes on",
     "veen kube destroy --tenant acme": "asks before it deletes",
     "veen monitor https://hub.example --trust HUB_ID --state monitor": "monitors until it is stopped",
     "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor": "likewise",
 }
-"""Examples that wait for Ctrl-C or an answer: their arguments are parsed, but they are not run."""
+"""Examples that wait for Ctrl-C or an answer, or need a second hub: their arguments are parsed only."""
 
 IN_AN_EMPTY_FOLDER = (
     "veen keygen --out alice",
@@ -69,6 +70,7 @@ LATER = (
     # the handover, after which the hub accepts nothing,
     "veen hub handover --client admin --to NEW_HUB_ID --url http://127.0.0.1:8090 --out handover.cbor",
     "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin",
+    "veen authority handover new-hub --realm shop --reader realm",
     "veen hub lost --data-dir new-hub --receipts receipts.cborseq",
     "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin --unplanned",
     # and examples that need a stopped hub.

@@ -52,7 +52,7 @@ def test_the_overlays_benchmark_prints_every_figure_under_its_name() -> None:
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
     names = [line["name"] for line in lines]
     assert names == [
-        *("overlays.fold", "overlays.range_growth", "overlays.restart_growth"),
-        *("query.verify", "query.evidence_bytes"),
+        *("overlays.fold", "overlays.fold_ops", "overlays.range_growth", "overlays.restart_growth"),
+        *("query.verify", "query.evidence_bytes", "disc.query_growth"),
     ]
     assert all(line["value"] > 0 for line in lines)
