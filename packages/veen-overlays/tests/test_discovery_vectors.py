@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from generated_vectors import generator, json_cases
 
 from veen_core.errors import DecodeError
 from veen_overlays.discovery import DISCOVERY
 from veen_overlays.recorder.records import KeyContinuity
 from veen_overlays.schema.record import Record
 
-GENERATOR = Path(__file__).parent / "vectors" / "discovery.py"
-
-
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("discovery_vectors", GENERATOR)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MADE = generator()
+MADE = generator("discovery")
 SHAPES: dict[str, type[Record]] = MADE.SHAPES
 
 
-def cases(kind: str) -> list[Any]:
-    return [
-        pytest.param(path.stem, case, id=f"{path.stem} {name}")
-        for path in sorted(GENERATOR.with_suffix("").glob("*.json"))
-        for name, case in json.loads(path.read_text("utf-8"))[kind].items()
-    ]
-
-
 def test_the_vectors_are_what_the_generator_makes() -> None:
-    assert MADE.make() == MADE.on_disk(), f"run: python {GENERATOR.name}"
+    assert MADE.make() == MADE.on_disk(), "run: python packages/veen-overlays/tests/vectors/discovery.py"
 
 
 def test_every_record_of_discovery_has_vectors() -> None:
@@ -49,14 +26,14 @@ def test_every_record_of_discovery_has_vectors() -> None:
     assert MADE.BAD.keys() == SHAPES.keys()
 
 
-@pytest.mark.parametrize(("name", "case"), cases("good"))
+@pytest.mark.parametrize(("name", "case"), json_cases("discovery", "good"))
 def test_a_good_vector_has_its_value_and_its_bytes(name: str, case: Any) -> None:
     record = SHAPES[name].decode(bytes.fromhex(case["wire"]))
     assert record.codec.write_json(record) == case["value"]
     assert record.encode().hex() == case["wire"]
 
 
-@pytest.mark.parametrize(("name", "case"), cases("bad"))
+@pytest.mark.parametrize(("name", "case"), json_cases("discovery", "bad"))
 def test_a_failing_vector_is_refused_with_its_reason(name: str, case: Any) -> None:
     with pytest.raises(DecodeError) as refused:
         SHAPES[name].decode(bytes.fromhex(case["wire"]))

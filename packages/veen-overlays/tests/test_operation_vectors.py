@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from generated_vectors import VECTORS, generator
 
 from veen_core import cbor
 from veen_core.cap import verify_token
@@ -16,19 +14,7 @@ from veen_core.errors import CapError, DecodeError
 from veen_core.hashing import H, Ht
 from veen_overlays.operations.access import AccessGrant, cap_token
 
-VECTORS = Path(__file__).parent / "vectors"
-
-
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("operation_vectors", VECTORS / "operations.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MADE = generator()
+MADE = generator("operations")
 
 
 def cases(name: str) -> list[Any]:

@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from generated_vectors import generator, json_cases
 
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import H
 from veen_overlays.operations.content_root import PublishedFile, content_root
 from veen_overlays.schema.record import Record
 
-GENERATOR = Path(__file__).parent / "vectors" / "operations_of_parties.py"
-
-
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("operations_of_parties", GENERATOR)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MADE = generator()
+MADE = generator("operations_of_parties")
 SHAPES: dict[str, type[Record]] = MADE.SHAPES
 
 
-def cases(kind: str) -> list[Any]:
-    return [
-        pytest.param(path.stem, case, id=f"{path.stem} {name}")
-        for path in sorted(GENERATOR.with_suffix("").glob("*.json"))
-        for name, case in json.loads(path.read_text("utf-8"))[kind].items()
-    ]
-
-
 def test_the_vectors_are_what_the_generator_makes() -> None:
-    assert MADE.make() == MADE.on_disk(), f"run: python {GENERATOR.name}"
+    assert MADE.make() == MADE.on_disk(), (
+        "run: python packages/veen-overlays/tests/vectors/operations_of_parties.py"
+    )
 
 
 def files(case: Any) -> list[PublishedFile]:
     return [PublishedFile(name, bytes.fromhex(digest)) for name, digest in case["files"]]
 
 
-@pytest.mark.parametrize(("name", "case"), cases("good"))
+@pytest.mark.parametrize(("name", "case"), json_cases("operations_of_parties", "good"))
 def test_a_good_vector_has_its_value_and_its_bytes(name: str, case: Any) -> None:
     if name == "content_root":
         assert content_root(files(case)).hex() == case["root"]
@@ -58,7 +37,7 @@ def test_a_good_vector_has_its_value_and_its_bytes(name: str, case: Any) -> None
     assert SHAPES[name].codec.read_json(case["value"]).encode().hex() == case["wire"]
 
 
-@pytest.mark.parametrize(("name", "case"), cases("bad"))
+@pytest.mark.parametrize(("name", "case"), json_cases("operations_of_parties", "bad"))
 def test_a_failing_vector_is_refused_with_its_reason(name: str, case: Any) -> None:
     if name == "content_root":
         with pytest.raises(EncodeError) as not_published:

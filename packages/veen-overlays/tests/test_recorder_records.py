@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+from generated_vectors import VECTORS, generator
 
 from veen_core.errors import DecodeError, SignatureError
 from veen_core.hashing import H
@@ -20,19 +18,7 @@ from veen_overlays.recorder.records import (
     verify_continuity,
 )
 
-VECTORS = Path(__file__).parent / "vectors"
-
-
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("recorder_vectors", VECTORS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SHAPES = generator().SHAPES
+SHAPES = generator("generate").SHAPES
 CASES = sorted(case.relative_to(VECTORS).as_posix() for name in SHAPES for case in (VECTORS / name).iterdir())
 
 
@@ -56,7 +42,7 @@ def test_a_failing_vector_is_refused_with_its_reason(case: str) -> None:
 
 
 def test_the_vectors_are_what_the_generator_makes() -> None:
-    made = generator()
+    made = generator("generate")
     assert made.make() == made.on_disk(), "run: python packages/veen-overlays/tests/vectors/generate.py"
 
 

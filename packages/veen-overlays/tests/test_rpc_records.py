@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+from generated_vectors import VECTORS, generator
 
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import H
@@ -25,20 +23,10 @@ from veen_overlays.rpc.records import (
     sign_lease,
 )
 
-VECTORS = Path(__file__).parent / "vectors"
 SHAPES = {shape.NAME: shape for shape in (Request, Reply, ServerLease, Take)}
 CASES = sorted(case.relative_to(VECTORS).as_posix() for name in SHAPES for case in (VECTORS / name).iterdir())
 OPERATOR = SigningKey(SigningSeed(b"\x07" * 32))
 SERVER = ClientId(b"\x01" * 32)
-
-
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("rpc_vectors", VECTORS / "generate_rpc.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def body(case: str) -> bytes:
@@ -61,7 +49,7 @@ def test_a_failing_vector_is_refused_with_its_reason(case: str) -> None:
 
 
 def test_the_vectors_are_what_the_generator_makes() -> None:
-    made = generator()
+    made = generator("generate_rpc")
     assert made.make() == made.on_disk(), "run: python packages/veen-overlays/tests/vectors/generate_rpc.py"
 
 
