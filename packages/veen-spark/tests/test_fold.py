@@ -239,9 +239,12 @@ def test_sealed_rows_without_keys_and_unknown_overlays_say_what_to_do(
         fold(part.drop("kind"), "kv.map", keys)
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
+@pytest.mark.parametrize("name", [name for name in OVERLAYS if name != "operation.recoveries"])
 def test_every_overlay_has_a_table_of_its_own(name: str, world: Hub) -> None:
-    """The declared columns take every value of the overlay's view; no Spark is needed."""
+    """The declared columns take every value of the overlay's view; no Spark is needed.
+
+    The table of recoveries needs a story: see ``test_recovery_fold``.
+    """
     overlay = OVERLAYS[name]
     summary = in_one_process(overlay, world, name, reader_key("world"))
     rows = [(b"label", 1, b"root", *row) for row in state_rows(overlay, overlay.view(summary.inner))]
