@@ -17,8 +17,7 @@ class PodmanError(Exception):
 
 
 def environment() -> dict[str, str]:
-    runtime = {"CONTAINERS_CONF_OVERRIDE": ""} if shutil.which("runc") is None else {}
-    return {"CONTAINERS_CONF": str(CONF), **os.environ, **runtime}
+    return {"CONTAINERS_CONF": str(CONF), **os.environ}
 
 
 def podman(*arguments: str, check: bool = True, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 import yaml
 
@@ -24,7 +26,5 @@ def render(out: Output, *, network: Network, admin: str) -> Answer:
     accepts no tokens until its configuration names an issuer.
     """
     del out
-    from dataclasses import replace  # noqa: PLC0415 - here only
-
     objects = objects_of(replace(network, admin=admin))
     return Answer({"objects": objects}, yaml.safe_dump_all(objects, sort_keys=False).splitlines())
