@@ -19,7 +19,8 @@ from veen_core import api, handover, hub_log, status
 from veen_core.codec import ArrayCodec
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
-from veen_hub.ops import config, config_discovery, config_hub_log
+from veen_hub.ops.config import discovery, hub_config, sections
+from veen_hub.ops.config import hub_log as hub_log_section
 from veen_hub.witness import config as witness_config
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.reference import reference
@@ -61,7 +62,9 @@ def rejections() -> str:
 
 def settings() -> str:
     """Return the settings of hub.yaml, from their declarations and the docstrings below them."""
-    return "\n".join(section(declarations(config, config_discovery, config_hub_log), "HubConfig", "", {}))
+    return "\n".join(
+        section(declarations(hub_config, sections, discovery, hub_log_section), "HubConfig", "", {})
+    )
 
 
 def witness_settings() -> str:

@@ -26,11 +26,11 @@ from veen_core.tlog.note import Note, sign_note
 from veen_core.tlog.tree import EMPTY_ROOT
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.anchor import hub_anchor
-from veen_hub.ops import heads_file as heads_files
 from veen_hub.ops.anchors import Anchor, AnchorError, FileLedger
 from veen_hub.ops.config import load as load_config
+from veen_hub.ops.hub_log import heads_file as heads_files
+from veen_hub.ops.hub_log.memories import ClaimedError, Memories, SilentMemoryError
 from veen_hub.ops.init_rotate import init
-from veen_hub.ops.memories import ClaimedError, Memories, SilentMemoryError
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import Files
 
@@ -624,7 +624,7 @@ def test_a_volume_that_hangs_delays_hub_checkpoints_and_no_submit(
 
 
 def test_the_gate_stays_closed_after_a_contradiction_whatever_answers_later() -> None:
-    from veen_hub.ops.memories import behind  # noqa: PLC0415
+    from veen_hub.ops.hub_log.memories import behind  # noqa: PLC0415
 
     gate = SigningGate()
     memories = Memories(gate, ["one", "two"], 1)

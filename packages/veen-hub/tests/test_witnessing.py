@@ -17,7 +17,7 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.tlog.add_checkpoint import SIZE_CONTENT_TYPE, parse_add_checkpoint
 from veen_core.tlog.note import cosign, cosigned_at, parse_key
 from veen_core.tlog.tree_head import SignedHead
-from veen_hub.ops.witness_link import ANSWER_SEC, MAX_ANSWER_BYTES
+from veen_hub.ops.hub_log.witness_link import ANSWER_SEC, MAX_ANSWER_BYTES
 from veen_hub.witness.folder import Folder
 
 from .certificates import Certificates

@@ -42,10 +42,10 @@ from veen_hub.admission.replay_guard import AdminReplayGuard
 from veen_hub.http import attachments, content, errors, hub_log, reading, replication, submit, tooling
 from veen_hub.http.connections import Connection
 from veen_hub.http.submit import SubmitCall
-from veen_hub.ops.hub_log_service import HubLogService
+from veen_hub.ops.hub_log.service import HubLogService
+from veen_hub.ops.hub_log.witness_link import ANSWER_SEC, WitnessLink
+from veen_hub.ops.hub_log.witnessing import Witnessing
 from veen_hub.ops.metrics import Metrics
-from veen_hub.ops.witness_link import ANSWER_SEC, WitnessLink
-from veen_hub.ops.witnessing import Witnessing
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.replica.items import HandedOver

@@ -42,7 +42,7 @@ from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import ClientKeys, HubConfig
-from veen_hub.ops.hub_log_service import HubLogService
+from veen_hub.ops.hub_log import HubLogService
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.ops.metrics import Metrics, StageCounts
 from veen_hub.ops.readiness import Readiness

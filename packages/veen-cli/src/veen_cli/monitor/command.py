@@ -30,7 +30,7 @@ from veen_hub.monitor.hub_monitor import DEFAULT_GRACE_SEC, HubMonitor, Settings
 from veen_hub.monitor.metrics import MetricsListener, MonitorMetrics
 from veen_hub.monitor.monitor import Monitor, State
 from veen_hub.monitor.sightings import SeenFiles
-from veen_hub.ops.config_addresses import split_address
+from veen_hub.ops.config.addresses import split_address
 from veen_storage import LockedError
 
 DEFAULT_INTERVAL_SEC: Final = 10.0

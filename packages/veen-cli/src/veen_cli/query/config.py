@@ -30,9 +30,8 @@ from veen_cli.query.event_sources import EventSources, Origin, QueriedStream, re
 from veen_core.errors import ConfigError
 from veen_core.ids import ClientId, FixedBytes, HubId
 from veen_core.keys import DhKey
-from veen_hub.ops import config_file
-from veen_hub.ops.config import INT_MAX
-from veen_hub.ops.config_schema import build
+from veen_hub.ops.config import INT_MAX, yaml_file
+from veen_hub.ops.config.schema import build
 from veen_overlays.live.query_service.principals import Authenticator, Limits, Principal, check_pattern
 
 
@@ -257,7 +256,7 @@ def _is_loopback(host: str) -> bool:
 
 def load(path: Path, overrides: Mapping[str, Mapping[str, Any]]) -> ServiceConfig:
     """Load the file; ``overrides`` are settings by section, which win over the file's."""
-    settings = config_file.read(path)
+    settings = yaml_file.read(path)
     for section, values in overrides.items():
         given = settings.get(section) or {}
         if values and isinstance(given, Mapping):  # else the schema refuses the section

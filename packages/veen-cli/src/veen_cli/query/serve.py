@@ -100,7 +100,7 @@ def serve(
 
 
 def _address(flag: str, text: str | None) -> dict[str, Any]:
-    from veen_hub.ops.config_addresses import split_address  # noqa: PLC0415 - as above
+    from veen_hub.ops.config.addresses import split_address  # noqa: PLC0415 - as above
 
     if text is None:
         return {}

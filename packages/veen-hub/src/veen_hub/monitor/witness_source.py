@@ -20,7 +20,7 @@ from veen_core.tlog.policy import Witness
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_hub.client.errors import Misbehaved, Unreachable
 from veen_hub.client.wire.transport import Tls
-from veen_hub.ops.memory_sources import read_bounded
+from veen_hub.ops.hub_log.memory_sources import read_bounded
 from veen_hub.witness.contradiction import LogContradiction
 
 ANSWER_SEC: Final = 10.0

@@ -25,7 +25,7 @@ from veen_core.ids import ClientId, DhPublicKey, ProfileId, SchemaId, Signature,
 from veen_core.keys import DhKey, DhSecret, SigningKey
 from veen_core.stream import stream_id
 from veen_hub import extension
-from veen_hub.ops.config_discovery import SPEC_5, DiscoverySettings
+from veen_hub.ops.config.discovery import SPEC_5, DiscoverySettings
 from veen_hub.ops.logs import log
 from veen_hub.version import VERSION
 

@@ -20,9 +20,8 @@ from typing import Any, Final, Literal
 
 from veen_core.errors import ConfigError
 from veen_core.tlog.note import ED25519, NoteKey
-from veen_hub.ops import config_file
-from veen_hub.ops.config import INT_MAX
-from veen_hub.ops.config_schema import build
+from veen_hub.ops.config import INT_MAX, yaml_file
+from veen_hub.ops.config.schema import build
 from veen_hub.witness.rules import LogKeys
 
 
@@ -130,7 +129,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 
 def load(path: Path, overrides: Mapping[str, Mapping[str, Any]]) -> WitnessConfig:
     """Load the file; ``overrides`` are settings by section, which win over the file's."""
-    settings = config_file.read(path)
+    settings = yaml_file.read(path)
     for section, values in overrides.items():
         given = settings.get(section) or {}
         if values and isinstance(given, Mapping):  # else the schema refuses the section

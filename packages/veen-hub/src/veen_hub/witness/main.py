@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 
 from veen_core.errors import ConfigError, VeenError
-from veen_hub.ops.config_addresses import split_address
+from veen_hub.ops.config.addresses import split_address
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory

@@ -16,7 +16,7 @@ import yaml
 from veen_core.errors import ConfigError
 from veen_core.ids import HubId
 from veen_hub.client.state import atomic_files
-from veen_hub.ops import config_file
+from veen_hub.ops.config import yaml_file
 
 ACCESS_KEYS: Final = frozenset(
     ("hub", "trust", "client", "tokens", "ca", "cert", "cert_key", "readers", "witnesses")
@@ -47,7 +47,7 @@ class RoleAccess:
 def read_settings(path: Path) -> dict[str, Any]:
     """Read a YAML file as a mapping of settings; a key given twice raises ``ConfigError``."""
     try:
-        return config_file.read(path)
+        return yaml_file.read(path)
     except OSError as exc:
         raise ConfigError(f"{path} cannot be read: {exc.strerror}") from None
 

@@ -1,4 +1,4 @@
-"""hub.yaml as untyped settings, loaded safely.
+"""A YAML file as untyped settings, loaded safely.
 
 PyYAML silently keeps the last of two equal keys; this loader refuses them.
 """

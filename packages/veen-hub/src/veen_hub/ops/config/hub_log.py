@@ -8,7 +8,7 @@ from typing import Final
 
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.tlog.note import COSIGNATURE, NoteKey, check_name
-from veen_hub.ops.config_addresses import check_address, check_ca
+from veen_hub.ops.config.addresses import check_address, check_ca
 
 MAX_WITNESSES: Final = 32
 """Witnesses of one hub: their cosignatures must fit into one note."""

@@ -24,16 +24,16 @@ from veen_core.errors import VeenError
 from veen_core.ids import UnixTime
 from veen_core.tlog.note import NoteSignature, cosigned_at
 from veen_core.tlog.tree_head import SignedHead
-from veen_hub.ops.logs import LOGGER, log
-from veen_hub.ops.memories import (
+from veen_hub.ops.hub_log.memories import (
     FIRST_PAUSE_SEC,
     MAX_PAUSE_SEC,
     ContradictedError,
     Memories,
     SilentMemoryError,
 )
+from veen_hub.ops.hub_log.witness_link import WitnessLink
+from veen_hub.ops.logs import LOGGER, log
 from veen_hub.ops.metrics import Metrics
-from veen_hub.ops.witness_link import WitnessLink
 from veen_hub.pipeline.log_access import LogAccess
 from veen_storage import Store
 

@@ -25,9 +25,9 @@ from veen_core.tlog.add_checkpoint import SIZE_CONTENT_TYPE, AddCheckpoint
 from veen_core.tlog.note import MAX_NOTE_BYTES, NoteSignature, parse_signatures
 from veen_core.tlog.tree import verify_consistency
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_size
-from veen_hub.ops.config_hub_log import WitnessSettings
-from veen_hub.ops.memories import SilentMemoryError, behind, forked
-from veen_hub.ops.memory_sources import read_bounded
+from veen_hub.ops.config.hub_log import WitnessSettings
+from veen_hub.ops.hub_log.memories import SilentMemoryError, behind, forked
+from veen_hub.ops.hub_log.memory_sources import read_bounded
 from veen_hub.pipeline.log_access import LogAccess
 from veen_storage.read.hub_log import HubLogReader
 

@@ -15,7 +15,7 @@ from veen_core.ids import HubId
 from veen_core.tlog.note import MAX_NOTE_BYTES
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_hub.ops.anchors import AnchoredRoot, AnchorError, RecallingAnchor
-from veen_hub.ops.memories import ContradictedError, SilentMemoryError, check_contained
+from veen_hub.ops.hub_log.memories import ContradictedError, SilentMemoryError, check_contained
 from veen_hub.pipeline.log_access import LogAccess
 from veen_storage import StorageError, Store
 

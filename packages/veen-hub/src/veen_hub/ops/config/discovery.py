@@ -7,7 +7,7 @@ from pathlib import Path
 
 from veen_core.errors import ConfigError
 from veen_hub import extension
-from veen_hub.ops.config_addresses import check_address, check_ca
+from veen_hub.ops.config.addresses import check_address, check_ca
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

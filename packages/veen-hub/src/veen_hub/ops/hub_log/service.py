@@ -27,13 +27,13 @@ from veen_core.tlog.note import NoteKey
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.ops.anchors import Anchor, RecallingAnchor
 from veen_hub.ops.config import HubConfig
-from veen_hub.ops.heads_file import HeadsFile
+from veen_hub.ops.hub_log.heads_file import HeadsFile
+from veen_hub.ops.hub_log.memories import ContradictedError, Memories, Poll, SilentMemoryError
+from veen_hub.ops.hub_log.memory_sources import LedgerMemory, UrlMemory
+from veen_hub.ops.hub_log.witness_link import WitnessLink
+from veen_hub.ops.hub_log.witnessing import Witnessing
 from veen_hub.ops.logs import LOGGER, log
-from veen_hub.ops.memories import ContradictedError, Memories, Poll, SilentMemoryError
-from veen_hub.ops.memory_sources import LedgerMemory, UrlMemory
 from veen_hub.ops.metrics import Metrics
-from veen_hub.ops.witness_link import WitnessLink
-from veen_hub.ops.witnessing import Witnessing
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import Batch, Store
