@@ -28,6 +28,11 @@ CHOICES = (
     ),
     click.option("--tls", is_flag=True, help="Serve TLS with the certificate in the Secret veen-hub-tls."),
     click.option(
+        "--monitoring",
+        is_flag=True,
+        help="With --authority: alerts, a dashboard and what Prometheus reads, for all namespaces.",
+    ),
+    click.option(
         "--network-policy/--no-network-policy",
         default=True,
         show_default=True,
@@ -50,7 +55,16 @@ def network_options(work: Callable[..., Any]) -> Callable[..., Any]:
     def with_network(*args: Any, tenant: str | None, authority: bool, **given: Any) -> Any:
         if (tenant is None) == (not authority):
             raise click.UsageError("give --tenant NAME or --authority.")
-        names = ("universe", "persistent", "heads_memory", "tls", "network_policy", "image_prefix", "tag")
+        names = (
+            "universe",
+            "persistent",
+            "heads_memory",
+            "tls",
+            "monitoring",
+            "network_policy",
+            "image_prefix",
+            "tag",
+        )
         choices = {name: given.pop(name) for name in names}
         try:
             network = Network(tenant=tenant, **choices)

@@ -36,6 +36,7 @@ class Network:
     heads_memory: bool = False
     network_policy: bool = True
     tls: bool = False
+    monitoring: bool = False
     selftest: bool = True
     admin: str = ""
     image_prefix: str = ""
@@ -50,6 +51,11 @@ class Network:
                 )
         if self.tenant is None and (self.persistent or self.heads_memory or self.tls):
             raise ConfigError("persistent data, heads memory and TLS are choices of tenants only")
+        if self.tenant is not None and self.monitoring:
+            raise ConfigError(
+                "monitoring covers all namespaces and is applied once, with the authority",
+                action="give --monitoring together with --authority",
+            )
 
     @property
     def namespace(self) -> str:
@@ -90,6 +96,7 @@ def kustomization(network: Network) -> Kustomization:
         "persistent-data": network.persistent,
         "heads-memory": network.heads_memory,
         "tls": network.tls,
+        "monitoring": network.monitoring,
         "authority-network-policy" if authority else "network-policy": network.network_policy,
     }
     labels = {"veen.io/universe-id": network.universe}
@@ -126,6 +133,9 @@ ORDER: Final = (
     "PersistentVolumeClaim",
     "Service",
     "PodDisruptionBudget",
+    "ServiceMonitor",
+    "PodMonitor",
+    "PrometheusRule",
     "StatefulSet",
     "Deployment",
     "CronJob",
