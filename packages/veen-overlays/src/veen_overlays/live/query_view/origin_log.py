@@ -46,7 +46,8 @@ class OriginLogReader:
     def __init__(
         self, label: Label, reader: LogReader, *, keys: Sequence[DhKey], opener: EntryOpener, stream: str
     ) -> None:
-        """``opener`` is that of the feed: it has the pinned identities. ``stream`` is the name in scope."""
+        """``opener`` opens the feed's entries, for it knows the pinned hubs. ``stream`` is the name that queries
+        use for the feed."""
         self.label, self._reader, self._keys = label, reader, keys
         self._opener, self._stream = opener, stream
         self._name = f"{stream}/{label.hex()}"
