@@ -46,7 +46,7 @@ class OriginLogReader:
     def __init__(
         self, label: Label, reader: LogReader, *, keys: Sequence[DhKey], opener: EntryOpener, stream: str
     ) -> None:
-        """``opener`` opens the feed's entries: it knows the pinned hubs. ``stream`` names the feed in queries."""
+        """``opener`` belongs to the feed and knows the pinned hubs; ``stream`` is the name in queries."""
         self.label, self._reader, self._keys = label, reader, keys
         self._opener, self._stream = opener, stream
         self._name = f"{stream}/{label.hex()}"
