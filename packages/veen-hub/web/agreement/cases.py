@@ -1,4 +1,4 @@
-"""Cases on which the page and ``veen verify`` must give the same verdict: vectors, evidence, mutations of both."""
+"""Cases on which the page and ``veen verify`` must give the same verdict: vectors, evidence, mutations.
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def evidence(root: Path, trust: bytes, policy: str) -> list[Case]:
 
 def mutations(cases: Iterable[Case], count: int, seed: int) -> Iterator[Case]:
     """Return ``count`` cases with one file changed, spread over the cases and the kinds of change."""
-    draw, chosen = random.Random(seed), list(cases)  # noqa: S311 - the same corpus again, not a secret
+    draw, chosen = random.Random(seed), list(cases)  # noqa: S311 - for the same corpus again
     kinds = [flip, flip, flip, cut, swap, double, drop_piece, rewrite_integer, duplicate_key]
     for number in range(count):
         case, change = chosen[number % len(chosen)], draw.choice(kinds)
@@ -151,9 +151,7 @@ def swap(data: bytes, draw: random.Random) -> bytes:
         return flip(data, draw)
     a = draw.randrange(len(data) - 2 * size + 1)
     b = draw.randrange(a + size, len(data) - size + 1)
-    return (
-        data[:a] + data[b : b + size] + data[a + size : b] + data[a : a + size] + data[b + size :]
-    )
+    return data[:a] + data[b : b + size] + data[a + size : b] + data[a : a + size] + data[b + size :]
 
 
 def double(data: bytes, draw: random.Random) -> bytes:

@@ -110,21 +110,22 @@ def _fill(town: Town, url: str, hub_id: str) -> None:
     town.veen("proof", "get", "3", "--against", "4", "--out", "evidence/proof-4.cbor", *flags)
     town.veen("consistency", "get", "4", str(MESSAGES + 1), "--out", "evidence/consistency.cbor", *flags)
     town.veen("hub", "keys", "--hub", url, "--out", "evidence/hub-identity.cbor")
-    town.veen(
-        "proof", "get", "--to-hub", "3", "-o", "evidence/message.evidence", "--witnesses", "policy.txt", *flags
-    )
+    to_hub = ["--to-hub", "3", "-o", "evidence/message.evidence", "--witnesses", "policy.txt"]
+    town.veen("proof", "get", *to_hub, *flags)
     bridge = ["--issuer", "ann", "--stream", STREAM, "--operator", "web", "--no-passphrase"]
     town.veen(
-        "bridge", "init", "--role", "bridge_online", "--out", "bridge", "--hub", url, "--trust", hub_id, *bridge
+        *("bridge", "init", "--role", "bridge_online", "--out", "bridge"),
+        *("--hub", url, "--trust", hub_id, *bridge),
     )
     town.veen("bridge", "export", "--config", "bridge/bridge.yaml", "--out", "bundle")
 
 
 def _copies(town: Town) -> None:
-    """Export the stopped hub's log in both forms; take a chunk, a MSG, and what the folders have beside them."""
+    """Export the log of the stopped hub in both forms; copy a chunk, a MSG, a card, a token and a note."""
     for form in ("set", "chunks"):
         town.veen(
-            "hub", "export", "--data-dir", "hub", "--stream", STREAM, "--form", form, "--out", f"export-{form}"
+            *("hub", "export", "--data-dir", "hub", "--stream", STREAM),
+            *("--form", form, "--out", f"export-{form}"),
         )
     out = town.root / "evidence"
     chunk = next((town.root / "export-chunks").glob("chunk-*.log"))
