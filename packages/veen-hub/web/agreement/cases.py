@@ -1,4 +1,4 @@
-"""Cases on which the page and ``veen verify`` must give the same verdict: vectors, evidence, mutations.
+"""Cases on which the page and ``veen verify`` must give the same verdict: vectors, evidence, mutations."""
 
 from __future__ import annotations
 
