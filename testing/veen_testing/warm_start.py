@@ -20,7 +20,8 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ PROGRAMS: Final = {
     ("-m", "veen_hub.witness.main"),
     ("-m", "veen_cli.hub.detached"),
     ("-c", "from veen_cli.frame.start import main; main()"),
+    ("-c", "from veen_cli.query.serve import main; main()"),
 }
 SCRIPTS: Final = {"faulty_hub.py", "faulty_veen.py"}
 MODULES: Final = (
@@ -39,7 +41,14 @@ MODULES: Final = (
     "veen_hub.client.blocking",
     "veen_cli.frame.start",
     "veen_cli.frame.main",
-    "cbor2",
+    "veen_cli.commands.send",
+    "veen_cli.record.session",
+    "veen_cli.query.serve",
+    "veen_overlays.live.realm",
+    "veen_bridge.commands.export",
+    "veen_bridge.commands.import_",
+    "veen_bridge.commands.reconcile",
+    "veen_selftest.hubs.http_hub",
 )
 """Loaded by the server, if they are installed."""
 COLD_EVERY: Final = 16
@@ -62,9 +71,9 @@ def words_of(command: Any) -> list[str] | None:
     return words[2:] if words[1:2] == ["-P"] else words[1:]
 
 
-def program_of(words: list[str]) -> str | None:
+def program_of(words: list[str], programs: Collection[tuple[str, str]]) -> str | None:
     """Return the name of the program if it is one that can be started warm."""
-    if tuple(words[:2]) in PROGRAMS:
+    if tuple(words[:2]) in programs:
         return words[1]
     return words[0] if words and Path(words[0]).name in SCRIPTS else None
 
@@ -89,7 +98,11 @@ def _read_by_interpreter(env: Mapping[str, str]) -> dict[str, str]:
 class WarmStarts:
     """The server of this test process, and the starts that it has made."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, programs: Collection[tuple[str, str]] = PROGRAMS, modules: Sequence[str] = MODULES
+    ) -> None:
+        self._programs = programs
+        self._modules = modules
         self._starts: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
@@ -99,7 +112,7 @@ class WarmStarts:
     def start(self, popen: Any, given: dict[str, Any]) -> bool:
         """Start the process of a ``Popen`` warm; False: it must be started cold."""
         words = words_of(given["args"])
-        program = program_of(words) if words is not None else None
+        program = program_of(words, self._programs) if words is not None else None
         if program is None or os.getpid() != self._owner or not is_plain(given):
             return False
         with self._lock:
@@ -161,21 +174,22 @@ class WarmStarts:
             self._control.close()
             self._server.wait()
 
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Start programs warm; end the server afterwards."""
+
+        def execute_child(popen: Any, *args: Any, **named: Any) -> None:
+            if not self.start(popen, _signature.bind(popen, *args, **named).arguments):
+                _popen(popen, *args, **named)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess.Popen, "_execute_child", execute_child)
+            yield
+        self.close()
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _warm_starts() -> Iterator[None]:
     """Start programs warm while the tests of this process run."""
-    if os.environ.get("VEEN_COLD_STARTS"):
+    with nullcontext() if os.environ.get("VEEN_COLD_STARTS") else WarmStarts().active():
         yield
-        return
-    starts = WarmStarts()
-
-    def execute_child(popen: Any, *args: Any, **named: Any) -> None:
-        given = _signature.bind(popen, *args, **named).arguments
-        if not starts.start(popen, given):
-            _popen(popen, *args, **named)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess.Popen, "_execute_child", execute_child)
-        yield
-    starts.close()
