@@ -4,10 +4,13 @@ import { type Bytes, utf8 } from "../wire/bytes.ts";
 import { VeenError } from "../wire/errors.ts";
 import type { HubIdentity } from "../wire/schema.ts";
 import { isPinned } from "../log/identity.ts";
+import { verifyExport } from "../export/verify.ts";
+import type { Folder } from "../export/sequence.ts";
+import { MANIFEST } from "../export/range.ts";
 import { isPart } from "../bundle/part.ts";
 import { verifyParts } from "../bundle/verify.ts";
 import { parsePolicy } from "../hublog/policy.ts";
-import { type EvidenceFile, recognize, type Recognized } from "./recognize.ts";
+import { baseName, type EvidenceFile, recognize, type Recognized } from "./recognize.ts";
 import { EvidenceVerifier } from "./verifier.ts";
 import { type Verdict, verdict } from "./verdict.ts";
 
@@ -28,8 +31,9 @@ export async function verifyFiles(files: readonly EvidenceFile[], trust: Trust =
   const pin = trust.pin ?? null;
   const found: Recognized[] = [];
   const unreadable: Verdict[] = [];
-  const parts = files.filter(({ bytes }) => isPart(bytes));
-  for (const { name, bytes } of files) {
+  const { exports, others } = splitExports(files);
+  const parts = others.filter(({ bytes }) => isPart(bytes));
+  for (const { name, bytes } of others) {
     if (isPart(bytes)) continue;
     try {
       found.push(...recognize(name, bytes));
@@ -40,7 +44,33 @@ export async function verifyFiles(files: readonly EvidenceFile[], trust: Trust =
   }
   const identity = await pinnedIdentity(found, pin);
   const verifier = new EvidenceVerifier(found, pin, identity, now, policy);
-  return [...(await verifier.verdicts()), ...(await verifyParts(parts, pin, policy)), ...unreadable];
+  const verdicts = [...(await verifier.verdicts()), ...(await verifyParts(parts, pin, policy)), ...unreadable];
+  for (const [where, folder] of exports) verdicts.push(await verifyExport(where, folder, pin));
+  return verdicts;
+}
+
+interface Split {
+  readonly exports: ReadonlyMap<string, Folder>;
+  readonly others: readonly EvidenceFile[];
+}
+
+const folderOf = (name: string): string => name.slice(0, Math.max(0, name.lastIndexOf("/")));
+
+/** Set the files of exports apart: a folder with a manifest is one export, as `veen verify FOLDER` takes it. */
+function splitExports(files: readonly EvidenceFile[]): Split {
+  const roots = new Set(files.filter(({ name }) => baseName(name) === MANIFEST).map(({ name }) => folderOf(name)));
+  const exports = new Map<string, Map<string, Bytes>>();
+  const others: EvidenceFile[] = [];
+  for (const file of files) {
+    const folder = folderOf(file.name);
+    if (!roots.has(folder)) {
+      others.push(file);
+      continue;
+    }
+    const where = folder === "" ? "export" : folder;
+    exports.set(where, (exports.get(where) ?? new Map<string, Bytes>()).set(baseName(file.name), file.bytes));
+  }
+  return { exports, others };
 }
 
 /** Return the pinned hub's identity from the files; the one with the most keys. */
