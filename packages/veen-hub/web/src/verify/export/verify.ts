@@ -20,7 +20,7 @@ import { MANIFEST, MAX_WRITERS, RangeVerifier, type VerifiedRange } from "./rang
 import { damaged, type Folder, inFile, readSmall } from "./sequence.ts";
 import { checkSet } from "./set.ts";
 
-const SIGNATURE = "manifest.sig";
+export const SIGNATURE = "manifest.sig";
 const HUB_HEAD = "hub-head.cbor";
 const IDENTITY = ["hub-identity.cbor", "hub-identity.sig", "hub-key-map.cbor", "registry.cbor"] as const;
 const NOT_CHECKED =
