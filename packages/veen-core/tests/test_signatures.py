@@ -254,19 +254,28 @@ def test_an_assistant_helps_one_batch_at_a_time_and_only_while_its_block_runs(in
     assert assistant.offers == 0
 
 
+def give_up_a_batch() -> None:
+    with SignatureBatch() as batch:
+        batch.claims += [claim(at, intact=False) for at in range(COUNT)]
+        batch.start()
+        raise RuntimeError
+
+
 def test_a_batch_that_is_given_up_leaves_no_result_for_the_next_one(intact: list[Claim]) -> None:
     with assisted(BusyAssistant()):
-        with pytest.raises(RuntimeError), SignatureBatch() as batch:
-            batch.claims += [claim(at, intact=False) for at in range(COUNT)]
-            batch.start()
-            raise RuntimeError
+        with pytest.raises(RuntimeError):
+            give_up_a_batch()
         assert verify_in_steps(intact, COUNT) == []
 
 
+def collect_until_a_fault(claims: Sequence[Claim]) -> None:
+    with verifying_ahead() as batch:
+        batch.claims += claims
+        raise StateError("the fault that ended it")
+
+
 def test_a_signature_is_reported_before_the_fault_that_ended_its_batch(intact: list[Claim]) -> None:
-    with pytest.raises(SignatureError, match=r"^signature 3 "), verifying_ahead() as batch:
-        batch.claims += [*intact[:3], claim(3, intact=False)]
-        raise StateError("later")
-    with pytest.raises(StateError, match="the only fault"), verifying_ahead() as batch:
-        batch.claims += intact
-        raise StateError("the only fault")
+    with pytest.raises(SignatureError, match=r"^signature 3 "):
+        collect_until_a_fault([*intact[:3], claim(3, intact=False)])
+    with pytest.raises(StateError, match="the fault that ended it"):
+        collect_until_a_fault(intact)

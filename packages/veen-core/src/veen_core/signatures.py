@@ -196,9 +196,7 @@ class SignatureBatch:
                 self._next += PIECE_SIZE
             elif waiting > max_waiting:
                 piece = piece[:SLICE_SIZE]
-                self._invalid += [
-                    at for at, claim in enumerate(piece, self._next) if not _is_valid(claim)
-                ]
+                self._invalid += [at for at, claim in enumerate(piece, self._next) if not _is_valid(claim)]
                 self._next += len(piece)
             else:
                 return
