@@ -11,6 +11,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from veen_core.hashing import Ht
@@ -88,10 +89,11 @@ def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: by
     word = string_content(version)
     if not word or not (is_text(version) and is_text(class_) and (source is None or is_text(source))):
         return False
-    signer = message.client_id or b""
+    seq, _, _, body, _, client_id, _ = message
+    signer = client_id or b""
     head = bytes([len(signer)]) + signer
     key = publication + publisher + root + head + word
-    held = {"first": ((0, message.seq, identity), head + message.body), "published": 1}
+    held = {"first": ((0, seq, identity), head + body), "published": 1}
     found[key] = _PUBLISHED.combine(found[key], held) if key in found else held
     return True
 
@@ -124,7 +126,7 @@ def publications_of(state: PublicationState) -> list[Publication]:
     held: Iterable[Mapping[str, Any]] = state.get("publications", {}).values()
     counting: dict[tuple[bytes, str], int] = {}
     found = []
-    for each in sorted(held, key=lambda item: item["first"][0]):
+    for each in sorted(held, key=itemgetter("first")):
         (_, seq, _), content = each["first"]
         signer, body = split_signer(content)
         fields = plain_fields(body)
@@ -174,13 +176,10 @@ def survivor(publications: Iterable[Publication], rule: SurvivorRule) -> Publica
 
 def _view(state: PublicationState) -> list[Any]:
     return [
-        {
-            **each.fields,
-            "seq": each.seq,
-            "published": each.published,
-            **({} if each.refused is None else {"refused": each.refused}),
-        }
-        for each in publications_of(state)
+        {**fields, "seq": seq, "published": published}
+        if refused is None
+        else {**fields, "seq": seq, "published": published, "refused": refused}
+        for seq, _, fields, published, refused in publications_of(state)
     ]
 
 
