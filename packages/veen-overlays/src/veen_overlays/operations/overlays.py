@@ -12,20 +12,12 @@ from veen_overlays.fold.monoid import int_to_item
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.delegation import DelegatedExecution
+from veen_overlays.operations.domain.advance import advance, from_the_start
+from veen_overlays.operations.domain.delegated import embedded_of
+from veen_overlays.operations.domain.state import NOTHING, RECORDS, DomainState, Outcome, dump, load
 from veen_overlays.operations.frequent_record import bulk_course
 from veen_overlays.operations.grants import revoked_at
 from veen_overlays.operations.payment import PaidOperation
-from veen_overlays.operations.state import (
-    NOTHING,
-    RECORDS,
-    DomainState,
-    Outcome,
-    advance,
-    dump,
-    embedded_of,
-    from_the_start,
-    load,
-)
 from veen_overlays.schema.record import Record, plain_fields
 from veen_overlays.wallet.ledger import wallet_keys
 
@@ -86,7 +78,6 @@ def operation_rows(state: DomainState) -> list[dict[str, Any]]:
 
 def execution_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per delegated execution, in stream order, each with its whole chain (D3)."""
-
     return _outcome_rows(state, {DelegatedExecution.NAME: _body_fields})
 
 
@@ -99,7 +90,7 @@ def _outcome_rows(
 ) -> list[dict[str, Any]]:
     """The rows of the operations whose record is in ``shown``, each with the fields that it returns."""
     rows = []
-    for key, outcome in sorted(state.operations.items(), key=itemgetter(1)):  # by its first field, the position
+    for key, outcome in sorted(state.operations.items(), key=itemgetter(1)):  # by position
         seq, name, _, signer, refusal = outcome
         if name in shown and (fields := shown[name](outcome)) is not None:
             row = {"operation_id": key, "stream_seq": seq, "signer": signer, **fields}
