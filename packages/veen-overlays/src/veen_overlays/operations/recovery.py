@@ -17,7 +17,7 @@ stream:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -174,7 +174,7 @@ class Recoveries:
 
     def _execute(self, step: Step, execution: Mapping[str, Any]) -> None:
         target, new = execution["target_identity"], execution["new_identity"]
-        why = self._refusal(step, target, new, execution["approval_references"])
+        why = self.refusal(step, execution)
         if why is None:
             self.replaced[target] = new
             self.open = {pair: each for pair, each in self.open.items() if target not in pair}
@@ -191,8 +191,10 @@ class Recoveries:
                 if self.current(guardian) == approver:
                     found.decisions[guardian] = step
 
-    def _refusal(self, step: Step, target: bytes, new: bytes, references: Sequence[bytes]) -> str | None:
+    def refusal(self, step: Step, execution: Mapping[str, Any]) -> str | None:
         """The rule that an execution breaks, or None."""
+        target, new = execution["target_identity"], execution["new_identity"]
+        references = execution["approval_references"]
         for reference in references:
             if (approval := self._approvals.get(reference)) is None:
                 return f"R1: no approval {reference.hex()} before this message"
