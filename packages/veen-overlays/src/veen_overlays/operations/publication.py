@@ -149,17 +149,27 @@ class SurvivorRule(enum.StrEnum):
 
 
 _DIGITS: Final = re.compile(r"(\d+)", re.ASCII)
+_PRE_RELEASE: Final = re.compile(r"-[a-z]|[-._]?(alpha|beta|dev|pre|preview|rc)(?![a-z])", re.IGNORECASE)
 
 
-def version_order(version: str) -> list[tuple[bool, int, str]]:
-    """The sort key of a version: runs of digits compare as numbers, the rest by code points.
+def version_order(version: str) -> list[tuple[int, str]]:
+    """The sort key of a version.
 
-    ``v1.10`` is higher than ``v1.9``. A suffix makes a version higher: ``v1.2-rc1`` is higher than ``v1.2``.
+    Runs of digits compare as numbers: ``v1.10`` is higher than ``v1.9``. A suffix that starts with a hyphen
+    and a letter, or with ``alpha``, ``beta``, ``dev``, ``pre``, ``preview`` or ``rc``, names a pre-release,
+    which is lower: ``v1.0-rc1`` and ``v1.0rc1`` are lower than ``v1.0``. Any other suffix makes a version
+    higher: ``v1.0.1`` is higher than ``v1.0``. A ``v`` in front of a number does not count.
     """
+    parts = _DIGITS.split(re.sub(r"^[vV](?=\d)", "", version))
     order = []
-    for n, part in enumerate(_DIGITS.split(version)):
-        number = part.lstrip("0") if n % 2 else None  # compared by length: no number is too long
-        order.append((False, 0, part) if number is None else (True, len(number), number))
+    for n, part in enumerate(parts):
+        if n % 2:
+            number = part.lstrip("0")
+            order.append((len(number), number))  # compared by length: no number is too long
+        elif n and not part:
+            order.append((1, ""))  # the end: higher than a pre-release, lower than any other suffix
+        else:
+            order.append((0, part.lower()) if n and _PRE_RELEASE.match(part) else (2, part))
     return order
 
 
