@@ -17,6 +17,8 @@ from veen_core.errors import ConfigError
 
 AUTHORITY_NAMESPACE: Final = "veen-system"
 IMAGES: Final = ("veen-hub", "veen-cli", "veen-bridge", "veen-selftest", "veen-witness", "veen-query")
+SELFTESTS: Final = {"core": "selftest", "overlays": "selftest-overlays", "goals": "selftest-goals"}
+"""The base of each self-test of a tenant."""
 CONFIG_HASH: Final = "veen.io/config-hash"
 """Annotation of a pod template: the hash of the ConfigMaps that the pod mounts. A change restarts the pod."""
 VERSION: Final = "veen.io/version"
@@ -37,7 +39,9 @@ class Network:
     network_policy: bool = True
     tls: bool = False
     monitoring: bool = False
-    selftest: bool = True
+    selftests: tuple[str, ...] = ("core",)
+    """Self-tests of a tenant, each a Job; the authority has its own if there is any."""
+    selftest_reports: bool = False
     admin: str = ""
     image_prefix: str = ""
     tag: str
@@ -51,6 +55,8 @@ class Network:
                 )
         if self.tenant is None and (self.persistent or self.heads_memory or self.tls):
             raise ConfigError("persistent data, heads memory and TLS are choices of tenants only")
+        if self.tenant is None and (self.selftest_reports or not {*self.selftests} <= {"core"}):
+            raise ConfigError("--selftest and --selftest-reports are choices of tenants only")
         if self.tenant is not None and self.monitoring:
             raise ConfigError(
                 "monitoring covers all namespaces and is applied once, with the authority",
@@ -90,12 +96,15 @@ def kustomization(network: Network) -> Kustomization:
     """Return the kustomization of a network: which bases and components, with which changes."""
     root, authority = manifests(), network.tenant is None
     bases = [root / "base" / ("authority" if authority else "tenant")]
-    if network.selftest:
-        bases.append(root / "base" / ("authority-selftest" if authority else "selftest"))
+    if authority and network.selftests:
+        bases.append(root / "base" / "authority-selftest")
+    elif not authority:
+        bases += [root / "base" / SELFTESTS[name] for name in dict.fromkeys(network.selftests)]
     chosen = {
         "persistent-data": network.persistent,
         "heads-memory": network.heads_memory,
         "tls": network.tls,
+        "selftest-reports": network.selftest_reports,
         "monitoring": network.monitoring,
         "authority-network-policy" if authority else "network-policy": network.network_policy,
     }
