@@ -24,7 +24,7 @@ from veen_cli.kube.tenant import Network, objects_of
 ROOT = Path(__file__).parents[2]
 BASE = os.environ.get("VEEN_BASE_IMAGE")
 """Base image for machines without a registry; `k8s/tests/make-base` makes one."""
-TARGETS = ("veen-hub", "veen-cli", "veen-selftest", "veen-bridge")
+TARGETS = ("veen-hub", "veen-cli", "veen-selftest", "veen-bridge", "veen-witness", "veen-query")
 
 
 REQUIRED = os.environ.get("VEEN_CONTAINERS") == "required"

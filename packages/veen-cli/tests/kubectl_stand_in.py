@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-SINGULAR = {"deployments": "deployment", "statefulsets": "statefulset", "jobs": "job", "pods": "pod"}
+SINGULAR = {
+    "namespaces": "namespace",
+    "deployments": "deployment",
+    "statefulsets": "statefulset",
+    "jobs": "job",
+    "pods": "pod",
+}
 
 
 def use_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

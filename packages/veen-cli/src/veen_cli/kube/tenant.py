@@ -22,6 +22,19 @@ SELFTESTS: Final = {"core": "selftest", "overlays": "selftest-overlays", "goals"
 CONFIG_HASH: Final = "veen.io/config-hash"
 """Annotation of a pod template: the hash of the ConfigMaps that the pod mounts. A change restarts the pod."""
 VERSION: Final = "veen.io/version"
+CHOICES: Final = "veen.io/choices"
+"""Annotation of a namespace: the choices with which its network was applied, as JSON."""
+_CHOSEN: Final = (
+    "universe",
+    "persistent",
+    "heads_memory",
+    "network_policy",
+    "tls",
+    "monitoring",
+    "selftests",
+    "selftest_reports",
+    "image_prefix",
+)
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")
 """Names that are safe in DNS, with room for ``veen-tenant-`` within the 63 characters of a namespace."""
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -74,6 +87,22 @@ class Network:
     @property
     def key_secret(self) -> str:
         return "veen-authority-keys" if self.tenant is None else "veen-hub-keys"
+
+    @property
+    def choices(self) -> str:
+        """The choices of the network as JSON."""
+        return json.dumps({name: getattr(self, name) for name in _CHOSEN}, sort_keys=True)
+
+
+def network_of(namespace: Object, tag: str) -> Network | None:
+    """Return the network of a namespace as it was applied, with another tag; None if nothing says how."""
+    metadata = namespace["metadata"]
+    text = metadata.get("annotations", {}).get(CHOICES)
+    if text is None:
+        return None
+    chosen = json.loads(text)
+    tenant = metadata["labels"].get("veen.io/tenant-id")
+    return Network(tenant=tenant, tag=tag, **{**chosen, "selftests": tuple(chosen["selftests"])})
 
 
 def check_images(network: Network) -> None:
@@ -128,6 +157,8 @@ def objects_of(network: Network) -> list[Object]:
     for each in objects:
         if (each["kind"], each["metadata"]["name"]) == ("ConfigMap", network.config_map):
             each["data"]["admin"] = network.admin
+        if each["kind"] == "Namespace":
+            each["metadata"].setdefault("annotations", {})[CHOICES] = network.choices
     stamp(objects, network.tag)
     return sorted(objects, key=lambda each: ORDER.index(each["kind"]))
 
