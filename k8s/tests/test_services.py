@@ -52,6 +52,15 @@ def configure(namespace: Namespace, config_map: str, file: str, **settings: Any)
     data[file] = yaml.safe_dump(yaml.safe_load(data[file]) | settings)
 
 
+def hub_log_of(pod: Pod) -> str:
+    """Return the newest hub checkpoint; empty while the hub has signed none."""
+    try:
+        return get(pod, 8080, "/log/checkpoint")
+    except urllib.error.HTTPError as exc:
+        assert exc.code == 404
+        return ""
+
+
 def wait_until(what: str, holds: Any) -> None:
     deadline = time.monotonic() + WAIT_SEC
     while not holds():
@@ -145,8 +154,9 @@ def test_a_witness_cosigns_the_hub_and_keeps_its_key_when_its_pod_is_killed(
     configure(tenant, "veen-hub-config", "hub.yaml", hub_log={"witnesses": [{"key": key, "url": url}]})
     assert hub_of(tenant).stop() == 0
     pod = tenant.start("Deployment", "veen-hub")
+    send(tenant, pod, "orders", ["a message that the next hub checkpoint covers"])
     name = key.partition("+")[0]
-    wait_until("no cosignature is served", lambda: f"\n— {name} " in get(pod, 8080, "/log/checkpoint"))
+    wait_until("no cosignature is served", lambda: f"\n— {name} " in hub_log_of(pod))
 
 
 # --- the Query API
@@ -228,7 +238,10 @@ def test_an_upgrade_keeps_identity_and_log_and_passes_the_self_tests(
     following = f"{tag}-next"
     for image in ("veen-hub", "veen-selftest"):
         podman("tag", f"localhost/{image}:{tag}", f"localhost/{image}:{following}")
-    before = {each.name: get(hub_of(each), 8080, "/log/checkpoint").split("\n") for each in (authority, tenant)}
+    for namespace in (authority, tenant):
+        send(namespace, hub_of(namespace), "orders", ["before the upgrade"])
+        wait_until("the hub log has no entry", lambda: hub_log_of(hub_of(namespace)))  # noqa: B023
+    before = {each.name: hub_log_of(hub_of(each)).split("\n") for each in (authority, tenant)}
     for namespace, name, kind, workload, job in (
         (authority, None, "StatefulSet", "veen-authority-hub", "veen-selftest-authority"),
         (tenant, "north", "Deployment", "veen-hub", "veen-selftest-core"),
@@ -238,7 +251,7 @@ def test_an_upgrade_keeps_identity_and_log_and_passes_the_self_tests(
         assert hub_of(namespace).stop() == 0
         pod = namespace.start(kind, workload)
         assert pod.template["metadata"]["annotations"][VERSION] == following
-        origin, size, *_ = get(pod, 8080, "/log/checkpoint").split("\n")
+        origin, size, *_ = hub_log_of(pod).split("\n")
         old_origin, old_size, *_ = before[namespace.name]
         assert origin == old_origin
         assert int(size) >= int(old_size)
