@@ -32,7 +32,10 @@ from veen_hub.client import Identity, Message, connect
 
 def objects(base: str, namespace: Namespace, tag: str, *components: str) -> list[Object]:
     """Render a base into a namespace, as an overlay does."""
-    labels = {"veen.io/universe-id": "default", "veen.io/tenant-id": namespace.name.removeprefix("veen-tenant-")}
+    labels = {
+        "veen.io/universe-id": "default",
+        "veen.io/tenant-id": namespace.name.removeprefix("veen-tenant-"),
+    }
     return kustomize.build(
         Kustomization(
             resources=(manifests() / "base" / base,),
@@ -70,7 +73,9 @@ def token(namespace: Namespace, subject: ClientId, streams: Sequence[str]) -> Ca
     return mint(admin, subject, [stream_id(name) for name in streams], 3_600)
 
 
-def send(namespace: Namespace, pod: Pod, stream: str, bodies: Sequence[Any], to: Identity | None = None) -> None:
+def send(
+    namespace: Namespace, pod: Pod, stream: str, bodies: Sequence[Any], to: Identity | None = None
+) -> None:
     """Send messages as an application that the admin admits."""
     writer, _files = new_identity()
     reader = (to or writer).recipient

@@ -128,7 +128,9 @@ class Namespace:
             self.pods[pod_name].remove()
         fixed = [] if ip is None else [f"--ip={ip}"]
         podman("run", "--detach", *fixed, *self._options(pod_name, template), *self._command(template))
-        shown = podman("inspect", pod_name, "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
+        shown = podman(
+            "inspect", pod_name, "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        )
         pod = self.pods[pod_name] = Pod(pod_name, shown.stdout.strip(), template)
         if ready:
             pod.wait()
@@ -265,7 +267,9 @@ class Namespace:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         items = volume.get("secret", {}).get("items")
-        wanted = {each["key"]: each["path"] for each in items} if items else {key: key for key in source["data"]}
+        wanted = (
+            {each["key"]: each["path"] for each in items} if items else {key: key for key in source["data"]}
+        )
         for key, name in wanted.items():
             path, value = folder / name, source["data"][key]
             path.write_bytes(base64.b64decode(value) if source["kind"] == "Secret" else value.encode())

@@ -80,7 +80,9 @@ def image_of(cluster: State, kind: str, namespace: str, name: str) -> str:
 
 def test_an_upgrade_keeps_the_choices_of_every_network_and_begins_with_the_authority(cluster: State) -> None:
     """spec-4 §11.3."""
-    veen("kube", "apply", "--tenant", "acme", "--persistent", "--image-prefix", "registry.example/", "--quiet")
+    veen(
+        "kube", "apply", "--tenant", "acme", "--persistent", "--image-prefix", "registry.example/", "--quiet"
+    )
     veen("kube", "apply", "--authority", "--quiet")
     keys = cluster.secret("veen-hub-keys")
     done = veen("kube", "upgrade", "--tag", "0.2.0", "--json").json
@@ -101,7 +103,8 @@ def test_a_version_that_fails_its_self_test_stops_at_the_first_hub(cluster: Stat
     assert image_of(cluster, "deployment", "veen-tenant-acme", "veen-hub").startswith("veen-hub:0.1")
 
 
-def test_an_upgrade_names_a_tenant_that_is_not_there(cluster: State) -> None:
+@pytest.mark.usefixtures("cluster")
+def test_an_upgrade_names_a_tenant_that_is_not_there() -> None:
     veen("kube", "apply", "--tenant", "acme", "--quiet")
     assert "nobody" in veen("kube", "upgrade", "--tag", "0.2.0", "--tenant", "nobody").failed(Exit.USAGE)
 

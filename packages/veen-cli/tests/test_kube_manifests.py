@@ -265,7 +265,9 @@ def test_every_workload_has_the_labels_of_spec_4() -> None:
         ("authority-selftest", ["authority"]),
     ],
 )
-def test_a_self_test_runs_its_suites_logs_in_json_and_writes_both_reports(base: str, suites: list[str]) -> None:
+def test_a_self_test_runs_its_suites_logs_in_json_and_writes_both_reports(
+    base: str, suites: list[str]
+) -> None:
     """spec-4 §8.1, §8.2, §10.3."""
     (job,) = [each for each in RENDERED[f"base/{base}"] if each["kind"] == "Job"]
     (container,) = containers_of(job)
@@ -276,7 +278,9 @@ def test_a_self_test_runs_its_suites_logs_in_json_and_writes_both_reports(base: 
 
 
 def test_with_tls_every_self_test_of_the_hub_asks_over_tls() -> None:
-    network = Network(tenant="acme", tag="0.1.0", tls=True, selftests=("core", "overlays"), selftest_reports=True)
+    network = Network(
+        tenant="acme", tag="0.1.0", tls=True, selftests=("core", "overlays"), selftest_reports=True
+    )
     tests = [each for each in objects_of(network) if each["kind"] in ("Job", "CronJob")]
     assert len(tests) == 3
     for each in tests:
@@ -285,7 +289,9 @@ def test_with_tls_every_self_test_of_the_hub_asks_over_tls() -> None:
         assert "--ca=/etc/veen-tls/ca.crt" in container["args"]
         template = pod_template(each)
         assert template is not None
-        claims = [volume.get("persistentVolumeClaim", {}).get("claimName") for volume in template["spec"]["volumes"]]
+        claims = [
+            volume.get("persistentVolumeClaim", {}).get("claimName") for volume in template["spec"]["volumes"]
+        ]
         assert claims.count("veen-selftest-reports") == 1
 
 

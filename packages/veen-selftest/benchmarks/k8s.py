@@ -3,11 +3,11 @@
 - ``k8s.tenant_ready_s``: from the start of a tenant's hub until its self-test has passed, as pods, divided by
   the same two programs as plain processes.
 - ``k8s.image_mb``: the size of the image veen-hub beyond its base, in MB.
-- ``k8s.drain_lost``: messages that are lost, doubled or given up while the hub is restarted 20 times under load.
-- ``k8s.start_ms``: from the start of the hub's process until /readyz, as a pod, divided by a plain process.
+- ``k8s.drain_lost``: messages that are lost or doubled while the hub is restarted 20 times under load.
+- ``k8s.start_ms``: from the start of the hub until /readyz, in a pod, divided by a plain one.
 
-Needs root, podman and the images (``bin/images``). Plain processes run on this interpreter, pods on that of the
-image. Each line is one JSON object: name, value, target, ok, about.
+Needs root, podman and the images (``bin/images``). Plain processes run on this interpreter, pods on that of
+the image. Each line is one JSON object: name, value, target, ok, about.
 
     .tox/selftest/bin/python packages/veen-selftest/benchmarks/k8s.py --quick
 """
@@ -60,6 +60,8 @@ MAX_SEC: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
+    """A measured ratio or number; at most ``target`` is wanted."""
+
     name: str
     value: float
     target: float
@@ -87,7 +89,8 @@ def network() -> Iterator[tuple[Cluster, Namespace]]:
 
 def tenant(cluster: Cluster, name: str) -> Namespace:
     return apply(
-        cluster, Network(tenant=name, tag=VERSION, image_prefix="localhost/", persistent=True, network_policy=False)
+        cluster,
+        Network(tenant=name, tag=VERSION, image_prefix="localhost/", persistent=True, network_policy=False),
     )
 
 
@@ -172,7 +175,14 @@ def tenant_ready(cluster: Cluster, authority: Namespace, *, quick: bool) -> Figu
         started = time.monotonic()
         plain.start()
         try:
-            test = [program("veen-selftest"), "core", "--hub", "http://127.0.0.1:18080", "--admin-key", str(admin)]
+            test = [
+                program("veen-selftest"),
+                "core",
+                "--hub",
+                "http://127.0.0.1:18080",
+                "--admin-key",
+                str(admin),
+            ]
             subprocess.run([*test, *only], check=True, stdout=subprocess.DEVNULL)
             bare = time.monotonic() - started
         finally:
@@ -186,7 +196,9 @@ def image_size() -> Figure:
     def size(image: str) -> int:
         return int(podman("image", "inspect", image, "--format={{.Size}}").stdout)
 
-    layers = podman("image", "inspect", f"localhost/veen-hub:{VERSION}", "--format={{json .RootFS.Layers}}").stdout
+    layers = podman(
+        "image", "inspect", f"localhost/veen-hub:{VERSION}", "--format={{json .RootFS.Layers}}"
+    ).stdout
     below = {each: size(each) for each in base_images(json.loads(layers))}
     if not below:
         raise SystemExit("the base image of veen-hub is not here: build the image on this machine")
@@ -223,7 +235,7 @@ def start_time(cluster: Cluster, authority: Namespace, *, quick: bool) -> Figure
             plain.stop()
     namespace.delete()
     in_pod, bare = statistics.median(pods), statistics.median(plains)
-    about = f"medians of {len(pods)} starts: {in_pod * 1e3:.0f} ms in a pod, {bare * 1e3:.0f} ms as a plain process"
+    about = f"medians of {len(pods)} starts: {in_pod * 1e3:.0f} ms in a pod, {bare * 1e3:.0f} ms plain"
     return Figure("k8s.start_ms", in_pod / bare, 1.3, about)
 
 
@@ -240,7 +252,9 @@ def drain_lost(cluster: Cluster, *, quick: bool) -> Figure:
     return Figure("k8s.drain_lost", float(lost), 0.0, about)
 
 
-async def _send_through(namespace: Namespace, ip: str, restarts: int, folder: Path) -> tuple[set[str], list[str]]:
+async def _send_through(
+    namespace: Namespace, ip: str, restarts: int, folder: Path
+) -> tuple[set[str], list[str]]:
     """Restart the hub while senders send; return the bodies they sent, and those in the log."""
     data = namespace.objects["Secret", "veen-admin-keys"]["data"]
     admin = Secrets.decode(base64.b64decode(data["secrets.cbor"])).signing_key

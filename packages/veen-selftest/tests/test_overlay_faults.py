@@ -1,4 +1,4 @@
-"""Every check of the suite ``overlays`` can fail: for each there is a wrong fold or server that it catches."""
+"""Every check of the suite ``overlays`` can fail: each catches a wrong fold or a wrong server."""
 
 from __future__ import annotations
 

@@ -55,9 +55,7 @@ def upgrade(
     return Answer({"networks": rows}, [f"{row['namespace']}  {tag}, {tested}" for row in rows])
 
 
-def _networks(
-    kubectl: Kubectl, tag: str, universe: str | None, tenants: tuple[str, ...]
-) -> list[Network]:
+def _networks(kubectl: Kubectl, tag: str, universe: str | None, tenants: tuple[str, ...]) -> list[Network]:
     """Return the networks to upgrade, the authority first; refuse a tenant that is not there."""
     selector = "app.kubernetes.io/part-of=veen" + (f",veen.io/universe-id={universe}" if universe else "")
     try:

@@ -33,7 +33,7 @@ from veen_overlays.control.state import (
 from veen_overlays.identifiers import RealmId
 from veen_overlays.schema.record import Record
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.peers.overlay_reader import TTL_SEC, connected, writable_hub, folded
+from veen_selftest.peers.overlay_reader import TTL_SEC, connected, folded, writable_hub
 from veen_selftest.runner.check import Check, Violation, require, require_equal
 from veen_selftest.runner.context import CheckContext
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_selftest.goals import audit_anchor, core_pipeline, dr_cutover, disposable_mesh
+from veen_selftest.goals import audit_anchor, core_pipeline, disposable_mesh, dr_cutover
 
 CHECKS: Final = (
     *core_pipeline.CHECKS,

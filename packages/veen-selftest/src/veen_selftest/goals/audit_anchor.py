@@ -1,10 +1,10 @@
-"""``goals_audit_anchor``: an anchored log cannot be replaced later, nor continued from a copy (ANCHOR0, P3)."""
+"""``goals_audit_anchor``: an anchored log is neither replaced nor continued from a copy (ANCHOR0, P3)."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from veen_core import cbor
 from veen_core.hashing import H
@@ -57,7 +57,7 @@ def _roots(ledger: Path) -> list[tuple[bytes, int, bytes]]:
     """
     found, offset, previous = [], 0, bytes(32)
     for item in cbor.split_sequence(ledger.read_bytes()):
-        line = cbor.decode(item)
+        line: Any = cbor.decode(item)
         require_equal((line[1], line[2]), (offset, previous), "place of a line of the ledger")
         offset, previous = offset + len(item), H(item)
         found.append((line[3][3], line[3][4], line[3][5]))

@@ -1,4 +1,4 @@
-"""``goals_k8s_disposable_mesh``: tenants come and go, and no other hub notices (products-spec-1 §7, spec-4 12.2)."""
+"""``goals_k8s_disposable_mesh``: tenants come and go, and no other hub notices (spec-4 12.2)."""
 
 from __future__ import annotations
 

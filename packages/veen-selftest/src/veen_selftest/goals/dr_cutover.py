@@ -15,7 +15,7 @@ EACH: Final = 10
 
 
 def _cutover(context: CheckContext) -> None:
-    """Every receipt of the old hub is kept by its successor, old evidence still verifies, and writers go on."""
+    """The successor keeps every receipt of the old hub, old evidence still verifies, and writers go on."""
     with site(context) as made:
         before = made.send([f"before {n}" for n in range(EACH // 2)])
         made.start_replica()

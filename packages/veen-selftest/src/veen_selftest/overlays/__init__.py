@@ -1,4 +1,4 @@
-"""The suite ``overlays``: calls, directories, operations and wallets through the hub (spec-1 §24, spec-3, spec-5, WAL)."""
+"""The suite ``overlays``: calls, directories, operations and wallets through the hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls over a stream of the hub: one run for each idempotency key, also after the server lost its memory (RPC0)."""
+"""Calls over a stream of the hub: a method runs once for each idempotency key (RPC0, P15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory of services at the hub: readers agree on it, and only its publisher speaks for an id (spec-5)."""
+"""A directory of services at the hub: readers agree, and only its publisher speaks for an id (spec-5)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from veen_core.stream import stream_id
 from veen_hub.client import Identity
 from veen_overlays.discovery.directory import Directory
 from veen_overlays.discovery.identifiers import overlay_id, service_id
-from veen_overlays.discovery.query import ServiceFilter, answer, query_of
-from veen_overlays.discovery.records import QueryResult, ServiceAdvertise, ServiceId, ServiceRetire
+from veen_overlays.discovery.query import answer
+from veen_overlays.discovery.records import Query, QueryResult, ServiceAdvertise, ServiceId, ServiceRetire
 from veen_overlays.discovery.state import DISCOVERY
 from veen_overlays.discovery.streams import public_reader
 from veen_selftest.hubs.http_hub import HttpHub
@@ -23,7 +23,7 @@ SERVICE_TTL_SEC: Final = 600
 
 
 def _directory(context: CheckContext) -> None:
-    """Two readers find the same service by its method; a stranger cannot speak for it; it ends when it is retired."""
+    """Two readers find the same service; a stranger cannot speak for it, and it ends when it is retired."""
     asyncio.run(_publish_and_query(context, writable_hub(context)))
 
 
@@ -35,7 +35,7 @@ async def _publish_and_query(context: CheckContext, hub: HttpHub) -> None:
     async def found(who: Identity, now: int) -> QueryResult:
         async with connected(hub, who) as connection:
             directory = Directory(await folded(connection, name, DISCOVERY, [key]))
-        return answer(directory, query_of("service", ServiceFilter(method="translate")), now)
+        return answer(directory, Query(kind="service", filter={"method": "translate"}), now)
 
     async with connected(hub, owner) as at_owner, connected(hub, stranger) as at_stranger:
         mine, other = (each.stream(name, readers=[key]) for each in (at_owner, at_stranger))

@@ -1,4 +1,4 @@
-"""Paid operations at the hub: grants, limits and revocations decide which of them have an effect (spec-3 §2, §3)."""
+"""Paid operations at the hub: grants and revocations decide which of them count (spec-3 §2, §3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CURRENCY: Final = "EUR"
 
 
 def _operations(context: CheckContext) -> None:
-    """Of the payments of a grant, those within its amount and before its revocation count, for every reader."""
+    """Payments count within the amount of their grant and before its revocation, for every reader."""
     asyncio.run(_grant_and_pay(context, writable_hub(context)))
 
 
@@ -34,7 +34,11 @@ async def _grant_and_pay(context: CheckContext, hub: HttpHub) -> None:
 
     def pay(amount: int) -> PaidOperation:
         return PaidOperation(
-            operation_type="selftest", operation_args={}, payer_account=payer, payee_account=payee, amount=amount
+            operation_type="selftest",
+            operation_args={},
+            payer_account=payer,
+            payee_account=payee,
+            amount=amount,
         )
 
     async with connected(hub, admin) as at_admin, connected(hub, agent) as at_agent:
@@ -63,9 +67,7 @@ async def _grant_and_pay(context: CheckContext, hub: HttpHub) -> None:
     async with connected(hub, reader) as connection:
         state = state_after(await folded(connection, name, ACCOUNTS, reader.dh_keys))
     outcomes = [
-        str(each.refusal)
-        for each in sorted(state.operations.values())
-        if each.name == PaidOperation.NAME
+        str(each.refusal) for each in sorted(state.operations.values()) if each.name == PaidOperation.NAME
     ]
     expected = ["funds", Refusal.NO_GRANT, "", Refusal.AMOUNT, "", Refusal.NO_GRANT]
     require_equal(outcomes, [str(each) for each in expected], "outcomes of six payments (spec-3 2.4, 3.3)")

@@ -23,7 +23,7 @@ CURRENCY: Final = "EUR"
 
 
 def _wallets(context: CheckContext) -> None:
-    """Deposits, transfers and withdrawals add up for every reader, and a forbidden payment is named with its code."""
+    """Balances add up for every reader, and an audit names each forbidden payment with its code."""
     asyncio.run(_pay_and_audit(context, writable_hub(context)))
 
 
