@@ -28,6 +28,9 @@ COMMANDS: Final = {
     "hub": LazyCommand("veen_cli.hub:hub", "Create, run, check and copy a hub."),
     "witness": LazyCommand("veen_cli.witness:witness", "Cosign the checkpoints of logs, and remember them."),
     "kube": LazyCommand("veen_cli.kube:kube", "Run VEEN networks in Kubernetes."),
+    "console": LazyCommand(
+        "veen_cli.commands.console:console", "Show a hub in a browser, which verifies what the hub says."
+    ),
     "monitor": LazyCommand(
         "veen_cli.monitor.command:monitor", "Follow the logs of hubs, and prove what contradicts them."
     ),
