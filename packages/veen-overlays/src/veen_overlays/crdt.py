@@ -113,7 +113,7 @@ OR_SET: Overlay[Mapping[str, Any]] = Overlay(
 
 
 def live_adds(state: Mapping[str, Any], elem: bytes) -> tuple[AddId, ...]:
-    """The additions that a removal of the element must name now."""
+    """The additions of an element that are not removed: whoever removes the element must name them."""
     live = state.get("added", {}).get(elem, frozenset()) - state.get("gone", frozenset())
     return tuple(map(AddId, sorted(live)))
 

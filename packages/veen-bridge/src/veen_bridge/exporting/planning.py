@@ -49,7 +49,7 @@ class Planner:
         self._audit, self._wishes = audit, wishes
 
     async def epochs(self, stream: str) -> list[Epoch]:
-        """Return the epochs of a stream that may have new entries, in order; [0] under a profile without."""
+        """Return the epochs of a stream that may have new entries, in order; without epochs, [0]."""
         labels = self._hub.epoch_labels(stream_id(stream))
         if labels is None:
             return [Epoch(0)]

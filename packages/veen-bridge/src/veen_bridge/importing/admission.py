@@ -58,7 +58,8 @@ class ImportPlan:
     mapping_reported: bool
     """Whether the audit log already shows that this source stream is imported to ``target``."""
     contested: tuple[ImportMapping, ...]
-    """Mappings that contradict this one, and count if their import stream holds an event (rule 3)."""
+    """Reported mappings that contradict this one. One of them forbids the import if its import stream has an
+    event (rule 3)."""
     wanted: tuple[Span, ...]
     """Source positions that no imported bundle covers yet."""
     skipped_from: StreamSeq | None
@@ -180,7 +181,8 @@ def _reported(
     contested = [each for each in others if each.target_stream_id == stream_id(target)]
     if own is None or own.target_stream_id == stream_id(target):
         return completed or own is not None, tuple(contested)
-    # A mapping that another source stream took over had no event: the other import has checked that.
+    # If another source stream was mapped to the same import stream later, its import has checked that the
+    # stream was empty: the mapping of this source was never used.
     if not completed and all(each.target_stream_id != own.target_stream_id for each in others):
         contested.append(own)
     return completed, tuple(contested)

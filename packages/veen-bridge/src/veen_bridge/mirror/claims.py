@@ -71,8 +71,8 @@ async def _denied(message: Message, source: Hub, receipt: Receipt) -> Diverged:
     files = {"held.cbor": receipt.encode()}
     folder = await asyncio.to_thread(source.connection.store.save_evidence, source.hub_id, files)
     return Diverged(
-        f"the source signed a receipt for stream_seq {receipt.stream_seq} of label {receipt.label.hex()}, "
-        f"which entry {message.stream_seq} of the target carries, and has no such entry any more",
+        f"the source signed a receipt for stream_seq {receipt.stream_seq} of label {receipt.label.hex()} "
+        f"(it is in entry {message.stream_seq} of the target), and has no such entry any more",
         held=receipt.encode(),
         folder=folder,
     )

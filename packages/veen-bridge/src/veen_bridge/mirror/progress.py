@@ -46,7 +46,7 @@ class Progress:
     """The position of one stream in memory."""
 
     held: dict[Label, int] = field(default_factory=dict)
-    """The last entry of each open source label that the target holds."""
+    """By open source label: its last entry of which the target has a copy."""
     source_epoch: int = 0
     target_epoch: int = 0
     target_seq: int = 0

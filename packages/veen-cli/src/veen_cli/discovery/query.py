@@ -273,7 +273,7 @@ def watch(
 def _changes(
     shown: dict[bytes, bytes], directory: Directory, kind: Kind, now: int
 ) -> list[tuple[str, dict[str, Any]]]:
-    """What differs from ``shown``, which is brought up to date."""
+    """Return the differences between ``shown`` and the directory now, and update ``shown``."""
     listed = {each.id: each.body for each in directory.matching(kind, NO_CONDITIONS, now)}
     changes = [
         ("changed" if id_ in shown else "listed", body)

@@ -168,7 +168,8 @@ def promote(
     ]
     unknown = [
         f"find what is lost with: veen hub lost --data-dir {where} --receipts FILE",
-        "in a realm, it is the primary once the old hub's authority records have ended: veen authority set",
+        "in a realm, wait until the old hub's authority records have expired, then make it the primary with: "
+        "veen authority set",
     ]
     return Answer(
         data,

@@ -33,7 +33,7 @@ ATTACHMENT_HEAD: Final = struct.Struct(">BI")
 INDEX_STEP: Final = 256
 """Events from one offset in the index to the next."""
 MAX_INDEXED_ATTACHMENTS: Final = 16_384
-"""Most attachments of one part; its index has at most 1 MiB of them."""
+"""Most attachments of one part: 1 MiB of its index."""
 MAX_INDEX_BYTES: Final = 16 * 1_048_576
 MAX_HEADER_BYTES: Final = 1_048_576
 """Most bytes of a trailer: 1,024 rows, the largest note, and proofs fit many times."""

@@ -23,7 +23,7 @@ from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
 
 MAX_HOPS: Final = 8
-"""Wrappers inside each other: hubs that a message passed through."""
+"""How many bridges a message may have passed: each puts it into one more wrapper."""
 
 OpenMsg = Callable[[Msg], Opened | None]
 """Opens a MSG with the reader's keys; None if no key fits."""

@@ -30,7 +30,7 @@ The groups match the record's pattern. The function checks what the pattern does
 values and the rules of the record.
 """
 Add = Callable[[dict[bytes, Any], Groups, Message, bytes], bool]
-"""A ``Take`` that is also given the map which it adds to."""
+"""A ``Take`` whose first argument is the map that it adds the record to."""
 Bulk = Callable[[Iterable[Message], SeenKeys], tuple[S, int, list[Message]]]
 """``Overlay.bulk``."""
 

@@ -115,7 +115,7 @@ def _ahead_of_the_stream(draft: FaultyMessage) -> None:
 
 
 def _again(draft: FaultyMessage) -> None:
-    """Repeat ``client_seq`` 1, which was accepted; it is not the next one either."""
+    """Send ``client_seq`` 1 again after two messages: a duplicate, and not the next number either."""
     draft.earlier = 2
     draft.fields["client_seq"] = 1
 

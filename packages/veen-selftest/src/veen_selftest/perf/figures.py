@@ -222,7 +222,8 @@ def _growth(context: CheckContext) -> None:
     _fill(hub, deep, chosen.history)
     _fill(hub, shallow, SHORT_HISTORY)
     times: dict[Writer, list[float]] = {deep: [], shallow: []}
-    for _turn in range(5):  # alternating, best of each: other load hits both
+    # In turns, and the best of each counts: what else this machine does slows both alike.
+    for _turn in range(5):
         for writer, found in times.items():
             found.append(uvloop.run(load.alone(hub, load.bodies(writer, chosen.alone // 3))))
     long, short = min(times[deep]), min(times[shallow])

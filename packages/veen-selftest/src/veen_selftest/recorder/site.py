@@ -68,7 +68,7 @@ class RecorderSite(Operator):
         return made
 
     def replay(self, *arguments: str) -> list[dict[str, Any]]:
-        """Replay; return all rows, the first and the last included."""
+        """Run `veen record replay`; return all of its rows, with the header and the summary."""
         output = self.veen("record", "replay", *arguments, "-c", "admin/recorder.yaml")
         return [json.loads(line) for line in output.splitlines()]
 

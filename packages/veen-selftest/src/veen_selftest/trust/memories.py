@@ -62,7 +62,10 @@ def _witness(context: CheckContext) -> None:
     wait_cosigned(context, witnessed, witnessed.hub, new.size)
     with witnessed.witness.paused(), own.running() as copy:
         silence = _require_red(context, writer, copy, 2)
-        require(REMEDY not in silence, f"the hub knows more than its witness has said: {silence!r} (P3)")
+        require(
+            REMEDY not in silence,
+            f"the hub says that it is behind although its witness has not answered: {silence!r} (P3)",
+        )
         witnessed.witness.resume()
         wait_for(
             context, "the hub does not say that it is behind (P3)", lambda: _remedy(copy), MAX_ANSWER_SEC

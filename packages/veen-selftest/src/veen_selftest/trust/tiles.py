@@ -55,7 +55,7 @@ def _sample(context: CheckContext, count: int) -> set[int]:
 
 
 def _grown(context: CheckContext, hub: HttpHub) -> HubLogView:
-    """Return a view, of a hub of the selftest's own with a full tile."""
+    """Write until the log fills a tile, if the hub belongs to this run; otherwise write one label."""
     start = size_of(hub)
     count = FULL_TILE_ENTRIES - start if context.fleet.starts_hubs else 1
     return wait_for_heads(context, hub, write_labels(context, hub, max(1, count), "tile"), start)

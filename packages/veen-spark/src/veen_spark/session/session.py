@@ -123,8 +123,9 @@ def prepare_environment(*, local: bool, python: str | None = None) -> None:
         os.environ["PYSPARK_PYTHON"] = python
     elif local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark looks up this
-        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")  # machine's name, which can take 30 s
+        # Without these two, Spark looks up the name of this machine, which can take 30 s.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_DIRS", tempfile.gettempdir())

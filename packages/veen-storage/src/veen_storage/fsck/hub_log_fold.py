@@ -73,7 +73,7 @@ class HubLogFold:
         self._table = HeadTable()
         self._tree = Tree()
         self._offset = 0
-        """Where the entries end that were read."""
+        """The byte at which the last entry ends that was read."""
         self._rows = _Rows()
 
     # --- step 1

@@ -27,7 +27,7 @@ class Followers:
 
     @contextmanager
     def follower(self) -> Iterator[object]:
-        """Register a follower while its live stream is open; ``advance`` takes the value."""
+        """Register a follower until the block ends; yields the key that ``advance`` and ``pause`` take."""
         key = object()
         try:
             yield key

@@ -40,7 +40,8 @@ class EpochLabels:
     window: Callable[[], range]
     """The epochs whose labels take messages now, by the client's estimate of the hub's time."""
     confirmed: Callable[[], Awaitable[range]]
-    """The epochs whose labels take messages, by a fresh status: the hub's time never goes back (H3)."""
+    """Asks the hub for its time, and returns the epochs whose labels take messages. Earlier epochs are closed
+    for good: the hub's time never goes back (H3)."""
     since: Epoch
     """The hub's first epoch."""
     forget: Callable[[Label], Awaitable[None]]

@@ -162,7 +162,7 @@ class Transport:
         content_type: str,
         headers: Mapping[str, str] | None,
     ) -> bytes:
-        """Return the request up to its body; ``headers`` are ours, made of hex and digits."""
+        """Return the request up to its body. ``headers`` are not escaped: pass hex and digits only."""
         lines = [f"{method} {self._path}{path} HTTP/1.1\r\n{self._fields}"]
         if body is not None:
             lines.append(f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n")

@@ -66,7 +66,7 @@ class Job:
     descriptor: str
     """The normalised descriptor as canonical JSON."""
     ends: str
-    """The ends of the sources that the query reads, as ``source_end`` writes them; fixed at submission."""
+    """Up to which entry the query reads each source, encoded by ``source_end``; fixed at submission."""
     submitted_at: int
     """Milliseconds, UTC."""
     state: State = State.PENDING

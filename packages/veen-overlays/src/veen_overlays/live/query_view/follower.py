@@ -73,7 +73,7 @@ class ViewFollower:
         await self._commit()
 
     async def settle(self) -> None:
-        """Merge runs of files, as far as a writer should that has read its logs to their ends."""
+        """Merge small files, for all logs are read to their ends and no more entries are expected soon."""
         await _in_thread(lambda: self.view.compact(settle=True))
 
     async def _catch_up(self, feed: StreamFeed) -> None:

@@ -46,7 +46,7 @@ class OriginLogReader:
     def __init__(
         self, label: Label, reader: LogReader, *, keys: Sequence[DhKey], opener: EntryOpener, stream: str
     ) -> None:
-        """``opener`` is that of the feed: it has the pinned identities. ``stream`` is the name in scope."""
+        """``opener`` belongs to the feed and knows the pinned hubs; ``stream`` is the name in queries."""
         self.label, self._reader, self._keys = label, reader, keys
         self._opener, self._stream = opener, stream
         self._name = f"{stream}/{label.hex()}"

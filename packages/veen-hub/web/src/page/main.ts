@@ -1,0 +1,3 @@
+import { byId, el } from "../ui/dom.ts";
+
+byId("main").append(el("p", {}, "Drop a file here."));
