@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { base64, compare, fromBase64, fromHex, hex, utf8 } from "../src/verify/bytes.ts";
+import { base64, compare, fromBase64, fromHex, hex, utf8 } from "../src/verify/wire/bytes.ts";
 
 test("hexadecimal text gives the same bytes back", () => {
   assert.equal(hex(fromHex("00ff10") as Uint8Array), "00ff10");
