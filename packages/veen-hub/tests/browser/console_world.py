@@ -80,10 +80,17 @@ class ConsoleWorld:
         for _ in range(count):
             self.hub_post("/v1/submit", envelope(made.next()))
 
-    def hub_post(self, path: str, body: bytes) -> int:
+    def submit_many(self, stream: str, count: int) -> None:
+        """Send many messages of one writer, 500 in a request."""
+        made = Writer("many", self.hub_id, self.hub.known.profile, to=stream)
+        for at in range(0, count, 500):
+            body = b"".join(envelope(made.next()) for _ in range(min(500, count - at)))
+            assert self.hub_post("/v1/submit", body, "application/cbor-seq") == 200
+
+    def hub_post(self, path: str, body: bytes, kind: str = "application/cbor") -> int:
         host, _, port = self.hub.url.removeprefix("http://").rpartition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=20)
-        connection.request("POST", path, body, {"Content-Type": "application/cbor"})
+        connection.request("POST", path, body, {"Content-Type": kind})
         answer = connection.getresponse()
         answer.read()
         connection.close()

@@ -5,6 +5,7 @@ import { readError } from "./answers.ts";
 import type { AuditLog } from "./audit.ts";
 
 const TIMEOUT_MS = 20_000;
+const PROBE_TIMEOUT_MS = 5_000;
 /** Largest answer that the page reads; a page of a stream has at most 8 MiB. */
 export const MAX_ANSWER_BYTES = 16 * 1_024 * 1_024;
 const CBOR = "application/cbor, application/cbor-seq";
@@ -98,7 +99,7 @@ export class HubCalls {
 
   /** A probe's answer; readiness is 503 with a reason when the hub is not ready. */
   async probe(path: "/healthz" | "/readyz" | "/metrics"): Promise<{ status: number; text: string }> {
-    const response = await this.#fetch("GET", path, undefined, "*/*", AbortSignal.timeout(TIMEOUT_MS));
+    const response = await this.#fetch("GET", path, undefined, "*/*", AbortSignal.timeout(PROBE_TIMEOUT_MS));
     return { status: response.status, text: new TextDecoder().decode(await readAll(response)) };
   }
 
@@ -113,7 +114,7 @@ export class HubCalls {
     const reader = (response.body as ReadableStream<Bytes>).getReader();
     try {
       for (;;) {
-        const { done, value } = await reader.read();
+        const { done, value } = await read(reader, signal);
         if (done) return;
         yield value;
       }
@@ -158,16 +159,26 @@ export class HubCalls {
   }
 }
 
+/** Read the next part; a connection that breaks is a hub that does not answer. */
+async function read(reader: ReadableStreamDefaultReader<Bytes>, signal?: AbortSignal) {
+  try {
+    return await reader.read();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new CallError("the connection to the hub broke off", 0, "no answer");
+  }
+}
+
 async function readAll(response: Response): Promise<Bytes> {
   const parts: Bytes[] = [];
   let size = 0;
   const reader = (response.body as ReadableStream<Bytes> | null)?.getReader();
-  for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
-    if (done || value === undefined) break;
+  while (reader !== undefined) {
+    const { done, value } = await read(reader);
+    if (done) break;
     size += value.length;
     if (size > MAX_ANSWER_BYTES) {
-      void reader?.cancel();
+      void reader.cancel();
       throw new CallError(`the answer has more than ${MAX_ANSWER_BYTES} bytes`, response.status, "too large");
     }
     parts.push(value);

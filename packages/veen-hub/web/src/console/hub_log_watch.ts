@@ -167,12 +167,18 @@ export class HubLogWatch {
     while (at < size) {
       const tile = Math.floor(at / TILE_WIDTH);
       const width = Math.min(TILE_WIDTH, size - tile * TILE_WIDTH);
-      const entries = splitEntries(await this.#hub.tile(entriesPath(tile, width)));
-      if (entries.length !== width) {
-        throw new ProofError(`entry bundle ${tile} has ${entries.length} entries, not ${width} (C2SP tlog-tiles)`);
+      const entries = splitEntries(await this.#hub.tile(`entries/${tilePath(tile, width)}`));
+      const hashes = await this.#hub.tile(`0/${tilePath(tile, width)}`);
+      if (entries.length !== width || hashes.length !== 32 * width) {
+        throw new ProofError(`tile ${tile} of the hub log does not have ${width} entries and hashes (C2SP tlog-tiles)`);
       }
-      for (const entry of entries.slice(at - tile * TILE_WIDTH)) {
-        tree.append(leafHash(entry));
+      for (const [place, entry] of entries.entries()) {
+        const leaf = leafHash(entry);
+        if (!equal(leaf, hashes.subarray(32 * place, 32 * place + 32))) {
+          throw new ProofError(`entry ${place} of the bundle does not have its hash in tile ${tile} (C2SP tlog-tiles)`);
+        }
+        if (tile * TILE_WIDTH + place < at) continue;
+        tree.append(leaf);
         addHead(labels, decodeObject("LabelHead", entry));
       }
       at = tile * TILE_WIDTH + width;
@@ -228,12 +234,13 @@ function addHead(labels: Map<string, LabelHead>, head: LabelHead): void {
   labels.set(name, head);
 }
 
-function entriesPath(index: number, width: number): string {
+/** The end of a tile's path (C2SP tlog-tiles). */
+function tilePath(index: number, width: number): string {
   const digits = String(index);
   const padded = digits.padStart(Math.ceil(digits.length / 3) * 3, "0");
   const parts = padded.match(/.{3}/g) ?? [];
   const path = [...parts.slice(0, -1).map((part) => `x${part}`), parts.at(-1)].join("/");
-  return `entries/${path}${width < TILE_WIDTH ? `.p/${width}` : ""}`;
+  return `${path}${width < TILE_WIDTH ? `.p/${width}` : ""}`;
 }
 
 function splitEntries(data: Bytes): Bytes[] {

@@ -41,7 +41,10 @@ export class VirtualList<T> {
       onscroll: () => this.#onScroll(),
       onkeydown: (event) => this.#onKey(event as KeyboardEvent),
     }, this.#body);
-    this.#observer = new ResizeObserver(() => this.#schedule());
+    this.#observer = new ResizeObserver(() => {
+      if (this.#follows) this.root.scrollTop = this.#body.offsetHeight;
+      this.#schedule();
+    });
     this.#observer.observe(this.root);
   }
 

@@ -82,7 +82,7 @@ function confirmed(app: App): HTMLElement {
         : el("span", {}, badge("open", "no key given"), ` says ${utc(cosigned.at)}`)]);
     }
     rows.push(["Quorum", view.head.quorum === undefined
-      ? badge("open", "no witness policy given") : view.head.quorum.isMet
+      ? badge("open", "no policy given") : view.head.quorum.isMet
         ? badge("holds", view.head.quorum.text) : badge("fails", view.head.quorum.text)]);
   }
   return el("div", {}, facts(rows), el("p", {}, el("a", { href: linkTo("trust") }, "All that is trusted, and why")));

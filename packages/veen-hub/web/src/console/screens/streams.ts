@@ -14,6 +14,8 @@ import { VirtualList } from "../virtual_list.ts";
 import { badge, empty, field, hash } from "../widgets.ts";
 
 const ROW_HEIGHT = 44;
+/** On a phone the content has a line of its own. */
+const TALL_ROW_HEIGHT = 68;
 const MAX_LISTED = 500;
 
 export function streams(app: App, root: HTMLElement, parts: readonly string[]): Stop {
@@ -107,7 +109,7 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
   let version = 0;
 
   const list = new VirtualList<Row>({
-    rowHeight: ROW_HEIGHT,
+    rowHeight: matchMedia("(max-width: 800px)").matches ? TALL_ROW_HEIGHT : ROW_HEIGHT,
     label: "Messages",
     keyOf: (row) => {
       const confirmed = row.seq <= watch.view.value.confirmedUpTo ? "c" : "";

@@ -86,7 +86,7 @@ function quorum(app: App): HTMLElement {
   const head = app.hubLog.view.value.head;
   if (policyError) return el("p", { class: "error" }, foreign(policyError));
   const rows: [string, HTMLElement | string | null][] = [
-    ["Quorum", head?.quorum === undefined ? badge("open", policy === undefined ? "no witness policy given" : "no hub checkpoint yet")
+    ["Quorum", head?.quorum === undefined ? badge("open", policy === undefined ? "no policy given" : "no hub checkpoint yet")
       : badge(head.quorum.isMet ? "holds" : "fails", head.quorum.text)],
     ["Wanted", policy === undefined ? null : `${policy.quorum}, of ${policy.witnesses.map((each) => each.name).join(", ")}`],
     ["Largest age", policy === undefined ? null : span(policy.maxAgeSec)],
