@@ -391,9 +391,17 @@ def test_run_takes_a_descriptor_file_and_refuses_a_wrong_one_before_it_asks(worl
     good.write_text(json.dumps(query()))
     bad.write_text(json.dumps(query(projection=["nothing"])))
     assert len(json.loads(veen("query", "run", good, *world.flags, "--json").ok().out)["rows"]) == 12
-    assert "'nothing' is not a field" in veen("query", "run", bad, *world.flags).err
+    assert "'nothing' is not a field" in veen("query", "run", bad, *world.flags).failed(1)
     mixed = veen("query", "run", good, "--subject", "x", *world.flags).failed(1)
     assert "not both" in mixed
+
+
+def test_run_replaces_no_file(world: World, tmp_path: Path) -> None:
+    for option in ("--out", "--rows"):
+        kept = tmp_path / option
+        kept.write_text("evidence")
+        assert "exists already" in veen("query", "run", "-s", STREAM, *world.flags, option, kept).failed(1)
+        assert kept.read_text() == "evidence"
 
 
 def test_verify_executes_again_and_compare_agrees(world: World, result: Path) -> None:

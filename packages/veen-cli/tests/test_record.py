@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from veen_cli.commands.line_input import read_lines
+from veen_cli.record.emitting import IDLE_SECONDS, EventBatches
 from veen_core.hashing import H
-from veen_core.ids import MmrRoot, NodeHash
+from veen_core.ids import ClientId, MmrRoot, NodeHash
 from veen_hub.client.roles import open_role
 from veen_overlays.live.recorder import RecorderHandler, RecorderProcessor
 from veen_overlays.recorder.checkpoint import RecorderCheckpoint, parse_checkpoint
+from veen_overlays.recorder.events import EventMaker
+from veen_overlays.recorder.profile import parse_profile
 
 from .conftest import Town
 from .running import SCRIPTS, Done, ending_hubs, veen
@@ -140,11 +148,37 @@ def test_a_wrong_event_is_refused_with_its_line_before_any_of_its_batch_is_sent(
     gated: Recorder, event: Any, why: str
 ) -> None:
     before = len(gated.rows(ORDERS))
-    done = gated.emit("--batch", stdin=lines(order(1)) + lines(event))
+    done = gated.emit("--batch", "--json", stdin=lines(order(1)) + lines(event))
     assert done.code == 1
     assert "line 2" in done.err
     assert why in done.err
     assert len(gated.rows(ORDERS)) == before
+    said = json.loads(done.out.splitlines()[0])
+    assert (said["sent"], said["missing_lines"], said["next_line"]) == (0, [1], 2)
+
+
+def test_an_event_does_not_wait_for_the_next_line() -> None:
+    maker = EventMaker(
+        profile=parse_profile(yaml.safe_load(PROFILE)), principal=ClientId(bytes(32)), origin="shop"
+    )
+    read, write = os.pipe()  # stays open, as the output of `tail -f`
+
+    async def first_batches() -> list[list[int]]:
+        batches = EventBatches(maker, lambda: 0)
+        incoming = batches.read(read_lines(lambda: os.read(read, 65_536), idle_sec=IDLE_SECONDS))
+        found = []
+        async with aclosing(incoming):
+            for number in (1, 2):
+                os.write(write, lines(order(number)))
+                found.append([each.line for each in await anext(incoming)])
+                assert batches.unsent == []
+        return found
+
+    try:
+        assert asyncio.run(asyncio.wait_for(first_batches(), 30)) == [[1], [2]]
+    finally:
+        os.close(write)
+        os.close(read)
 
 
 def test_a_dash_names_stdin(gated: Recorder) -> None:
@@ -380,6 +414,15 @@ def test_a_replay_over_streams_is_in_order_of_commit_time(gated: Recorder) -> No
         seqs = [row["seq"] for row in rows[1:-1] if row["stream"] == name]
         assert seqs == list(range(1, len(seqs) + 1))
     assert rows[-1]["rows"] == len(rows) - 2
+
+
+def test_a_replay_says_if_entries_that_it_was_asked_for_do_not_exist(gated: Recorder) -> None:
+    size = len(gated.rows(ORDERS)) - 2
+    asked = gated.admin("replay", ORDERS, "--from-seq", 1, "--to-seq", size + 9)
+    assert (asked.code, asked.err) == (0, f"the hub has {size} entries of {ORDERS}, not {size + 9}\n")
+    for option, first, last in (("-seq", 2, 1), ("", "2026-01-02", "2026-01-01")):
+        refused = gated.admin("replay", ORDERS, f"--from{option}", first, f"--to{option}", last)
+        assert (refused.code, f"--to{option} is before --from{option}" in refused.err) == (1, True)
 
 
 def test_a_time_window_has_the_events_of_that_time_only(gated: Recorder) -> None:

@@ -233,7 +233,7 @@ def test_a_policys_retention_replaces_only_the_default_rule(start_hub: StartHub)
             hub.accept(writer.next())
     assert hub.store.settle()
     clock.time += 100
-    policy.says_retention = {orders.label: 10, chatter.label: 10, hub.hub.control_label: 1}
+    policy.says_retention = {orders.label: 10, chatter.label: 10, hub.hub.admission.control_label: 1}
     gone = hub.admin("/tooling/retention").read(RetentionResponse)
     assert (gone.chunks, gone.entries) == (2, 8)
     assert hub.store.settle()

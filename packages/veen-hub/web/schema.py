@@ -1,4 +1,4 @@
-"""Write ``src/verify/wire/schema.ts``: the wire objects of VEEN for the web pages, from their one declaration.
+"""Write ``src/verify/wire/schema.ts``: the wire objects of VEEN for the web pages, from their declarations.
 
 Usage: schema.py [--check]. Needs an environment with veen-cli, such as ``.tox/cli/bin/python``. The pages
 interpret these tables; no field is declared a second time in TypeScript.

@@ -66,7 +66,7 @@ def wrap(target: RecorderLog, origin: RecorderLog, places: Sequence[int]) -> Non
 
 
 def origins(log: RecorderLog) -> OriginHub:
-    return OriginHub.for_stream(identity_of(log.hub), STREAM, epoch_sec=0, max_epoch_skew_sec=0)
+    return OriginHub.for_stream(identity_of(log.hub), STREAM, epoch_sec=0)
 
 
 def descriptor(**changes: Any) -> QueryDescriptor:

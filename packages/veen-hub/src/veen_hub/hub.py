@@ -17,38 +17,33 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from veen_core import pow as proof_of_work
-from veen_core import stream
-from veen_core.client_state import ClientBounds
-from veen_core.entry import Entry
 from veen_core.errors import ApiError, IdentityError
 from veen_core.handover import Handover
-from veen_core.hub_log import origin_of
-from veen_core.ids import AuthRef, ClientId, Label, UnixTime, VerifyKey
+from veen_core.ids import AuthRef, ClientId, Label, UnixTime
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
 from veen_core.status import HandoverRequest, Status
-from veen_hub.admission import table
+from veen_hub.admission.admitter import Admitter
 from veen_hub.admission.attachment_quota import AttachmentQuota
 from veen_hub.admission.authorization import Authorization
-from veen_hub.admission.class_rates import ClassRates
-from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import Submission, Supported
-from veen_hub.admission.table import BatchContext, Rules, Writer
+from veen_hub.admission.table import Writer
 from veen_hub.ops.advertising import HubAdvertiser
 from veen_hub.ops.anchors import Anchor
 from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.clock import load_clock
-from veen_hub.ops.config import ClientKeys, HubConfig
+from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log import HubLogService
-from veen_hub.ops.logs import LOGGER, log
-from veen_hub.ops.metrics import Metrics, StageCounts
+from veen_hub.ops.logs import log
+from veen_hub.ops.metrics import Metrics
 from veen_hub.ops.readiness import Readiness
 from veen_hub.ops.realm_follower import RealmFollower, policy_of
+from veen_hub.ops.status_report import StatusReport
 from veen_hub.ops.upkeep import Upkeep
+from veen_hub.pipeline.batch_publisher import BatchPublisher
 from veen_hub.pipeline.body_budget import BodyBudget
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.intake import Intake, Pending
@@ -61,14 +56,11 @@ from veen_hub.pipeline.uploads import Uploads
 from veen_hub.pipeline.worker_process import has_cores
 from veen_hub.replica.announcements import Announcements
 from veen_hub.replica.handover import HandoverService, refusal_after
-from veen_hub.version import VERSION
-from veen_storage import Batch, Head, PendingEntry, Store, ViewStore
+from veen_storage import Batch, PendingEntry, Store, ViewStore
 
 if TYPE_CHECKING:
     from veen_hub.replica.follower import ReplicaFollower
 
-KEX1_LEVELS: Final = ("hardened", "meta", "access")
-"""Levels at which client keys have bounds (spec-2 §8)."""
 READER_THREADS: Final = 2
 KEPT_JOURNAL_SEC: Final = 600.0
 """How often kept journal that is too old is removed."""
@@ -92,7 +84,6 @@ class Hub:
         self.store = store
         self.clock = clock or load_clock(config.clock)
         self.identity = store.identity
-        self._identity_signature = store.identity_signature
         self.profile = store.registry.profile
         self.limits = store.registry.limits
         with contextlib.suppress(
@@ -101,20 +92,9 @@ class Hub:
             if config.replica_of is None:
                 store.check_signing(self.hub_ts)
         self.metrics = Metrics()
-        self._counts = StageCounts()
-        self.metrics.stage.labels("accepted").set_function(lambda: self._counts.accepted)
         self.policy = policy or policy_of(config, self.identity.hub_id)
-        self._set_up_labels()
-        admin = store.registry.admin_pk
-        self.admins: frozenset[VerifyKey] = frozenset({admin} if admin is not None else ())
-        self.rules = Rules(
-            gating=config.gating,
-            issuers=self.admins | set(config.issuers),
-            bounds=self._client_bounds(),
-            control_label=self.control_label,
-        )
-        self._context: BatchContext | None = None
-        self._class_rates = ClassRates()
+        self.admission = Admitter(config, store, self.policy)
+        store.set_previous_label(self.admission.labels.previous)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
         self.drained = asyncio.Event()
@@ -129,19 +109,7 @@ class Hub:
         self._set_up_replication()
         self._set_up_pipeline()
         self._set_up_parts(anchor)
-        self._applied_before = 0
-        self._last: Entry | Head | None = None
-        self._summarized: tuple[float, dict[str, float]] = (0.0, {})
         self._chores: list[asyncio.Task[None]] = []
-
-    def _set_up_labels(self) -> None:
-        routing_key = stream.routing_key(self.identity.hub_id)
-        self.control_label = stream.control_label(routing_key)
-        self._labels = LabelMap(routing_key, self.profile.epoch_sec, self.limits.max_epoch_skew_sec)
-        self._labels.learn(self.config.stream_ids)
-        self._labels.learn(id_ for token in self.store.tokens() for id_ in token.allow.stream_ids)
-        self.store.set_previous_label(self._labels.previous)
-        self._stream_names = {stream.stream_id(name): name for name in self.config.streams}
 
     def _set_up_replication(self) -> None:
         """Decide whether this hub may write at all: not a replica, nor one that has handed over (P9)."""
@@ -159,6 +127,14 @@ class Hub:
 
     def _set_up_pipeline(self) -> None:
         store, config = self.store, self.config
+        self.feed = Feed()
+        self.publisher = BatchPublisher(
+            self.metrics,
+            self.feed,
+            self.announcements,
+            stream_name=self.admission.stream_name,
+            committed=self._committed,
+        )
         self._signer = Signer(enabled=has_cores())
         store.set_sign_many(self._signer)
         self._sequencer = Sequencer(
@@ -166,7 +142,7 @@ class Hub:
             self.clock,
             self.policy,
             gate=self.signing_gate,
-            observe=self._observe,
+            observe=self.publisher.observe,
             on_failure=self._fail,
         )
         self._intake = Intake(
@@ -179,7 +155,6 @@ class Hub:
         )
         self._readers = started_pool(READER_THREADS, "veen-read")
         self.log = LogAccess(self._sequencer, self._readers)
-        self.feed = Feed()
         self.uploads = Uploads()
         self.body_budget = BodyBudget()
         self.unsent = 0
@@ -194,12 +169,12 @@ class Hub:
         self.authorization = Authorization(
             self.log,
             store.read,
-            self._labels,
-            issuers=self.rules.issuers,
+            self.admission.labels,
+            issuers=self.admission.rules.issuers,
             limits=self.limits,
-            control_label=self.control_label,
+            control_label=self.admission.control_label,
             metrics=self.metrics,
-            counts=self._counts,
+            counts=self.publisher.counts,
         )
         self.upkeep = Upkeep(
             config,
@@ -207,11 +182,11 @@ class Hub:
             self.log,
             clock=self.clock,
             metrics=self.metrics,
-            labels=self._labels,
+            labels=self.admission.labels,
             anchor=anchor,
-            control_label=self.control_label,
+            control_label=self.admission.control_label,
             policy=self.policy,
-            on_backlog=self._count_backlog,
+            on_backlog=self.publisher.count_backlog,
         )
         self.hub_log = HubLogService(
             config,
@@ -239,7 +214,7 @@ class Hub:
                 store,
                 self.log,
                 self.metrics,
-                on_entries=self._replicated,
+                on_entries=self.publisher.announce,
                 on_handover=self._handed_over,
                 on_reopen=self._reopen,
             )
@@ -248,11 +223,11 @@ class Hub:
             config.realm,
             hub_id=self.identity.hub_id,
             layout=store.layout,
-            labels=self._labels,
+            labels=self.admission.labels,
             log_access=self.log,
             clock=self.clock,
             hub_ts=lambda: self.hub_ts,
-            issuers=self.rules.issuers,
+            issuers=self.admission.rules.issuers,
         )
         self.advertiser = HubAdvertiser(
             config.discovery,
@@ -262,6 +237,18 @@ class Hub:
             signing_key=store.signing_key,
             hub_ts=self.clock.now,
             state=store.layout.view("discovery"),
+        )
+        self.status_report = StatusReport(
+            config,
+            store,
+            self.policy,
+            self.signing_gate,
+            rules=self.admission.rules,
+            control_label=self.admission.control_label,
+            memories=self.hub_log.memories.names,
+            waiting=lambda: self._intake.waiting,
+            handover=lambda: self.handover,
+            hub_ts=lambda: self.hub_ts,
         )
         url, ca = config.authority_url, config.authority_ca
         self.readiness = Readiness(
@@ -276,33 +263,19 @@ class Hub:
             replica=self.replica,
         )
 
-    def _client_bounds(self) -> ClientBounds | None:
-        """Return the configured bounds of client keys, or KEX1+ 4.1's from level hardened on."""
-        keys = self.config.client_keys
-        if keys is None and self.config.level in KEX1_LEVELS:
-            keys = ClientKeys()
-        if keys is None:
-            return None
-        return ClientBounds(
-            max_client_id_lifetime_sec=keys.max_client_id_lifetime_sec,
-            max_msgs_per_client_id_per_label=keys.max_msgs_per_client_id_per_label,
-        )
-
     # --- running
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._sequencer.start()
-        for name in ("durable", "checkpointed", "anchored"):
-            self.metrics.stage.labels(name).set(0)
-        self._applied_before = -self.store.applied_entries
+        self.publisher.start(self._loop, self.store.applied_entries)
         if self.replica is not None:
             self.replica.start()
         else:
             if self.handover is None:
                 await self.upkeep.start()
             await self.hub_log.start()
-        self._last = await self.log.read(self.store.read.newest_head)
+        self.publisher.start_at(await self.log.read(self.store.read.newest_head))
         stored, stored_bytes = await self.log.read(self.store.attachments.recorded)
         self.metrics.attachments.inc(stored)
         self.metrics.attachment_bytes.inc(stored_bytes)
@@ -310,17 +283,10 @@ class Hub:
         self.metrics.ready.set(0 if await self.log.read(self.readiness.local_problem) else 1)
         trim = partial(self.log.read, self.store.trim_kept_journal)
         chores = (
-            Chore("summary", self._summarize, SUMMARY_SEC),
+            Chore("summary", self.publisher.summarize, SUMMARY_SEC),
             Chore("kept journal", trim, KEPT_JOURNAL_SEC),
         )
         self._chores = [asyncio.create_task(chore.repeat()) for chore in chores]
-
-    def _count_backlog(self, entries: int) -> None:
-        """In the sequencer: count entries that the last run left without a checkpoint or anchor."""
-        self._counts.accepted += entries
-        self._counts.durable += entries
-        self._applied_before += entries
-        self.metrics.stage.labels("durable").inc(entries)
 
     def _fail(self, why: str) -> None:
         """Record that the pipeline has failed; called from any thread."""
@@ -352,7 +318,7 @@ class Hub:
         await self.log.read(self.store.close)
         self._state.close()
         self._readers.shutdown()
-        await self._summarize()
+        await self.publisher.summarize()
 
     # --- submitting
 
@@ -361,65 +327,18 @@ class Hub:
         return self._intake.enter(wires, on_settled)
 
     def _admit(self, submission: Submission, batch: Batch) -> PendingEntry:
-        """In the sequencer: run the stateful rows, then place the message in the batch."""
-        table.admit(submission, self._context_of(batch))
-        placed = batch.add(submission, submission.wire, submission.leaf)
-        self._counts.accepted += 1
+        """In the sequencer: admit a message, and make the checkpoint that is then due."""
+        placed = self.admission.admit(submission, batch)
+        self.publisher.counts.accepted += 1
         self.upkeep.checkpoint_if_due(batch, placed.label)
         return placed
 
-    def _observe(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None:
-        """In the sequencer, after every batch: record it, and leave the rest to the event loop."""
-        counts = self._counts
-        if committed:
-            counts.durable = counts.accepted
-        else:
-            counts.accepted = counts.durable
-        if not batch.items or self._loop is None:
-            return
-        entries = batch.entries if committed else []
-        by_label = Counter(entry.label for entry in entries)
-        if committed:
-            self.upkeep.committed(batch, by_label)
-            self.hub_log.committed(len(entries))
-        names = {label: self._stream_name(label, batch.hub_ts) for label in by_label}
-        times = (seconds, sync_seconds if committed else None)
-        self._loop.call_soon_threadsafe(self._publish, len(batch.items), times, entries, by_label, names)
-
-    def _publish(
-        self,
-        actions: int,
-        times: tuple[float, float | None],
-        entries: list[Entry],
-        by_label: Counter[Label],
-        names: dict[Label, str],
-    ) -> None:
-        """On the event loop: update the metrics of a batch and announce its entries to followers."""
-        seconds, sync_seconds = times
-        self.metrics.commit_ms.observe(seconds * 1_000)
-        self.metrics.batch_size.observe(actions)
-        if sync_seconds is None:
-            return
-        self.metrics.fsync_ms.observe(sync_seconds * 1_000)
-        self.announcements.wake()
-        if entries:
-            self._last = entries[-1]
-        self.metrics.stage.labels("durable").inc(len(entries))
-        for label, count in by_label.items():
-            self.metrics.appends.labels(names[label]).inc(count)
-        if self.feed.followers:
-            self.feed.announce(entries)
+    def _committed(self, batch: Batch, by_label: Counter[Label]) -> None:
+        """In the sequencer, after a committed batch: let the scheduled work know."""
+        self.upkeep.committed(batch, by_label)
+        self.hub_log.committed(by_label.total())
 
     # --- replica and handover (P9)
-
-    def _replicated(self, entries: list[Entry]) -> None:
-        """On the event loop: announce entries of the primary that are durable here."""
-        self.announcements.wake()
-        if entries:
-            self._last = entries[-1]
-            self.metrics.stage.labels("durable").inc(len(entries))
-        if self.feed.followers:
-            self.feed.announce(entries)
 
     def _reopen(self, why: str) -> None:
         log(logging.WARNING, "reopening", why=why)
@@ -440,23 +359,6 @@ class Hub:
         self.signing_gate.write_elsewhere(refusal_after(record))
         self.announcements.wake()
 
-    def _stream_name(self, label: Label, now: UnixTime) -> str:
-        """Return the configured name of the label's stream; all others share one, to keep metrics few."""
-        found = self._labels.look_up(label, now).stream if self._stream_names else None
-        return self._stream_names.get(found, "other") if found is not None else "other"
-
-    async def _summarize(self) -> None:
-        """Log how many messages were accepted and refused since the last summary."""
-        if not LOGGER.isEnabledFor(logging.INFO):
-            return
-        accepted, refused = self.metrics.submit_counts()
-        before, refused_before = self._summarized
-        self._summarized = accepted, refused
-        new = {code: int(count - refused_before.get(code, 0)) for code, count in refused.items()}
-        new = {code: count for code, count in new.items() if count}
-        if accepted != before or new:
-            log(logging.INFO, "submits", accepted=int(accepted - before), refused=new)
-
     # --- attachments
 
     async def admit_attachment(
@@ -464,25 +366,9 @@ class Hub:
     ) -> bytes:
         """Run the auth stage for an attachment (H17); return the key its quota is counted under."""
         writer = Writer(label, client, auth_ref)
-        return await self.log.act(lambda batch: table.admit_writer(writer, size, self._context_of(batch)))
-
-    def _context_of(self, batch: Batch) -> BatchContext:
-        """Return the admission context of a batch, made once for all of its messages."""
-        if self._context is None or self._context.view is not batch.view:
-            self._context = BatchContext(
-                batch.view, batch.hub_ts, self.rules, self.policy, self._labels, self._class_rates
-            )
-        return self._context
+        return await self.log.act(partial(self.admission.admit_writer, writer, size))
 
     # --- status
-
-    def pow_difficulty(self) -> int:
-        """Return the required proof of work, which rises as the queue fills (SH1+ 5.2)."""
-        settings = self.config.pow
-        if not settings.max_difficulty:
-            return settings.difficulty
-        share = min(1.0, self._intake.waiting / self.config.max_waiting)
-        return settings.difficulty + round(share * (settings.max_difficulty - settings.difficulty))
 
     @property
     def hub_ts(self) -> UnixTime:
@@ -490,72 +376,7 @@ class Hub:
         return UnixTime(max(self.clock.now(), self.store.hub_ts))
 
     def status(self) -> Status:
-        now = self.hub_ts
-        return Status(
-            identity=self.identity,
-            identity_sig=self._identity_signature,
-            profile=self.profile,
-            limits=self.limits,
-            hub_ts=now,
-            epoch=stream.epoch_at(now, self.profile.epoch_sec),
-            control_label=self.control_label,
-            gating=self.config.gating,
-            enforces=self._enforces(),
-            cannot_enforce=self._cannot_enforce(),
-            pow_salt=proof_of_work.pow_salt(self.identity.hub_id, now),
-            pow_difficulty=self.pow_difficulty(),
-            max_page_items=self.config.max_page_items,
-            level=self.policy.describe().get("level", "core"),
-            server_version=VERSION,
-            hub_log_origin=self._hub_log_origin(),
-            memories=self.hub_log.memories.names or None,
-            not_signing=self.signing_gate.closed,
-            replica_of=self.config.replica_of,
-            handover=self.handover,
-        )
-
-    def _hub_log_origin(self) -> str | None:
-        """The origin of the hub log if it is not the usual one; a replica has its primary's."""
-        held = self.store.hub_log.checkpoint
-        if self.replica is None or held is None:
-            return self.config.hub_log.origin
-        return held.head.origin if held.head.origin != origin_of(self.identity.hub_id) else None
-
-    def _enforces(self) -> tuple[str, ...]:
-        tls = self.config.tls
-        return (
-            "order",
-            "signatures",
-            "limits",
-            *(("cap tokens", "stream scope", "ttl", "rate") if self.config.gating else ()),
-            *(("client key bounds",) if self.rules.bounds is not None else ()),
-            *(("no second history after a restore",) if self.hub_log.memories.names else ()),
-            *(("client certificates",) if tls is not None and tls.client_ca is not None else ()),
-            *self.policy.enforces(),
-        )
-
-    def _cannot_enforce(self) -> tuple[str, ...]:
-        config = self.config
-        cannot = ["att_root (the hub never sees a payload header)", "cap_ref", "expires_at"]
-        if not self.hub_log.memories.names:
-            cannot.append("no second history after a restore: no memory is configured (hub_log in hub.yaml)")
-        if not config.gating:
-            cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
-            if config.level != "core" and config.realm is not None and config.realm.url is None:
-                cannot.append("who rules the realm: gating is off, anyone may write its admin streams")
-        return tuple(cannot)
-
-    def last_entry(self) -> dict[str, object]:
-        """Return facts about the newest entry, for ``/healthz`` (OBS0.3)."""
-        last = self._last
-        if last is None:
-            return {"peaks_count": 0, "last_stream_seq": 0, "last_mmr_root": None}
-        peaks = last.stream_seq.bit_count()
-        return {
-            "peaks_count": peaks,
-            "last_stream_seq": last.stream_seq,
-            "last_mmr_root": (last.receipt if isinstance(last, Entry) else last).mmr_root.hex(),
-        }
+        return self.status_report.status()
 
     def refresh_gauges(self) -> None:
         """Update the gauges that are read rather than counted, before a scrape."""
@@ -573,4 +394,4 @@ class Hub:
         self.policy.stale(self.clock.now())  # makes the policy update the age of its view
         lag = self.policy.describe().get("lag_sec", "0")
         self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # infinite before the first fold
-        self.metrics.stage.labels("applied").set(self._applied_before + self.store.applied_entries)
+        self.publisher.refresh_applied(self.store.applied_entries)

@@ -19,7 +19,7 @@ import cbor2
 
 from veen_core.ids import ClientId, HubId, StreamId, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_overlays.bridge import ImportMapping
+from veen_overlays.bridge import ImportedEvent, ImportMapping
 from veen_overlays.control.records import HandedOver
 from veen_overlays.identifiers import realm_id
 from veen_overlays.recorder.records import (
@@ -37,11 +37,20 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from handovers import handed_over  # noqa: E402 - a module of the tests, found by the line above
+from imported_events import imported  # noqa: E402 - as above
 
 WRITER = ClientId(bytes(range(32)))
 SHAPES: dict[str, type[Record]] = {
     shape.NAME: shape
-    for shape in (RecordEvent, MigrationRecord, KeyContinuity, QueryAudit, HandedOver, ImportMapping)
+    for shape in (
+        RecordEvent,
+        MigrationRecord,
+        KeyContinuity,
+        QueryAudit,
+        HandedOver,
+        ImportedEvent,
+        ImportMapping,
+    )
 }
 
 
@@ -79,6 +88,7 @@ MINIMAL_AUDIT = QueryAudit(
 LINK = sign_continuity(SigningKey(SigningSeed(b"\x07" * 32)), WRITER)
 
 PASSED = handed_over(realm_id("shop"), 0, 1, 1_700_000_000)
+WRAPPED, RESEALED = imported(resealed=False), imported(resealed=True)
 MAPPING = ImportMapping(
     source_hub_id=HubId(b"\x11" * 32),
     source_stream_id=StreamId(b"\x22" * 32),
@@ -109,6 +119,11 @@ GOOD: dict[str, dict[str, Record]] = {
     },
     "record.continuity.v1": {"signed": LINK},
     "veen.fed.handover.v1": {"signed": PASSED},
+    "bridge.import.v1": {
+        "wrapped": WRAPPED,
+        "resealed": RESEALED,
+        "resealed_without_leaf": dataclasses.replace(RESEALED, origin_leaf=None),
+    },
     "bridge.import.mapping.v1": {"all_fields": MAPPING},
     "query.audit.v1": {"all_fields": AUDIT, "required_fields": MINIMAL_AUDIT},
 }
@@ -176,6 +191,30 @@ def bad() -> dict[str, dict[str, tuple[bytes, str]]]:
         "handover_is_none": (handed | {"handover": b"\xa0"}, not_signed),
         "realm_id_short": (handed | {"realm_id": bytes(31)}, "realm_id"),
     }
+    wrapped, resealed = plain(WRAPPED), plain(RESEALED)
+    leaf, other_leaf = resealed["origin_leaf"], "origin_leaf hashes to the leaf of origin_receipt"
+    imports = {
+        **{
+            f"origin_leaf_of_another_{name}": (
+                resealed | {"origin_leaf": leaf | {name: 9 if name == "client_seq" else bytes(32)}},
+                other_leaf,
+            )
+            for name in leaf
+        },
+        "origin_leaf_beside_origin_msg": (wrapped | {"origin_leaf": leaf}, other_leaf),
+        "origin_leaf_without_client_id": (
+            resealed | {"origin_leaf": {k: v for k, v in leaf.items() if k != "client_id"}},
+            "client_id",
+        ),
+        "origin_msg_of_another_receipt": (
+            wrapped | {"origin_msg": wrapped["origin_msg"].replace(wrapped["source_label"], bytes(32))},
+            "origin_msg is the message of origin_receipt",
+        ),
+        "source_stream_seq_of_another_receipt": (
+            wrapped | {"source_stream_seq": 2},
+            "origin_receipt is the receipt of source_stream_seq",
+        ),
+    }
     mappings = {
         "source_stream_bytes": (mapping | {"source_stream": b"export/zone1/orders"}, "source_stream"),
         "target_stream_id_short": (mapping | {"target_stream_id": bytes(31)}, "target_stream_id"),
@@ -183,6 +222,7 @@ def bad() -> dict[str, dict[str, tuple[bytes, str]]]:
     }
     named = {
         "veen.fed.handover.v1": passed,
+        "bridge.import.v1": imports,
         "bridge.import.mapping.v1": mappings,
         "record.continuity.v1": links,
         "record.event.v1": events,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ import click
 from veen_bridge.roles.config import BridgeConfig, load_config
 from veen_bridge.roles.session import RoleKeys
 from veen_cli.frame import CommandFailed, Exit, Passphrase
-from veen_core.errors import DecodeError, VeenError
+from veen_core.errors import DecodeError
 from veen_core.ids import ClientId, FixedBytes, HubId
 from veen_core.tlog.policy import POLICY_ACTION, WitnessPolicy, parse_policy
 from veen_hub.client import Identity
@@ -84,11 +84,6 @@ def read_policy(path: Path | None) -> WitnessPolicy | None:
         return parse_policy(path.read_bytes())
     except DecodeError as exc:
         raise CommandFailed(f"{path}: {exc}", Exit.USAGE, POLICY_ACTION) from None
-
-
-def fault_lines(faults: Sequence[VeenError]) -> list[str]:
-    """Return one line per fault."""
-    return [f"FAULT  {fault}" for fault in faults]
 
 
 def load_role(config_file: Path, passphrase_file: Path | None) -> tuple[BridgeConfig, RoleKeys]:

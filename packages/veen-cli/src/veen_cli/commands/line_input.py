@@ -1,4 +1,4 @@
-"""Lines of a file or of stdin, read in a thread as they arrive: the input of ``veen send --batch``."""
+"""Lines of a file or of stdin, read in a thread as they arrive: the input of every ``--batch``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar, overload
 
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_core.limits import DEFAULT_LIMITS
+
+T = TypeVar("T")
 
 READ_AHEAD_LINES: Final = 1_024
 READ_BYTES: Final = 65_536
@@ -65,8 +67,21 @@ def split_lines(read: Read) -> Iterator[bytes]:
         yield rest
 
 
-async def read_lines(read: Read) -> AsyncIterator[str | bytes]:
-    """Yield lines as they arrive, as text if they are UTF-8.
+async def _next(queue: asyncio.Queue[T], idle_sec: float | None) -> T:
+    """Return the next item; raise ``TimeoutError`` if there is none for so long."""
+    try:
+        return queue.get_nowait()  # most lines are there already, and a timer costs more than they do
+    except asyncio.QueueEmpty:
+        async with asyncio.timeout(idle_sec):
+            return await queue.get()
+
+
+@overload
+def read_lines(read: Read) -> AsyncIterator[str | bytes]: ...
+@overload
+def read_lines(read: Read, *, idle_sec: float) -> AsyncIterator[str | bytes | None]: ...
+async def read_lines(read: Read, *, idle_sec: float | None = None) -> AsyncIterator[str | bytes | None]:
+    """Yield lines as they arrive, as text if they are UTF-8; None whenever none came for ``idle_sec``.
 
     A thread reads them, so that a slow input delays neither messages in flight nor Ctrl-C.
     """
@@ -90,7 +105,14 @@ async def read_lines(read: Read) -> AsyncIterator[str | bytes]:
                 put(exc)
 
     threading.Thread(target=pump, daemon=True, name="veen-lines").start()
-    while (line := await queue.get()) is not None:
+    while True:
+        try:
+            line = await _next(queue, idle_sec)
+        except TimeoutError:
+            yield None
+            continue
+        if line is None:
+            return
         if isinstance(line, Exception):
             raise line
         content = line.removesuffix(b"\r")

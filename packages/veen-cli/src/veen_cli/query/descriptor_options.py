@@ -6,12 +6,15 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from veen_cli.arguments.times import Moment
 from veen_cli.frame.exits import CommandFailed, Exit
+
+if TYPE_CHECKING:
+    from veen_overlays.query.descriptor import QueryDescriptor
 
 DEFAULT_FIELDS: Final = ("hub_commit_time", "event_type", "subject_id", "origin", "payload")
 """What is shown of a row unless --project says otherwise."""
@@ -181,3 +184,14 @@ def _conditions(given: tuple[str, ...]) -> dict[str, list[Any]]:
             value = text
         found.setdefault(field, []).append(value)
     return found
+
+
+def descriptor_of(item: dict[str, Any], new_query_id: str) -> QueryDescriptor:
+    """Return the descriptor that the user asked for; a rule that it breaks is wrong usage (query-api §4)."""
+    from veen_overlays.query.descriptor import normalise  # noqa: PLC0415 - as above
+    from veen_overlays.query.errors import QueryError  # noqa: PLC0415 - as above
+
+    try:
+        return normalise(item, new_query_id=new_query_id)
+    except QueryError as exc:
+        raise CommandFailed(exc.message, Exit.USAGE, exc.action, reason=str(exc.code)) from None

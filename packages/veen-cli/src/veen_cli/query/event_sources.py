@@ -12,14 +12,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from veen_core import stream as streams
 from veen_core.consistency import MmrConsistency
 from veen_core.errors import ConfigError
 from veen_core.hashing import H
 from veen_core.hub_identity import HubIdentity, verify_identity
-from veen_core.ids import Epoch, HubId, Label, StreamSeq
+from veen_core.ids import Epoch, HubId, StreamSeq
 from veen_core.keys import DhKey
-from veen_core.receipt import Receipt
 from veen_hub.client import Hub, NotFound
 from veen_overlays.bridge.records import OFFLINE_LOG
 from veen_overlays.live.query_service.view_backend import ViewBackend
@@ -130,7 +128,10 @@ def _feed(hub: Hub, stream: QueriedStream, sources: EventSources) -> StreamFeed:
     reader = hub.log_reader()
     opener = EntryOpener(
         keys=sources.keys,
-        origins={each.identity.hub_id: _origin_hub(each, stream.name) for each in sources.origins},
+        origins={
+            each.identity.hub_id: OriginHub.for_stream(each.identity, stream.name, epoch_sec=each.epoch_sec)
+            for each in sources.origins
+        },
     )
     audit = None
     if sources.resealed:
@@ -144,19 +145,6 @@ def _feed(hub: Hub, stream: QueriedStream, sources: EventSources) -> StreamFeed:
         opener=opener,
         origin_log=audit,
     )
-
-
-def _origin_hub(origin: Origin, stream: str) -> OriginHub:
-    """Accept the receipts of an origin hub for the labels of one of its streams only."""
-    routing, wanted = streams.routing_key(origin.identity.hub_id), streams.stream_id(stream)
-
-    def epoch_of(label: Label, receipt: Receipt) -> Epoch | None:
-        now = streams.epoch_at(receipt.hub_ts, origin.epoch_sec)
-        # A hub accepts messages for the labels around its present epoch (core §12).
-        near = range(max(0, now - 1), now + 2) if origin.epoch_sec else range(1)
-        return next((Epoch(n) for n in near if streams.label(routing, wanted, Epoch(n)) == label), None)
-
-    return OriginHub(identity=origin.identity, epoch_of=epoch_of)
 
 
 class HubLinks:

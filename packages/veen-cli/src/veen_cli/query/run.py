@@ -21,7 +21,7 @@ from veen_cli.frame.connection import witness_policy_file
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, escape_controls, plural
 from veen_cli.query import rendering
-from veen_cli.query.descriptor_options import describes_query
+from veen_cli.query.descriptor_options import describes_query, descriptor_of
 from veen_cli.query.event_options import EventAccess, reads_events
 
 if TYPE_CHECKING:
@@ -104,6 +104,9 @@ def run(
     """
     if form == "parquet" and rows_file is None:
         raise click.UsageError("--format parquet needs --rows FILE.")
+    for path in (rows_file, target_file):
+        if path is not None and path.exists():
+            raise CommandFailed(f"{path} exists already", Exit.USAGE, "choose another file")
     asked_at = time.time_ns() // 1_000_000
     if service is not None:
         file = loop.run(ask(service, item, token_file, max_wait, out))
@@ -131,7 +134,7 @@ async def ask(
     given = click.get_current_context().params
     tls = load_tls(given.get("ca"), given.get("cert"), given.get("cert_key"))
     token = service_client.read_token(token_file) if token_file is not None else None
-    normalise(item, new_query_id="q-0")  # a wrong descriptor is refused here, and not sent
+    descriptor_of(item, "q-0")  # a wrong descriptor is refused here, and not sent
     try:
         async with (
             asyncio.timeout(max_wait),
@@ -159,11 +162,11 @@ async def ask(
 
 async def execute(access: EventAccess, item: dict[str, Any]) -> ResultFile:
     """Read the streams and execute a query with one's own keys."""
-    from veen_overlays.query.descriptor import normalise, query_id_of  # noqa: PLC0415 - most commands need none
+    from veen_overlays.query.descriptor import query_id_of  # noqa: PLC0415 - most commands need none
     from veen_overlays.query.engine import Budget  # noqa: PLC0415 - as above
     from veen_overlays.query.result_file import parse_result  # noqa: PLC0415 - as above
 
-    descriptor = normalise(item, new_query_id=query_id_of(os.urandom(16)))
+    descriptor = descriptor_of(item, query_id_of(os.urandom(16)))
     async with access.view(descriptor.scope) as backend:
         ends = await backend.ends(descriptor.scope)
         executed = await backend.execute(descriptor, ends, time.time_ns() // 1_000_000, Budget())

@@ -13,7 +13,7 @@ from veen_cli.arguments.passphrase import Passphrase, passphrase_option
 from veen_cli.arguments.private_files import private_umask
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.frame.process import run_command
 from veen_cli.frame.start import start_process
 from veen_cli.query.event_options import rebuild_option
@@ -80,7 +80,10 @@ def serve(
         names = [each.name for each in settings.principals]
         return Answer(
             {"ok": True, "principals": names, "streams": [each.name for each in settings.streams]},
-            [f"{config} is valid: {len(names)} principals, {len(settings.streams)} streams"],
+            [
+                f"{config} is valid: {plural(len(names), 'principal')}, "
+                f"{plural(len(settings.streams), 'stream')}"
+            ],
         )
     protect_memory()
     keys = _keys(settings, Passphrase(passphrase_file))

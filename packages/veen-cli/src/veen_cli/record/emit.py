@@ -17,7 +17,7 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.record.emitting import Emitter, NumberedEvent, batches_of, parse_json
+from veen_cli.record.emitting import IDLE_SECONDS, Emitter, EventBatches, NumberedEvent, parse_json
 from veen_cli.record.role_file import RoleFile, role_options
 from veen_cli.record.session import RecorderSession, open_session
 from veen_overlays.recorder.events import EventMaker
@@ -62,7 +62,8 @@ def emit(
 
     The event type decides the stream. A line has event_type and subject_id, and may have payload,
     event_time (milliseconds since 1970) and origin. A payload that is too large, or that has a float, is
-    refused before it is sealed. An interrupted --batch prints which lines are not recorded.
+    refused before it is sealed. --batch sends what it has whenever no line follows. If it is interrupted, it
+    prints which lines are not recorded.
     """
     file.role.require(PRODUCER, "emit")
     if batch:
@@ -123,13 +124,14 @@ async def _emit_lines(out: Output, file: RoleFile, source: Path | None) -> Answe
     if source is None and sys.stdin.isatty():
         raise click.UsageError("--batch reads lines: pipe them in, or name a file with --file.")
     async with open_session(file) as session:
-        emitter, waiting = Emitter(session), list[NumberedEvent]()
+        emitter, batches = Emitter(session), EventBatches(_maker(session), _now)
         with out.progress("recorded", counted=lambda: emitter.sent), open_input(source) as read:
             try:
-                async for waiting in batches_of(_maker(session), read_lines(read), _now):
-                    await emitter.send(waiting)
+                async for batch in batches.read(read_lines(read, idle_sec=IDLE_SECONDS)):
+                    await emitter.send(batch)
             except (Exception, asyncio.CancelledError):
-                _report(out, emitter)
+                emitter.missing += batches.unsent
+                _report(out, emitter, batches.next_line)
                 raise
     if not emitter.sent:
         raise CommandFailed("the input has no events", Exit.USAGE, "pipe JSON lines in, or name a --file")
@@ -142,11 +144,12 @@ def _batch_dict(emitter: Emitter) -> dict[str, Any]:
     return {"sent": emitter.sent, "missing_lines": emitter.missing, "streams": streams}
 
 
-def _report(out: Output, emitter: Emitter) -> None:
+def _report(out: Output, emitter: Emitter, next_line: int) -> None:
     """Say which lines are not recorded, so that the user can send them again, and no other."""
-    out.print_json_only(_batch_dict(emitter))
-    if emitter.missing:
-        lines = ", ".join(map(str, emitter.missing[:20])) + (" …" if len(emitter.missing) > 20 else "")
-        out.note(f"interrupted: {plural(emitter.sent, 'event')} recorded; these lines are not: {lines}")
-    else:
-        out.note(f"stopped after {plural(emitter.sent, 'event')}: every line before the failure is recorded")
+    out.print_json_only(_batch_dict(emitter) | {"next_line": next_line})
+    lines = [str(line) for line in emitter.missing[:20]] + ["…"] * (len(emitter.missing) > 20)
+    missing = "".join(f"{line}, " for line in lines)
+    out.note(
+        f"interrupted: {plural(emitter.sent, 'event')} recorded; these lines are not: {missing}{next_line} "
+        "and every later line"
+    )

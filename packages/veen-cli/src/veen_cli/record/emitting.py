@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,8 @@ from veen_overlays.recorder.records import sign_continuity
 
 BATCH_LINES: Final = 512
 """Lines that are checked before any of them is sent."""
+IDLE_SECONDS: Final = 0.2
+"""Longest time that a line waits for the next one before it is sent."""
 SETTLE_SECONDS: Final = 5.0
 """Longest time that an interrupted batch waits for answers to events in flight."""
 
@@ -109,17 +111,30 @@ class Emitter:
             self._linked[name] = client
 
 
-async def batches_of(
-    maker: EventMaker, lines: AsyncIterator[str | bytes], now: Any
-) -> AsyncIterator[list[NumberedEvent]]:
-    """Yield checked batches of events; blank lines are skipped. ``now`` returns milliseconds."""
-    batch, number = list[NumberedEvent](), 0
-    async for line in lines:
-        number += 1
-        if line.strip():
-            batch.append(parse_line(maker, number, line, now()))
-        if len(batch) >= BATCH_LINES:
+class EventBatches:
+    """Checked batches of the events of JSON lines."""
+
+    def __init__(self, maker: EventMaker, now: Callable[[], int]) -> None:
+        """``now`` returns milliseconds."""
+        self._maker, self._now = maker, now
+        self.unsent: list[int] = []
+        """Lines that were read and are in no batch yet."""
+        self.next_line = 1
+        """The first line that was not read, or that is wrong."""
+
+    async def read(self, lines: AsyncIterator[str | bytes | None]) -> AsyncGenerator[list[NumberedEvent]]:
+        """Yield a batch when it is full, and when no line came for a while (None); skip blank lines."""
+        batch = list[NumberedEvent]()
+        async for line in lines:
+            if line is not None:
+                if line.strip():
+                    batch.append(parse_line(self._maker, self.next_line, line, self._now()))
+                    self.unsent.append(self.next_line)
+                self.next_line += 1
+            if len(batch) >= BATCH_LINES or (line is None and batch):
+                self.unsent = []
+                yield batch
+                batch = []
+        if batch:
+            self.unsent = []
             yield batch
-            batch = []
-    if batch:
-        yield batch

@@ -203,8 +203,11 @@ def _answer(file: RoleFile, client: ClientId, token: CapToken | None, published:
         "  may write": ", ".join(writes),
         "  token": file.access.tokens[0] if token is not None else "none: the hub must be open",
         "  configuration": file.path,
-        "  label classes": f"{plural(len(published), 'label')} set to retention {LONG_TERM}"
-        if published
-        else None,
     }
+    if role.role == ADMIN:
+        rows["  label classes"] = (
+            f"{plural(len(published), 'label')} set to retention {LONG_TERM}"
+            if published
+            else f"none: {file.path.name} names no realm, so no hub keeps the streams {LONG_TERM}"
+        )
     return Answer(data, [f"made {role.role} in {target}", *fields(rows)])

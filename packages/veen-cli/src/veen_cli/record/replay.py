@@ -46,6 +46,18 @@ class ReplayWishes:
             raise click.UsageError("--from-seq and --to-seq exclude --from and --to.")
         if by_seq and len(self.streams) != 1:
             raise click.UsageError("--from-seq and --to-seq need exactly one STREAM.")
+        for names, first, last in (("seq", self.from_seq, self.to_seq), ("", self.start, self.end)):
+            if first is not None and last is not None and first > last:
+                start, end = (f"--{name}-{names}" if names else f"--{name}" for name in ("from", "to"))
+                raise click.UsageError(f"{end} is before {start}, so no entry can be in the range.")
+
+    def beyond(self, sizes: Sizes) -> str | None:
+        """Return what to say if entries were asked for that do not exist."""
+        end, wanted = max((size for size, _ in sizes.values()), default=0), self.to_seq or self.from_seq
+        if wanted is None or wanted <= end:
+            return None
+        of = "the checkpoint covers" if self.checkpoint is not None else "the hub has"
+        return f"{of} {plural(end, 'entry', 'entries')} of {self.streams[0]}, not {wanted}"
 
 
 @command(
@@ -121,7 +133,7 @@ async def _work(
     out: Output, file: RoleFile, wishes: ReplayWishes, sink: ReplaySink, *, resume: bool
 ) -> dict[str, Any]:
     async with open_session(file) as session:
-        header, done = sink.resume(None if resume else await _header(session, wishes))
+        header, done = sink.resume(None if resume else await _header(out, session, wishes))
         _check_hub(session, header)
         spans = [_continued(each, done) for each in _spans(header)]
         left = sum(span.entries for span in spans)
@@ -158,7 +170,7 @@ def _check_hub(session: RecorderSession, header: dict[str, Any]) -> None:
         )
 
 
-async def _header(session: RecorderSession, wishes: ReplayWishes) -> dict[str, Any]:
+async def _header(out: Output, session: RecorderSession, wishes: ReplayWishes) -> dict[str, Any]:
     """The first row: which entries of which labels are replayed, and against which root."""
     labels = await session.labels(session.chosen(wishes.streams))
     found = None
@@ -166,6 +178,8 @@ async def _header(session: RecorderSession, wishes: ReplayWishes) -> dict[str, A
         found = read_checkpoint(wishes.checkpoint)
         await _check_checkpoint(session, found)
     sizes = await _sizes(session, labels, found)
+    if (said := wishes.beyond(sizes)) is not None:
+        out.note(said)
     if wishes.start is not None or wishes.end is not None:
         spans = await ranges_by_time(session, labels, sizes, wishes.start or 0, wishes.end)
     else:

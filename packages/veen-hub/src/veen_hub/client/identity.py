@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -74,10 +74,6 @@ class Identity:
         return cls(
             signing_key=SigningKey(SigningSeed(randomness(32))), dh_keys=(DhKey(DhSecret(randomness(32))),)
         )
-
-    def with_readers(self, keys: Iterable[DhKey]) -> Identity:
-        """Return this identity with the reader keys of shared streams added (H11)."""
-        return Identity(signing_key=self.signing_key, dh_keys=(*self.dh_keys, *keys))
 
     @property
     def client_id(self) -> ClientId:

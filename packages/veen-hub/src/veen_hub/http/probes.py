@@ -15,7 +15,9 @@ async def status(request: web.Request) -> web.Response:
 async def healthz(request: web.Request) -> web.Response:
     """Report that the process is alive, without expensive checks (spec-4 §10.1)."""
     hub = hub_of(request)
-    return web.json_response({"ok": True, "profile_id": hub.profile.profile_id.hex(), **hub.last_entry()})
+    return web.json_response(
+        {"ok": True, "profile_id": hub.profile.profile_id.hex(), **hub.publisher.last_entry()}
+    )
 
 
 async def readyz(request: web.Request) -> web.Response:

@@ -102,7 +102,7 @@ class SubmitCall:
         self._content_type = content_type_of(headers)
         self._remote = remote
         self._request_id = request_id
-        self._difficulty = hub.pow_difficulty()
+        self._difficulty = hub.status_report.pow_difficulty()
         self._items: list[bytes | AdmissionError] = []
         """The encoded MSGs, and the refusal in place of an envelope that is not valid."""
         self._pending: Pending | None = None

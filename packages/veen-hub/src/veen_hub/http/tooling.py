@@ -100,7 +100,7 @@ async def _signed_body(request: web.Request) -> bytes:
         signature = Signature.from_hex(text)
     except DecodeError as exc:
         raise ApiError(Code.UNAUTHORIZED, f"VEEN-Admin-Sig: {exc}") from None
-    for admin in hub.admins:
+    for admin in hub.admission.admins:
         try:
             verify(admin, digest, signature, "VEEN-Admin-Sig")
         except SignatureError:

@@ -72,11 +72,6 @@ class Page(NamedTuple):
     more: bool
 
 
-def query_of(kind: Kind, wanted: Filter, limit: int | None = None, offset: int | None = None) -> Query:
-    """The request for a filter."""
-    return Query(kind=kind, filter=wanted.codec.write(wanted), limit=limit, offset=offset)
-
-
 def parse(query: Query) -> tuple[Kind, Filter] | QueryError:
     """The kind and the filter of a request, or what is wrong with them."""
     kind = next((each for each in KINDS if each == query.kind), None)

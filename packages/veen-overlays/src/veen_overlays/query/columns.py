@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from typing import Final, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 ColumnType = Literal["binary", "uint8", "uint32", "uint64", "text", "bool"]
 
@@ -61,8 +61,3 @@ DAY_MS: Final = 86_400_000
 def stream_folder(stream: str) -> str:
     """Return the folder of a stream: its name, percent-encoded."""
     return quote(stream, safe="")
-
-
-def stream_of_folder(folder: str) -> str:
-    """Return the stream of a folder."""
-    return unquote(folder, errors="strict")

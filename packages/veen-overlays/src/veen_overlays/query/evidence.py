@@ -90,7 +90,7 @@ class EvidenceSource(Protocol):
     def proof(self, prefix: Prefix, seqs: Sequence[int]) -> bytes:
         """Return the inclusion proof of these entries in the tree of ``to_seq`` leaves.
 
-        ``inclusion.prove_from_leaves``, ``prove_from_nodes`` and ``prove_from_proofs`` build it.
+        ``inclusion.prove_from_leaves`` and ``prove_from_nodes`` build it.
         """
 
     def link(self, prefix: Prefix) -> HubLogLink | None:

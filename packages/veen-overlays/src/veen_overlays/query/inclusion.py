@@ -14,8 +14,7 @@ from itertools import islice
 from veen_core.errors import ProofError
 from veen_core.hashing import HASH_SIZE
 from veen_core.ids import MmrRoot
-from veen_core.mmr import Mmr, NodeLookup, peak_positions, subtrees
-from veen_core.proof import MmrProof, own_peak
+from veen_core.mmr import Mmr, NodeLookup, subtrees
 
 
 def gap_subtrees(seqs: Sequence[int], size: int) -> Iterator[tuple[int, int]]:
@@ -68,23 +67,6 @@ def _take(leaves: Iterator[bytes], count: int) -> list[bytes]:
     if len(taken) != count:
         raise ProofError(f"{count - len(taken)} leaf hashes are missing at the end of the log")
     return taken
-
-
-def prove_from_proofs(proofs: Sequence[MmrProof], seqs: Sequence[int], size: int) -> bytes:
-    """Build the proof from one inclusion proof per leaf, each in the tree of ``size`` leaves (B10)."""
-    _check_seqs(seqs, size)
-    nodes: dict[tuple[int, int], bytes] = {}
-    for seq, proof in zip(seqs, proofs, strict=True):
-        position = seq - 1
-        height, rank = own_peak(position, size)
-        others = [each for n, each in enumerate(peak_positions(size)) if n != rank]
-        if len(proof.path) != height or len(proof.peaks_after) != len(others):
-            raise ProofError(f"mmr_proof (core §5.4): leaf {seq} of {size} needs {height} siblings")
-        nodes |= {(level, position >> level ^ 1): step.sib for level, step in enumerate(proof.path)}
-        nodes |= dict(zip(others, proof.peaks_after, strict=True))
-    if not seqs:
-        raise ProofError("a proof of no leaf cannot be built from proofs")
-    return prove_from_nodes(lambda height, index: nodes[height, index], seqs, size)
 
 
 def verify_leaves(

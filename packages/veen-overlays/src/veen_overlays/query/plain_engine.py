@@ -30,23 +30,6 @@ class SourceLog:
     """One per entry: the event, or why there is none (not ``EntryKind.EVENT``)."""
 
 
-def logs_of(prefixes: Iterable[Prefix], events: Iterable[SourceEvent]) -> tuple[SourceLog, ...]:
-    """Sort events into their sources; entries without an event count as opened, and not recorder events."""
-    found: dict[tuple[str, bytes, bytes, int], SourceEvent] = {
-        (event.stream, event.hub_id, event.label, event.seq): event for event in events
-    }
-    return tuple(
-        SourceLog(
-            prefix=prefix,
-            entries=[
-                found.get((prefix.stream, prefix.hub_id, prefix.label, seq), EntryKind.OTHER)
-                for seq in range(prefix.from_seq, prefix.to_seq + 1)
-            ],
-        )
-        for prefix in prefixes
-    )
-
-
 class PlainEngine:
     """A ``QueryEngine`` that loops over all entries."""
 

@@ -103,10 +103,10 @@ def check_payload(payload: Any, most: int, event_type: str) -> None:
     try:
         size = len(cbor.encode(payload))
     except (EncodeError, DecodeError) as exc:
-        raise EventError(f"the payload of a {event_type} event cannot be encoded: {exc}") from None
+        raise EventError(f"the payload of event {event_type} cannot be encoded: {exc}") from None
     if size > most:
         raise EventError(
-            f"the payload of a {event_type} event has {size} bytes, more than max_payload_bytes = {most}",
+            f"the payload of event {event_type} has {size} bytes, more than max_payload_bytes = {most}",
             action="record less, or record a hash and keep the content elsewhere",
         )
 

@@ -87,6 +87,11 @@ def _held_in(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
     help="Length of the epochs of these hubs, in seconds.",
 )
 @click.option(
+    "--resealed",
+    is_flag=True,
+    help="A bridge has resealed these events (mode reseal); the logs must have its audit log.",
+)
+@click.option(
     "--at",
     "earlier",
     type=click.Path(path_type=Path),
@@ -109,6 +114,7 @@ def query(
     identities: tuple[Path, ...],
     held_in: dict[str, str],
     origin_epoch: int,
+    resealed: bool,
     earlier: Path | None,
     target: Path | None,
     limit: int,
@@ -126,6 +132,12 @@ def query(
     given = [read_identity(path) for path in identities]
     if target is not None and target.exists():
         raise CommandFailed(f"{target} exists already", Exit.USAGE, "choose another file")
+    if resealed and not (held_in and given):
+        raise CommandFailed(
+            "--resealed needs the import stream and the hub that the events come from",
+            Exit.USAGE,
+            "give --held-in and --identity",
+        )
     with _query_errors():
         wanted = _descriptor(descriptor)
         prefixes = None if earlier is None else _prefixes(earlier)
@@ -133,7 +145,7 @@ def query(
     with session(out, master, conf, verbose=verbose) as spark, _query_errors():
         from veen_spark.query.evidence import run_query  # noqa: PLC0415 - loads pyspark
 
-        logs = _Logs(paths, keys, pinned, given, held_in, origin_epoch)
+        logs = _Logs(paths, keys, pinned, given, held_in, origin_epoch, resealed)
         view = _view(spark, logs, wanted)
         result = run_query(view, wanted, executed_at=time.time_ns() // 1_000_000, prefixes=prefixes)
         content = None if target is None else _encoded(result)
@@ -184,6 +196,7 @@ class _Logs(NamedTuple):
     identities: list[HubIdentity]
     held_in: dict[str, str]
     origin_epoch: int
+    resealed: bool
 
 
 def _view(spark: SparkSession, logs: _Logs, wanted: QueryDescriptor) -> EventView:
@@ -206,6 +219,7 @@ def _view(spark: SparkSession, logs: _Logs, wanted: QueryDescriptor) -> EventVie
         identity=given[0] if given and not logs.held_in else None,
         held_in=logs.held_in,
         origins=origins if logs.held_in else (),
+        resealed=logs.resealed,
     )
 
 

@@ -3,8 +3,9 @@
 1. Every entry under the paths is verified (``veen_spark.verify``). A fault, or a check that was not made,
    ends the query: no row is read from a log that does not verify.
 2. The labels of the streams in scope are found, and their entries opened (``log_rows``).
-3. Events that a bridge has wrapped form sources of their own, under their origin: one row for each, without a
-   gap from the first entry, under the root that the origin hub signed.
+3. Events that a bridge has imported form sources of their own, under their origin: one row for each, without
+   a gap from the first entry, under the root that the origin hub signed. A wrapped event carries its origin;
+   the bridge's audit log has that of a resealed event (``resealed_rows``).
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Epoch, HubId, Label
 from veen_core.mmr import mmr_at, peak_positions
 from veen_core.receipt import Receipt
+from veen_overlays.bridge.records import OFFLINE_LOG
 from veen_overlays.live.query_view.data_files import CARRIED
 from veen_overlays.query.coverage import Prefix
 from veen_spark.functions.reader_keys import ReaderKeys
+from veen_spark.query.event_rows import VIEW_SCHEMA
 from veen_spark.query.event_view import EventView
-from veen_spark.query.log_rows import OriginTerms, attributed, build_rows
-from veen_spark.query.log_sources import find_sources, identities_in, whole_hubs
+from veen_spark.query.log_rows import OriginTerms, attributed, build_rows, entries_of
+from veen_spark.query.log_sources import Pieces, find_sources, identities_in, whole_hubs
 from veen_spark.query.prefix_rows import rows_of
+from veen_spark.query.resealed_rows import read_audit_logs, under_origins
 from veen_spark.query.tree_nodes import TreeNodes, compute_nodes
 from veen_spark.verify import VerificationReport, verify
 
@@ -44,31 +48,51 @@ def view_of_logs(
     identity: HubIdentity | None = None,
     held_in: Mapping[str, str] | None = None,
     origins: Sequence[OriginTerms] = (),
+    resealed: bool = False,
 ) -> EventView:
     """Verify the logs under the paths, and open the streams in scope.
 
     ``held_in`` names the import stream that holds the events of a stream of another hub, and ``origins`` the
-    hubs whose receipts count. The rows are kept by Spark until ``frame.unpersist()``.
+    hubs whose receipts count. With ``resealed``, the bridge's audit log is among the logs: it lists the
+    origins of resealed events. The rows are kept by Spark until ``frame.unpersist()``.
     """
     report = verify(spark, *paths, pinned=pinned, identity=identity)
     _require_verified(report)
     streams = tuple(scope)
     names = {name: name for name in streams} | {held: name for name, held in (held_in or {}).items()}
     found = find_sources(paths, report, names)
-    rows = build_rows(spark, paths, found.pieces, keys, origins).persist()
-    prefixes = found.prefixes
-    rows = attributed(rows)
+    rows, prefixes = build_rows(spark, paths, found.pieces, keys, origins).persist(), found.prefixes
+    if resealed:
+        audits = _audit_logs(paths, report)
+        logs = entries_of(spark, paths, {label for _, label in audits})
+        rows = under_origins(rows, read_audit_logs(logs, audits, keys, origins, streams))
     if origins:
-        rows = _once(rows)
+        rows = attributed(_once(rows)).persist()
         prefixes = _with_imported(rows, prefixes)
+    else:
+        rows = attributed(rows)
     known = [terms.identity for terms in origins] + ([] if identity is None else [identity])
     return EventView(
-        frame=rows.drop("stream"),
+        frame=rows.select(*VIEW_SCHEMA.names),
         prefixes=prefixes,
         homes=_homes(streams, whole_hubs(paths, report), held_in or {}, origins),
         identities=identities_in(report, known),
         links=found.links,
     )
+
+
+def _audit_logs(paths: Sequence[str], report: VerificationReport) -> Pieces:
+    """Find the audit logs of bridges that import; a hub of which they have no part must be whole."""
+    found = find_sources(paths, report, {OFFLINE_LOG: OFFLINE_LOG}).pieces
+    audited = {piece.hub_id for piece in found.values()} | set(whole_hubs(paths, report))
+    for row in report.labels:
+        if row.hub_id is not None and row.hub_id not in audited:
+            raise VerificationError(
+                f"the logs of hub {row.hub_id.hex()} do not have {OFFLINE_LOG}, which lists the origins of "
+                "resealed events",
+                action=f"give the export of {OFFLINE_LOG} too, or a clone of the hub",
+            )
+    return found
 
 
 def _homes(
@@ -117,8 +141,9 @@ def _once(rows: DataFrame) -> DataFrame:
             f"{bytes(first['label']).hex()}",
             action="keep both logs as evidence against the hub",
         )
-    copies = Window.partitionBy(*_ENTRY).orderBy("kind", "receipt")
-    return rows.withColumn("copy", f.row_number().over(copies)).where("copy = 1").drop("copy").persist()
+    copied = f.col("read_label") != f.col("label")
+    copies = Window.partitionBy(*_ENTRY).orderBy(copied, "read_epoch", "read_label", "read_seq")
+    return rows.withColumn("copy", f.row_number().over(copies)).where("copy = 1").drop("copy")
 
 
 def _with_imported(rows: DataFrame, direct: Sequence[Prefix]) -> tuple[Prefix, ...]:
@@ -135,10 +160,21 @@ def _with_imported(rows: DataFrame, direct: Sequence[Prefix]) -> tuple[Prefix, .
         f.sum((f.col("kind") != CARRIED).cast("long")).alias("own"),
     )
     sources = {(bytes(row["hub_id"]), bytes(row["label"])): row for row in found.collect()}
-    kept = [p for p in direct if sources[bytes(p.hub_id), bytes(p.label)]["own"]]
-    known = {(bytes(p.hub_id), bytes(p.label)) for p in direct}
+    kept, known = list[Prefix](), {(bytes(p.hub_id), bytes(p.label)) for p in direct}
+    for prefix in direct:
+        row = sources.get((bytes(prefix.hub_id), bytes(prefix.label)))
+        if row is not None and row["own"]:
+            kept.append(_shortened(rows, prefix, row["to_seq"]))
     imported = [row for key, row in sorted(sources.items()) if key not in known and row["to_seq"]]
     return (*kept, *_proven(rows, imported))
+
+
+def _shortened(rows: DataFrame, prefix: Prefix, to_seq: int) -> Prefix:
+    """Return the prefix up to an entry, with the root that its receipt signs; no checkpoint is known."""
+    if to_seq == prefix.to_seq:
+        return prefix
+    receipt = Receipt.decode(_receipt(rows.where(f"label = X'{prefix.label.hex()}'"), to_seq))
+    return replace(prefix, to_seq=to_seq, mmr_root=receipt.mmr_root, checkpoint=None)
 
 
 def _proven(rows: DataFrame, sources: Sequence[Any]) -> list[Prefix]:
@@ -162,13 +198,19 @@ def _proven(rows: DataFrame, sources: Sequence[Any]) -> list[Prefix]:
 
 
 def _rooted(prefix: Prefix, nodes: TreeNodes, number: int, numbered: DataFrame) -> Prefix:
-    last = numbered.where(f"source = {number} and seq = {prefix.to_seq}").select("receipt").first()
-    assert last is not None  # the end of the rows without a gap
+    receipt = Receipt.decode(_receipt(numbered.where(f"source = {number}"), prefix.to_seq))
     root = mmr_at(prefix.to_seq, lambda height, index: nodes.node(number, height, index)).root
-    if Receipt.decode(bytes(last["receipt"])).mmr_root != root:
+    if receipt.mmr_root != root:
         raise VerificationError(
             f"the imported events of label {prefix.label.hex()} do not lead to the root that hub "
             f"{prefix.hub_id.hex()} signed at entry {prefix.to_seq}",
             action="run `veen bridge reconcile` to find the event that differs",
         )
     return replace(prefix, mmr_root=root)
+
+
+def _receipt(rows: DataFrame, seq: int) -> bytes:
+    """Return the receipt of an entry of one source."""
+    row = rows.where(f"seq = {seq}").select("receipt").first()
+    assert row is not None  # the end of rows without a gap
+    return bytes(row["receipt"])

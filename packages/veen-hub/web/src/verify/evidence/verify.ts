@@ -4,6 +4,8 @@ import { type Bytes, utf8 } from "../wire/bytes.ts";
 import { VeenError } from "../wire/errors.ts";
 import type { HubIdentity } from "../wire/schema.ts";
 import { isPinned } from "../log/identity.ts";
+import { isPart } from "../bundle/part.ts";
+import { verifyParts } from "../bundle/verify.ts";
 import { parsePolicy } from "../hublog/policy.ts";
 import { type EvidenceFile, recognize, type Recognized } from "./recognize.ts";
 import { EvidenceVerifier } from "./verifier.ts";
@@ -26,7 +28,9 @@ export async function verifyFiles(files: readonly EvidenceFile[], trust: Trust =
   const pin = trust.pin ?? null;
   const found: Recognized[] = [];
   const unreadable: Verdict[] = [];
+  const parts = files.filter(({ bytes }) => isPart(bytes));
   for (const { name, bytes } of files) {
+    if (isPart(bytes)) continue;
     try {
       found.push(...recognize(name, bytes));
     } catch (error) {
@@ -36,7 +40,7 @@ export async function verifyFiles(files: readonly EvidenceFile[], trust: Trust =
   }
   const identity = await pinnedIdentity(found, pin);
   const verifier = new EvidenceVerifier(found, pin, identity, now, policy);
-  return [...(await verifier.verdicts()), ...unreadable];
+  return [...(await verifier.verdicts()), ...(await verifyParts(parts, pin, policy)), ...unreadable];
 }
 
 /** Return the pinned hub's identity from the files; the one with the most keys. */

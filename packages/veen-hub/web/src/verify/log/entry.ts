@@ -12,13 +12,18 @@ const ENTRY_VERSION = 1;
 const FLAG_AUTHORIZE = 1;
 
 /** One log entry: the bytes of MSG (or cap token) and RECEIPT. */
-export interface Entry {
+export interface RawEntry {
   readonly label: Bytes;
   readonly stream_seq: bigint;
   readonly msgBytes: Bytes;
   readonly receiptBytes: Bytes;
   readonly isAuthorize: boolean;
+}
+
+/** An entry whose frame was checked and whose RECEIPT was decoded. */
+export interface Entry extends RawEntry {
   readonly receipt: Receipt;
+  readonly entryHash: Bytes;
 }
 
 function fail(found: string, field = "", fault: Fault = FAULT.CBOR): DecodeError {
@@ -26,7 +31,7 @@ function fail(found: string, field = "", fault: Fault = FAULT.CBOR): DecodeError
 }
 
 /** Return the entry at byte `at` and where it ends. */
-function unframe(data: Bytes, at: number): [Entry, number] {
+export function unframe(data: Bytes, at: number): [Entry, number] {
   const size = data.length - at;
   if (size < FRAME_SIZE) throw fail(`want ${FRAME_SIZE} bytes of frame header, found ${size}`, "", FAULT.SIZE);
   const head = view(data.subarray(at));
@@ -52,7 +57,9 @@ function unframe(data: Bytes, at: number): [Entry, number] {
   if (!equal(receipt.label, label) || receipt.stream_seq !== stream_seq) {
     throw fail("the RECEIPT and the header differ in label or stream_seq", "stream_seq");
   }
-  return [{ label, stream_seq, msgBytes, receiptBytes, isAuthorize: flags === FLAG_AUTHORIZE, receipt }, at + whole];
+  const entryHash = data.slice(at + 50, at + FRAME_SIZE);
+  const isAuthorize = flags === FLAG_AUTHORIZE;
+  return [{ label, stream_seq, msgBytes, receiptBytes, isAuthorize, receipt, entryHash }, at + whole];
 }
 
 /** Yield the entries of a chunk in order; a damaged entry throws, and none is skipped (core §4.8.2). */

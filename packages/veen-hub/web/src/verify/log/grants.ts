@@ -6,12 +6,11 @@ import { type Bytes, compare, u64be } from "../wire/bytes.ts";
 import { CborMap, encode } from "../wire/cbor.ts";
 import { encodeObject, writeObject } from "../wire/codec.ts";
 import { CapError, SignatureError, VerificationError } from "../wire/errors.ts";
-import type { CapToken, IdentityCard, PowCookie } from "../wire/schema.ts";
+import type { CapToken, IdentityCard, Limits, PowCookie } from "../wire/schema.ts";
+import { MAXIMA } from "./limits.ts";
 import { bitLength } from "./mmr.ts";
 
 const MAX_CAP_CHAIN = 8;
-const MAX_CAP_RATE = 100_000n;
-const MAX_CAP_BURST = 1_000_000n;
 const MAX_DIFFICULTY = 255n;
 const NO_SIGNATURE = new Uint8Array(64);
 
@@ -21,8 +20,8 @@ export function authRef(token: CapToken): Bytes {
 }
 
 /** Check the rules of core §6, then every link of the chain under the issuer's key. */
-export async function verifyToken(token: CapToken): Promise<void> {
-  checkRules(token);
+export async function verifyToken(token: CapToken, limits: Limits = MAXIMA): Promise<void> {
+  checkRules(token, limits);
   const items = writeObject("CapToken", token) as CborMap;
   const claims = encode(new CborMap(items.entries.filter(([key]) => key !== 5n)));
   let before: Uint8Array = NO_SIGNATURE;
@@ -37,7 +36,7 @@ export async function verifyToken(token: CapToken): Promise<void> {
   }
 }
 
-function checkRules(token: CapToken): void {
+function checkRules(token: CapToken, limits: Limits): void {
   const count = token.sig_chain.length;
   if (count < 1 || count > MAX_CAP_CHAIN) {
     throw new CapError(`cap_token.sig_chain (core §14): ${count} signatures, want 1 to ${MAX_CAP_CHAIN}`);
@@ -48,10 +47,10 @@ function checkRules(token: CapToken): void {
     throw new CapError("cap_token.allow.stream_ids (core §6): must be ascending without duplicates");
   }
   const rate = token.allow.rate;
-  if (rate !== null && (rate.per_sec > MAX_CAP_RATE || rate.burst > MAX_CAP_BURST)) {
+  if (rate !== null && (rate.per_sec > limits.max_cap_rate_per_sec || rate.burst > limits.max_cap_rate_burst)) {
     throw new CapError(
       `cap_token.allow.rate (core §14.1): ${rate.per_sec}/s and burst ${rate.burst} exceed ` +
-        `${MAX_CAP_RATE}/s and ${MAX_CAP_BURST}`,
+        `${limits.max_cap_rate_per_sec}/s and ${limits.max_cap_rate_burst}`,
     );
   }
 }

@@ -6,12 +6,10 @@ import { type Claim, refused, verify } from "../crypto/signatures.ts";
 import { type Bytes, equal, u64be, view } from "../wire/bytes.ts";
 import { decodeObject } from "../wire/codec.ts";
 import { DecodeError, FAULT, OpenError, VerificationError } from "../wire/errors.ts";
-import type { Msg, PayloadHeader } from "../wire/schema.ts";
+import type { Limits, Msg, PayloadHeader } from "../wire/schema.ts";
 import { msgDigest } from "./identity.ts";
+import { MAXIMA } from "./limits.ts";
 
-export const MAX_MSG_BYTES = 1_048_576;
-const MAX_HDR_BYTES = 16_384;
-const MAX_BODY_BYTES = 1_048_320;
 /** Bytes before the header: enc, hdr_len, body_len. */
 const PREFIX_SIZE = 40;
 const SIGNATURE = "MSG.sig (core §4.1)";
@@ -30,15 +28,19 @@ export function leafHash(label: Bytes, msg: LeafFields): Bytes {
 }
 
 /** Return where the body starts and ends; throw if a length or the padding is wrong (core §14.2). */
-export function checkLayout(ciphertext: Bytes): [number, number] {
+export function checkLayout(ciphertext: Bytes, limits: Limits = MAXIMA): [number, number] {
   const size = ciphertext.length;
   if (size < PREFIX_SIZE) {
     throw layout(`${size} bytes are too few: enc, hdr_len and body_len take ${PREFIX_SIZE}`);
   }
   const header = view(ciphertext).getUint32(32);
   const body = view(ciphertext).getUint32(36);
-  if (header > MAX_HDR_BYTES) throw layout(`hdr_len ${header} exceeds max_hdr_bytes = ${MAX_HDR_BYTES} (core §14.2)`);
-  if (body > MAX_BODY_BYTES) throw layout(`body_len ${body} exceeds max_body_bytes = ${MAX_BODY_BYTES} (core §14.2)`);
+  if (header > limits.max_hdr_bytes) {
+    throw layout(`hdr_len ${header} exceeds max_hdr_bytes = ${limits.max_hdr_bytes} (core §14.2)`);
+  }
+  if (body > limits.max_body_bytes) {
+    throw layout(`body_len ${body} exceeds max_body_bytes = ${limits.max_body_bytes} (core §14.2)`);
+  }
   const end = PREFIX_SIZE + header + body;
   if (size < end) throw layout(`${size} bytes are fewer than the ${end} that hdr_len and body_len announce`);
   if (ciphertext.subarray(end).some((byte) => byte !== 0)) throw layout("the padding contains a byte that is not zero");
@@ -61,8 +63,8 @@ export function msgClaim(msg: Msg): Claim {
 
 /** Decode and verify a MSG by itself; return it with its leaf hash. */
 export async function verifyMsg(wire: Bytes): Promise<[Msg, Bytes]> {
-  if (wire.length > MAX_MSG_BYTES) {
-    const found = `${wire.length} bytes exceed max_msg_bytes = ${MAX_MSG_BYTES} (core §14.2)`;
+  if (wire.length > MAXIMA.max_msg_bytes) {
+    const found = `${wire.length} bytes exceed max_msg_bytes = ${MAXIMA.max_msg_bytes} (core §14.2)`;
     throw new DecodeError(found, "MSG (core §4.1)", FAULT.SIZE);
   }
   const msg = decodeObject("Msg", wire);

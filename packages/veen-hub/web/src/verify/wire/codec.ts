@@ -2,6 +2,7 @@
 
 import type { Bytes } from "./bytes.ts";
 import { CborMap, decode, encode, type Item, type Key, U64_MAX } from "./cbor.ts";
+import { limitsFault } from "../log/limits.ts";
 import { DecodeError, FAULT, VeenError } from "./errors.ts";
 import { type FieldSchema, KINDS, type Kind, type ObjectName, type Objects, type ObjectSchema, SCHEMA } from "./schema.ts";
 
@@ -122,6 +123,8 @@ function checkMade(name: ObjectName, schema: ObjectSchema, made: Fields): void {
     const size = `pad_block ${made["pad_block"]} exceeds ${MAX_PAD_BLOCK}`;
     throw fail(schema, `${size}, the size of the largest MSG (core §14)`);
   }
+  const fault = name === "Limits" ? limitsFault(made as unknown as Objects["Limits"]) : undefined;
+  if (fault !== undefined) throw fail(schema, fault);
 }
 
 function arrayFields(schema: ObjectSchema, item: Item): (readonly [FieldSchema, Item])[] {

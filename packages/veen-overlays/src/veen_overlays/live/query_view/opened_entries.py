@@ -46,12 +46,15 @@ class OriginHub:
     """Returns the epoch of a label, from a receipt on it; None if the label is not of the expected stream."""
 
     @classmethod
-    def for_stream(cls, identity: HubIdentity, name: str, *, epoch_sec: int, max_epoch_skew_sec: int) -> Self:
-        """Accept events of one stream only: its labels follow from hub_id and name (core §2, B13)."""
+    def for_stream(cls, identity: HubIdentity, name: str, *, epoch_sec: int) -> Self:
+        """Accept events of one stream only: its labels follow from hub_id and name (core §2, B13).
+
+        A hub accepts messages for the labels around its present epoch (core §12).
+        """
         routing, stream = routing_key(identity.hub_id), stream_id(name)
 
         def epoch_of(found: Label, receipt: Receipt) -> Epoch | None:
-            window = epoch_window(receipt.hub_ts, epoch_sec, max_epoch_skew_sec)
+            window = epoch_window(receipt.hub_ts, epoch_sec, max_skew_sec=epoch_sec)
             return next((Epoch(e) for e in window if label(routing, stream, Epoch(e)) == found), None)
 
         return cls(identity=identity, epoch_of=epoch_of)
@@ -146,10 +149,10 @@ class EntryOpener:
         if (hub := self.origins.get(hub_id)) is None:
             raise VerificationError(f"the identity of origin hub {hub_id.hex()} is not pinned")
         receipt = Receipt.decode(wire)
-        verify_receipt(hub.identity, receipt)
         epoch = hub.epoch_of(receipt.label, receipt)
         if epoch is None or epoch > MAX_EPOCH:
             raise VerificationError(f"label {receipt.label.hex()} is not of the stream that is imported here")
+        verify_receipt(hub.identity, receipt)
         return Place(hub_id, receipt.label, epoch, receipt, wire)
 
 

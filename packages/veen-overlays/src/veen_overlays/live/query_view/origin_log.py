@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from veen_core.entry import Entry
-from veen_core.errors import DecodeError, DivergenceError, StateError, VerificationError
+from veen_core.errors import DecodeError, StateError, VerificationError
 from veen_core.ids import ClientId, Label, StreamSeq
 from veen_core.keys import DhKey
 from veen_core.mmr import Mmr
@@ -38,6 +38,29 @@ class ListedOrigin(NamedTuple):
     place: Place
     client: ClientId | None
     """The origin's receipt proves it; None if the record has no ``origin_leaf``."""
+
+
+def audited(entry: Entry, keys: Sequence[DhKey], opener: EntryOpener) -> ListedOrigin | Imported | None:
+    """Return what an entry of the audit log says: the origin of an event, or an imported bundle.
+
+    None for every other entry, and for an origin that ``opener`` does not prove to be of its stream.
+    """
+    opened = None if entry.is_authorize else open_msg(entry.msg, keys)
+    if opened is None:
+        return None
+    try:
+        if opened.header.schema == _REPORT:
+            return Imported.decode(opened.body)
+        if opened.header.schema != _IMPORTED_EVENT:
+            return None
+        record = ImportedEvent.decode(opened.body)
+        if record.origin_msg is not None:
+            return None
+        place = opener.verified_place(record.source_hub_id, record.origin_receipt)
+    except (DecodeError, VerificationError):
+        return None
+    leaf = record.origin_leaf
+    return ListedOrigin(place, None if leaf is None else leaf.client_id)
 
 
 class OriginLogReader:
@@ -94,24 +117,16 @@ class OriginLogReader:
         view.note_origin_log(OriginLog(name=self._name, label=self.label, size=mark.size, peaks=mark.peaks))
 
     def _read(self, view: QueryView, entry: Entry) -> None:
-        opened = None if entry.is_authorize else open_msg(entry.msg, self._keys)
-        if opened is None:
-            return
-        try:
-            if opened.header.schema == _IMPORTED_EVENT:
-                self._list(view, entry.stream_seq, ImportedEvent.decode(opened.body))
-            elif opened.header.schema == _REPORT:
-                for target in Imported.decode(opened.body).targets:
-                    known = self._complete.get(target.label, 0)
-                    self._complete[target.label] = max(known, target.to_seq)
-        except (DecodeError, VerificationError) as exc:
-            if isinstance(exc, DivergenceError):
-                raise
+        found = audited(entry, self._keys, self._opener)
+        if isinstance(found, ListedOrigin):
+            self._list(view, entry.stream_seq, found)
+        elif found is not None:
+            for target in found.targets:
+                known = self._complete.get(target.label, 0)
+                self._complete[target.label] = max(known, target.to_seq)
 
-    def _list(self, view: QueryView, at: int, record: ImportedEvent) -> None:
-        if record.origin_msg is not None:
-            return
-        place = self._opener.verified_place(record.source_hub_id, record.origin_receipt)
+    def _list(self, view: QueryView, at: int, listed: ListedOrigin) -> None:
+        place = listed.place
         source = view.source(self._stream, place.hub_id, place.label, place.epoch)
         seq = place.receipt.stream_seq
         if seq <= source.size or seq in source.waiting:
@@ -122,6 +137,4 @@ class OriginLogReader:
                 "does not have",
                 action="check that the view reads the stream that the bridge writes to",
             )
-        leaf = record.origin_leaf
-        listed = ListedOrigin(place, None if leaf is None else leaf.client_id)
         self._listed[bytes(place.receipt.leaf_hash)] = at, listed

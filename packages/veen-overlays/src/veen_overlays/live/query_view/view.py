@@ -175,11 +175,6 @@ class QueryView:
     # --- writing
 
     @property
-    def pending_rows(self) -> int:
-        """Rows that are not committed yet."""
-        return self._row_count
-
-    @property
     def has_changes(self) -> bool:
         """Whether a commit would change the view."""
         return bool(self._row_count) or self._noted

@@ -1,0 +1,89 @@
+"""Write a corpus of cases with the verdicts of ``veen verify``, for the page to be compared with.
+
+Usage: python agreement OUT.json [--mutations N] [--seed N] [--evidence FOLDER]. ``tests/agreement.ts`` reads
+the corpus. The evidence is made by a real hub, in a temporary folder or in FOLDER, from where the next run
+takes it. The seed fixes the changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import cases
+import evidence
+
+from veen_cli.arguments import times
+from veen_cli.evidence.verify import TrustOptions, _verify_files
+
+DEFAULT_MUTATIONS = 400
+
+
+def judge(case: cases.Case, root: Path) -> None:
+    """Ask ``veen verify``."""
+    folder = Path(tempfile.mkdtemp(dir=root))
+    for name, content in case.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    policy = None
+    if case.policy is not None:
+        policy = folder / ".policy"
+        policy.write_text(case.policy)
+    os.chdir(folder)
+    trust = TrustOptions(
+        trust=case.trust.hex() if case.trust is not None else None,
+        client=None,
+        witnesses=str(policy) if policy is not None else None,
+    )
+    names = sorted({name.partition("/")[0] for name in case.files})
+    for made in _verify_files(names, trust, None):
+        case.expect.append(
+            {
+                "file": made.where,
+                "kind": made.what,
+                "holds": made.holds,
+                "why": made.why,
+                "steps": list(made.steps),
+                "complete": made.complete,
+            }
+        )
+
+
+def held_evidence(root: Path) -> tuple[Path, bytes, str]:
+    """Return the folder with the evidence, which is made if it is missing, its hub_id and its policy."""
+    mark = root / "hub_id"
+    if not mark.exists():
+        root.mkdir(exist_ok=True)
+        mark.write_text(evidence.make(root)[0].hex())
+    return root, bytes.fromhex(mark.read_text()), (root / "policy.txt").read_text()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--mutations", type=int, default=DEFAULT_MUTATIONS)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--evidence", type=Path)
+    chosen = parser.parse_args()
+    out = chosen.out.absolute()
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name).resolve()
+        real = cases.evidence(*held_evidence((chosen.evidence or root).absolute()))
+        made = list(cases.vectors())
+        good = [case for case in made if not case.name.endswith("_fail") and case.trust is not None]
+        made += real
+        # Real evidence more often than vectors: it is larger, and has more kinds in one case.
+        made += cases.mutations(real * 3 + good, chosen.mutations, chosen.seed)
+        now = times.now()
+        for case in made:
+            judge(case, root)
+        os.chdir(out.parent)
+    out.write_text(json.dumps({"now": now, "cases": [case.as_json() for case in made]}))
+    print(f"{len(made)} cases in {out}")
+
+
+if __name__ == "__main__":
+    main()
