@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from veen_core.hub_log import origin_of
-from veen_core.ids import Label
+from veen_core.ids import Epoch, Label
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.stream import label, routing_key, stream_id
-from veen_core.ids import Epoch
 from veen_hub.client import Identity
 from veen_hub.client.blocking import connect
 from veen_selftest.hubs.own_hub import OwnHub

@@ -33,7 +33,9 @@ def test_nothing_is_shown_before_a_person_has_confirmed_the_hub(open_console: An
     page.locator(".labels a").first.wait_for()
 
 
-def test_the_overview_shows_health_stages_and_the_verified_checkpoint(open_console: Any, healthy: Any) -> None:
+def test_the_overview_shows_health_stages_and_the_verified_checkpoint(
+    open_console: Any, healthy: Any
+) -> None:
     page = open_console(healthy.url)
     page.locator(".stages tbody tr").nth(2).wait_for()
     page.get_by_text("the list is complete").wait_for()
@@ -99,7 +101,9 @@ def test_the_trust_screen_shows_the_pin_the_keys_and_unverified_cosignatures(
     page = open_console(healthy.url, fragment="#/trust")
     page.get_by_text("the first key: its hash is the hub_id").wait_for()
     page.get_by_text("no key given").first.wait_for()
-    assert page.locator(".fingerprint").inner_text().replace("\n", "").replace(" ", "") == healthy.hub_id.hex()
+    assert (
+        page.locator(".fingerprint").inner_text().replace("\n", "").replace(" ", "") == healthy.hub_id.hex()
+    )
 
 
 def test_the_audit_lists_requests_and_decisions(open_console: Any, healthy: Any) -> None:
@@ -130,7 +134,8 @@ def test_ten_thousand_rows_scroll_without_stutter(open_console: Any, healthy: An
                 return times.sort((a, b) => a - b)[30];
             };
             const idle = await median(false);
-            return { idle, scrolling: await median(true), rows: document.querySelectorAll(".message-row").length };
+            const scrolling = await median(true);
+            return { idle, scrolling, rows: document.querySelectorAll(".message-row").length };
         }"""
     )
     assert frames["rows"] < 60, "only rows in view are in the document"
@@ -212,8 +217,9 @@ CONTRAST = """() => {
         const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
         if (ratio < 4.5) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
     }
-    const nameless = [...document.querySelectorAll("button, a, input, select, [role=listbox]")].filter(element =>
-        element.checkVisibility() && !element.textContent.trim() && !element.ariaLabel && !element.labels?.length);
+    const nameless = [...document.querySelectorAll("button, a, input, select, [role=listbox]")].filter(
+        element => element.checkVisibility()
+            && !element.textContent.trim() && !element.ariaLabel && !element.labels?.length);
     const small = [...document.querySelectorAll("#nav a, main .button, main button:not(.hash), main select")]
         .filter(element => element.checkVisibility() && element.getBoundingClientRect().height < 43.5);
     const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
