@@ -48,6 +48,7 @@ from veen_hub.pipeline.body_budget import BodyBudget
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.intake import Intake, Pending
 from veen_hub.pipeline.log_access import LogAccess
+from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import Sequencer
 from veen_hub.pipeline.signer import Signer
 from veen_hub.pipeline.signing_gate import SigningGate
@@ -135,7 +136,8 @@ class Hub:
             stream_name=self.admission.stream_name,
             committed=self._committed,
         )
-        self._signer = Signer(enabled=has_cores())
+        saturation = Saturation()
+        self._signer = Signer(enabled=saturation.is_saturated if has_cores() else lambda: False)
         store.set_sign_many(self._signer)
         self._sequencer = Sequencer(
             store,
@@ -151,6 +153,7 @@ class Hub:
             self._admit,
             workers=config.workers,
             max_waiting=config.max_waiting,
+            saturation=saturation,
             on_failure=self._fail,
         )
         self._readers = started_pool(READER_THREADS, "veen-read")

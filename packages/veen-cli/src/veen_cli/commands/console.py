@@ -41,7 +41,7 @@ LOOPBACK: Final = "127.0.0.1"
 @click.option("--open", "opens", is_flag=True, help="Open the address in this machine's browser.")
 @connects
 def console(out: Output, *, target: Target, port: int, probes: str | None, opens: bool) -> Answer | None:
-    """Show a hub in a browser.
+    """Show a hub in a browser, which verifies what the hub says.
 
     Starts a listener on this machine only, prints its address, and runs until Ctrl-C. The page reads the hub
     through this listener and verifies every message, receipt and proof itself, against the hub_id that you
