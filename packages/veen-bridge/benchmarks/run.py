@@ -42,7 +42,6 @@ TARGETS: Final = {
     "replica.lag_ms": (50.0, False),
 }
 """Target of each figure, and whether it is a least value."""
-NEED_IMPORT: Final = {"bridge.import", "bridge.rss_mb"}
 REPLICA: Final = Path(__file__).parents[2] / "veen-hub" / "benchmarks" / "replica.py"
 
 
@@ -92,8 +91,8 @@ def run(wanted: set[str], folder: Path, *, quick: bool, entries: int | None) -> 
         results.append(measure_replica(5.0 if quick else 20.0))
     if wanted & set(BUNDLE_NAMES):
         count = entries or (20_000 if quick else 1_000_000)
-        found = bundle_figures(folder / "bundle", count, imports=bool(wanted & NEED_IMPORT))
-        results += [report(name, value) for name, value in found.items() if name in wanted]
+        found = bundle_figures(folder / "bundle", count, wanted)
+        results += [report(name, value) for name, value in found.items()]
     if "bridge.reconcile_growth" in wanted:
         small, large = (1_000, 20_000) if quick else (10_000, 1_000_000)
         value = asyncio.run(growth(folder / "growth", small, large))

@@ -3,7 +3,7 @@
 import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -13,7 +13,16 @@ from veen_core import H, SigningKey, SigningSeed, signatures
 from veen_core.errors import SignatureError, StateError
 from veen_core.ids import Signature, VerifyKey
 from veen_core.keys import refused
-from veen_core.signatures import Claim, invalid_signatures, verify_all, verify_one, verifying
+from veen_core.signatures import (
+    Claim,
+    SignatureBatch,
+    assisted,
+    invalid_signatures,
+    verify_all,
+    verify_one,
+    verifying,
+    verifying_ahead,
+)
 
 from .simulator import flip
 
@@ -187,3 +196,86 @@ def test_signatures_are_verified_when_the_block_ends(intact: list[Claim]) -> Non
     add([], intact)
     with pytest.raises(SignatureError, match=r"^signature 400 "):
         add(list(intact), [claim(COUNT, intact=False)])
+
+
+# --- while more are collected
+
+
+class BusyAssistant:
+    """Takes every second piece that it is offered, and verifies it when it is asked for the result."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[int, Sequence[Claim]]] = []
+        self.offers = self.verified = 0
+
+    def offer(self, at: int, claims: Sequence[Claim]) -> bool:
+        self.offers += 1
+        if self.offers % 2:
+            return False
+        self.taken.append((at, claims))
+        return True
+
+    def collect(self) -> list[int]:
+        found = [at + each for at, claims in self.taken for each in invalid_signatures(claims, threads=1)]
+        self.verified += sum(len(claims) for _, claims in self.taken)
+        self.taken.clear()
+        return found
+
+
+def verify_in_steps(claims: Sequence[Claim], step: int, threads: int | None = None) -> list[int]:
+    with SignatureBatch(threads=threads) as batch:
+        for at in range(0, len(claims), step):
+            batch.claims += claims[at : at + step]
+            batch.start()
+        return batch.finish()
+
+
+@pytest.mark.parametrize("step", [1, 33, COUNT])
+def test_a_batch_names_every_invalid_signature_whoever_verified_it(intact: list[Claim], step: int) -> None:
+    flipped = [0, 31, 32, 140, 399]
+    claims = [claim(at, intact=False) if at in flipped else one for at, one in enumerate(intact)]
+    assert verify_in_steps(claims, step) == flipped
+    assert verify_in_steps(claims, step, threads=1) == flipped
+    assistant = BusyAssistant()
+    with assisted(assistant):
+        assert verify_in_steps(claims, step) == flipped
+    assert 0 < assistant.verified < COUNT
+
+
+def test_an_assistant_helps_one_batch_at_a_time_and_only_while_its_block_runs(intact: list[Claim]) -> None:
+    assistant = BusyAssistant()
+    with assisted(assistant):
+        with SignatureBatch() as first, SignatureBatch() as second:
+            assert first.is_assisted
+            assert not second.is_assisted
+        with SignatureBatch(threads=2) as alone:
+            assert not alone.is_assisted
+    assert verify_in_steps(intact, COUNT) == []
+    assert assistant.offers == 0
+
+
+def give_up_a_batch() -> None:
+    with SignatureBatch() as batch:
+        batch.claims += [claim(at, intact=False) for at in range(COUNT)]
+        batch.start()
+        raise RuntimeError
+
+
+def test_a_batch_that_is_given_up_leaves_no_result_for_the_next_one(intact: list[Claim]) -> None:
+    with assisted(BusyAssistant()):
+        with pytest.raises(RuntimeError):
+            give_up_a_batch()
+        assert verify_in_steps(intact, COUNT) == []
+
+
+def collect_until_a_fault(claims: Sequence[Claim]) -> None:
+    with verifying_ahead() as batch:
+        batch.claims += claims
+        raise StateError("the fault that ended it")
+
+
+def test_a_signature_is_reported_before_the_fault_that_ended_its_batch(intact: list[Claim]) -> None:
+    with pytest.raises(SignatureError, match=r"^signature 3 "):
+        collect_until_a_fault([*intact[:3], claim(3, intact=False)])
+    with pytest.raises(StateError, match="the fault that ended it"):
+        collect_until_a_fault(intact)

@@ -26,11 +26,11 @@ from veen_core.errors import InvariantError, StateError
 from veen_core.ids import AuthRef, ClientId, ClientSeq, LeafHash, StreamSeq, UnixTime
 from veen_core.label_prefix import Trust, VerifiedPrefix
 from veen_core.log_rules import LogStep, examine
-from veen_core.log_verifier import LogVerifier
+from veen_core.log_verifier import LogVerifier, SignatureCheck
 from veen_core.msg import Msg, verify_signature
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verifying
+from veen_core.signatures import verifying_ahead
 
 __all__ = ["Gap", "LabelClient", "Trust"]
 
@@ -216,30 +216,34 @@ class LabelClient(VerifiedPrefix):
         log, last = self._log.copy(), self.state.head
         if last is not None and last.stream_seq != log.size:
             last = None
-        for begin in range(0, len(entries), ENTRIES_PER_CHECK):
-            last = self._accept_entries(log, entries[begin : begin + ENTRIES_PER_CHECK], last)
+        with verifying_ahead() as batch:  # a signature is reported before the faults of later entries
+            signatures = self._collect_signatures(batch.claims)
+            for begin in range(0, len(entries), ENTRIES_PER_CHECK):
+                last = self._accept_entries(log, entries[begin : begin + ENTRIES_PER_CHECK], last, signatures)
+                batch.start()
         last_used = self._last_used(entries)
         own = set(self.pending_leaves)
-        answered = [r for entry in entries if (r := entry.receipt).leaf_hash in own]
+        answered = [r for entry in entries if (r := entry.receipt).leaf_hash in own] if own else ()
         self._advance(log, entries[-1].receipt, answered)
         self.state = dataclasses.replace(self.state, client_seq=last_used)
 
     def _accept_entries(
-        self, log: LogVerifier, entries: Sequence[Entry], last: Receipt | None
+        self,
+        log: LogVerifier,
+        entries: Sequence[Entry],
+        last: Receipt | None,
+        signatures: SignatureCheck,
     ) -> Receipt | None:
-        """Verify the next entries on ``log``, a copy; ``last`` is the receipt before them, if it is known."""
-        claims: list[Claim] = []
-        signatures = self._collect_signatures(claims)
-        with verifying(claims):  # a signature is reported before the faults of later entries
-            for entry in entries:
-                self._check_place(entry, log.size + 1)
-                if not entry.is_authorize and entry.msg.client_id == self.state.client_id:
-                    self._note_own(log, entry.msg.client_id, entry.msg.client_seq)
-                try:
-                    log.accept(entry, signatures)
-                except InvariantError as exc:
-                    raise self._as_divergence(exc, entry.receipt, last) from None
-                last = entry.receipt
+        """Check the next entries on ``log``, a copy; ``last`` is the receipt before them, if it is known."""
+        for entry in entries:
+            self._check_place(entry, log.size + 1)
+            if not entry.is_authorize and entry.msg.client_id == self.state.client_id:
+                self._note_own(log, entry.msg.client_id, entry.msg.client_seq)
+            try:
+                log.accept(entry, signatures)
+            except InvariantError as exc:
+                raise self._as_divergence(exc, entry.receipt, last) from None
+            last = entry.receipt
         return last
 
     def _check_place(self, entry: Entry, expected: int) -> None:

@@ -4,17 +4,22 @@ libsodium verifies without the GIL, so threads share the work. The calling threa
 and so do the threads of a pool that all callers of the process share. The calling thread never waits for a
 slice that no thread has started. A pool that is busy, or without threads, costs time but blocks nothing.
 
-The result does not depend on the threads: the first invalid signature in the order of the list is reported.
+``SignatureBatch`` verifies signatures while more are collected. A thread that verifies needs the GIL after
+every signature, and waits for the thread that collects; another process does not. So a program that verifies
+long logs can provide an ``Assistant`` (``assisted``), which verifies in processes of its own.
+
+The result depends on none of this: the first invalid signature in the order of the list is reported.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from veen_core.errors import SignatureError, VeenError
 from veen_core.ids import Signature, VerifyKey
@@ -24,6 +29,10 @@ SLICE_SIZE: Final = 8
 """Signatures that a thread takes at once, about 0.5 ms of work."""
 MIN_SHARED: Final = 16
 """Fewest signatures that are shared: waking a thread takes as long as verifying one or two."""
+PIECE_SIZE: Final = 32
+"""Signatures that are offered to an assistant at once, about 1.3 ms of work."""
+MAX_WAITING: Final = 32
+"""Signatures of a batch that may wait for the assistant before the calling thread verifies some itself."""
 
 
 class Claim(NamedTuple):
@@ -74,6 +83,123 @@ def verifying(claims: Sequence[Claim], *, threads: int | None = None) -> Iterato
         raise exc from None
     if failure is not None:
         raise failure
+
+
+@contextmanager
+def verifying_ahead() -> Iterator[SignatureBatch]:
+    """Verify the signatures of a batch while the block collects them; errors are those of ``verifying``."""
+    failure: VeenError | None = None
+    with SignatureBatch() as batch:
+        try:
+            yield batch
+        except VeenError as exc:
+            failure = exc
+        invalid = batch.finish()
+    if invalid:
+        raise batch.claims[invalid[0]].refusal() from None
+    if failure is not None:
+        raise failure
+
+
+# --- while more are collected
+
+
+class Assistant(Protocol):
+    """Verifies signatures in other processes, for one batch at a time."""
+
+    def offer(self, at: int, claims: Sequence[Claim]) -> bool:
+        """Take the claims at position ``at`` of the batch; False if it has enough to do."""
+        ...
+
+    def collect(self) -> list[int]:
+        """Wait until everything that was taken is verified; return the positions that were found invalid.
+
+        No claim is lost: the assistant itself verifies those of a process that fails.
+        """
+        ...
+
+
+class _Assistance:
+    """The assistant of this process, and the right to use it."""
+
+    assistant: Assistant | None = None
+    turn = threading.Lock()
+
+
+@contextmanager
+def assisted(assistant: Assistant) -> Iterator[None]:
+    """Let an assistant take part in the batches of this process while the block runs, one at a time."""
+    before, _Assistance.assistant = _Assistance.assistant, assistant
+    try:
+        yield
+    finally:
+        with _Assistance.turn:
+            _Assistance.assistant = before
+
+
+class SignatureBatch:
+    """Signatures that are verified while more are collected in ``claims``; use it in a ``with`` block."""
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        """``threads`` as for ``verify_all``; a batch with a number of threads has no assistant."""
+        self.claims: list[Claim] = []
+        self._threads = threads
+        self._next = 0
+        """Claims before this one are verified, or an assistant has taken them."""
+        self._invalid: list[int] = []
+        self._assistant: Assistant | None = None
+
+    def __enter__(self) -> SignatureBatch:
+        wanted = self._threads is None and _Assistance.assistant is not None
+        if wanted and _Assistance.turn.acquire(blocking=False):
+            self._assistant = _Assistance.assistant
+            if self._assistant is None:  # its block has just ended
+                _Assistance.turn.release()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._assistant is not None:
+            try:
+                self._assistant.collect()  # answers of a batch that was given up
+            finally:
+                self._assistant = None
+                _Assistance.turn.release()
+
+    @property
+    def is_assisted(self) -> bool:
+        """Whether ``start`` lets another process verify while this thread goes on."""
+        return self._assistant is not None
+
+    def start(self) -> None:
+        """Begin to verify the claims that were added; without an assistant, verify them now."""
+        if self._assistant is not None:
+            self._share(self._assistant, MAX_WAITING)
+        elif self._next < len(self.claims):
+            found = invalid_signatures(self.claims[self._next :], threads=self._threads)
+            self._invalid += [self._next + position for position in found]
+            self._next = len(self.claims)
+
+    def finish(self) -> list[int]:
+        """Verify what is left; return the positions of all invalid signatures, ascending."""
+        if self._assistant is not None:
+            self._share(self._assistant, 0)
+            self._invalid += self._assistant.collect()
+        else:
+            self.start()
+        return sorted(self._invalid)
+
+    def _share(self, assistant: Assistant, max_waiting: int) -> None:
+        """Offer pieces as long as they are taken; verify the others here until ``max_waiting`` are left."""
+        while waiting := len(self.claims) - self._next:
+            piece = self.claims[self._next : self._next + PIECE_SIZE]
+            if len(piece) == PIECE_SIZE and assistant.offer(self._next, piece):
+                self._next += PIECE_SIZE
+            elif waiting > max_waiting:
+                piece = piece[:SLICE_SIZE]
+                self._invalid += [at for at, claim in enumerate(piece, self._next) if not _is_valid(claim)]
+                self._next += len(piece)
+            else:
+                return
 
 
 def _is_valid(claim: Claim) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from veen_bridge.bulk_verification import bulk_verification
 from veen_bridge.bundles.reader import BundleFiles, PartFile
 from veen_core.bundle import BundleError, BundleHeader, BundleTrust, BundleVerdict, BundleVerifier
 from veen_core.errors import VeenError
@@ -51,12 +52,13 @@ def check_bundle(
         for part in files.doubled
     ]
     damaged: set[int] = set()
-    for number in sorted(files.parts):
-        try:
-            _verify_part(verifier, files.parts[number], advance)
-        except VeenError as exc:
-            faults.append(exc)
-            damaged.add(number)
+    with bulk_verification(files.header.counts.events):
+        for number in sorted(files.parts):
+            try:
+                _verify_part(verifier, files.parts[number], advance)
+            except VeenError as exc:
+                faults.append(exc)
+                damaged.add(number)
     if absent := [number for number in verifier.missing if number not in damaged]:
         faults.append(_missing(absent, len(files.header.parts)))
     elif not damaged:

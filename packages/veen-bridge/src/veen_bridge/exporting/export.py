@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from veen_bridge.bulk_verification import bulk_verification
 from veen_bridge.bundles.naming import staging_name
 from veen_bridge.bundles.staging import ExportPlan, StagedBundle
 from veen_bridge.exporting.audit_log import ExportAudit
@@ -105,7 +106,8 @@ class Exporter:
         if sealed is None:
             written = await self._session.hub.connection.workers.run(read_written, staged, plan.draft)
             total = plan.draft.to_seq - plan.draft.from_seq + 1
-            with self._watch(f"exporting {plan.draft.stream}", total) as progress:
+            watch = self._watch(f"exporting {plan.draft.stream}", total)
+            with bulk_verification(total), watch as progress:
                 progress.advance(written.next_seq - plan.draft.from_seq)
                 written = await ContentWriter(self._session, staged, plan, written).write(progress.advance)
             sealed = self._sealed(plan.draft, written)

@@ -302,7 +302,7 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
 )
 @trust_options
 def verify(out: Output, *, files: tuple[str, ...], allow_partial: bool, against: TrustOptions) -> Answer:
-    """Verify files without a hub: evidence of any kind, exports, bundles, identity cards, tokens.
+    """Verify evidence, exports, bundles, cards and tokens offline.
 
     Files are verified together: proofs against the receipts and checkpoints given, and receipts and
     checkpoints under the identity of the pinned hub. With --client, receipts and checkpoints are also

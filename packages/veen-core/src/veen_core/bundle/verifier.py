@@ -31,11 +31,13 @@ from veen_core.ids import BundleId, UnixTime
 from veen_core.log_rules import RULES, LogTerms
 from veen_core.log_verifier import HubSignatures, LogVerifier
 from veen_core.mmr import Mmr
-from veen_core.signatures import Claim, invalid_signatures
+from veen_core.signatures import SignatureBatch
 from veen_core.tlog.policy import Cosigned
 
 BATCH: Final = 1_024
 """Events whose signatures are verified together, on all cores."""
+EVENTS_PER_START: Final = 32
+"""Events after which an assistant is given their signatures; without one, these are verified together."""
 CLAIMS_PER_EVENT: Final = 2
 """MSG.sig and RECEIPT.hub_sig."""
 _CITED: Final = re.compile(r" \((core §[^()]*)\)")
@@ -229,19 +231,22 @@ def verify_events(
 
     After a fault, ``log`` is in an unknown state.
     """
-    claims: list[Claim] = []
-    check = HubSignatures(log.terms, claims)
     failure: VeenError | None = None
     failed_at = entries[0].stream_seq
-    for entry in entries:
-        try:
-            log.accept(entry, check)
-        except VeenError as exc:
-            failure, failed_at = exc, entry.stream_seq
-            break
-    if invalid := invalid_signatures(claims, threads=threads):
+    with SignatureBatch(threads=threads) as batch:
+        check = HubSignatures(log.terms, batch.claims)
+        for position, entry in enumerate(entries, 1):
+            try:
+                log.accept(entry, check)
+            except VeenError as exc:
+                failure, failed_at = exc, entry.stream_seq
+                break
+            if batch.is_assisted and position % EVENTS_PER_START == 0:
+                batch.start()
+        invalid = batch.finish()
+    if invalid:
         at = entries[invalid[0] // CLAIMS_PER_EVENT].stream_seq
-        found, clause = _split_clause(claims[invalid[0]].refusal().message)
+        found, clause = _split_clause(batch.claims[invalid[0]].refusal().message)
         raise BundleError(found, clause or "core §4.1, §4.3", part=part, seq=at)
     if failure is not None:
         clause = _CLAUSES.get(failure.invariant) if isinstance(failure, InvariantError) else None

@@ -27,6 +27,8 @@ PAGE: Final = 250
 """Entries fetched, verified and opened at a time: about 0.1 s of cryptography in threads."""
 GRACE_SECONDS: Final = 2.0
 """Time after the end of a label's window until the label is read one last time and left."""
+BULK_PAGE: Final = 1_000
+"""Entries that a reader of long logs fetches and verifies at a time; a page has at most 8 MiB."""
 MAX_QUEUED_PAGES: Final = 64
 """Pages of all labels that wait for the consumer."""
 
@@ -35,24 +37,24 @@ LeaveLabel = Callable[[Label], Awaitable[None]]
 
 
 async def read(
-    log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None = None
+    log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None = None, page: int = PAGE
 ) -> AsyncGenerator[Sequence[Entry], None]:
     """Yield verified pages up to ``to_seq``, or to the end of the log; one page is fetched ahead."""
     await log.check_head_once()
     reader: PipelinedClient | None = None
-    async with aclosing(one_ahead(_fetch(log, from_seq, to_seq))) as pages:
+    async with aclosing(one_ahead(_fetch(log, from_seq, to_seq, page))) as pages:
         async for entries in pages:
             reader = await log.accept(entries, reader)
             yield entries
 
 
 async def _fetch(
-    log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None
+    log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None, page: int
 ) -> AsyncGenerator[Sequence[Entry], None]:
     """Yield pages that are not yet verified."""
     at, more = StreamSeq(max(1, from_seq)), True
     while more and (to_seq is None or at <= to_seq):
-        entries, more = await log.page(at, PAGE, to_seq)
+        entries, more = await log.page(at, page, to_seq)
         if not entries:
             return
         yield entries
