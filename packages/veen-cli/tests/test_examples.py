@@ -46,6 +46,9 @@ ENDLESS = {
     ),
     "veen authority handover new-hub --realm shop --reader realm": "needs a hub of the realm that goes on",
     "veen kube destroy --tenant acme": "asks before it deletes",
+    "veen console --hub http://127.0.0.1:8080": "serves until it is stopped",
+    "veen console --hub https://hub.example --trust HUB_ID --witnesses policy.txt": "likewise",
+    "veen console --open": "likewise",
     "veen monitor https://hub.example --trust HUB_ID --state monitor": "monitors until it is stopped",
     "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor": "likewise",
 }

@@ -23,7 +23,7 @@ MARKER: Final = "<!-- Generated below by `python -m veen_cli.commands.reference 
 PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "start": ("Getting started", ("quickstart", "context", "explain", "completion", "version")),
     "identities": ("Identities", ("keygen", "id", "verify-state")),
-    "hub": ("Hubs", ("hub",)),
+    "hub": ("Hubs", ("hub", "console")),
     "witness": ("Witnesses and monitors", ("witness", "monitor")),
     "tokens": ("Tokens and proof of work", ("cap", "pow")),
     "messages": (

@@ -81,6 +81,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, LazyCommand | Plugin]]] = {
         "witness": LazyCommand(
             "veen_cli.witness:witness", "Cosign the checkpoints of logs, and remember them."
         ),
+        "console": LazyCommand(
+            "veen_cli.commands.console:console", "Show a hub in a browser, which verifies what the hub says."
+        ),
         "monitor": LazyCommand(
             "veen_cli.monitor.command:monitor", "Follow the logs of hubs, and prove what contradicts them."
         ),
