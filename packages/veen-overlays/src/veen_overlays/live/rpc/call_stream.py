@@ -61,7 +61,7 @@ def access(stream: CallStream, reader: LogReader) -> StreamAccess:
     """The access to a stream of a hub, with the hub's log reader; refuses a stream with epochs (ADR 0026)."""
     if stream.has_epochs:
         raise StateError(
-            "calls need one order of all messages, but at this hub a stream changes its label with each epoch",
+            "calls need one order of all messages; at this hub a stream changes its label with each epoch",
             action="use a hub whose profile has no epochs (default or bulk)",
         )
     return StreamAccess(stream=stream, id=stream.id, label=stream.label(), reader=reader)
