@@ -1,11 +1,11 @@
-"""Run a test suite; run a few failed tests once more, each alone on the machine.
+"""Run a test suite; run a few failed tests once more, one after the other.
 
     python .ci/suite.py PYTEST_ARGUMENT...
 
 Suites start hundreds of processes, several tests at a time, so a deadline may pass on a busy machine. Up to
-``MAX_AGAIN`` failed tests are repeated without others beside them. What passes then is printed as unsteady
-and does not fail the suite. A test of crashes, kills or random input is never repeated: what it finds once is
-a defect.
+``MAX_AGAIN`` failed tests are repeated without others of their suite beside them. What passes then is printed
+as unsteady and does not fail the suite. A test of crashes, kills or random input is never repeated: what it
+finds once is a defect.
 """
 
 from __future__ import annotations

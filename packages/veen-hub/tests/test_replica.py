@@ -100,6 +100,7 @@ def test_reads_and_proofs_of_a_replica_verify_under_the_primary_and_writes_are_r
     replica = start_replica(tmp_path, primary)
     try:
         until(lambda: ready(replica) is None, "the replica is ready")
+        catch_up(primary, replica, alice.label)
         identity = replica.status().identity
         assert identity == primary.status().identity
         assert replica.status().replica_of == primary.url

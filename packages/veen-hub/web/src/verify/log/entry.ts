@@ -30,8 +30,8 @@ function fail(found: string, field = "", fault: Fault = FAULT.CBOR): DecodeError
   return new DecodeError(found, field === "" ? "entry (core §4.8.1)" : `entry.${field} (core §4.8.1)`, fault);
 }
 
-/** Return the entry at byte `at` and where it ends. */
-export function unframe(data: Bytes, at: number): [Entry, number] {
+/** Check the frame header at byte `at` and return the size of the whole entry. */
+export function frameSize(data: Bytes, at: number): number {
   const size = data.length - at;
   if (size < FRAME_SIZE) throw fail(`want ${FRAME_SIZE} bytes of frame header, found ${size}`, "", FAULT.SIZE);
   const head = view(data.subarray(at));
@@ -42,8 +42,15 @@ export function unframe(data: Bytes, at: number): [Entry, number] {
   if ((flags & ~FLAG_AUTHORIZE) !== 0) {
     throw fail(`unused bits are set, found 0x${flags.toString(16).padStart(2, "0")}`, "flags");
   }
-  const [msgSize, receiptSize] = [head.getUint32(42), head.getUint32(46)];
-  const whole = FRAME_SIZE + msgSize + receiptSize;
+  return FRAME_SIZE + head.getUint32(42) + head.getUint32(46);
+}
+
+/** Return the entry at byte `at` and where it ends. */
+export function unframe(data: Bytes, at: number): [Entry, number] {
+  const whole = frameSize(data, at);
+  const size = data.length - at;
+  const head = view(data.subarray(at));
+  const [flags, msgSize, receiptSize] = [head.getUint8(1), head.getUint32(42), head.getUint32(46)];
   if (size < whole) throw fail(`msg_len and receipt_len announce ${whole} bytes, found ${size}`, "", FAULT.SIZE);
   if (receiptSize === 0) throw fail("is 0, but every entry has a RECEIPT", "receipt_len", FAULT.SIZE);
   const msgBytes = data.slice(at + FRAME_SIZE, at + FRAME_SIZE + msgSize);

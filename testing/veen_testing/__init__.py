@@ -1,0 +1,5 @@
+"""Shared by the tests of all packages; pytest finds it through ``pythonpath`` in pyproject.toml.
+
+``warm_start``    starts the project's servers in a tenth of the time; ``warm_server`` is its process
+``ports``         ports for servers that start later
+"""
