@@ -28,6 +28,8 @@ class Proxy:
         self.lie: Lie = honest
         self.before: Before | None = None
         self.after: After | None = None
+        self.max_body_bytes = 2**30
+        """Larger requests are refused with 413 before their body is read, as nginx does."""
         self.elsewhere: dict[str, str] = {}
         """Addresses of other hubs that answer the paths with these beginnings."""
         self.requests: list[str] = []
@@ -39,6 +41,10 @@ class Proxy:
         self.requests.append(request.path)
         if self.before is not None and (early := await self.before(request.path)) is not None:
             return early
+        if (request.content_length or 0) > self.max_body_bytes:
+            refused = web.Response(status=413, text="<h1>413 Request Entity Too Large</h1>")
+            refused.force_close()
+            return refused
         assert self._session is not None
         body = await request.read()
         headers = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "content-length")}

@@ -12,7 +12,7 @@ import pytest
 from veen_core import HubId
 from veen_core.errors import StateError
 from veen_core.receipt import Receipt
-from veen_hub.client import CapRefused, Hub, connect
+from veen_hub.client import CapRefused, Hub, TooLarge, connect
 from veen_hub.client.sending.shared_sends import MAX_BODY_BYTES, MAX_GROUP_MESSAGES
 from veen_hub.client.state.records import LabelRecord, decode_record
 from veen_hub.client.state.store import MemoryStateStore
@@ -300,5 +300,46 @@ def test_a_large_message_leaves_by_itself(hub: HubProcess) -> None:
             receipts = await asyncio.gather(streams[0].send(large), streams[1].send("small"))
             assert [receipt.stream_seq for receipt in receipts] == [2, 2]
             assert await texts(streams[0]) == ["first", large]
+
+    run(story())
+
+
+def test_requests_that_a_proxy_finds_too_large_are_split(hub: HubProcess) -> None:
+    """A proxy accepts 1 MiB and answers larger requests with 413 (nginx's default)."""
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            proxy.max_body_bytes = 1_048_576
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                streams = await used_streams(client, "proxy", MAX_GROUP_MESSAGES)
+                receipts = await send_to_all(streams, "x" * MAX_BODY_BYTES)
+                assert [r.stream_seq for r in receipts if isinstance(r, Receipt)] == [2] * len(streams)
+
+                many = client.stream("proxy many")
+                sent = [receipt async for receipt in many.send_many(["y" * 100_000] * 24)]
+                assert [receipt.stream_seq for receipt in sent] == list(range(1, 25))
+                before = len(proxy.requests)
+                again = [receipt async for receipt in many.send_many(["z" * 100_000] * 8)]
+                assert [receipt.stream_seq for receipt in again] == list(range(25, 33))
+                assert proxy.requests[before:] == ["/v1/submit"] * 2  # the limit is known by now
+                assert await texts(many) == ["y" * 100_000] * 24 + ["z" * 100_000] * 8
+
+    run(story())
+
+
+def test_a_message_that_a_proxy_finds_too_large_is_refused_and_frees_the_stream(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            proxy.max_body_bytes = 200_000
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                stream = client.stream("proxy one")
+                with pytest.raises(TooLarge, match=r"HTTP 413 from a proxy.*client_max_body_size"):
+                    await stream.send("x" * 200_000)
+                large, small = await asyncio.gather(
+                    stream.send("x" * 200_000), stream.send("small"), return_exceptions=True
+                )
+                assert isinstance(large, TooLarge)
+                assert isinstance(small, Receipt)
+                assert await texts(stream) == ["small"]
 
     run(story())

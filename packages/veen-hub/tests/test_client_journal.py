@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,6 +205,45 @@ def test_a_large_journal_continues_in_a_small_file(tmp_path: Path, monkeypatch: 
     recover(tmp_path / HUB.hex())
     again = FileStateStore(tmp_path)
     assert [again.load(HUB, f"label {n}") for n in range(3)] == [b"99" * 100, b"97" * 100, b"98" * 100]
+
+
+@pytest.mark.parametrize(
+    ("failing", "call"), [("fdatasync", 2), ("fsync", 1), ("fsync", 2), ("unlink", 1), ("open", 2)]
+)
+def test_a_record_that_is_written_is_acknowledged_even_if_the_next_file_cannot_be_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, call: int
+) -> None:
+    """Whichever call of the compaction fails: a message that is reported as lost would be sent twice."""
+    monkeypatch.setattr(journal, "COMPACT_BYTES", 1_000)
+    store = FileStateStore(tmp_path)
+    lock = store.lock(HUB, "a")
+    store.commit(HUB, {"a": b"one", "b": b"kept"})
+    original, calls = getattr(os, failing), []
+
+    def fail_once(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        if len(calls) == call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(*args, **options)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, failing, fail_once)
+        store.commit(HUB, {"a": b"two" * 400})
+    assert len(calls) >= call
+    assert store.load(HUB, "a") == b"two" * 400
+    store.commit(HUB, {"a": b"three" * 400})  # compacts again
+    assert len(journals(tmp_path)) <= 2
+    assert lock is not None
+    lock.release()
+    again = FileStateStore(tmp_path)
+    recover(tmp_path / HUB.hex())  # the journal is still used: an old file of it must not count as abandoned
+    assert again.load(HUB, "a") == b"three" * 400
+    mine = store._journals[HUB]
+    for fd in (mine._fd, *(fd for _, fd in mine._superseded)):  # the process dies
+        os.close(fd)
+    recover(tmp_path / HUB.hex())
+    assert (again.load(HUB, "a"), again.load(HUB, "b")) == (b"three" * 400, b"kept")
+    assert journals(tmp_path) == []
 
 
 def test_a_crash_between_two_files_of_a_journal_keeps_the_newer_record(tmp_path: Path) -> None:

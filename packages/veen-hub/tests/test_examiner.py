@@ -54,7 +54,7 @@ def wires(hub: RunningHub) -> list[bytes]:
 
 @pytest.fixture
 def examiner(hub: RunningHub, wires: list[bytes]) -> Iterator[Examiner]:
-    made = Examiner(Supported(hub.profile.profile_id, Limits()), enabled=True, timeout_sec=1.0)
+    made = Examiner(Supported(hub.profile.profile_id, Limits()), enabled=lambda: True, timeout_sec=1.0)
     until(lambda: made.examine(wires[:MANY]) and made.process.ready, "the process is ready")
     yield made
     made.close()
@@ -121,7 +121,7 @@ def test_a_process_that_does_not_answer_is_given_up(wires: list[bytes], examiner
 
 def test_a_thread_replaces_a_process_that_cannot_be_started(hub: RunningHub, wires: list[bytes]) -> None:
     supported = Supported(hub.profile.profile_id, Limits())
-    alone = Examiner(supported, enabled=True)
+    alone = Examiner(supported, enabled=lambda: True)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # no new descriptor; open ones stay open
     try:

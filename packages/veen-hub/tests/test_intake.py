@@ -20,6 +20,7 @@ from veen_hub.admission.stateless import Submission
 from veen_hub.pipeline import intake as intake_module
 from veen_hub.pipeline.examiner import Verdict
 from veen_hub.pipeline.intake import GROUP_SIZE, Intake, Pending, in_groups
+from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import Answer, Ticket
 
 # --- groups
@@ -110,7 +111,14 @@ class InOrder(Settling):
 
 
 def made(sequencer: Settling, most: int = 100_000) -> Intake:
-    return Intake(cast(Any, sequencer), cast(Any, None), sequencer.admit, workers=4, max_waiting=most)
+    return Intake(
+        cast(Any, sequencer),
+        cast(Any, None),
+        sequencer.admit,
+        workers=4,
+        max_waiting=most,
+        saturation=Saturation(),
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ def signers_of(pid: int) -> list[int]:
 
 @pytest.fixture
 def signer() -> Iterator[Signer]:
-    made = Signer(enabled=True)
+    made = Signer(enabled=lambda: True)
     until(lambda: made(HUB_KEY, DIGESTS) and made.process.ready, "the process is ready")
     yield made
     made.close()

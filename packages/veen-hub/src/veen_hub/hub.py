@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -47,6 +48,7 @@ from veen_hub.pipeline.body_budget import BodyBudget
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.intake import Intake, Pending
 from veen_hub.pipeline.log_access import LogAccess
+from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import Sequencer
 from veen_hub.pipeline.signer import Signer
 from veen_hub.pipeline.signing_gate import SigningGate
@@ -134,7 +136,8 @@ class Hub:
             stream_name=self.admission.stream_name,
             committed=self._committed,
         )
-        self._signer = Signer(enabled=has_cores())
+        saturation = Saturation()
+        self._signer = Signer(enabled=saturation.is_saturated if has_cores() else lambda: False)
         store.set_sign_many(self._signer)
         self._sequencer = Sequencer(
             store,
@@ -150,6 +153,7 @@ class Hub:
             self._admit,
             workers=config.workers,
             max_waiting=config.max_waiting,
+            saturation=saturation,
             on_failure=self._fail,
         )
         self._readers = started_pool(READER_THREADS, "veen-read")
@@ -386,6 +390,10 @@ class Hub:
             self.metrics.replica_missing_attachments.set(self.replica.missing_attachments)
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
+        with contextlib.suppress(OSError):  # a scrape does not fail because the volume is gone
+            disk = shutil.disk_usage(self.store.layout.root)
+            self.metrics.disk_bytes.set(disk.total)
+            self.metrics.disk_free_bytes.set(disk.free)
         self.policy.stale(self.clock.now())  # makes the policy update the age of its view
         lag = self.policy.describe().get("lag_sec", "0")
         self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # infinite before the first fold

@@ -35,9 +35,11 @@ def verdict_of(wire: bytes, supported: Supported) -> Verdict:
 
 
 class Examiner:
-    """Examines messages for one worker thread; large groups are examined in a helper process."""
+    """Examines messages for one worker thread; large groups may be examined in a helper process."""
 
-    def __init__(self, supported: Supported, *, enabled: bool, timeout_sec: float = 10.0) -> None:
+    def __init__(
+        self, supported: Supported, *, enabled: Callable[[], bool], timeout_sec: float = 10.0
+    ) -> None:
         self._supported = supported
         self.process = WorkerProcess(__name__, enabled=enabled, timeout_sec=timeout_sec)
 

@@ -27,6 +27,7 @@ from veen_hub.admission.stateless import Submission, Supported
 from veen_hub.ops.logs import LOGGER
 from veen_hub.pipeline.examiner import Examiner, Verdict, verdict_of
 from veen_hub.pipeline.failures import internal_error
+from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import UNSETTLED, Answer, Sequencer, Ticket
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.worker_process import has_cores
@@ -82,6 +83,7 @@ class Intake:
         *,
         workers: int,
         max_waiting: int,
+        saturation: Saturation,
         on_failure: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self._sequencer = sequencer
@@ -101,7 +103,8 @@ class Intake:
         self._handing_over = threading.Lock()
         self._thread = threading.local()
         self._examiners: list[Examiner] = []
-        self._use_processes = has_cores()
+        self._saturation = saturation
+        self._use_processes = saturation.is_saturated if has_cores() else lambda: False
 
     def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> Pending:
         """Send messages through the pipeline; ``on_settled`` is called when every one has its outcome.
@@ -116,6 +119,8 @@ class Intake:
         loop = asyncio.get_running_loop()
         pending = Pending.of(wires, on_settled)
         self.waiting += count
+        if self.waiting == count:
+            self._saturation.begin()
         if self.waiting == 1:
             self._enter_alone(loop, pending)
             return pending
@@ -207,6 +212,8 @@ class Intake:
 
     def _deliver(self, group: list[Slice], outcomes: list[Outcome]) -> None:
         self.waiting -= len(outcomes)
+        if not self.waiting:
+            self._saturation.end()
         at = 0
         for pending, start, stop in group:
             pending.outcomes[start:stop] = outcomes[at : at + stop - start]

@@ -21,8 +21,8 @@ TIMEOUT_SEC: Final = 1.0
 class Signer:
     """Signs receipts for the sequencer (``veen_storage``'s ``SignMany``)."""
 
-    def __init__(self, *, enabled: bool) -> None:
-        """Sign in the calling thread unless ``enabled``."""
+    def __init__(self, *, enabled: Callable[[], bool]) -> None:
+        """Sign in the calling thread unless ``enabled`` returns True."""
         self.process = WorkerProcess(__name__, enabled=enabled, timeout_sec=TIMEOUT_SEC)
         self._key: VerifyKey | None = None
         self._posted: list[list[bytes]] = []

@@ -1,8 +1,9 @@
 """Helper processes for CPU-bound batches: another core examines or signs while the hub's thread waits.
 
 Ed25519 runs outside the interpreter lock, but the decoding and hashing around it do not. Groups of at least
-``MIN_QUESTIONS`` are therefore sent to a process. The process starts with the first such group. Until it is
-ready, and whenever it fails, the calling thread does the work itself: the hub never depends on it.
+``MIN_QUESTIONS`` are therefore sent to a process while the hub is saturated. The process starts with the
+first such group. Until it is ready, and whenever it fails, the calling thread does the work itself: the hub
+never depends on it.
 
 On two cores, without these processes the hub takes a third less messages per second in batches and a fifth
 less one by one; without the signing process alone, a seventh and a fifth less.
@@ -48,10 +49,11 @@ def has_cores() -> bool:
 class WorkerProcess:
     """One helper process, used by one thread."""
 
-    def __init__(self, module: str, *, enabled: bool, timeout_sec: float = 10.0) -> None:
-        """Prepare to run ``module``, which must call ``serve``; a disabled process never starts.
+    def __init__(self, module: str, *, enabled: Callable[[], bool], timeout_sec: float = 10.0) -> None:
+        """Prepare to run ``module``, which must call ``serve``.
 
-        A process that neither reads nor answers for ``timeout_sec`` is killed.
+        The process is started and used while ``enabled`` returns True. If it neither reads nor answers for
+        ``timeout_sec``, it is killed.
         """
         self.timeout_sec = timeout_sec
         self._module = module
@@ -71,7 +73,7 @@ class WorkerProcess:
 
         ``opening`` is sent once, when the process starts.
         """
-        if not self._enabled or len(questions) < MIN_QUESTIONS or time.monotonic() < self._not_before:
+        if len(questions) < MIN_QUESTIONS or time.monotonic() < self._not_before or not self._enabled():
             return False
         try:
             pipe = self._ready_pipe(opening)

@@ -35,7 +35,7 @@ from veen_hub.client.wire.retry import MIN_ANSWER_SECONDS, Attempts
 if TYPE_CHECKING:
     from veen_hub.client.sending.single_sends import SingleSends
 
-MAX_GROUPS: Final = 3
+MAX_GROUPS: Final = 4
 """Groups at once: while one is at the hub, another one is written to disk, and the next one is sealed."""
 MAX_GROUP_MESSAGES: Final = 16
 """Messages in a group. They are sealed on the event loop, which they block for about 2 ms."""

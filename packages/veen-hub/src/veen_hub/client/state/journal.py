@@ -20,7 +20,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ MAGIC: Final = b"VEJ1"
 HEADER: Final = struct.Struct(">4sII")
 SYNCED: Final = struct.Struct(">Q")
 COMPACT_BYTES: Final = 8 * 1_048_576
-"""Size at which a journal continues in a new file."""
+"""Growth after which a journal continues in a new file."""
 
 
 @int_map("journal_record", section="RESYNC0.4")
@@ -131,7 +131,10 @@ class Journal:
         self._fd = -1
         self._path: Path | None = None
         self._size = 0
+        self._compact_at = COMPACT_BYTES
         self._synced = 0
+        self._superseded: list[tuple[Path, int]] = []
+        """Files before this one that are not removed yet; they stay locked, so that nothing recovers them."""
         self._failed = False
         """Whether a write failed and could not be undone."""
 
@@ -147,8 +150,10 @@ class Journal:
         with self._guard, _state_errors(self._folder):
             self._write(group_of(records), durable=durable)
             self._records |= records
-            if self._size >= COMPACT_BYTES:
-                self._begin(group_of(self._records))
+            if self._size >= self._compact_at:
+                with suppress(OSError):  # the records are written: this file grows on, until the next attempt
+                    self._begin(group_of(self._records))
+                self._compact_at = self._size + COMPACT_BYTES
 
     def take_out(self, name: str) -> None:
         """Write a record to its file, durably; the journal then no longer supersedes the file."""
@@ -159,7 +164,8 @@ class Journal:
             self._write(JournalGroup(records=(JournalRecord(name=name),)), durable=True)
             del self._records[name]
             if not self._records:
-                self._end()
+                with suppress(OSError):  # what is left of the file says that it has no records
+                    self._end()
 
     def _write(self, group: JournalGroup, *, durable: bool) -> None:
         if self._failed:
@@ -186,25 +192,42 @@ class Journal:
         """Begin the next file of this journal with these records, durably, and remove the one before."""
         folder, frame = journal_folder(self._folder), group.frame(0)
         make_folder(folder)
-        path = folder / f"{self._owner}-{self._number + 1:08d}{SUFFIX}"
+        self._number += 1
+        path = folder / f"{self._owner}-{self._number:08d}{SUFFIX}"
         fd = _create_locked(path)
         try:
             write_all(fd, frame)
             os.fdatasync(fd)
             sync_folder(folder)
         except OSError:
-            os.close(fd)
-            path.unlink(missing_ok=True)
+            self._discard(path, fd)
             raise
         if self._path is not None:
-            self._end()
-            sync_folder(folder)  # otherwise the old file could come back without the new one
+            self._superseded.append((self._path, self._fd))
         self._fd, self._path = fd, path
         self._size = self._synced = len(frame)
-        self._number += 1
+        with suppress(OSError):  # tried again before this file is removed
+            self._remove_superseded()
+
+    def _discard(self, path: Path, fd: int) -> None:
+        """Remove a file that could not be begun: if it came back, it would supersede later records."""
+        failed, self._failed = self._failed, True
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+        os.close(fd)
+        self._failed = failed
+
+    def _remove_superseded(self) -> None:
+        while self._superseded:
+            path, fd = self._superseded[-1]
+            path.unlink(missing_ok=True)
+            sync_folder(path.parent)  # otherwise the old file could come back without the new one
+            self._superseded.pop()
+            os.close(fd)
 
     def _end(self) -> None:
-        """Close and remove the file; its records are elsewhere, durably."""
+        """Close and remove the file, which has no records any more."""
+        self._remove_superseded()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             os.close(self._fd)

@@ -39,7 +39,7 @@ from veen_core.status import AuthorizeResponse, CapStatus, OkResponse, Status
 from veen_core.tlog.tiles import MAX_ENTRY_BYTES, TILE_WIDTH
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_core.wire import Wire
-from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused
+from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused, TooLarge
 from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer
 from veen_hub.client.wire.outcomes import OutcomeDecoder, Outcomes
 from veen_hub.client.wire.stream_items import (
@@ -65,6 +65,8 @@ MAX_LIVE_BYTES: Final = 65_536
 MAX_PAGE_BYTES: Final = 16 * 1_048_576
 """Largest page accepted; the hub ends a page with the entry that exceeds 8 MiB."""
 
+MAX_SEQUENCE_BYTES: Final = 8 * 1_048_576
+"""Largest sequence of messages that a hub accepts (H14)."""
 MAX_BUNDLE_BYTES: Final = TILE_WIDTH * (2 + MAX_ENTRY_BYTES)
 """Largest entry bundle of a C2SP log; one of a hub log has about 25 KiB."""
 
@@ -77,6 +79,8 @@ class Endpoints:
         self.transport = transport
         self._workers = workers
         self._outcomes = OutcomeDecoder()
+        self._max_request_bytes = MAX_SEQUENCE_BYTES
+        """Largest sequence that is sent; smaller once a larger one was refused."""
         self.control_label: Label | None = None
         """The label whose entries are tokens (H5); set once the hub's identity is checked."""
 
@@ -87,19 +91,39 @@ class Endpoints:
         return decode_response(Status, await self.transport.call("GET", "/v1/status"))
 
     async def submit(self, wires: Sequence[bytes], *, headers: Mapping[str, str] | None = None) -> Outcomes:
-        """Return an outcome for each message, in order; raises if the whole request is refused (H14)."""
+        """Return an outcome for each message, in order; raises if the whole request is refused (H14).
+
+        A request that a proxy or the hub finds too large is sent in two halves, and so are later ones of its
+        size.
+        """
         if len(wires) == 1:
             try:
                 body = await self.transport.call("POST", "/v1/submit", wrap_submit(wires[0]), headers=headers)
             except Refused as exc:
                 return [exc]
             return [self._outcomes.decode_receipt(body)]
+        request = b"".join(map(wrap_submit, wires))
+        if len(request) <= self._max_request_bytes:
+            try:
+                return await self._submit_sequence(request, len(wires), headers)
+            except TooLarge:
+                self._max_request_bytes = len(request) // 2
+        half = len(wires) // 2
+        outcomes = await self.submit(wires[:half], headers=headers)
+        try:
+            return outcomes + await self.submit(wires[half:], headers=headers)
+        except Refused as exc:  # the first half has its outcomes
+            return outcomes + [exc] * (len(wires) - half)
+
+    async def _submit_sequence(
+        self, request: bytes, count: int, headers: Mapping[str, str] | None
+    ) -> Outcomes:
         body = await self.transport.call(
-            "POST", "/v1/submit", b"".join(map(wrap_submit, wires)), content_type=CBOR_SEQ, headers=headers
+            "POST", "/v1/submit", request, content_type=CBOR_SEQ, headers=headers
         )
         outcomes = self._outcomes.decode(body)
-        if len(outcomes) != len(wires):
-            raise Misbehaved(f"the hub gave {len(outcomes)} answers to {len(wires)} messages")
+        if len(outcomes) != count:
+            raise Misbehaved(f"the hub gave {len(outcomes)} answers to {count} messages")
         return outcomes
 
     async def page(

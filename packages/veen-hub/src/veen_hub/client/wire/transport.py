@@ -15,7 +15,15 @@ from urllib.parse import urlsplit
 from veen_core.api import ErrorEnvelope
 from veen_core.errors import ConfigError, DecodeError, StateError
 from veen_core.rejection import Code
-from veen_hub.client.errors import Misbehaved, RateLimited, Refused, Unavailable, Unreachable, refusal
+from veen_hub.client.errors import (
+    Misbehaved,
+    RateLimited,
+    Refused,
+    TooLarge,
+    Unavailable,
+    Unreachable,
+    refusal,
+)
 from veen_hub.client.wire.http_connection import HttpConnection
 from veen_hub.client.wire.http_pool import HttpPool
 from veen_hub.client.wire.http_response import HttpError, ResponseHead
@@ -230,6 +238,12 @@ def _refused(head: ResponseHead, body: bytes) -> Refused | Misbehaved:
     except DecodeError:
         after = head.fields.get(b"retry-after", b"")
         retry_after = int(after) if after.isdigit() and len(after) < 6 else None
+        if head.status == 413:
+            return TooLarge(
+                Code.LIMIT,
+                "HTTP 413 from a proxy: the request is too large for it",
+                action="ask the proxy's operator to accept larger requests (nginx: client_max_body_size)",
+            )
         if head.status == 429:
             return RateLimited(Code.RATE, "HTTP 429 from a proxy", retry_after=retry_after)
         if head.status in (502, 503, 504):
