@@ -21,6 +21,7 @@ import pytest
 from veen_core.hashing import H
 from veen_core.ids import Coid, StreamSeq
 from veen_storage import store as store_module
+from veen_storage.commit import apply_queue
 from veen_storage.disk.files import Files
 from veen_storage.errors import PoisonedError, StorageError
 from veen_storage.store import Store, create
@@ -209,7 +210,7 @@ def test_a_round_that_failed_is_not_skipped_by_the_next(folder: Path) -> None:
     run.open()
     for second in range(3):
         run.send(second, (ORDERS, 2))
-    with patch.object(store_module, "ROUND_BYTES", 1):
+    with patch.object(apply_queue, "ROUND_BYTES", 1):
         files.fail_at = len(files.operations) + 2
         with pytest.raises(OSError, match="Input/output error"):
             run.opened.apply()
