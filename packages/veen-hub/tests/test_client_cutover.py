@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from veen_testing.ports import free_port
 
 from veen_core import stream as streams
 from veen_core.errors import IdentityError, StateError
@@ -45,7 +46,6 @@ from veen_storage.copies.promote import promote
 from .conftest import StartProcess
 from .cutover_client import KILLED, identity_of
 from .people import ADMIN, signing_key
-from .ports import free_port
 from .replicas import hand_over, head
 from .serving import HubProcess, until
 

@@ -8,6 +8,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from veen_testing.ports import free_port
+
 from veen_core import stream
 from veen_core.api import SubmitResponse
 from veen_core.handover import Handover
@@ -19,7 +21,6 @@ from veen_storage.copies.promote import lost_receipts, promote
 
 from .conftest import StartProcess
 from .people import ADMIN, Writer, signing_key
-from .ports import free_port
 from .replicas import assert_sound, catch_up, hand_over, head, send
 from .serving import HubProcess, until
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from veen_testing.ports import free_port
 
 from veen_core.api import ReceiptRequest, ReceiptResponse
 from veen_core.errors import ConfigError, VeenError
@@ -47,7 +48,6 @@ from .hub_logs import (
 )
 from .independent_witness import IndependentWitness
 from .people import HUB_KEY, Writer, envelope, signing_key
-from .ports import free_port
 from .serving import Calls, HubProcess, RunningHub, until
 from .test_client_settings import anchoring_in
 from .test_hub_log import NEVER

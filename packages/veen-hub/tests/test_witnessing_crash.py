@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from veen_testing.ports import free_port
+
 from veen_core.errors import DecodeError
 from veen_core.keys import SigningSeed
 from veen_core.tlog.add_checkpoint import parse_add_checkpoint
@@ -24,7 +26,6 @@ from .conftest import StartProcess
 from .hub_logs import HUB_ID, HUB_VKEY, cosigners, published, wait_for_size
 from .independent_witness import IndependentWitness
 from .people import Writer
-from .ports import free_port
 from .serving import HubProcess, request, until
 from .test_crash import Client
 from .witnessing import WitnessProcess

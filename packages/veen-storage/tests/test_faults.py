@@ -121,11 +121,11 @@ KINDS = {"in the foreground": (False, None), "in the background and compressed":
 def test_any_operation_may_fail_once(
     folder: Path, when: When, background: bool, zstd_level: int | None
 ) -> None:
-    """In the usual run every third operation, and the first of each kind."""
+    """In the usual run every fourth operation, another in each case, and the first of each kind."""
     counted, names = CountingFiles(), set[str]()
     Run(folder / "whole", counted, background=background, zstd_level=zstd_level).play()
     kinds = {operation.name: operation.number for operation in reversed(counted.operations)}
-    first, step = (1, 1) if THOROUGH else (1 + (when == "after") + background, 3)
+    first, step = (1, 1) if THOROUGH else (1 + (when == "after") + 2 * background, 4)
     assert len(counted.operations) > 200
     for number in sorted({*range(first, len(counted.operations) + 1, step), *kinds.values()}):
         files = FaultyFiles(number, when)
