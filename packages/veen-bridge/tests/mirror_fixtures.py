@@ -16,8 +16,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from veen_testing.ports import free_port
-
 from veen_bridge.mirror.service import HubTarget, MirrorService, MirrorSettings
 from veen_bridge.mirror.stream_mirror import MirrorOptions, StreamPair
 from veen_bridge.transfer import Mode
@@ -32,6 +30,7 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.live import FoldedState, Materializer
 from veen_overlays.summary_tree.store import MemoryStore
 from veen_storage import create
+from veen_testing.ports import free_port
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))

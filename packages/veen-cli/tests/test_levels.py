@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from veen_testing.ports import free_port
 
 from veen_cli.frame.exits import Exit
 from veen_overlays.control.records import revocation_stream
 from veen_overlays.identifiers import realm_id
+from veen_testing.ports import free_port
 
 from .conftest import Town
 from .running import SCRIPTS, ending_hubs, veen

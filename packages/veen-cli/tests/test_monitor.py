@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from veen_testing.ports import free_port
 
 from .running import MAX_SECONDS, Done, ending_hubs, environment, veen

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from veen_testing.ports import free_port
-
 from veen_core import PROFILES, HubId, SigningKey, SigningSeed
 from veen_core.cap import CapToken, Rate, mint
 from veen_core.hashing import H
@@ -26,6 +24,7 @@ from veen_core.keys import DhKey, DhSecret
 from veen_core.stream import stream_id
 from veen_hub.client import Identity, Retry
 from veen_storage import create
+from veen_testing.ports import free_port
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))

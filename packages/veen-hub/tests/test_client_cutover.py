@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from veen_testing.ports import free_port
 
 from veen_core import stream as streams
 from veen_core.errors import IdentityError, StateError
@@ -42,6 +41,7 @@ from veen_hub.client import (
 from veen_hub.client.sending.moving import MOVED_FOLDER
 from veen_hub.client.state.records import LabelRecord, MovedMessages
 from veen_storage.copies.promote import promote
+from veen_testing.ports import free_port
 
 from .conftest import StartProcess
 from .cutover_client import KILLED, identity_of

@@ -8,8 +8,6 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from veen_testing.ports import free_port
-
 from veen_core import stream
 from veen_core.api import SubmitResponse
 from veen_core.handover import Handover
@@ -18,6 +16,7 @@ from veen_core.ids import HubPk, UnixTime
 from veen_core.receipt import Receipt
 from veen_storage.copies.fork import check_fork
 from veen_storage.copies.promote import lost_receipts, promote
+from veen_testing.ports import free_port
 
 from .conftest import StartProcess
 from .people import ADMIN, Writer, signing_key

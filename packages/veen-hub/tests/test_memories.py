@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from veen_testing.ports import free_port
 
 from veen_core.api import ReceiptRequest, ReceiptResponse
 from veen_core.errors import ConfigError, VeenError
@@ -34,6 +33,7 @@ from veen_hub.ops.hub_log.memories import ClaimedError, Memories, SilentMemoryEr
 from veen_hub.ops.init_rotate import init
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import Files
+from veen_testing.ports import free_port
 
 from .conftest import StartHub, StartProcess
 from .hub_logs import (

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
 from veen_testing.ports import free_port
 
 from .independent_log import IndependentLog

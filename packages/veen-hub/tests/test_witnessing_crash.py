@@ -13,14 +13,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from veen_testing.ports import free_port
-
 from veen_core.errors import DecodeError
 from veen_core.keys import SigningSeed
 from veen_core.tlog.add_checkpoint import parse_add_checkpoint
 from veen_core.tlog.tree_head import TreeHead, parse_signed_head
 from veen_hub.witness.folder import Folder
 from veen_storage import Store
+from veen_testing.ports import free_port
 
 from .conftest import StartProcess
 from .hub_logs import HUB_ID, HUB_VKEY, cosigners, published, wait_for_size

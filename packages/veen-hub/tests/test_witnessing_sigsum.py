@@ -6,9 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from veen_testing.ports import free_port
-
 from veen_core.tlog.note import parse_key
+from veen_testing.ports import free_port
 
 from .conftest import StartHub
 from .hub_logs import AT_ONCE, copy_directory, wait_for_size
