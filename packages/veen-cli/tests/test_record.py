@@ -531,10 +531,11 @@ def test_a_hub_that_came_back_from_an_old_copy_contradicts_the_checkpoint(
         assert refused.code == 3
 
 
-def test_a_replay_is_resumed_where_it_was_cut(gated: Recorder) -> None:
-    gated.emit("--batch", stdin=lines(*map(order, range(5)))).ok()
-    whole, cut = gated / "whole.jsonl", gated / "cut.jsonl"
-    gated.admin("replay", "--out", whole, "--verify", "full").ok()
+@pytest.mark.parametrize("verify", ["spot", "full"])
+def test_a_replay_is_resumed_where_it_was_cut(gated: Recorder, tmp_path: Path, verify: str) -> None:
+    gated.emit("--batch", stdin=lines(*map(order, range(20)))).ok()
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    gated.admin("replay", "--out", whole, "--verify", verify).ok()
     content = whole.read_bytes()
     for size in (len(content) // 2, len(content.splitlines()[0]) + 1, len(content) - 3):
         cut.write_bytes(content[:size])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +157,7 @@ async def _work(
 
 
 def _continued(span: LabelRange, done: dict[Position, int]) -> LabelRange:
-    last = done.get((span.label.stream, int(span.label.epoch)))
-    if last is None:
-        return span
-    return LabelRange(
-        label=span.label, first=last + 1, last=span.last, tree_size=span.tree_size, root=span.root
-    )
+    return replace(span, done=done.get((span.label.stream, int(span.label.epoch)), 0))
 
 
 def _check_hub(session: RecorderSession, header: dict[str, Any]) -> None:
