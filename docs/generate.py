@@ -21,11 +21,18 @@ from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
 from veen_hub.ops.config import console, discovery, hub_config, sections
 from veen_hub.ops.config import hub_log as hub_log_section
+from veen_hub.web import verifier_page as verifier_page_module
 from veen_hub.witness import config as witness_config
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.reference import reference
 
 HERE = Path(__file__).parent
+
+
+def verifier_page() -> str:
+    """Return the size and hash of the verifier page."""
+    size = len(verifier_page_module.verifier_page())
+    return f"```text\n{verifier_page_module.verifier_page_sha256()}  verify.html  ({size:,} bytes)\n```"
 
 
 def envelopes() -> str:
@@ -142,6 +149,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "rejections": rejections,
     "settings": settings,
     "witness_settings": witness_settings,
+    "verifier_page": verifier_page,
 }
 
 

@@ -9,7 +9,7 @@ import { COSIGNATURE, cosignedAt, keyIdOf, type NoteKey, parseSignedHead } from 
 import type { WitnessPolicy } from "../hublog/policy.ts";
 import { inclusionSteps } from "../hublog/tree.ts";
 import { headLeaf, noteKeys } from "../hublog/checkpoint.ts";
-import { activeAt, receiptDigest } from "../log/identity.ts";
+import { activeAt, unsignedDigest } from "../log/identity.ts";
 import { nodeHash, rootOf } from "../log/mmr.ts";
 import { ownPeak } from "../log/proof.ts";
 import { type Bytes, equal, u64be, utf8 } from "../wire/bytes.ts";
@@ -94,7 +94,7 @@ function receiptSeal(receipt: Receipt, identity: HubIdentity | null): Seal[] {
       by: "hub",
       name: "the hub signed the receipt",
       keys: activeAt(identity, receipt.hub_ts).map((key) => key.hub_pk),
-      message: receiptDigest(receipt),
+      message: unsignedDigest(encodeObject("Receipt", receipt)),
       signature: receipt.hub_sig,
       clause: "core §4.3",
       at: receipt.hub_ts,
