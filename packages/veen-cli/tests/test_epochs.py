@@ -168,6 +168,15 @@ def test_a_message_of_an_earlier_epoch_is_authenticated_by_its_epoch(past: Past)
     assert len([said for said in near if "ID 9.2.2 cap_token" in said]) == 1, near
 
 
+def test_calls_are_refused_before_anything_is_sent(past: Past) -> None:
+    """Servers need one order of all messages, and the labels of a stream have none (ADR 0026)."""
+    for words in (["call", "add", "[1, 2]"], ["serve", "--exec", "true", "--method", "add"]):
+        refused = past.town.as_("ann", "rpc", *words, "-s", "calls").failed(Exit.USAGE)
+        assert "with each epoch" in refused
+        assert "default or bulk" in refused
+    assert past.town.as_("ann", "read", "-s", "calls", "--json").json["messages"] == []
+
+
 def test_a_watch_continues_in_the_next_epoch(past: Past, tmp_path: Path) -> None:
     town, on = past.town, ("-s", "watched")
     town.as_("ann", "kv", "put", "a", "before", *on).ok()
