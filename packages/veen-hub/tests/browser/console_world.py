@@ -6,6 +6,7 @@ import http.client
 from collections.abc import Sequence
 from pathlib import Path
 
+from veen_core.cap import CapToken
 from veen_core.ids import Epoch, Label
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.stream import label, routing_key, stream_id
@@ -83,6 +84,13 @@ class ConsoleWorld:
         for at in range(0, count, 500):
             body = b"".join(envelope(made.next()) for _ in range(min(500, count - at)))
             assert self.hub_post("/v1/submit", body, "application/cbor-seq") == 200
+
+    def authorize(self, subject: str, *streams: str, ttl: int = 3_600) -> CapToken:
+        """Authorize a token of the hub's admin."""
+        made = Writer(subject, self.hub_id, self.hub.known.profile)
+        token = made.token(issuer=ADMIN, streams=streams, ttl=ttl)
+        assert self.hub_post("/tooling/authorize", token.encode()) == 200
+        return token
 
     def hub_post(self, path: str, body: bytes, kind: str = "application/cbor") -> int:
         host, _, port = self.hub.url.removeprefix("http://").rpartition(":")
