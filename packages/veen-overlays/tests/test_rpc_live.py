@@ -13,7 +13,7 @@ from rpc_streams import MemoryCallStream, key, make_server, serving
 
 from veen_core.ids import Label, LeafHash, StreamId
 from veen_overlays.live.rpc import Call, CallError, RpcError, Service, connect_rpc
-from veen_overlays.live.rpc.server import ServerCounters
+from veen_overlays.live.rpc.counters import ServerCounters
 from veen_overlays.rpc.arguments import ArgumentError
 from veen_overlays.rpc.calls import CALLS
 from veen_overlays.rpc.exchange import Exchange
