@@ -229,7 +229,9 @@ export class LabelWatch {
   }
 
   #lie(reason: string, evidence: readonly Evidence[]): void {
-    this.#problems.report("streams", this.name, reason, true, evidence);
+    const control = this.#trust.hub.value?.status.control_label;
+    const isControl = control !== undefined && equal(this.label, control);
+    this.#problems.report(isControl ? "tokens" : "streams", this.name, reason, true, evidence);
   }
 }
 
