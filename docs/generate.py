@@ -19,13 +19,20 @@ from veen_core import api, handover, hub_log, status
 from veen_core.codec import ArrayCodec
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
-from veen_hub.ops.config import discovery, hub_config, sections
+from veen_hub.ops.config import console, discovery, hub_config, sections
 from veen_hub.ops.config import hub_log as hub_log_section
+from veen_hub.web import verifier_page as verifier_page_module
 from veen_hub.witness import config as witness_config
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.reference import reference
 
 HERE = Path(__file__).parent
+
+
+def verifier_page() -> str:
+    """Return the size and hash of the verifier page."""
+    size = len(verifier_page_module.verifier_page())
+    return f"```text\n{verifier_page_module.verifier_page_sha256()}  verify.html  ({size:,} bytes)\n```"
 
 
 def envelopes() -> str:
@@ -63,7 +70,7 @@ def rejections() -> str:
 def settings() -> str:
     """Return the settings of hub.yaml, from their declarations and the docstrings below them."""
     return "\n".join(
-        section(declarations(hub_config, sections, discovery, hub_log_section), "HubConfig", "", {})
+        section(declarations(hub_config, sections, discovery, console, hub_log_section), "HubConfig", "", {})
     )
 
 
@@ -142,6 +149,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "rejections": rejections,
     "settings": settings,
     "witness_settings": witness_settings,
+    "verifier_page": verifier_page,
 }
 
 

@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import shutil
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -26,8 +27,10 @@ from podman import podman
 Object = dict[str, Any]
 READY_SEC: Final = 60.0
 """Longest time until a pod is ready."""
-POLL_SEC: Final = 0.05
+POLL_SEC: Final = 0.02
 UID: Final = 10_001
+UNVERIFIED: Final = ssl._create_unverified_context()
+"""The kubelet does not verify the certificate of a probe either."""
 
 
 class NotReadyError(AssertionError):
@@ -55,9 +58,10 @@ class Pod:
         (container,) = self.template["spec"]["containers"]
         get = container[which]["httpGet"]
         ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
-        url = f"http://{self.ip}:{ports.get(get['port'], get['port'])}{get['path']}"
+        scheme = get.get("scheme", "HTTP").lower()
+        url = f"{scheme}://{self.ip}:{ports.get(get['port'], get['port'])}{get['path']}"
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=5, context=UNVERIFIED) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as exc:
             return exc.code
@@ -77,6 +81,13 @@ class Pod:
         """Send SIGTERM, wait for the grace period, and return the exit code."""
         podman("stop", f"--time={self.template['spec'].get('terminationGracePeriodSeconds', 30)}", self.name)
         return self.exit_code()
+
+    def seconds_until_ready(self) -> float:
+        """Wait until the pod is ready; return the seconds since its process was started."""
+        self.wait()
+        ready = time.time()
+        started = podman("inspect", self.name, "--format={{.State.StartedAt.UnixNano}}").stdout
+        return ready - int(started) / 1e9
 
     def kill(self) -> None:
         podman("kill", "--signal=KILL", self.name)
@@ -104,24 +115,45 @@ class Namespace:
         for each in objects:
             self.objects[each["kind"], each["metadata"]["name"]] = each
 
-    def start(self, kind: str, name: str, *, suffix: str = "", ready: bool = True) -> Pod:
-        """Start the pod of a workload, in place of an earlier one of the same name and suffix."""
+    def start(
+        self, kind: str, name: str, *, suffix: str = "", ready: bool = True, ip: str | None = None
+    ) -> Pod:
+        """Start the pod of a workload, in place of an earlier one of the same name and suffix.
+
+        ``ip`` is a fixed address, for clients outside the network: they have no names of Services.
+        """
         template = self.objects[kind, name]["spec"]["template"]
         pod_name = f"{self.name}.{name}{suffix}"
         if pod_name in self.pods:
             self.pods[pod_name].remove()
-        podman("run", "--detach", *self._options(pod_name, template), *self._command(template))
-        ip = podman("inspect", pod_name, "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
-        pod = self.pods[pod_name] = Pod(pod_name, ip.stdout.strip(), template)
+        self._initialize(pod_name, template)
+        fixed = [] if ip is None else [f"--ip={ip}"]
+        podman("run", "--detach", *fixed, *self._options(pod_name, template), *self._command(template))
+        shown = podman(
+            "inspect", pod_name, "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        )
+        pod = self.pods[pod_name] = Pod(pod_name, shown.stdout.strip(), template)
         if ready:
             pod.wait()
         return pod
 
-    def run_job(self, name: str, timeout: float = 300.0) -> tuple[int, str]:
-        """Run a Job to its end; return its exit code and its output."""
-        template = self.objects["Job", name]["spec"]["template"]
+    def _initialize(self, pod_name: str, template: Object) -> None:
+        """Run the init containers of a pod, one after the other; they share its volumes."""
+        for each in template["spec"].get("initContainers", []):
+            alone = {**template, "spec": {**template["spec"], "containers": [each]}}
+            options = self._options(pod_name, alone)[1:]  # the name belongs to the pod
+            podman("run", "--rm", *options, *self._command(alone))
+
+    def run_job(self, name: str, *more: str, kind: str = "Job", timeout: float = 300.0) -> tuple[int, str]:
+        """Run a Job, or the next one of a CronJob, to its end; return its exit code and its output.
+
+        ``more`` are further arguments of its program.
+        """
+        spec = self.objects[kind, name]["spec"]
+        template = (spec if kind == "Job" else spec["jobTemplate"]["spec"])["template"]
         options = self._options(f"{self.name}.{name}", template)
-        done = podman("run", "--rm", *options, *self._command(template), check=False, timeout=timeout)
+        command = [*self._command(template), *more]
+        done = podman("run", "--rm", *options, *command, check=False, timeout=timeout)
         return done.returncode, done.stdout + done.stderr
 
     def call(self, image: str, code: str, labels: Mapping[str, str]) -> str:
@@ -141,6 +173,10 @@ class Namespace:
             os.chown(folder, 0, UID)
             folder.chmod(0o2775)
         return folder
+
+    def report(self, job: str, name: str) -> str:
+        """Return a file that a Job has written to its volume ``reports``."""
+        return (self.folder / "empty" / f"{self.name}.{job}-reports" / name).read_text(encoding="utf-8")
 
     def delete(self) -> None:
         """Delete the namespace with everything in it."""
@@ -210,12 +246,13 @@ class Namespace:
                     os.chown(folder, 0, UID)
                     folder.chmod(0o2775)
                 flags.append(f"--volume={folder}:{path}")
-            elif volume.get("emptyDir", {}).get("medium") == "Memory":
+            elif volume.get("emptyDir", {}).get("medium") == "Memory" and not _is_shared(spec, volume):
                 flags.append(f"--tmpfs={path}:rw,nosuid,nodev,mode=1777")
             elif "emptyDir" in volume:
                 folder = self.folder / "empty" / f"{name}-{mount['name']}"
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(parents=True)
+                if not _is_shared(spec, volume):
+                    shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o2777)
                 flags.append(f"--volume={folder}:{path}")
             else:
@@ -235,11 +272,15 @@ class Namespace:
                 self.objects["Secret", volume["secret"]["secretName"]],
                 volume["secret"]["defaultMode"],
             )
-        folder = self.folder / f"{source['kind']}-{source['metadata']['name']}"
+        folder = self.folder / f"{source['kind']}-{source['metadata']['name']}-{volume['name']}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        for key, value in source["data"].items():
-            path = folder / key
+        items = volume.get("secret", {}).get("items")
+        wanted = (
+            {each["key"]: each["path"] for each in items} if items else {key: key for key in source["data"]}
+        )
+        for key, name in wanted.items():
+            path, value = folder / name, source["data"][key]
             path.write_bytes(base64.b64decode(value) if source["kind"] == "Secret" else value.encode())
             os.chown(path, 0, UID)
             path.chmod(mode)
@@ -258,6 +299,12 @@ class Namespace:
         for entry in container.get("env", []):
             argument = argument.replace(f"$({entry['name']})", self._value(entry, template))
         return argument
+
+
+def _is_shared(spec: Object, volume: Object) -> bool:
+    """Return whether an init container fills a volume for the pod's other containers."""
+    mounted = [mount["name"] for each in spec.get("initContainers", []) for mount in each["volumeMounts"]]
+    return volume["name"] in mounted
 
 
 @dataclass

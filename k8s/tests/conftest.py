@@ -20,11 +20,12 @@ from podman import environment
 
 from veen_cli.kube.keys import ADMIN, admin_secret, hub_secret
 from veen_cli.kube.tenant import Network, objects_of
+from veen_hub.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 BASE = os.environ.get("VEEN_BASE_IMAGE")
 """Base image for machines without a registry; `k8s/tests/make-base` makes one."""
-TARGETS = ("veen-hub", "veen-cli", "veen-selftest", "veen-bridge")
+TARGETS = ("veen-hub", "veen-cli", "veen-selftest", "veen-bridge", "veen-witness", "veen-query")
 
 
 REQUIRED = os.environ.get("VEEN_CONTAINERS") == "required"
@@ -43,9 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def tag() -> str:
     """The tag of the images, built from this checkout."""
     base = ["--base", BASE] if BASE else []
-    subprocess.run([ROOT / "bin" / "images", *base, *TARGETS], check=True, env=environment())
-    from veen_hub.version import VERSION  # noqa: PLC0415
-
+    if os.environ.get("VEEN_IMAGES") != "built":  # by an earlier run, of the same files
+        subprocess.run([ROOT / "bin" / "images", *base, *TARGETS], check=True, env=environment())
     return VERSION
 
 

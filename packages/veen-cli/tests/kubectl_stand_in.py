@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-SINGULAR = {"deployments": "deployment", "statefulsets": "statefulset", "jobs": "job", "pods": "pod"}
+SINGULAR = {
+    "namespaces": "namespace",
+    "deployments": "deployment",
+    "statefulsets": "statefulset",
+    "jobs": "job",
+    "pods": "pod",
+}
 
 
 def use_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -73,9 +79,6 @@ def main(words: list[str]) -> int:  # noqa: PLR0912 - one case for each call
         case "rollout", ["status", workload]:
             kind, _, name = workload.partition("/")
             return 0 if key_of(kind, namespace, name) in objects else fail("Error from server (NotFound)")
-        case "wait", [job]:
-            job_object = objects[key_of("job", namespace, job.partition("/")[2])]
-            return 0 if "succeeded" in job_object["status"] else fail("error: timed out waiting")
         case "delete", ["namespace", name]:
             objects = {key: each for key, each in objects.items() if key.split("|")[1] != name}
             objects.pop(key_of("namespace", "", name), None)

@@ -34,7 +34,9 @@ def test_a_planned_cutover_by_commands_loses_nothing(tmp_path: Path) -> None:
         promote = (*promote, "--admin", tmp_path / "admin")
         assert "no handover record" in veen(*promote).failed(Exit.USAGE)
         record = tmp_path / "handover.cbor"
-        veen("hub", "handover", "--client", tmp_path / "admin", *there, "--to", new_hub, "--out", record).ok()
+        veen(
+            "hub", "handover", "--client", tmp_path / "admin", *there, "--new-hub", new_hub, "--out", record
+        ).ok()
         assert new_hub in veen("send", "two", *alice, *there).failed(Exit.REFUSED)
         deadline = time.monotonic() + PATIENCE
         while not (tmp_path / "replica" / "handover.cbor").exists():
@@ -102,7 +104,7 @@ def test_a_successor_takes_the_authority_of_the_old_hub_when_the_handover_is_pub
         keys, new = tmp_path / "keys", tmp_path / "new"
         new_hub = veen("hub", "successor", "--new-keys", keys, "--json").json["hub_id"]
         at_old = ("--hub", old, "--trust", hub["hub_id"], "--client", tmp_path / "admin")
-        veen("hub", "handover", *at_old, "--to", new_hub).ok()
+        veen("hub", "handover", *at_old, "--new-hub", new_hub).ok()
         deadline = time.monotonic() + PATIENCE
         while not (tmp_path / "replica" / "handover.cbor").exists():
             assert time.monotonic() < deadline, "the replica never got the handover"

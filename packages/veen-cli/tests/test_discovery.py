@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from veen_cli.frame.exits import Exit
 from veen_core import cbor
 from veen_core.cap import mint
 from veen_core.ids import ClientId, HubId, HubPk, StreamId
@@ -36,14 +37,16 @@ LIAR = SigningKey(SigningSeed(b"\x07" * 32))
 
 
 @contextmanager
-def hub(root: Path, name: str, config: str = "", *flags: str, rotated: bool = False) -> Iterator[Town]:
-    """A hub process with its own settings; the folder of identities is shared."""
+def hub(
+    root: Path, name: str, config: str | Callable[[str], str] = "", *flags: str, rotated: bool = False
+) -> Iterator[Town]:
+    """A hub process with its own settings, which may depend on its key; identities are in ``root``."""
     data = ("--data-dir", root / name)
     made = veen("hub", "init", *data, "--admin", root / "admin", "--json").json
     if rotated:
         veen("hub", "rotate", *data, "--window", "7d").ok()
     file = root / f"{name}.yaml"
-    file.write_text(config)
+    file.write_text(config if isinstance(config, str) else config(made["hub_pk"]))
     started = veen(
         "hub",
         "start",
@@ -297,6 +300,39 @@ def test_a_hub_may_hold_the_directory_itself(people: Path) -> None:
     with hub(people, "alone", config, "--open") as alone:
         found = eventually(listed(alone, "alice", "self"), lambda each: bool(each["results"]))
         assert found["results"][0]["hub_id"] == alone.hub_id
+
+
+def test_a_hub_renews_its_descriptor_before_it_expires(directory: Town, people: Path) -> None:
+    def one(found: Any) -> int:
+        return int(found["results"][0]["expires_at"]) if found["results"] else 0
+
+    with hub(people, "east", discovery(directory, "east", ttl_sec=3), "--open"):
+        first = one(eventually(listed(directory, "alice", "east"), lambda found: one(found) > 0))
+        renewed = eventually(listed(directory, "alice", "east"), lambda found: one(found) != first)
+        assert one(renewed) > first
+
+
+def test_a_gated_directory_takes_the_descriptors_of_publishers_with_a_token(people: Path) -> None:
+    def token(subject: object, stream: str) -> Path:
+        file = people / f"{stream}.cap"
+        issue = ("cap", "issue", "--issuer", people / "admin", "--subject", subject)
+        veen(*issue, "--stream", stream, "--out", file).ok()
+        return file
+
+    with hub(people, "members") as members:
+        service = ("disc", "advertise", "service", "lookup", "--method", "find", "--uses", "names")
+        refused = members.as_("alice", *service)
+        assert (refused.code, "cap" in refused.err) == (Exit.REFUSED, True)
+        members.as_("alice", *service, "--cap", token(people / "alice", STREAMS["service"])).ok()
+        assert members.as_("bob", "disc", "query", "service", "--json").json["results"][0]["name"] == "lookup"
+
+        def with_token(hub_pk: str) -> str:
+            return discovery(members, "inner", token=str(token(hub_pk, STREAMS["hub"])))
+
+        with hub(people, "inner", with_token) as inner:
+            found = eventually(listed(members, "bob", "inner"), lambda each: bool(each["results"]))
+            assert found["results"][0]["hub_id"] == inner.hub_id
+        assert members.as_("bob", "disc", "query", "hub", "--json").json["results"] == []
 
 
 CONNECT = ("connect", "--service", "translator", "--method", "translate", "--region", "west")

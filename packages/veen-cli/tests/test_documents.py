@@ -26,6 +26,7 @@ PAGES = [
     "docs/guides/prove-a-message.md",
     "docs/guides/run-a-witness.md",
     "docs/guides/monitor-a-hub.md",
+    "docs/guides/console.md",
     "docs/guides/recorder.md",
     "docs/guides/query.md",
     "docs/guides/rpc.md",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
 import json
 import os
+import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +25,7 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.rejection import TABLE, Code
 from veen_hub.client.blocking import connect
+from veen_hub.web.verifier_page import verifier_page
 from veen_storage import Layout
 from veen_storage.chunks.compression import compress
 from veen_storage.disk.hub_keys import read_keys
@@ -484,3 +489,52 @@ def test_inspect_names_every_file_of_exports_forks_and_states(town: Town, tmp_pa
 
 def test_verifying_a_folder_verifies_its_files(case: Path, town: Town) -> None:
     assert veen("verify", case, "--trust", town.hub_id, "--quiet").code == 0
+
+
+def test_a_page_carries_the_files_and_what_the_sender_trusts(case: Path, town: Town, tmp_path: Path) -> None:
+    page = tmp_path / "evidence.html"
+    files = [case / "receipt.cbor", case / "hub-identity.cbor"]
+    done = veen("verify", *files, "--trust", town.hub_id, "--page", page).ok()
+    assert f"wrote {page}: the verifier page with 2 files" in done.out
+    inside = page_evidence(page)
+    assert inside["hub"] == town.hub_id
+    assert {each["name"]: base64.b64decode(each["data"]) for each in inside["files"]} == {
+        file.name: file.read_bytes() for file in files
+    }
+    assert "exists" in veen("verify", *files, "--trust", town.hub_id, "--page", page).failed(Exit.USAGE)
+
+
+def test_no_file_name_becomes_markup_in_a_page(case: Path, town: Town, tmp_path: Path) -> None:
+    hostile = tmp_path / "<\u202eimg src=x onerror=alert(1)>&lt;script&gt;.cbor"
+    hostile.write_bytes((case / "receipt.cbor").read_bytes())
+    page = tmp_path / "evidence.html"
+    files = [hostile, case / "hub-identity.cbor"]
+    veen("verify", *files, "--trust", town.hub_id, "--page", page).ok()
+    assert page_evidence(page)["files"][0]["name"] == hostile.name
+    without = EVIDENCE.sub(b"", page.read_bytes())
+    assert without == EVIDENCE.sub(b"", verifier_page()), "nothing of the page changes but what is base64"
+
+
+def test_a_page_is_written_of_evidence_that_does_not_verify(case: Path, town: Town, tmp_path: Path) -> None:
+    altered = tmp_path / "receipt.cbor"
+    content = bytearray((case / "receipt.cbor").read_bytes())
+    content[-1] ^= 1
+    altered.write_bytes(content)
+    page = tmp_path / "evidence.html"
+    files = [altered, case / "hub-identity.cbor"]
+    veen("verify", *files, "--trust", town.hub_id, "--page", page).failed(Exit.PROTOCOL)
+    assert base64.b64decode(page_evidence(page)["files"][0]["data"]) == content
+
+
+def test_version_shows_the_hash_of_the_page() -> None:
+    digest = hashlib.sha256(verifier_page()).hexdigest()
+    assert veen("version", "--json").json["verifier_page_sha256"] == digest
+    assert f"verify.html    {digest}" in veen("version").ok().out
+
+
+EVIDENCE = re.compile(rb'(?<=<script type="text/plain" id="veen-evidence">)[A-Za-z0-9+/=]*(?=</script>)')
+
+
+def page_evidence(page: Path) -> Any:
+    (inside,) = EVIDENCE.findall(page.read_bytes())
+    return json.loads(base64.b64decode(inside, validate=True))

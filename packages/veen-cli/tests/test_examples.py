@@ -46,6 +46,9 @@ ENDLESS = {
     ),
     "veen authority handover new-hub --realm shop --reader realm": "needs a hub of the realm that goes on",
     "veen kube destroy --tenant acme": "asks before it deletes",
+    "veen console --hub http://127.0.0.1:8080": "serves until it is stopped",
+    "veen console --hub https://hub.example --trust HUB_ID --witnesses policy.txt": "likewise",
+    "veen console --open": "likewise",
     "veen monitor https://hub.example --trust HUB_ID --state monitor": "monitors until it is stopped",
     "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor": "likewise",
 }
@@ -68,7 +71,7 @@ LATER = (
     "veen id revoke --device DEVICE_ID --reason lost --client bob",
     "veen id revoke --own-ctx --realm shop",
     # the handover, after which the hub accepts nothing,
-    "veen hub handover --client admin --to NEW_HUB_ID --url http://127.0.0.1:8090 --out handover.cbor",
+    "veen hub handover --client admin --new-hub NEW_HUB_ID --url http://127.0.0.1:8090 --out handover.cbor",
     "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin",
     "veen authority handover new-hub --realm shop --reader realm",
     "veen hub lost --data-dir new-hub --receipts receipts.cborseq",

@@ -73,6 +73,50 @@ def test_a_self_test_that_fails_is_the_exit_code(cluster: State) -> None:
     assert veen("kube", "status").code == Exit.SELFTEST
 
 
+def image_of(cluster: State, kind: str, namespace: str, name: str) -> str:
+    (container,) = cluster.get(kind, namespace, name)["spec"]["template"]["spec"]["containers"]
+    return str(container["image"])
+
+
+def test_an_upgrade_keeps_the_choices_of_every_network_and_begins_with_the_authority(cluster: State) -> None:
+    """spec-4 §11.3."""
+    veen(
+        "kube", "apply", "--tenant", "acme", "--persistent", "--image-prefix", "registry.example/", "--quiet"
+    )
+    veen("kube", "apply", "--authority", "--quiet")
+    keys = cluster.secret("veen-hub-keys")
+    done = veen("kube", "upgrade", "--tag", "0.2.0", "--json").json
+    assert [each["namespace"] for each in done["networks"]] == ["veen-system", "veen-tenant-acme"]
+    assert image_of(cluster, "statefulset", "veen-system", "veen-authority-hub") == "veen-hub:0.2.0"
+    hub = "deployment", "veen-tenant-acme", "veen-hub"
+    assert image_of(cluster, *hub) == "registry.example/veen-hub:0.2.0"
+    volumes = cluster.get(*hub)["spec"]["template"]["spec"]["volumes"]
+    assert "persistentVolumeClaim" in volumes[0]
+    assert cluster.secret("veen-hub-keys") == keys
+
+
+def test_a_version_that_fails_its_self_test_stops_at_the_first_hub(cluster: State) -> None:
+    veen("kube", "apply", "--authority", "--quiet")
+    veen("kube", "apply", "--tenant", "acme", "--quiet")
+    Path(f"{cluster.path}.job").touch()
+    assert veen("kube", "upgrade", "--tag", "0.2.0", "--quiet").code == Exit.SELFTEST
+    assert image_of(cluster, "deployment", "veen-tenant-acme", "veen-hub").startswith("veen-hub:0.1")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_upgrade_names_a_tenant_that_is_not_there() -> None:
+    veen("kube", "apply", "--tenant", "acme", "--quiet")
+    assert "nobody" in veen("kube", "upgrade", "--tag", "0.2.0", "--tenant", "nobody").failed(Exit.USAGE)
+
+
+def test_apply_does_not_take_a_volume_from_a_hub(cluster: State) -> None:
+    """It would begin a second history under its key."""
+    veen("kube", "apply", "--tenant", "acme", "--persistent", "--quiet")
+    before = cluster.path.read_text()
+    assert "--persistent" in veen("kube", "apply", "--tenant", "acme").failed(Exit.POLICY)
+    assert cluster.path.read_text() == before
+
+
 def test_a_dry_run_changes_nothing(cluster: State) -> None:
     shown = veen("kube", "apply", "--tenant", "acme", "--dry-run").ok()
     assert "kind: Deployment" in shown.out

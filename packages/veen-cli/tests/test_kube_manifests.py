@@ -24,7 +24,13 @@ NETWORKS = {
     "authority with monitoring": Network(tenant=None, tag="0.1.0", monitoring=True),
     "disposable tenant": Network(tenant="acme", tag="0.1.0"),
     "tenant with every choice": Network(
-        tenant="acme", tag="0.1.0", persistent=True, heads_memory=True, tls=True
+        tenant="acme",
+        tag="0.1.0",
+        persistent=True,
+        heads_memory=True,
+        tls=True,
+        selftests=("core", "overlays", "goals"),
+        selftest_reports=True,
     ),
 }
 OLDEST, NEWEST = "1.25", "1.37"
@@ -125,7 +131,7 @@ def test_every_pod_obeys_the_restricted_standard_and_more() -> None:
         spec = template["spec"]
         assert spec["automountServiceAccountToken"] is False
         assert spec["enableServiceLinks"] is False, "a Service named veen-hub would set VEEN_HUB_PORT"
-        for container in spec["containers"]:
+        for container in containers_of(each):
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             assert {"cpu", "memory"} <= set(container["resources"]["requests"])
             assert {"cpu", "memory"} <= set(container["resources"]["limits"])
@@ -248,6 +254,45 @@ def test_every_workload_has_the_labels_of_spec_4() -> None:
             assert labels["veen.io/universe-id"]
             tenant = each["metadata"]["namespace"].startswith("veen-tenant-")
             assert ("veen.io/tenant-id" in labels) is tenant, each["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("base", "suites"),
+    [
+        ("selftest", ["core"]),
+        ("selftest-overlays", ["overlays"]),
+        ("selftest-goals", ["goals", "bridge", "recorder", "dr", "query", "trust", "crash"]),
+        ("authority-selftest", ["authority"]),
+    ],
+)
+def test_a_self_test_runs_its_suites_logs_in_json_and_writes_both_reports(
+    base: str, suites: list[str]
+) -> None:
+    """spec-4 §8.1, §8.2, §10.3."""
+    (job,) = [each for each in RENDERED[f"base/{base}"] if each["kind"] == "Job"]
+    (container,) = containers_of(job)
+    assert container["args"][: len(suites)] == suites
+    assert container["args"][len(suites)].startswith("--")
+    assert {"--junit=/reports/junit.xml", "--report=/reports/report.json"} <= set(container["args"])
+    assert {"name": "VEEN_LOG_FORMAT", "value": "json"} in container["env"]
+
+
+def test_with_tls_every_self_test_of_the_hub_asks_over_tls() -> None:
+    network = Network(
+        tenant="acme", tag="0.1.0", tls=True, selftests=("core", "overlays"), selftest_reports=True
+    )
+    tests = [each for each in objects_of(network) if each["kind"] in ("Job", "CronJob")]
+    assert len(tests) == 3
+    for each in tests:
+        (container,) = containers_of(each)
+        assert container["args"][1:3] == ["--hub", "https://veen-hub:8080"]
+        assert "--ca=/etc/veen-tls/ca.crt" in container["args"]
+        template = pod_template(each)
+        assert template is not None
+        claims = [
+            volume.get("persistentVolumeClaim", {}).get("claimName") for volume in template["spec"]["volumes"]
+        ]
+        assert claims.count("veen-selftest-reports") == 1
 
 
 def test_no_manifest_contains_a_key() -> None:

@@ -59,6 +59,27 @@ def test_every_option_for_a_file_or_folder_is_completed_by_the_shell(
             assert kinds, (path, each.name)
 
 
+def test_the_help_of_veen_lists_each_command_once_under_a_heading_and_on_one_line() -> None:
+    ctx = context_of(veen, "veen", None)
+    listed = [name for names in veen.sections.values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {*veen.own, *veen.plugins}
+    text = click.Group.get_help(veen, ctx).splitlines()
+    for heading, names in veen.sections.items():
+        under = text[text.index(f"{heading}:") + 1 :]
+        if not veen.plugins.keys() & names:
+            assert [line.split()[0] for line in under[: len(names)]] == list(names)
+
+
+def test_to_names_the_reader_of_messages_only() -> None:
+    """``veen query`` takes ``--to`` for ``--until`` too, because descriptors have ``filter.time.to``."""
+    for path, command, _ in LEAVES:
+        for option in command.params:
+            if isinstance(option, click.Option) and "--to" in option.opts:
+                about_time = path.startswith("veen query ") and "--until" in option.opts
+                assert about_time or "reader" in (option.help or "").lower(), path
+
+
 @pytest.mark.parametrize(
     ("path", "command"),
     [(path, command) for path, command, _ in TREE if isinstance(command, Group)],

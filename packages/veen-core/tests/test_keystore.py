@@ -3,6 +3,7 @@
 import dataclasses
 import traceback
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import nacl.exceptions
 import pytest
@@ -25,6 +26,7 @@ from veen_core.keystore import (
     PrekeySecret,
     Salt,
     Secrets,
+    is_exposed,
     open_keystore,
     seal_keystore,
 )
@@ -300,3 +302,49 @@ def test_secrets_of_a_later_version_are_refused(secrets: Secrets) -> None:
     with pytest.raises(DecodeError, match=r"secrets\.ver"):
         Secrets.decode(cbor.encode(items))
     assert signing_key("a").public != secrets.signing_key.public
+
+
+# --- who can read a file of secrets
+
+
+class FileMode(NamedTuple):
+    st_mode: int
+    st_uid: int
+    st_gid: int
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "user", "exposed"),
+    [
+        (0o600, 7, 7, 7, False),
+        (0o400, 7, 7, 7, False),
+        (0o640, 7, 7, 7, True),
+        (0o604, 7, 7, 7, True),
+        (0o440, 0, 7, 7, False),
+        (0o640, 0, 8, 7, False),
+        (0o444, 0, 7, 7, True),
+        (0o460, 0, 7, 7, True),
+        (0o450, 0, 7, 7, True),
+        (0o440, 0, 9, 7, True),
+        (0o440, 9, 7, 7, True),
+        (0o440, 0, 0, 0, True),
+    ],
+    ids=[
+        "own",
+        "own and read-only",
+        "own, group reads",
+        "own, world reads",
+        "Secret of Kubernetes",
+        "of root, for a further group",
+        "of root, world reads",
+        "of root, group writes",
+        "of root, group executes",
+        "of root, for a foreign group",
+        "of another user",
+        "the user is root",
+    ],
+)
+def test_a_file_of_secrets_is_for_its_owner_or_from_root_for_a_group_of_the_process(
+    mode: int, owner: int, group: int, user: int, exposed: bool
+) -> None:
+    assert is_exposed(FileMode(0o100_000 | mode, owner, group), user, (7, 8)) is exposed

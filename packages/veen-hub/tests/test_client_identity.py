@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,33 @@ def test_keys_that_others_can_read_are_refused(tmp_path: Path) -> None:
     path.chmod(0o640)
     with pytest.raises(KeystoreError, match=r"other users can read the keys in .*; run `chmod 600"):
         Identity.load(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file that belongs to root")
+@pytest.mark.parametrize(
+    ("mode", "group", "accepted"),
+    [
+        (0o440, 10001, True),
+        (0o444, 10001, False),
+        (0o440, 10002, False),
+    ],
+    ids=["secret volume", "world", "foreign group"],
+)
+def test_keys_of_a_secret_volume_may_be_read_by_the_group_of_the_process(
+    tmp_path: Path, mode: int, group: int, accepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "secrets.cbor"
+    path.write_bytes(SECRETS.encode())
+    os.chown(path, 0, group)
+    path.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    monkeypatch.setattr(os, "getegid", lambda: 10001)
+    monkeypatch.setattr(os, "getgroups", list)
+    if accepted:
+        assert Identity.load(tmp_path).card == CARD
+    else:
+        with pytest.raises(KeystoreError, match=r"other users can read the keys .* defaultMode 0440"):
+            Identity.load(tmp_path)
 
 
 def test_a_folder_without_an_identity_is_named(tmp_path: Path) -> None:

@@ -50,6 +50,10 @@ CAUGHT_BY = {
         "resync.client",
         "recorder.attribution",
         "authority.records",
+        "overlay.directory",
+        "overlay.operations",
+        "overlay.wallets",
+        "goal.core-pipeline",
     ],
     "equivocates": ["equivocation.one-history", "resync.from-checkpoint"],
     "gives a place twice": ["equivocation.distinct"],
@@ -104,7 +108,7 @@ CAUGHT_BY = {
     "reads slowly": ["hub.read"],
     "tells followers late": ["hub.follow_p99_ms"],
     "hoards memory": ["hub.rss_mb"],
-    "forgets what its primary sends": ["dr.replica"],
+    "forgets what its primary sends": ["dr.replica", "goal.dr-cutover"],
     "calls a replica revoked": ["dr.replica"],
     "accepts messages after its handover": ["dr.planned-cutover"],
 }
@@ -135,13 +139,13 @@ OVER_A_RESTART = {
     BACKUP: ["identity.restart"],
     "makes no last hub checkpoint": ["hub-log.restart"],
     "signs hub checkpoints with one key": ["hub-log.restart"],
-    "asks no memory": ["memory.witness", "memory.heads-file"],
+    "asks no memory": ["memory.witness", "memory.heads-file", "goal.audit-anchor"],
     SKIPPED + rejection.CAP_ISSUER.detail: ["admission.CAP_ISSUER.withdrawn"],
     "witnesses with one key": ["identity.rotation"],
 }
 BY_THE_OPERATOR = {
     "loses the last event of a bundle": ["bridge.one-to-one"],
-    "changes the receipts of origins": ["bridge.one-to-one"],
+    "changes the receipts of origins": ["bridge.one-to-one", "goal.disposable-mesh"],
     "overlooks gaps between bundles": ["bridge.no-silent-loss"],
     "finds no difference between zones": ["bridge.no-silent-loss"],
     "verifies no bundle": ["bridge.damaged-bundle"],
@@ -180,6 +184,7 @@ def test_the_same_hub_passes_while_its_fault_is_inactive(faulty: FaultyFleet, ch
 
 def test_every_check_has_a_fault_that_it_catches() -> None:
     elsewhere = {name for name in ALL if name.startswith("query.")}  # see test_query_faults
+    elsewhere.add("overlay.calls")  # see test_overlay_faults
     assert {check for _fault, check in CASES} == set(ALL) - elsewhere
 
 

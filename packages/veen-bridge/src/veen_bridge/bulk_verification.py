@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Final
 
 from veen_bridge.signature_processes import SignatureProcesses, usable_cores
@@ -18,18 +19,33 @@ MIN_EVENTS: Final = 2_000
 GC_THRESHOLD: Final = 20_000
 """New objects before a collection. Python's default of 700 is reached in every page of a log."""
 
+_is_bulk: ContextVar[bool] = ContextVar("is_bulk", default=False)
+"""Whether this task runs within such a block; threads that it starts inherit it."""
+
 
 @contextlib.contextmanager
 def bulk_verification(events: int) -> Iterator[None]:
-    """Let helper processes verify signatures while the block runs, if it handles many events."""
-    if events < MIN_EVENTS:
+    """Let helper processes verify signatures while the block runs, if it handles many events.
+
+    A block within such a block uses the processes that are there.
+    """
+    if events < MIN_EVENTS or _is_bulk.get():
         yield
         return
-    with _rare_collections(), contextlib.ExitStack() as stack:
+    with _rare_collections(), _marked(), contextlib.ExitStack() as stack:
         if usable_cores() > 1:
             processes = stack.enter_context(contextlib.closing(SignatureProcesses()))
             stack.enter_context(assisted(processes))
         yield
+
+
+@contextlib.contextmanager
+def _marked() -> Iterator[None]:
+    token = _is_bulk.set(True)
+    try:
+        yield
+    finally:
+        _is_bulk.reset(token)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,10 @@ costs, salt and nonce are public and authenticated. The caller passes salt and n
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from nacl import bindings, pwhash
 from nacl.exceptions import CryptoError
@@ -17,6 +19,31 @@ from veen_core.errors import DecodeError, KeystoreError
 from veen_core.ids import FixedBytes, UnixTime
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.wire import Wire, int_map
+
+
+class FileStatus(Protocol):
+    """Mode, owner and group of a file: a part of ``os.stat_result``."""
+
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+    @property
+    def st_gid(self) -> int: ...
+
+
+def is_exposed(file: FileStatus, user: int, groups: Collection[int]) -> bool:
+    """Return whether a file of secrets is open to more users than the one who uses it, with these groups.
+
+    Only its owner may read it, with one exception: a file of root that a group of the user may read, and
+    neither change nor execute. Kubernetes mounts a Secret like this (``defaultMode: 0440`` with ``fsGroup``)
+    for a process that is not root and so cannot own it. Who belongs to the group is root's decision.
+    """
+    if file.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP):
+        return True
+    if not file.st_mode & stat.S_IRGRP:
+        return False
+    return file.st_uid != 0 or user == 0 or file.st_gid not in groups
 
 
 class Salt(FixedBytes):

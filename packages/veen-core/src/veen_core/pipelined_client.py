@@ -23,7 +23,7 @@ from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verifying
+from veen_core.signatures import Claim, verifying, verifying_ahead
 
 
 class CheckedReceipt(NamedTuple):
@@ -88,9 +88,8 @@ class PipelinedClient(LabelClient):
             self._note_own(after, self.state.client_id, pending[0].msg.client_seq)
         if len(receipts) > len(pending):
             raise StateError("a receipt answers no pending MSG")
-        claims: list[Claim] = []
-        signatures = self._collect_signatures(claims)
-        with verifying(claims):  # a signature is reported before the faults of later receipts
+        with verifying_ahead() as batch:  # a signature is reported before the faults of later receipts
+            signatures = self._collect_signatures(batch.claims)
             for (msg, leaf), receipt in zip(pending, receipts, strict=False):
                 if leaf != receipt.leaf_hash:
                     raise StateError(
@@ -105,6 +104,8 @@ class PipelinedClient(LabelClient):
                     after.advance(step_of(receipt, msg))  # the MSG itself was sealed here and needs no check
                 except InvariantError as exc:
                     raise self._as_divergence(exc, receipt, None) from None
+                if batch.is_assisted:
+                    batch.start()
         if receipts:
             self._advance(after, receipts[-1], receipts)
         return None

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -389,6 +390,10 @@ class Hub:
             self.metrics.replica_missing_attachments.set(self.replica.missing_attachments)
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
+        with contextlib.suppress(OSError):  # a scrape does not fail because the volume is gone
+            disk = shutil.disk_usage(self.store.layout.root)
+            self.metrics.disk_bytes.set(disk.total)
+            self.metrics.disk_free_bytes.set(disk.free)
         self.policy.stale(self.clock.now())  # makes the policy update the age of its view
         lag = self.policy.describe().get("lag_sec", "0")
         self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # infinite before the first fold

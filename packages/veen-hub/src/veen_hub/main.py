@@ -209,6 +209,9 @@ async def serve(config: HubConfig) -> bool:
     collect_rarely()
     hub = server.hub
     _log_start(config, hub, url, server.probes_url)
+    if server.console_url is not None:
+        needs_token = config.console is not None and config.console.token_file is not None
+        log(logging.INFO, "console_listening", url=server.console_url, needs_token=needs_token)
     # The starting program waits for this line. One write, because the log may go to the same file.
     print(f"veen-hub listening on {url}, probes on {server.probes_url}\n", end="", flush=True)  # noqa: T201
     await _first_of(stopping, hub.failed, hub.reopening)

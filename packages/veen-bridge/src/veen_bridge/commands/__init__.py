@@ -32,5 +32,5 @@ bridge = Group(
     "bridge",
     COMMANDS,
     path="bridge",
-    help="Move evidence across an air gap, and mirror streams between hubs.",
+    help="Move evidence across an air gap; mirror streams between hubs.",
 )

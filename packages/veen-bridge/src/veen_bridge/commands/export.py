@@ -60,7 +60,7 @@ def parse_size(_ctx: click.Context, _param: click.Parameter, value: str | None) 
     help="Folder for the bundles.",
 )
 @click.option("--from", "from_seq", type=Integer(1), help="First entry [default: after the last bundle].")
-@click.option("--to", "to_seq", type=Integer(1), help="Last entry [default: the hub checkpoint's].")
+@click.option("--upto", "to_seq", type=Integer(1), help="Last entry [default: the hub checkpoint's].")
 @click.option(
     "--part-size",
     metavar="SIZE",
@@ -103,7 +103,7 @@ def export(
     config.require(ONLINE, "export")
     chosen = select_streams(config.streams, streams)
     if (from_seq or to_seq) and len(chosen) != 1:
-        raise click.UsageError("--from and --to need exactly one STREAM.")
+        raise click.UsageError("--from and --upto need exactly one STREAM.")
     wishes = ExportWishes(
         from_seq=from_seq,
         to_seq=to_seq,

@@ -83,7 +83,7 @@ class Planner:
             if self._wishes.to_seq > to_seq:
                 raise StateError(
                     f"stream {stream}: the hub checkpoint covers {to_seq} entries, not {self._wishes.to_seq}",
-                    action="give --checkpoint-now, or a smaller --to",
+                    action="give --checkpoint-now, or a smaller --upto",
                 )
             to_seq = self._wishes.to_seq
         if from_seq > to_seq + 1 and self._wishes.from_seq is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from veen_bridge.bulk_verification import bulk_verification
 from veen_bridge.bundles import BundleFiles, in_chain_order, open_bundles, verify_bundle
 from veen_bridge.importing.admission import accepted_source, plan_import
 from veen_bridge.importing.audit import AuditLog, failure_code
@@ -74,7 +75,8 @@ class ImportRun:
             await audit.report_failure(None, fault)
             outcomes.append(Outcome(bundle_id=None, failure=fault))
         for files, _previous in in_chain_order(opened.bundles):
-            outcomes.append(await self._one(files, audit))
+            with bulk_verification(files.header.counts.events):  # of the bundle, then of the hub's receipts
+                outcomes.append(await self._one(files, audit))
         return outcomes
 
     async def _one(self, files: BundleFiles, audit: AuditLog) -> Outcome:

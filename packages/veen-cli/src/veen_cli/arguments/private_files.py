@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from veen_cli.frame.exits import CommandFailed, Exit
+from veen_core.keystore import is_exposed
 
 GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -32,8 +33,8 @@ def write(path: Path, content: bytes) -> None:
 
 def refuse_if_shared(path: Path) -> None:
     """Refuse a file with a secret that other users can read; pipes and terminals are allowed."""
-    mode = path.stat().st_mode
-    if stat.S_ISREG(mode) and mode & GROUP_AND_OTHERS:
+    found = path.stat()
+    if stat.S_ISREG(found.st_mode) and is_exposed(found, os.geteuid(), (os.getegid(), *os.getgroups())):
         raise CommandFailed(
             f"{path} can be read by other users", Exit.POLICY, f"run `chmod 600 {path}` first"
         )

@@ -43,9 +43,7 @@ COMMANDS: Final = {
     ),
     "status": LazyCommand("veen_cli.commands.cap:status", "Ask the hub about a token."),
 }
-cap = Group(
-    "cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, for how long and how fast."
-)
+cap = Group("cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, how long and how fast.")
 
 token_argument = click.argument(
     "token", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="TOKEN"

@@ -25,10 +25,11 @@ from veen_core.ids import UnixTime
 @click.option("--no-passphrase", is_flag=True, help="Do not seal the keys on disk (file mode 0600).")
 @passphrase_option
 def keygen(out: Output, *, target: Path, no_passphrase: bool, passphrase_file: Path | None) -> Answer:
-    """Create an identity: keys to sign and to receive, sealed with a passphrase.
+    """Create an identity: keys to sign and to receive.
 
-    An identity is a folder: keystore.enc holds the secrets, identity_card.pub is the card for others, and
-    state/ records what the identity has verified about hubs. Admins and issuers of tokens are identities too.
+    An identity is a folder: keystore.enc holds the secrets, sealed with a passphrase, identity_card.pub is
+    the card for others, and state/ records what the identity has verified about hubs. Admins and issuers of
+    tokens are identities too.
     """
     del out
     folder = identity_folder.Folder(target)

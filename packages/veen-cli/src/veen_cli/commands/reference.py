@@ -16,7 +16,6 @@ from typing import Final
 import click
 
 from veen_cli.frame.command_class import Command
-from veen_cli.frame.command_groups import PLUGINS
 from veen_cli.frame.exits import MEANINGS
 from veen_cli.frame.main import veen
 
@@ -24,7 +23,7 @@ MARKER: Final = "<!-- Generated below by `python -m veen_cli.commands.reference 
 PAGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "start": ("Getting started", ("quickstart", "context", "explain", "completion", "version")),
     "identities": ("Identities", ("keygen", "id", "verify-state")),
-    "hub": ("Hubs", ("hub",)),
+    "hub": ("Hubs", ("hub", "console")),
     "witness": ("Witnesses and monitors", ("witness", "monitor")),
     "tokens": ("Tokens and proof of work", ("cap", "pow")),
     "messages": (
@@ -82,7 +81,7 @@ def generate_index() -> str:
     parts = ["## Commands", ""]
     for name, (title, commands) in PAGES.items():
         parts += [f"### [{title}]({name}.md)", "", "| command | |", "|---|---|"]
-        parts += [f"| `veen {each}` | {PLUGINS.get(each) or lines[each]} |" for each in commands]
+        parts += [f"| `veen {each}` | {veen.plugins.get(each) or lines[each]} |" for each in commands]
         parts += [""]
     parts += ["## Connection options", "", "Every command that talks to a hub has these options.", ""]
     send = veen.get_command(root_context(), "send")

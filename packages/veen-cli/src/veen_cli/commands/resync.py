@@ -33,7 +33,7 @@ from veen_hub.client.wire.connection import IDENTITY_RECORD
 @stream_option
 @connects
 def resync(out: Output, *, target: Target, stream: str) -> Answer:
-    """Verify a stream up to its newest message, and settle unanswered messages.
+    """Verify a whole stream, and settle messages without an answer.
 
     A message whose answer was lost is found in the log or sent again, byte for byte. Then the stream is
     verified up to its newest message and its latest checkpoint.
@@ -136,7 +136,7 @@ def _check_label(identity: HubIdentity, record: LabelRecord, name: str) -> dict[
     help="Folder of the identity whose state is checked.",
 )
 def verify_state(out: Output, *, client: str | None) -> Answer:
-    """Check the state that an identity keeps about hubs, without asking them.
+    """Check what an identity keeps about hubs, without asking them.
 
     The check covers signatures of receipts, roots of verified logs, tokens and unanswered messages. `veen
     resync` compares the state of a stream with the hub.

@@ -208,11 +208,12 @@ def send(
     receipt_file: Path | None,
     **how: Any,
 ) -> Answer:
-    """Seal and send one message, or many; end when the hub has made them durable.
+    """Seal and send one message, or many.
 
-    Receipts are verified. If an answer of the hub is lost, the next send settles the message: none is sent
-    twice. An interrupted --batch prints which lines arrived and with which line to resume. With --confirm the
-    command fails if no quorum covers the last message in time; the messages are in the log all the same.
+    The command ends when the hub has made them durable; it verifies the receipts. If an answer of the hub is
+    lost, the next send settles the message: none is sent twice. An interrupted --batch prints which lines
+    arrived and with which line to resume. With --confirm the command fails if no quorum covers the last
+    message in time; the messages are in the log all the same.
     """
     options = MessageOptions(**how)
     source = click.get_current_context().get_parameter_source

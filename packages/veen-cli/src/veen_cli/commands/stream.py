@@ -358,7 +358,7 @@ def ranged(work: Callable[..., Answer | None]) -> Callable[..., Answer | None]:
 @connects
 @ranged
 def stream(out: Output, *, target: Target, stream: str, wanted: Range, **form: Any) -> Answer | None:
-    """Read a stream: every message verified, and opened if it is sealed to you.
+    """Read a stream: verify every message, open those sealed to you.
 
     Signatures, order and roots are checked before a message is printed. With --json the result is one
     object; with --follow and --json it is one object per message. With --witnesses each message is shown as

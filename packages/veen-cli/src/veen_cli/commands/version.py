@@ -1,4 +1,4 @@
-"""``veen version``: the installed packages and the protocol version."""
+"""``veen version``: the installed packages, the protocol version, and the hash of the verifier page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, fields
+from veen_hub.web.verifier_page import NAME, verifier_page_sha256
 
 PROTOCOL_VERSION: Final = "0.0.1"
 """A copy of ``veen_core.PROTOCOL_VERSION``, so that this command need not import it; a test compares."""
@@ -20,10 +21,10 @@ def installed() -> dict[str, str]:
 
 @command("veen version --json")
 def version(out: Output) -> Answer:
-    """Show the versions of the installed packages."""
+    """Show the versions of the installed packages, and the SHA-256 of the verifier page."""
     del out
-    packages = installed()
+    packages, page = installed(), verifier_page_sha256()
     return Answer(
-        {"protocol": PROTOCOL_VERSION, "packages": packages},
-        fields({"protocol": PROTOCOL_VERSION, **packages}),
+        {"protocol": PROTOCOL_VERSION, "packages": packages, "verifier_page_sha256": page},
+        fields({"protocol": PROTOCOL_VERSION, **packages, NAME: page}),
     )

@@ -29,5 +29,5 @@ advertise = Group(
     "advertise", ADVERTISE, path="disc.advertise", help="Publish a descriptor, or renew it before it expires."
 )
 disc = Group(
-    "disc", COMMANDS, path="disc", help="Directory of hubs, overlays and services: advertise, query, watch."
+    "disc", COMMANDS, path="disc", help="Directory of hubs, overlays and services: advertise and query."
 )

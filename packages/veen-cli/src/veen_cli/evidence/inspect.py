@@ -14,9 +14,10 @@ from veen_cli.frame.output import Answer, Output
 @command("veen inspect receipt.cbor", "veen id card --client alice --quiet | veen inspect -", name="inspect")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
 def inspect(out: Output, *, files: tuple[str, ...]) -> Answer:
-    """Show the content of any VEEN file: objects, chunks, sequences, keystores; '-' is stdin.
+    """Show the content of any VEEN file; '-' is stdin.
 
-    It does not verify anything: that is `veen verify`. Secrets are never shown.
+    Objects, chunks, sequences, evidence, keystores: secrets are never shown. It does not verify anything:
+    that is `veen verify`.
     """
     with out.progress("reading"):
         found = recognize_all(files)

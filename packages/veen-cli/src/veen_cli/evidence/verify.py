@@ -11,8 +11,10 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments import completions, times
+from veen_cli.arguments.object_files import writable
 from veen_cli.evidence.bundle_parts import is_part, verify_parts
 from veen_cli.evidence.hub_log import is_pinned, verify_checkpoint_note
+from veen_cli.evidence.page import write_page
 from veen_cli.evidence.recognize import recognize_all
 from veen_cli.evidence.recognized import Recognized
 from veen_cli.evidence.rpc_transcript import identities
@@ -223,8 +225,13 @@ def _recognize(paths: Iterable[Path]) -> tuple[list[Recognized], list[Verdict]]:
     return found, unreadable
 
 
-def print_verdicts(out: Output, verdicts: Sequence[Verdict], *, allow_partial: bool = False) -> Answer:
-    """Return the answer if everything verifies; else print it and fail with exit code 3."""
+def print_verdicts(
+    out: Output, verdicts: Sequence[Verdict], *, allow_partial: bool = False, wrote: str | None = None
+) -> Answer:
+    """Return the answer if everything verifies; else print it and fail with exit code 3.
+
+    ``wrote`` is a last line, about the page that was written.
+    """
     data: dict[str, Any] = {
         "holds": all(each.holds for each in verdicts),
         "complete": all(each.complete for each in verdicts),
@@ -245,6 +252,7 @@ def print_verdicts(out: Output, verdicts: Sequence[Verdict], *, allow_partial: b
     for mark, each in zip(marks, verdicts, strict=True):
         lines.append(f"{mark} {each.where}: {each.what}: {each.why}")
         lines += [f"    {number}. {step}" for number, step in enumerate(each.steps, 1)]
+    lines += [wrote] if wrote is not None else []
     answer = Answer(data, lines)
     wrong = [each for each in verdicts if each.holds is False]
     undecided = [each for each in verdicts if each.holds is None]
@@ -293,21 +301,38 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
     "veen verify receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
     "veen verify evidence/ --trust HUB_ID",
     "veen verify message.evidence --trust HUB_ID --witnesses policy.txt",
+    "veen verify message.evidence --trust HUB_ID --page evidence.html",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
+@click.option(
+    "--page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="PAGE",
+    callback=writable,
+    help="Also write a page with the files inside, which verifies them in any browser.",
+)
 @click.option(
     "--allow-partial",
     is_flag=True,
     help=f"Exit with 0 although some checks were skipped (an export with more than {MAX_WRITERS:,} writers).",
 )
 @trust_options
-def verify(out: Output, *, files: tuple[str, ...], allow_partial: bool, against: TrustOptions) -> Answer:
-    """Verify files without a hub: evidence of any kind, exports, bundles, identity cards, tokens.
+def verify(
+    out: Output, *, files: tuple[str, ...], page: Path | None, allow_partial: bool, against: TrustOptions
+) -> Answer:
+    """Verify evidence, exports, bundles, cards and tokens offline.
 
     Files are verified together: proofs against the receipts and checkpoints given, and receipts and
     checkpoints under the identity of the pinned hub. With --client, receipts and checkpoints are also
     compared with what that identity has verified before; a contradiction fails. With --witnesses, hub
-    checkpoints and hub evidence must also have the cosignatures of a quorum. Exits with 3 if a file does not
+    checkpoints and hub evidence must also have the cosignatures of a quorum. With --page, the files travel
+    inside a page that makes the same checks without VEEN or a network. Exits with 3 if a file does not
     verify, if evidence is missing, or if a check was skipped and --allow-partial is not given.
     """
-    return print_verdicts(out, verify_files(out, files, against), allow_partial=allow_partial)
+    verdicts = verify_files(out, files, against)
+    wrote = None
+    if page is not None:
+        pin = pinned_hub(against.trust)
+        hub_id = pin.hex() if pin is not None else None
+        wrote = write_page(page, files, hub_id, witness_policy_file(against.witnesses))
+    return print_verdicts(out, verdicts, allow_partial=allow_partial, wrote=wrote)

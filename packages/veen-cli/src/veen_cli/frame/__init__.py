@@ -5,8 +5,8 @@ entry point (``veen.commands``). A command written with the kit:
 
     from veen_cli.frame import Answer, CommandFailed, Exit, Output, command
 
-    @command("veen bridge run --from URL --to URL")
-    @click.option("--from", "source", required=True, help="Hub to read from.")
+    @command("veen bridge run --source URL --target URL")
+    @click.option("--source", required=True, help="Hub to read from.")
     def run(out: Output, *, source: str) -> Answer:
         '''Copy new messages from one hub to another.'''
         ...

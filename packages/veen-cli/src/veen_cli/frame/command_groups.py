@@ -12,7 +12,7 @@ If an added command cannot be imported, ``veen`` still works: only running that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 
 
-PLUGINS: Final = {
-    "bridge": "Move evidence across an air gap, and mirror streams between hubs.",
-    "selftest": "Test a hub from outside, through its public API.",
-    "spark": "Verify, fold, query, convert and follow logs of any size on Spark.",
-}
-"""Commands of other distributions (``veen-NAME``), listed in ``veen --help`` even if not installed."""
+OTHER_COMMANDS: Final = "Other commands"
+"""The heading of commands that no section names, which other distributions have added."""
+
+
+class Plugin(NamedTuple):
+    """A command of another distribution (``veen-NAME``), listed even if that is not installed."""
+
+    help: str
 
 
 class LazyCommand(NamedTuple):
@@ -54,7 +56,16 @@ class LazyCommand(NamedTuple):
 class Group(click.Group):
     """A group with a table of its own commands, extended by the entry points under ``path``."""
 
-    def __init__(self, name: str, own: Mapping[str, LazyCommand], *, path: str = "", **settings: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        commands: Mapping[str, LazyCommand | Plugin],
+        *,
+        path: str = "",
+        sections: Mapping[str, Collection[str]] | None = None,
+        **settings: Any,
+    ) -> None:
+        """``sections``: the names of the commands by heading, for the help; None shows one list."""
         super().__init__(
             name,
             no_args_is_help=True,
@@ -62,7 +73,9 @@ class Group(click.Group):
             context_settings=HELP_NAMES,
             **settings,
         )
-        self.own = own
+        self.own = {name: each for name, each in commands.items() if isinstance(each, LazyCommand)}
+        self.plugins = {name: each for name, each in commands.items() if isinstance(each, Plugin)}
+        self.sections = sections or {}
         self.path = path
 
     def _added(self) -> dict[str, AddedCommand]:
@@ -102,7 +115,7 @@ class Group(click.Group):
         """Say what installs the command, or which command has a similar name."""
         from difflib import get_close_matches  # noqa: PLC0415 - only a misspelt name needs it
 
-        if not self.path and name in PLUGINS:
+        if name in self.plugins:
             return CommandFailed(
                 f"`veen {name}` needs veen-{name}, which is not installed",
                 Exit.USAGE,
@@ -117,15 +130,20 @@ class Group(click.Group):
     def lines(self) -> list[tuple[str, str]]:
         """Return each command's name and line of help; import none of them."""
         added = {name: each.help for name, each in self._added().items() if name not in self.own}
-        plugins = {} if self.path else PLUGINS
-        missing = {name: f"{line} (needs veen-{name})" for name, line in plugins.items()}
+        missing = {name: f"{each.help} (needs veen-{name})" for name, each in self.plugins.items()}
         own = [(name, own.help) for name, own in self.own.items()]
         return own + sorted({**missing, **added}.items())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(self.lines())
+        lines = dict(self.lines())
+        named = {name for names in self.sections.values() for name in names}
+        others = [name for name in lines if name not in named]
+        width = max(map(len, lines))
+        for heading, names in {**self.sections, OTHER_COMMANDS if named else "Commands": others}.items():
+            if names:
+                with formatter.section(heading):
+                    formatter.write_dl([(name.ljust(width), lines[name]) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         found = [

@@ -51,8 +51,8 @@ MAX_RECEIPT_FILE_BYTES = 256 * 1_048_576
 def successor(out: Output, *, new_keys: Path) -> Answer:
     """Make the key of a hub's successor, and print its hub_id.
 
-    Run it where the successor will run. `veen hub handover --to` needs the hub_id, `veen hub promote` the
-    key.
+    Run it where the successor will run. `veen hub handover --new-hub` needs the hub_id, `veen hub promote`
+    the key.
     """
     del out
     with private_umask():
@@ -63,9 +63,11 @@ def successor(out: Output, *, new_keys: Path) -> Answer:
     )
 
 
-@command("veen hub handover --client admin --to NEW_HUB_ID --url http://127.0.0.1:8090 --out handover.cbor")
+@command(
+    "veen hub handover --client admin --new-hub NEW_HUB_ID --url http://127.0.0.1:8090 --out handover.cbor"
+)
 @connects
-@click.option("--to", "new_hub", type=Hex(HubId), required=True, help="hub_id of the successor.")
+@click.option("--new-hub", type=Hex(HubId), required=True, help="hub_id of the successor.")
 @click.option("--url", "url_of_successor", default="", help="Address that the successor will have.")
 @click.option("--out", "file", type=click.Path(path_type=Path), help="Also write the record to this file.")
 def handover(

@@ -10,6 +10,7 @@ COMMANDS: Final = {
     "render": LazyCommand("veen_cli.kube.render:render", "Print the objects of a network as YAML."),
     "apply": LazyCommand("veen_cli.kube.apply:apply", "Create or update a network, and test it."),
     "status": LazyCommand("veen_cli.kube.status:status", "Show the networks of a cluster."),
+    "upgrade": LazyCommand("veen_cli.kube.upgrade:upgrade", "Run another version of every network."),
     "rotate": LazyCommand("veen_cli.kube.rotate:rotate", "Give a tenant's hub its next key."),
     "destroy": LazyCommand("veen_cli.kube.destroy:destroy", "Delete a tenant and all its data."),
 }

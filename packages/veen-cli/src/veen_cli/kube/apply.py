@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import click
 import yaml
@@ -18,7 +19,10 @@ from veen_cli.kube.keys import ADMIN, ADMIN_SECRET, HUB_ID
 from veen_cli.kube.kubectl import Kubectl
 from veen_cli.kube.kustomize import Object
 from veen_cli.kube.network_options import kubectl_option, network_options
-from veen_cli.kube.tenant import Network, objects_of
+from veen_cli.kube.tenant import Network, network_of, objects_of
+
+POLL_SEC: Final = 1.0
+"""Pause between two looks at a self-test's Job."""
 
 
 @command(
@@ -47,29 +51,52 @@ def apply(
         planned = objects_of(network)
         text = yaml.safe_dump_all(planned, sort_keys=False)
         return Answer({"objects": planned}, [*text.splitlines(), "# nothing was applied"])
-    public = ensure_keys(kubectl, network, out)
-    objects = objects_of(replace(network, admin=public[ADMIN]))
-    jobs = [each for each in objects if each["kind"] == "Job"]
-    with out.progress(f"applying {network.namespace}"):
-        lines = kubectl.apply([each for each in objects if each["kind"] not in ("Job", "Namespace")])
-        _wait_for_hub(kubectl, network, timeout)
-    tested = None if no_selftest else _selftest(kubectl, network, jobs, timeout, out)
-    hub_id = public[HUB_ID]
+    require_volumes_kept(kubectl, network)
+    lines, public = bring_up(kubectl, network, out, selftest=not no_selftest, timeout=timeout)
     data: dict[str, Any] = {
         "namespace": network.namespace,
-        "hub_id": hub_id,
+        "hub_id": public[HUB_ID],
         "admin": public[ADMIN],
-        "selftest": tested,
+        "selftest": None if no_selftest else True,
     }
-    passed = "not run" if tested is None else "passed"
+    passed = "not run" if no_selftest else "passed"
     return Answer(
         data,
         [
             *lines,
             f"{network.namespace} is ready, self-test {passed}",
-            f"clients pin this hub: --trust {hub_id}",
+            f"clients pin this hub: --trust {public[HUB_ID]}",
         ],
     )
+
+
+def require_volumes_kept(kubectl: Kubectl, network: Network) -> None:
+    """Refuse to take a volume from a hub: without its data it would begin a second history under its key."""
+    found = kubectl.get("namespace", network.namespace)
+    before = None if found is None else network_of(found, network.tag)
+    for flag in ("persistent", "heads_memory"):
+        if before is not None and getattr(before, flag) and not getattr(network, flag):
+            option = f"--{flag.replace('_', '-')}"
+            raise CommandFailed(
+                f"{network.namespace} was applied with {option}: without it the hub would lose a volume",
+                Exit.POLICY,
+                f"give {option}, or use `veen kube upgrade`, which keeps all choices",
+            )
+
+
+def bring_up(
+    kubectl: Kubectl, network: Network, out: Output, *, selftest: bool, timeout: float
+) -> tuple[list[str], dict[str, str]]:
+    """Apply a network, wait for its hub, and test it; return kubectl's lines and the public values."""
+    public = ensure_keys(kubectl, network, out)
+    objects = objects_of(replace(network, admin=public[ADMIN]))
+    with out.progress(f"applying {network.namespace}"):
+        lines = kubectl.apply([each for each in objects if each["kind"] not in ("Job", "Namespace")])
+        _wait_for_hub(kubectl, network, timeout)
+    for job in objects if selftest else ():
+        if job["kind"] == "Job":
+            _selftest(kubectl, network, job, timeout, out)
+    return lines, public
 
 
 def ensure_keys(kubectl: Kubectl, network: Network, out: Output) -> dict[str, str]:
@@ -117,19 +144,25 @@ def _reasons(kubectl: Kubectl, network: Network) -> Iterator[str]:
                     yield f"{state['reason']} {state.get('message', '')}".strip()
 
 
-def _selftest(kubectl: Kubectl, network: Network, jobs: list[Object], timeout: float, out: Output) -> bool:
-    """Run the self-test's Job anew: the template of a finished Job cannot change."""
-    (job,) = jobs
+def _selftest(kubectl: Kubectl, network: Network, job: Object, timeout: float, out: Output) -> None:
+    """Run a self-test's Job anew, because the template of a finished Job cannot change; fail if it fails."""
     name, where = job["metadata"]["name"], f"--namespace={network.namespace}"
     kubectl.run("delete", "job", name, where, "--ignore-not-found", "--wait=true")
     kubectl.apply([job])
+    deadline = time.monotonic() + timeout
     with out.progress(f"running {name}"):
-        try:
-            kubectl.run("wait", "--for=condition=complete", f"job/{name}", where, f"--timeout={timeout:.0f}s")
-        except CommandFailed:
-            raise CommandFailed(
-                f"the self-test {name} in {network.namespace} did not pass",
-                Exit.SELFTEST,
-                f"see `kubectl logs job/{name} {where}`",
-            ) from None
-    return True
+        while not (state := _state(kubectl, network, name)).get("succeeded"):
+            if state.get("failed") or time.monotonic() > deadline:
+                verdict = "did not pass" if state.get("failed") else f"has not ended after {timeout:.0f} s"
+                raise CommandFailed(
+                    f"the self-test {name} in {network.namespace} {verdict}",
+                    Exit.SELFTEST,
+                    f"see `kubectl logs job/{name} {where}`",
+                )
+            time.sleep(POLL_SEC)
+
+
+def _state(kubectl: Kubectl, network: Network, name: str) -> Object:
+    found = kubectl.get("job", name, network.namespace) or {}
+    state: Object = found.get("status", {})
+    return state

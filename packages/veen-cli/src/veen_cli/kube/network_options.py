@@ -10,7 +10,7 @@ import click
 
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.kube.kubectl import Kubectl
-from veen_cli.kube.tenant import Network, check_images
+from veen_cli.kube.tenant import SELFTESTS, Network, check_images
 from veen_core.errors import ConfigError
 from veen_hub.version import VERSION
 
@@ -39,6 +39,18 @@ CHOICES = (
         help="Restrict who may connect.",
     ),
     click.option(
+        "--selftest",
+        "selftests",
+        type=click.Choice([*SELFTESTS]),
+        multiple=True,
+        default=("core",),
+        show_default=True,
+        help="A self-test of the tenant, as a Job; repeatable.",
+    ),
+    click.option(
+        "--selftest-reports", is_flag=True, help="Keep the reports of the tenant's self-tests on a volume."
+    ),
+    click.option(
         "--image-prefix",
         default="",
         metavar="PREFIX",
@@ -62,6 +74,8 @@ def network_options(work: Callable[..., Any]) -> Callable[..., Any]:
             "tls",
             "monitoring",
             "network_policy",
+            "selftests",
+            "selftest_reports",
             "image_prefix",
             "tag",
         )

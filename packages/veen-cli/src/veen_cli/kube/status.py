@@ -27,7 +27,9 @@ def status(out: Output, *, universe: str | None, kubectl: Kubectl) -> Answer:
     selector = "app.kubernetes.io/part-of=veen" + (f",veen.io/universe-id={universe}" if universe else "")
     found = kubectl.select("deployments,statefulsets,jobs", None, selector)
     hubs = [each for each in found if each["metadata"]["labels"].get("app.kubernetes.io/component") == "hub"]
-    tests = {each["metadata"]["namespace"]: each for each in found if each["kind"] == "Job"}
+    jobs = [each for each in found if each["kind"] == "Job"]
+    jobs.sort(key=lambda each: each["metadata"].get("creationTimestamp", ""))  # the daily ones are Jobs too
+    tests = {each["metadata"]["namespace"]: each for each in jobs}
     rows = [_row(hub, tests.get(hub["metadata"]["namespace"])) for hub in hubs]
     lines = [f"{'namespace':<32}  {'role':<9}  {'ready':<5}  {'self-test':<9}  version"]
     lines += [

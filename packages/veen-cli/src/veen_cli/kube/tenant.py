@@ -17,9 +17,24 @@ from veen_core.errors import ConfigError
 
 AUTHORITY_NAMESPACE: Final = "veen-system"
 IMAGES: Final = ("veen-hub", "veen-cli", "veen-bridge", "veen-selftest", "veen-witness", "veen-query")
+SELFTESTS: Final = {"core": "selftest", "overlays": "selftest-overlays", "goals": "selftest-goals"}
+"""The base of each self-test of a tenant."""
 CONFIG_HASH: Final = "veen.io/config-hash"
 """Annotation of a pod template: the hash of the ConfigMaps that the pod mounts. A change restarts the pod."""
 VERSION: Final = "veen.io/version"
+CHOICES: Final = "veen.io/choices"
+"""Annotation of a namespace: the choices with which its network was applied, as JSON."""
+_CHOSEN: Final = (
+    "universe",
+    "persistent",
+    "heads_memory",
+    "network_policy",
+    "tls",
+    "monitoring",
+    "selftests",
+    "selftest_reports",
+    "image_prefix",
+)
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")
 """Names that are safe in DNS, with room for ``veen-tenant-`` within the 63 characters of a namespace."""
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -37,7 +52,9 @@ class Network:
     network_policy: bool = True
     tls: bool = False
     monitoring: bool = False
-    selftest: bool = True
+    selftests: tuple[str, ...] = ("core",)
+    """Self-tests of a tenant, each a Job; the authority has its own if there is any."""
+    selftest_reports: bool = False
     admin: str = ""
     image_prefix: str = ""
     tag: str
@@ -51,6 +68,8 @@ class Network:
                 )
         if self.tenant is None and (self.persistent or self.heads_memory or self.tls):
             raise ConfigError("persistent data, heads memory and TLS are choices of tenants only")
+        if self.tenant is None and (self.selftest_reports or not {*self.selftests} <= {"core"}):
+            raise ConfigError("--selftest and --selftest-reports are choices of tenants only")
         if self.tenant is not None and self.monitoring:
             raise ConfigError(
                 "monitoring covers all namespaces and is applied once, with the authority",
@@ -68,6 +87,22 @@ class Network:
     @property
     def key_secret(self) -> str:
         return "veen-authority-keys" if self.tenant is None else "veen-hub-keys"
+
+    @property
+    def choices(self) -> str:
+        """The choices of the network as JSON."""
+        return json.dumps({name: getattr(self, name) for name in _CHOSEN}, sort_keys=True)
+
+
+def network_of(namespace: Object, tag: str) -> Network | None:
+    """Return the network of a namespace as it was applied, with another tag; None if nothing says how."""
+    metadata = namespace["metadata"]
+    text = metadata.get("annotations", {}).get(CHOICES)
+    if text is None:
+        return None
+    chosen = json.loads(text)
+    tenant = metadata["labels"].get("veen.io/tenant-id")
+    return Network(tenant=tenant, tag=tag, **{**chosen, "selftests": tuple(chosen["selftests"])})
 
 
 def check_images(network: Network) -> None:
@@ -90,12 +125,15 @@ def kustomization(network: Network) -> Kustomization:
     """Return the kustomization of a network: which bases and components, with which changes."""
     root, authority = manifests(), network.tenant is None
     bases = [root / "base" / ("authority" if authority else "tenant")]
-    if network.selftest:
-        bases.append(root / "base" / ("authority-selftest" if authority else "selftest"))
+    if authority and network.selftests:
+        bases.append(root / "base" / "authority-selftest")
+    elif not authority:
+        bases += [root / "base" / SELFTESTS[name] for name in dict.fromkeys(network.selftests)]
     chosen = {
         "persistent-data": network.persistent,
         "heads-memory": network.heads_memory,
         "tls": network.tls,
+        "selftest-reports": network.selftest_reports,
         "monitoring": network.monitoring,
         "authority-network-policy" if authority else "network-policy": network.network_policy,
     }
@@ -119,6 +157,8 @@ def objects_of(network: Network) -> list[Object]:
     for each in objects:
         if (each["kind"], each["metadata"]["name"]) == ("ConfigMap", network.config_map):
             each["data"]["admin"] = network.admin
+        if each["kind"] == "Namespace":
+            each["metadata"].setdefault("annotations", {})[CHOICES] = network.choices
     stamp(objects, network.tag)
     return sorted(objects, key=lambda each: ORDER.index(each["kind"]))
 

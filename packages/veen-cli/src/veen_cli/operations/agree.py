@@ -48,7 +48,7 @@ COMMANDS: Final = {
     "status": LazyCommand(f"{_HERE}:status", "Show which version is active, and every decision."),
 }
 agree = Group(
-    "agree", COMMANDS, path="agree", help="Agreements: propose versions, confirm them, see the active one."
+    "agree", COMMANDS, path="agree", help="Agreements: propose and confirm versions, see the active one."
 )
 
 SAID: Final = {ACCEPT: "accepted", REJECT: "rejected", WITHDRAW: "withdrew from"}

@@ -133,7 +133,7 @@ def _names(publication: Publication) -> tuple[PublicationId, str]:
     type=click.Choice([each.value for each in SurvivorRule]),
     default=SurvivorRule.HIGHEST.value,
     show_default=True,
-    help="Without --version: the highest version, or the latest in the stream.",
+    help="Without --version: the highest version (v1.0-rc1 is lower than v1.0), or the latest in the stream.",
 )
 @publisher_option
 @stream_option

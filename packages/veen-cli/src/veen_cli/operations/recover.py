@@ -265,7 +265,7 @@ def execute(out: Output, *, access: Access, stream: str | None, lost: IdentityId
             signer = await party.link()
             found = await _found(party)
             step = Step(party.view.size + 1, operation_id(bytes(32)), signer, type(record), record.encode())
-            if (why_not := found.refusal(step, record)) is not None:
+            if (why_not := found.refusal(step, step.fields)) is not None:
                 raise refused(f"RECOVERY.{why_not.partition(':')[0]}", why_not.partition(": ")[2])
             receipt = await party.source.send(record)
             await party.view.catch_up()

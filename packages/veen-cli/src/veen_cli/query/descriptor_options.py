@@ -26,8 +26,12 @@ def _options(work: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--stream", "-s", "streams", multiple=True, help="Stream to query; repeatable."),
         click.option("--subject", help="Only events of this subject_id."),
         click.option("--type", "types", multiple=True, help="Only events of this event_type; repeatable."),
-        click.option("--from", "start", type=Moment(), help="Only events that the hub committed since then."),
-        click.option("--to", "end", type=Moment(), help="Only events that the hub committed before then."),
+        click.option(
+            "--since", "--from", "start", type=Moment(), help="Only events that the hub committed since then."
+        ),
+        click.option(
+            "--until", "--to", "end", type=Moment(), help="Only events that the hub committed before then."
+        ),
         click.option(
             "--where",
             "conditions",

@@ -34,7 +34,7 @@ NOT_PINNED: Final = "no hub is pinned: give --trust to check whose log this is"
 
 @command(
     "veen query run --stream record/app/http --subject user:123 --evidence full --out result.veenq",
-    "veen query run -s record/app/http --from 2026-11-18 --group-by event_type --count",
+    "veen query run -s record/app/http --since 2026-11-18 --group-by event_type --count",
     "veen query run descriptor.json --service https://query.example --token-file auditor.token",
     "veen query run -s record/app/http --where payload.status=401 --format csv > failed.csv",
 )

@@ -87,7 +87,8 @@ def serve(
         )
     protect_memory()
     keys = _keys(settings, Passphrase(passphrase_file))
-    set_up(log_level or settings.log_level, component="query")
+    role = os.environ.get("VEEN_ROLE", "query")
+    set_up(log_level or settings.log_level, component="query", role=role)
 
     def announce(url: str, probes_url: str) -> None:
         data = {"url": url, "probes_url": probes_url, "pid": os.getpid()}

@@ -38,7 +38,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep all files in this folder."
 )
 def quickstart(out: Output, *, keep: Path | None) -> Answer:
-    """See how VEEN works in a few seconds: a hub, three messages, every claim verified, one bit flipped.
+    """See how VEEN works in a few seconds; every claim is verified.
 
     Creates a hub, an admin, Alice and Bob in a temporary folder. Alice writes, Bob reads and verifies, then
     one bit of the hub's log is flipped. Nothing outside the folder is changed.

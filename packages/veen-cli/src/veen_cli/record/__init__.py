@@ -39,5 +39,5 @@ record = Group(
     "record",
     COMMANDS,
     path="record",
-    help="Record events, checkpoint their streams, and replay them with proofs.",
+    help="Record events, checkpoint them, and replay them with proofs.",
 )

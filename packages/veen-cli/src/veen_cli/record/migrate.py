@@ -19,11 +19,11 @@ from veen_overlays.recorder.roles import ADMIN
 
 
 @command(
-    "veen record migrate --config admin/recorder.yaml --from record/app/shop --to record/app/cart "
-    "--to record/app/till --reason 'one stream per service'",
+    "veen record migrate --config admin/recorder.yaml --old record/app/shop --new record/app/cart "
+    "--new record/app/till --reason 'one stream per service'",
 )
-@click.option("--from", "before", multiple=True, help="Stream before the migration; may be repeated.")
-@click.option("--to", "after", multiple=True, help="Stream after the migration; may be repeated.")
+@click.option("--old", "before", multiple=True, help="Stream before the migration; may be repeated.")
+@click.option("--new", "after", multiple=True, help="Stream after the migration; may be repeated.")
 @click.option("--reason", required=True, help="Why the streams change.")
 @role_options
 def migrate(

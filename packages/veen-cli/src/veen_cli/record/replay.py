@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,14 @@ class ReplayWishes:
         """Raise a usage error if the options exclude each other."""
         by_seq = self.from_seq is not None or self.to_seq is not None
         if by_seq and (self.start is not None or self.end is not None):
-            raise click.UsageError("--from-seq and --to-seq exclude --from and --to.")
+            raise click.UsageError("--from and --upto exclude --since and --until.")
         if by_seq and len(self.streams) != 1:
-            raise click.UsageError("--from-seq and --to-seq need exactly one STREAM.")
-        for names, first, last in (("seq", self.from_seq, self.to_seq), ("", self.start, self.end)):
+            raise click.UsageError("--from and --upto need exactly one STREAM.")
+        for start, first, end, last in (
+            ("--from", self.from_seq, "--upto", self.to_seq),
+            ("--since", self.start, "--until", self.end),
+        ):
             if first is not None and last is not None and first > last:
-                start, end = (f"--{name}-{names}" if names else f"--{name}" for name in ("from", "to"))
                 raise click.UsageError(f"{end} is before {start}, so no entry can be in the range.")
 
     def beyond(self, sizes: Sizes) -> str | None:
@@ -61,16 +63,16 @@ class ReplayWishes:
 
 
 @command(
-    "veen record replay record/app/orders --from-seq 1 --to-seq 100 --config admin/recorder.yaml",
-    "veen record replay --from 2026-01-31T12:00 --to 2026-01-31T13:00 --verify full --checkpoint checkpoints "
-    "--out replay.jsonl --config admin/recorder.yaml",
+    "veen record replay record/app/orders --from 1 --upto 100 --config admin/recorder.yaml",
+    "veen record replay --since 2026-01-31T12:00 --until 2026-01-31T13:00 --verify full "
+    "--checkpoint checkpoints --out replay.jsonl --config admin/recorder.yaml",
     "veen record replay --out replay.jsonl --resume --config admin/recorder.yaml",
 )
 @click.argument("streams", nargs=-1, metavar="[STREAM…]")
-@click.option("--from-seq", type=Integer(1), help="First entry [default: 1].")
-@click.option("--to-seq", type=Integer(1), help="Last entry, included [default: the newest].")
-@click.option("--from", "start", type=times.Moment(), help="Earliest hub_commit_time, included.")
-@click.option("--to", "end", type=times.Moment(), help="Latest hub_commit_time, included.")
+@click.option("--from", "from_seq", type=Integer(1), help="First entry [default: 1].")
+@click.option("--upto", "to_seq", type=Integer(1), help="Last entry, included [default: the newest].")
+@click.option("--since", "start", type=times.Moment(), help="Earliest hub_commit_time, included.")
+@click.option("--until", "end", type=times.Moment(), help="Latest hub_commit_time, included.")
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path, exists=True),
@@ -155,12 +157,7 @@ async def _work(
 
 
 def _continued(span: LabelRange, done: dict[Position, int]) -> LabelRange:
-    last = done.get((span.label.stream, int(span.label.epoch)))
-    if last is None:
-        return span
-    return LabelRange(
-        label=span.label, first=last + 1, last=span.last, tree_size=span.tree_size, root=span.root
-    )
+    return replace(span, done=done.get((span.label.stream, int(span.label.epoch)), 0))
 
 
 def _check_hub(session: RecorderSession, header: dict[str, Any]) -> None:

@@ -47,10 +47,18 @@ class LabelRange:
     tree_size: int
     root: str
     """Root of the tree, in hex: that of the checkpoint's head, or of the last receipt."""
+    done: int = 0
+    """The last entry that an interrupted replay has written already; 0 if it has written none."""
+
+    @property
+    def following(self) -> int:
+        """The first entry that is not written yet."""
+        return max(self.first, self.done + 1)
 
     @property
     def entries(self) -> int:
-        return max(0, self.last - self.first + 1)
+        """The number of entries that are not written yet."""
+        return max(0, self.last - self.following + 1)
 
 
 class RowKind(enum.StrEnum):
@@ -141,8 +149,8 @@ async def replay_label(
     makes the replay look for links there.
     """
     reader, classifier = session.hub.log_reader(), _Classifier(session, Attribution())
-    searched = span.first == 1
-    async with aclosing(read_label(session.hub, span.label, span.first, span.last)) as entries:
+    searched = span.following == 1
+    async with aclosing(read_label(session.hub, span.label, span.following, span.last)) as entries:
         async for found in entries:
             row = classifier.row(found)
             if row.get("attributed") is False and not searched:
@@ -155,7 +163,7 @@ async def replay_label(
 
 
 async def _find_links(session: RecorderSession, span: LabelRange, classifier: _Classifier) -> None:
-    async with aclosing(read_label(session.hub, span.label, 1, span.first - 1)) as entries:
+    async with aclosing(read_label(session.hub, span.label, 1, span.following - 1)) as entries:
         async for found in entries:
             classifier.row(found)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,13 @@ from veen_core.card import IdentityCard, sign_card
 from veen_core.errors import DecodeError, KeystoreError
 from veen_core.ids import ClientId, DhPublicKey
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
-from veen_core.keystore import Keystore, Secrets, open_keystore
+from veen_core.keystore import Keystore, Secrets, is_exposed, open_keystore
 from veen_core.wire import Wire
 from veen_hub.client.state.atomic_files import expand_user
 
 W = TypeVar("W", bound=Wire)
 KEYSTORE_FILE: Final = "keystore.enc"
+MOUNT_SECRETS: Final = "in Kubernetes mount the Secret with defaultMode 0440 and the pod's fsGroup"
 """File of secrets sealed with a passphrase."""
 SECRETS_FILE: Final = "secrets.cbor"
 """File of unsealed secrets, as `veen keygen --no-passphrase` writes it."""
@@ -56,8 +56,8 @@ class Identity:
         if not plain.exists():
             create = f"create one with `veen keygen --out {shlex.quote(str(root))}`"
             raise KeystoreError(f"{root} holds no identity", action=create)
-        if plain.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            restrict = f"run `chmod 600 {shlex.quote(str(plain))}`"
+        if is_exposed(plain.stat(), os.geteuid(), (os.getegid(), *os.getgroups())):
+            restrict = f"run `chmod 600 {shlex.quote(str(plain))}`; {MOUNT_SECRETS}"
             raise KeystoreError(f"other users can read the keys in {plain}", action=restrict)
         return cls.of(_read(plain, Secrets))
 

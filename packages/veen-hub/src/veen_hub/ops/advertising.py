@@ -93,6 +93,8 @@ class HubAdvertiser:
         self._state = state
         self._own_url = ""
         self._linked: set[ClientId] = set()
+        self._may_be_listed = False
+        """Whether a descriptor was sent; the answer of the directory may still be on its way."""
         self._task: asyncio.Task[None] | None = None
         self.published = asyncio.Event()
         """Set once the descriptor is in the directory."""
@@ -107,14 +109,14 @@ class HubAdvertiser:
             self._task = asyncio.create_task(self._run(self._settings))
 
     async def stop(self) -> None:
-        """Withdraw the descriptor, if it was published; call it while the hub still accepts messages."""
+        """Withdraw the descriptor, if one was sent; call it while the hub still accepts messages."""
         task, self._task = self._task, None
         if task is None or self._settings is None:
             return
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        if not self.published.is_set():
+        if not self._may_be_listed:
             return
         try:
             async with asyncio.timeout(REQUEST_SEC):
@@ -157,6 +159,7 @@ class HubAdvertiser:
                 link = self._describer.link(key, client)
                 await stream.send(link.body, schema=link.schema)
                 self._linked.add(client)
+            self._may_be_listed = True
             for record in records:
                 await stream.send(record.body, schema=record.schema, cap=self._token)
 

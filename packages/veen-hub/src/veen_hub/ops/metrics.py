@@ -117,6 +117,10 @@ class Metrics:
         self.attachment_refused = counter(
             "veen_attachment_quota_refused_total", "Uploads refused because of a quota"
         )
+        self.disk_bytes = gauge("veen_disk_bytes", "Size of the file system with the data directory")
+        self.disk_free_bytes = gauge(
+            "veen_disk_free_bytes", "Bytes of that file system that the hub can still write"
+        )
         self.view_lag = gauge("veen_revocation_view_lag_seconds", "Age of the policy view")
         self.ready = gauge("veen_ready", "1 if the hub was ready when last checked, else 0")
         registry.register(DroppedLogLines())

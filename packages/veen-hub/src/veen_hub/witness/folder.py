@@ -10,6 +10,7 @@ Never restore ``state/`` from an older copy: the witness would forget what it ha
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Final
 
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.keys import SigningSeed
+from veen_core.keystore import is_exposed
 from veen_core.tlog.note import NoteKey, check_name, parse_key
 from veen_hub.witness.config import check_log_key
 from veen_hub.witness.key import WitnessKey, parse_secret_line
@@ -75,16 +77,16 @@ class Folder:
     def load_key(self) -> WitnessKey:
         """Read the secret key; refuse one that other users can read."""
         try:
-            mode = self.key_file.stat().st_mode
+            found = self.key_file.stat()
             line = self.key_file.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ConfigError(
                 f"{self.root} is not the folder of a witness: {self.key_file.name} is missing",
                 action=f"check the name, or make one with `veen witness init NAME --dir {self.root}`",
             ) from None
-        if stat.S_IMODE(mode) & 0o077:
+        if is_exposed(found, os.geteuid(), (os.getegid(), *os.getgroups())):
             raise ConfigError(
-                f"{self.key_file} can be read by other users (mode {stat.S_IMODE(mode):o})",
+                f"{self.key_file} can be read by other users (mode {stat.S_IMODE(found.st_mode):o})",
                 action=f"run `chmod 600 {self.key_file}`; make a new witness if someone may have read it",
             )
         return parse_secret_line(line, self.key_file)

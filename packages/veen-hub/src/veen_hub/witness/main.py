@@ -1,6 +1,7 @@
 """``veen-witness``: serve a witness in the foreground until SIGTERM or Ctrl-C.
 
-``--init`` instead makes the folder of a new witness, prints its verifier key, and ends.
+``--init`` instead makes the folder of a new witness, prints its verifier key, and ends. ``--init-if-missing``
+is for containers: the key is made on the first start of a new volume, next to the memory that it belongs to.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -48,6 +50,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="VKEY",
         help="with --init: verifier key of a log; repeatable",
     )
+    parser.add_argument(
+        "--init-if-missing",
+        metavar="NAME",
+        help="make the folder of a new witness with this name, unless it has one, and serve",
+    )
+    parser.add_argument(
+        "--config", type=Path, help="settings [default: witness.yaml in the folder of the witness]"
+    )
     parser.add_argument("--listen", metavar="HOST:PORT", help="address to listen on; port 0 takes a free one")
     parser.add_argument("--tls-cert", type=Path, help="PEM file with the certificate chain")
     parser.add_argument("--tls-key", type=Path, help="PEM file with the certificate's private key")
@@ -76,7 +86,7 @@ def configure(given: argparse.Namespace) -> WitnessConfig:
         "listen": parse_address(given.listen) if given.listen is not None else {},
         "tls": {name: value for name, value in tls.items() if value is not None},
     }
-    return configuration.load(Folder(given.dir).config_file, overrides)
+    return configuration.load(given.config or Folder(given.dir).config_file, overrides)
 
 
 def print_address(url: str) -> None:
@@ -106,7 +116,7 @@ async def serve(
         version=VERSION,
     )
     if not config.logs:
-        log(logging.WARNING, "no_logs", action=f"add the verifier keys of logs to {folder.config_file}")
+        log(logging.WARNING, "no_logs", action="add the verifier keys of logs to the settings, and restart")
     announce(url)
     waiting = [asyncio.create_task(event.wait()) for event in (stopping, witness.failed)]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -128,9 +138,12 @@ def run(arguments: Sequence[str], announce: Callable[[str], None] = print_addres
     if given.init is not None:
         print(folder.create(given.init, new_seed(), given.log).verifier.text)  # noqa: T201
         return
+    if given.init_if_missing is not None and not folder.key_file.exists():
+        folder.create(given.init_if_missing, new_seed(), [])
     folder.load_key()  # first, because its error says whether this is a witness's folder
     config = configure(given)
-    set_up(given.log_level or config.log_level, component="witness")
+    role = os.environ.get("VEEN_ROLE", "witness")
+    set_up(given.log_level or config.log_level, component="witness", role=role)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             uvloop.run(serve(folder, config, announce))

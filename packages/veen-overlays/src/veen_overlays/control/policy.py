@@ -36,9 +36,9 @@ from veen_overlays.control.state import (
 )
 from veen_overlays.identifiers import RealmId
 from veen_overlays.operations.access import access_stream
+from veen_overlays.operations.domain.state import DomainState
 from veen_overlays.operations.grants import Grant, refused_grant, revocation_of, revoked_at
 from veen_overlays.operations.overlays import DomainCourse, state_after
-from veen_overlays.operations.state import DomainState
 from veen_overlays.utc import format_utc
 
 S = TypeVar("S")

@@ -12,7 +12,7 @@ and detects a stream that was rolled back in the meantime.
 from __future__ import annotations
 
 import asyncio
-import stat
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from veen_core.errors import ConfigError, DecodeError
 from veen_core.hashing import H
 from veen_core.ids import HubId, Label, StreamId
 from veen_core.keys import DhKey
-from veen_core.keystore import Secrets
+from veen_core.keystore import Secrets, is_exposed
 from veen_core.protocols import Clock, LogReader
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import FOREVER_SEC, Level, PolicyView
@@ -107,7 +107,7 @@ class RealmPolicy(ViewPolicy):
 def _read_keys(path: Path) -> tuple[DhKey, ...]:
     """Read the realm's reader keys from a file that only its owner may read."""
     try:
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if is_exposed(path.stat(), os.geteuid(), (os.getegid(), *os.getgroups())):
             raise ConfigError(
                 f"realm.key: other users can read {path}", action=f"run `chmod 600 {path}` and start again"
             )

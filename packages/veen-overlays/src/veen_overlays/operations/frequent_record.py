@@ -10,10 +10,11 @@ and accounts have 1.5 times the rate of the usual fold, claims and results 2.5 t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from hashlib import sha256
 from itertools import chain
 from typing import Any, TypeVar
 
-from veen_core.hashing import H
 from veen_overlays.fold.course import Course
 from veen_overlays.fold.event import EVENT_TAG, Event, Message, SeenKeys
 from veen_overlays.fold.monoid import Monoid
@@ -53,10 +54,11 @@ class _Reading:
     ) -> Iterator[Event]:
         """Yield the events that no ``Take`` took, each after all messages before it were taken."""
         frequent = {bytes(shape.SCHEMA): (_groups_of(shape), take) for shape, take in takes.items()}
+        first = seen.first
         for message in messages:
-            seq, msg_id, schema, body, parent_id = message[:5]
-            identity = H(EVENT_TAG + (parent_id or msg_id) + schema + body)
-            if not seen.first(identity, seq):
+            seq, msg_id, schema, body, parent_id, _, _ = message
+            identity = sha256(EVENT_TAG + (parent_id or msg_id) + schema + body).digest()
+            if not first(identity, seq):
                 continue
             if (found := frequent.get(schema)) is not None:
                 match, take = found
@@ -104,17 +106,13 @@ def bulk_fold(
     def fold(messages: Iterable[Message], seen: SeenKeys) -> tuple[Mapping[Any, Any], int, list[Message]]:
         found: dict[bytes, Any] = {}
         reading = _Reading((*frequent, *others))
-        takes = {shape: _adding(add, found) for shape, add in frequent.items()}
+        takes = {shape: partial(add, found) for shape, add in frequent.items()}
         lifted = [lift(event) for event in reading.others(messages, seen, takes)]
         if found:
             lifted.append(found if part is None else {part: found})
         return monoid.combine_all(lifted), reading.events, reading.ignored
 
     return fold
-
-
-def _adding(add: Add, found: dict[bytes, Any]) -> Take:
-    return lambda groups, message, identity: add(found, groups, message, identity)
 
 
 def bulk_course(

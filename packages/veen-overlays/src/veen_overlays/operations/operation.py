@@ -17,10 +17,10 @@ named by the msg_id of its original (``Event.origin``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from veen_core.hashing import H
 from veen_core.ids import FixedBytes
 from veen_overlays.fold.event import Event
 from veen_overlays.schema.record import Record, RecordRule, record
@@ -52,7 +52,7 @@ _make: Final = bytes.__new__  # every operation is hashed: half the time of chec
 
 def operation_id(msg_id: bytes) -> OperationId:
     """``Ht("veen/operation-id", msg_id)`` (spec-3 1.1)."""
-    return _make(OperationId, H(_ID_TAG + msg_id))
+    return _make(OperationId, sha256(_ID_TAG + msg_id).digest())
 
 
 def operation_of(event: Event) -> OperationId:

@@ -12,20 +12,12 @@ from veen_overlays.fold.monoid import int_to_item
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.delegation import DelegatedExecution
+from veen_overlays.operations.domain.advance import advance, from_the_start
+from veen_overlays.operations.domain.delegated import embedded_of
+from veen_overlays.operations.domain.state import NOTHING, RECORDS, DomainState, Outcome, dump, load
 from veen_overlays.operations.frequent_record import bulk_course
 from veen_overlays.operations.grants import revoked_at
 from veen_overlays.operations.payment import PaidOperation
-from veen_overlays.operations.state import (
-    NOTHING,
-    RECORDS,
-    DomainState,
-    Outcome,
-    advance,
-    dump,
-    embedded_of,
-    from_the_start,
-    load,
-)
 from veen_overlays.schema.record import Record, plain_fields
 from veen_overlays.wallet.ledger import wallet_keys
 
@@ -76,41 +68,35 @@ def _fields(record: Record) -> dict[str, Any]:
 def operation_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per paid operation, in stream order."""
 
-    def paid(outcome: Outcome) -> dict[str, Any] | None:
-        if outcome.name == PaidOperation.NAME:
-            return plain_fields(outcome.body)
-        if outcome.name != DelegatedExecution.NAME:
-            return None
+    def embedded(outcome: Outcome) -> dict[str, Any] | None:
         found = embedded_of(outcome.record)
         return _fields(found) if isinstance(found, PaidOperation) else None
 
-    return _outcome_rows(state, paid)
+    shown = {PaidOperation.NAME: _body_fields, DelegatedExecution.NAME: embedded}
+    return _outcome_rows(state, shown)
 
 
 def execution_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per delegated execution, in stream order, each with its whole chain (D3)."""
+    return _outcome_rows(state, {DelegatedExecution.NAME: _body_fields})
 
-    def delegated(outcome: Outcome) -> dict[str, Any] | None:
-        return plain_fields(outcome.body) if outcome.name == DelegatedExecution.NAME else None
 
-    return _outcome_rows(state, delegated)
+def _body_fields(outcome: Outcome) -> dict[str, Any]:
+    return plain_fields(outcome.body)
 
 
 def _outcome_rows(
-    state: DomainState, shown: Callable[[Outcome], dict[str, Any] | None]
+    state: DomainState, shown: Mapping[str, Callable[[Outcome], dict[str, Any] | None]]
 ) -> list[dict[str, Any]]:
-    in_order = sorted(state.operations.items(), key=itemgetter(1))  # an outcome starts with its position
-    return [
-        {
-            "operation_id": key,
-            "stream_seq": outcome.seq,
-            "signer": outcome.signer,
-            **fields,
-            "outcome": outcome.refusal or APPLIED,
-        }
-        for key, outcome in in_order
-        if (fields := shown(outcome)) is not None
-    ]
+    """The rows of the operations whose record is in ``shown``, each with the fields that it returns."""
+    rows = []
+    for key, outcome in sorted(state.operations.items(), key=itemgetter(1)):  # by position
+        seq, name, _, signer, refusal = outcome
+        if name in shown and (fields := shown[name](outcome)) is not None:
+            row = {"operation_id": key, "stream_seq": seq, "signer": signer, **fields}
+            row["outcome"] = refusal or APPLIED
+            rows.append(row)
+    return rows
 
 
 def _lift(event: Event) -> DomainCourse:

@@ -11,6 +11,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from veen_core.hashing import Ht
@@ -88,10 +89,11 @@ def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: by
     word = string_content(version)
     if not word or not (is_text(version) and is_text(class_) and (source is None or is_text(source))):
         return False
-    signer = message.client_id or b""
+    seq, _, _, body, _, client_id, _ = message
+    signer = client_id or b""
     head = bytes([len(signer)]) + signer
     key = publication + publisher + root + head + word
-    held = {"first": ((0, message.seq, identity), head + message.body), "published": 1}
+    held = {"first": ((0, seq, identity), head + body), "published": 1}
     found[key] = _PUBLISHED.combine(found[key], held) if key in found else held
     return True
 
@@ -124,7 +126,7 @@ def publications_of(state: PublicationState) -> list[Publication]:
     held: Iterable[Mapping[str, Any]] = state.get("publications", {}).values()
     counting: dict[tuple[bytes, str], int] = {}
     found = []
-    for each in sorted(held, key=lambda item: item["first"][0]):
+    for each in sorted(held, key=itemgetter("first")):
         (_, seq, _), content = each["first"]
         signer, body = split_signer(content)
         fields = plain_fields(body)
@@ -147,17 +149,27 @@ class SurvivorRule(enum.StrEnum):
 
 
 _DIGITS: Final = re.compile(r"(\d+)", re.ASCII)
+_PRE_RELEASE: Final = re.compile(r"-[a-z]|[-._]?(alpha|beta|dev|pre|preview|rc)(?![a-z])", re.IGNORECASE)
 
 
-def version_order(version: str) -> list[tuple[bool, int, str]]:
-    """The sort key of a version: runs of digits compare as numbers, the rest by code points.
+def version_order(version: str) -> list[tuple[int, str]]:
+    """The sort key of a version.
 
-    ``v1.10`` is higher than ``v1.9``. A suffix makes a version higher: ``v1.2-rc1`` is higher than ``v1.2``.
+    Runs of digits compare as numbers: ``v1.10`` is higher than ``v1.9``. A suffix that starts with a hyphen
+    and a letter, or with ``alpha``, ``beta``, ``dev``, ``pre``, ``preview`` or ``rc``, names a pre-release,
+    which is lower: ``v1.0-rc1`` and ``v1.0rc1`` are lower than ``v1.0``. Any other suffix makes a version
+    higher: ``v1.0.1`` is higher than ``v1.0``. A ``v`` in front of a number does not count.
     """
+    parts = _DIGITS.split(re.sub(r"^[vV](?=\d)", "", version))
     order = []
-    for n, part in enumerate(_DIGITS.split(version)):
-        number = part.lstrip("0") if n % 2 else None  # compared by length: no number is too long
-        order.append((False, 0, part) if number is None else (True, len(number), number))
+    for n, part in enumerate(parts):
+        if n % 2:
+            number = part.lstrip("0")
+            order.append((len(number), number))  # compared by length: no number is too long
+        elif n and not part:
+            order.append((1, ""))  # the end: higher than a pre-release, lower than any other suffix
+        else:
+            order.append((0, part.lower()) if n and _PRE_RELEASE.match(part) else (2, part))
     return order
 
 
@@ -174,13 +186,10 @@ def survivor(publications: Iterable[Publication], rule: SurvivorRule) -> Publica
 
 def _view(state: PublicationState) -> list[Any]:
     return [
-        {
-            **each.fields,
-            "seq": each.seq,
-            "published": each.published,
-            **({} if each.refused is None else {"refused": each.refused}),
-        }
-        for each in publications_of(state)
+        {**fields, "seq": seq, "published": published}
+        if refused is None
+        else {**fields, "seq": seq, "published": published, "refused": refused}
+        for seq, _, fields, published, refused in publications_of(state)
     ]
 
 

@@ -168,9 +168,9 @@ _KEY: Final = b"(?:" + b"|".join((_UINT, _strings(0x60), _NEGATIVE, _strings(0x4
 _SCALAR: Final = _KEY[:-1] + rb"|[\xf4-\xf6])"
 _FREE: Final = b"|".join(
     (
-        _SCALAR,
-        rb"[\x80-\x97]%b{0,%d}?" % (_SCALAR, MAX_PATTERN_ITEMS),
         rb"[\xa0-\xb7](?:%b%b){0,%d}?" % (_KEY, _SCALAR, MAX_PATTERN_ITEMS),
+        rb"[\x80-\x97]%b{0,%d}?" % (_SCALAR, MAX_PATTERN_ITEMS),
+        _SCALAR,
     )
 )
 """A free value without nesting. Lazy and bounded: a hostile body costs no more than one pass per field."""
@@ -187,7 +187,7 @@ def _fixed(kind: Fixed) -> tuple[bytes, Reader]:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The compiled expression of a record, with one group for the map head and one per field."""
+    """The compiled expression of a record, with one group per field."""
 
     expression: re.Pattern[bytes]
     readers: tuple[Reader, ...]
@@ -198,9 +198,9 @@ class Pattern:
         if (found := self.expression.fullmatch(body)) is None:
             return None
         groups = found.groups()
-        if self.optionals and groups[0][0] - 0xA0 != len(groups) - 1 - groups.count(None):
+        if self.optionals and body[0] - 0xA0 != len(groups) - groups.count(None):
             return None
-        return groups[1:]
+        return groups
 
     def read(self, body: bytes) -> list[Any] | None:
         """The values of the fields; None if the body does not match."""
@@ -222,7 +222,7 @@ def pattern_of(fields: tuple[Field, ...]) -> Pattern | None:
     least = sum(not f.optional for f in fields)
     if len(fields) > _MAX_FIELDS:
         return None
-    parts, readers = [b"([\\x%02x-\\x%02x])" % (0xA0 + least, 0xA0 + len(fields))], []
+    parts, readers = [b"[\\x%02x-\\x%02x]" % (0xA0 + least, 0xA0 + len(fields))], []
     for field in fields:
         spelled = _fixed(field.kind) if isinstance(field.kind, Fixed) else _grouped(field.kind)
         if spelled is None and not field.optional:

@@ -53,10 +53,10 @@ class MovementRuns(dict[bytes, MovementRun]):
     def __init__(self, only: WalletId | None = None) -> None:
         super().__init__()
         self.only = only
-        self._ignored = MovementRun()
+        self._ignored = None if only is None else MovementRun()
 
     def __missing__(self, wallet: bytes) -> MovementRun:
-        if self.only is not None and wallet != self.only:
+        if self._ignored is not None and wallet != self.only:
             return self._ignored
         run = self[bytes(wallet)] = MovementRun()
         return run
@@ -173,6 +173,9 @@ def _match_groups(record: type[Record]) -> Any:
 
 def _lifter(only: WalletId | None) -> Callable[[Event], Accounts]:
     def lift(event: Event) -> Accounts:
+        if (control := control_of(event.record)) is not None:
+            wallet = event.record.wallet_id  # type: ignore[attr-defined]  # every wallet record has one
+            return {bytes(wallet): control} if only in (None, wallet) else {}
         runs = MovementRuns(only)
         lift_into(runs, event.record, event.repeated)
         return runs.accounts()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
-from veen_core.cap import CapToken, mint
 from veen_core.hashing import H
-from veen_core.ids import ClientId, HubId, Label, SchemaId, StreamId, UnixTime
+from veen_core.ids import HubId, Label, SchemaId, StreamId, UnixTime
 from veen_core.rejection import CAP_MISSING
-from veen_hub.client import Hub, Identity, Refused, Stream, connect
+from veen_hub.client import Identity, Refused, connect
 from veen_overlays.control.records import (
     Authority,
     LabelClass,
@@ -31,35 +30,24 @@ from veen_overlays.control.state import (
     revocation_at,
     schema_of,
 )
-from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import RealmId
-from veen_overlays.live.materializer import Materializer
 from veen_overlays.schema.record import Record
-from veen_overlays.summary_tree.store import MemoryStore
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal
+from veen_selftest.peers.overlay_reader import TTL_SEC, connected, folded, writable_hub
+from veen_selftest.runner.check import Check, Violation, require, require_equal
 from veen_selftest.runner.context import CheckContext
-
-TTL_SEC: Final = 3_600
 
 
 def _records(context: CheckContext) -> None:
     """Authorities, revocations, label classes and schemas that the admin publishes are folded by a reader."""
-    hub = context.hub()
-    if hub.known.gating and hub.admin is None:
-        raise Skip("needs a token for admin streams, which only the hub's admin can issue: give --admin-key")
-    asyncio.run(_publish_and_fold(context, hub))
+    asyncio.run(_publish_and_fold(context, writable_hub(context)))
 
 
 async def _publish_and_fold(context: CheckContext, hub: HttpHub) -> None:
-    async def source(client_id: ClientId, stream_id: StreamId) -> CapToken:
-        assert hub.admin is not None
-        return mint(hub.admin, client_id, [stream_id], TTL_SEC)
-
     realm, trust = RealmId(H(context.secret)), hub.known.identity.hub_id
     admin, stream = Identity.generate(context.rng.randbytes), StreamId(H(b"stream" + context.secret))
     label, schema = Label(H(b"label" + context.secret)), SchemaId(H(b"schema" + context.secret))
-    async with connect(hub.url, admin, trust=trust, tokens=source, tls=hub.tls) as writer:
+    async with connected(hub, admin) as writer:
         now = UnixTime((await writer.stream(context.stream_name("clock")).send("what time is it?")).hub_ts)
         target = RevokedId(H(b"client" + context.secret))
         published: tuple[tuple[StreamId, Record], ...] = (
@@ -70,18 +58,18 @@ async def _publish_and_fold(context: CheckContext, hub: HttpHub) -> None:
         )
         for stream_id, record in published:
             await writer.stream(stream_id.hex()).send(record.encode(), schema=record.schema_id)
-    async with connect(hub.url, admin, trust=trust, tls=hub.tls) as reader:
-        authorities = await _fold(reader, admin, admin_stream(realm), AUTHORITIES)
+    async with connected(hub, admin) as reader:
+        authorities = await folded(reader, admin_stream(realm).hex(), AUTHORITIES, admin.dh_keys)
         found = authority_at(authorities, realm, stream, now)
         require(
             found is not None and found.primary_hub == trust, "the stream's primary is not what was published"
         )
-        revocations = await _fold(reader, admin, revocation_stream(realm), REVOCATIONS)
+        revocations = await folded(reader, revocation_stream(realm).hex(), REVOCATIONS, admin.dh_keys)
         require(revocation_at(revocations, "client-id", target, now), "a published revocation is missing")
-        classes = await _fold(reader, admin, label_class_stream(realm), LABEL_CLASSES)
+        classes = await folded(reader, label_class_stream(realm).hex(), LABEL_CLASSES, admin.dh_keys)
         classified = class_of(classes, label)
         require_equal(classified and classified.class_, "admin", "the class of a label")
-        schemas = await _fold(reader, admin, schema_stream(realm), SCHEMAS)
+        schemas = await folded(reader, schema_stream(realm).hex(), SCHEMAS, admin.dh_keys)
         described = schema_of(schemas, schema)
         require_equal(described and described.name, "selftest", "the name of a schema")
 
@@ -96,14 +84,6 @@ def _authority(realm: RealmId, stream: StreamId, hub: HubId, now: UnixTime) -> A
         ts=now,
         ttl=TTL_SEC,
     )
-
-
-async def _fold(reader: Hub, admin: Identity, stream_id: StreamId, overlay: Overlay[Any]) -> Any:
-    stream: Stream = reader.stream(stream_id.hex())
-    view = Materializer(overlay, stream.label(), reader.log_reader(), key=admin.dh_keys, store=MemoryStore())
-    await view.open()
-    await view.catch_up()
-    return (await view.state()).summary.inner
 
 
 def _closed(context: CheckContext) -> None:

@@ -30,6 +30,7 @@ from veen_cli.frame import (
     writable,
 )
 from veen_hub.load import table as clients_table
+from veen_selftest.command.log_lines import LogLines
 from veen_selftest.command.target import choose_hub, make_fleet
 from veen_selftest.runner import report as reports
 from veen_selftest.runner import suite as suites
@@ -61,8 +62,10 @@ class SelftestCommand(Command):
 class ProgressPrinter:
     """Prints each result as it comes and, on a terminal, the check that is running."""
 
-    def __init__(self, out: Output, total: int) -> None:
+    def __init__(self, out: Output, total: int, log: LogLines | None = None) -> None:
+        """``log``: print results as log lines, for a container."""
         self._lines = out.for_people
+        self._log = log
         self._live = not out.quiet and sys.stderr.isatty()
         self._total = total
         self._done = 0
@@ -71,7 +74,9 @@ class ProgressPrinter:
         if isinstance(event, Result):
             self._done += 1
             self._clear()
-            if self._lines:
+            if self._log is not None:
+                click.echo(self._log.result(event))
+            elif self._lines:
                 click.echo(reports.line(event))
         elif self._live:
             check, done, of = event
@@ -181,6 +186,15 @@ OPTIONS: Final = (
     click.option(
         "--history", type=Integer(MIN_HISTORY), help="perf: entries in the long label of hub.growth."
     ),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        envvar="VEEN_LOG_FORMAT",
+        show_envvar=True,
+        help="json: results as log lines with the fields of other VEEN containers.",
+    ),
     click.option("--list", "listing", is_flag=True, help="List the checks and exit."),
     click.option("--junit", type=_REPORT, callback=writable, help="Write a JUnit report to this file."),
     click.option(
@@ -219,6 +233,7 @@ def selftest(
     max_wait: float,
     quick: bool,
     history: int | None,
+    log_format: str,
     listing: bool,
     junit: Path | None,
     target: Path | None,
@@ -244,6 +259,7 @@ def selftest(
         quick=quick,
         history=history,
     )
+    log = LogLines() if log_format == "json" and not out.as_json else None
     with stop_once():
         fleet = make_fleet(
             hub,
@@ -255,11 +271,14 @@ def selftest(
             probes=probes,
         )
         try:
-            report = suites.run(todo, fleet, seed, options, ProgressPrinter(out, len(todo)))
+            report = suites.run(todo, fleet, seed, options, ProgressPrinter(out, len(todo), log))
         finally:
             fleet.close()
         answer = _answer(report)
-        out.print_answer(answer)
+        if log is None:
+            out.print_answer(answer)
+        else:
+            click.echo(log.finished(report))
         _write_reports(report, junit, target)
     raise click.exceptions.Exit(answer.exit_code)
 

@@ -67,7 +67,7 @@ class Site(Operator):
     def hand_over(self) -> None:
         """Hand the primary over, and wait until the replica has the record."""
         hub = ("--hub", self.primary.url, "--trust", self.old_hub.hex(), "--client", "admin")
-        to = ("--to", self.new_hub.hex(), "--url", self.successor_url)
+        to = ("--new-hub", self.new_hub.hex(), "--url", self.successor_url)
         self.veen("hub", "handover", *hub, *to, "--out", "handover.cbor")
         self.wait_until(
             (self.root / "replica" / "handover.cbor").exists, "the replica has no handover record"

@@ -25,13 +25,13 @@ class Operator:
     def __init__(self, root: Path, program: Sequence[str] = PROGRAM) -> None:
         """``program`` is `veen`, or a program that takes the same arguments."""
         self.root = root
-        self._program = tuple(program)
+        self.program = tuple(program)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `veen`; the caller looks at the exit code."""
         try:
             return subprocess.run(  # noqa: S603 - the program under test, arguments of a suite
-                [*self._program, *arguments],
+                [*self.program, *arguments],
                 cwd=self.root,
                 capture_output=True,
                 text=True,

@@ -30,6 +30,8 @@ SUITES: Final = {
     "recorder": "recorder events, checkpoints and replays: in order, complete, and by whom",
     "dr": "replica and cutover: nothing lost if planned, every loss named if not, clients go on",
     "query": "a query service: answers verify, records, restarts, the same digest in two zones",
+    "overlays": "calls, directories, paid operations and wallets through the hub",
+    "goals": "from end to end: pipeline and proof, audit anchor, cutover, tenants that come and go",
     "perf": "throughput, latency and memory, compared with the crypto floor of the same run",
 }
 """Each suite is the package ``veen_selftest.<name>`` with its ``CHECKS``."""

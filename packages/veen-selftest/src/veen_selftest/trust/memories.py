@@ -22,7 +22,7 @@ def _with_memories(witnessed: WitnessedHub, *, witness: bool = False, heads_file
     return HubSetup(name="restored", settings={"hub_log": settings})
 
 
-def _require_red(context: CheckContext, writer: Writer, copy: HttpHub, written: int) -> str:
+def require_red(context: CheckContext, writer: Writer, copy: HttpHub, written: int) -> str:
     """Require that a hub signs nothing, says why, and serves reads; returns the reason."""
     reason = wait_for(
         context, "the hub signs, although it must not (P3)", lambda: copy.status().not_signing or None
@@ -61,7 +61,7 @@ def _witness(context: CheckContext) -> None:
     _receipt, new = write(context, writer)
     wait_cosigned(context, witnessed, witnessed.hub, new.size)
     with witnessed.witness.paused(), own.running() as copy:
-        silence = _require_red(context, writer, copy, 2)
+        silence = require_red(context, writer, copy, 2)
         require(
             REMEDY not in silence,
             f"the hub says that it is behind although its witness has not answered: {silence!r} (P3)",
@@ -70,7 +70,7 @@ def _witness(context: CheckContext) -> None:
         wait_for(
             context, "the hub does not say that it is behind (P3)", lambda: _remedy(copy), MAX_ANSWER_SEC
         )
-        _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
+        _require_behind(require_red(context, writer, copy, 2), new.size, old.size)
 
 
 def _remedy(copy: HttpHub) -> bool | None:
@@ -84,13 +84,13 @@ def _heads_file(context: CheckContext) -> None:
     _receipt, old = write(context, writer, 2)
     second = context.fleet.restore(witnessed.own, _with_memories(witnessed, heads_file=True))
     with second.running() as copy:
-        claimed = _require_red(context, writer, copy, 2)
+        claimed = require_red(context, writer, copy, 2)
         require(REMEDY not in claimed, f"the hub is not behind yet: {claimed!r} (P3)")
         _receipt, new = write(context, writer)
         wait_for(
             context, "the hub does not say that it is behind (P3)", lambda: _remedy(copy), MAX_ANSWER_SEC
         )
-        _require_behind(_require_red(context, writer, copy, 2), new.size, old.size)
+        _require_behind(require_red(context, writer, copy, 2), new.size, old.size)
 
 
 CHECKS: Final = (

@@ -36,5 +36,5 @@ spark = Group(
     "spark",
     COMMANDS,
     path="spark",
-    help="Verify, fold, query, convert and follow logs of any size on Spark.",
+    help="Verify, fold, query and follow logs of any size on Spark.",
 )

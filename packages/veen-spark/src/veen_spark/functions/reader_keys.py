@@ -10,7 +10,7 @@ broadcasts, so keys must come from files there.
 from __future__ import annotations
 
 import contextlib
-import stat
+import os
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from veen_core.errors import VeenError
 from veen_core.keys import DhKey, DhSecret
-from veen_core.keystore import Secrets
+from veen_core.keystore import Secrets, is_exposed
 from veen_spark.errors import SparkSetupError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECRETS_FILE: Final = "secrets.cbor"
-_GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class ReaderKeys:
@@ -78,13 +77,13 @@ def keys_in(file: str) -> tuple[DhKey, ...]:
     path = Path(file)
     path = path / SECRETS_FILE if path.is_dir() else path
     try:
-        content, mode = path.read_bytes(), path.stat().st_mode
+        content, found = path.read_bytes(), path.stat()
     except OSError as exc:
         raise SparkSetupError(
             f"{path} cannot be read: {exc.strerror}",
             action="check the path; every executor needs the key file",
         ) from None
-    if mode & _GROUP_AND_OTHERS:
+    if is_exposed(found, os.geteuid(), (os.getegid(), *os.getgroups())):
         raise SparkSetupError(f"{path} can be read by other users", action=f"run `chmod 600 {path}` first")
     with contextlib.suppress(VeenError):
         return Secrets.decode(content).dh_keys

@@ -1,12 +1,13 @@
 """hub.yaml: every setting, declared once, with its type, default and bounds (spec-4 §4.3, §5.3).
 
 hub_config   all settings, their bounds, and the rules between them
-sections     the sections of hub.yaml; ``hub_log`` and ``discovery``: two larger ones
+sections     the sections of hub.yaml; ``hub_log``, ``discovery`` and ``console`` have modules of their own
 loading      the settings from flags, environment and file
 schema       typed settings from untyped ones; ``yaml_file``: a YAML file as untyped settings
 addresses    checks of addresses and of their certificate authorities
 """
 
+from veen_hub.ops.config.console import ConsoleSettings
 from veen_hub.ops.config.hub_config import INT_MAX, HubConfig
 from veen_hub.ops.config.loading import ENVIRONMENT, from_environment, load
 from veen_hub.ops.config.sections import (
@@ -25,6 +26,7 @@ __all__ = [
     "AnchorSettings",
     "AttachmentLimits",
     "ClientKeys",
+    "ConsoleSettings",
     "HubConfig",
     "Network",
     "RealmSettings",

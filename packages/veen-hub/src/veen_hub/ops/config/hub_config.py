@@ -17,6 +17,7 @@ from veen_core.limits import DEFAULT_LIMITS, MAXIMA
 from veen_core.pow import MAX_DIFFICULTY
 from veen_core.stream import stream_id
 from veen_hub.ops.config.addresses import check_address, check_ca
+from veen_hub.ops.config.console import ConsoleSettings
 from veen_hub.ops.config.discovery import DiscoverySettings
 from veen_hub.ops.config.hub_log import HubLogSettings
 from veen_hub.ops.config.sections import (
@@ -82,6 +83,7 @@ class HubConfig:
     """Most entries in one page of a read."""
     listen: Listen = field(default_factory=Listen)
     probes: Probes = field(default_factory=Probes)
+    console: ConsoleSettings | None = None
     tls: Tls | None = None
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     hub_log: HubLogSettings = field(default_factory=HubLogSettings)
@@ -102,7 +104,8 @@ class HubConfig:
 
     def __post_init__(self) -> None:
         for key, (least, most) in BOUNDS.items():
-            value = attrgetter(key)(self)
+            section = key.partition(".")[0]
+            value = attrgetter(key)(self) if getattr(self, section) is not None else None
             if value is not None and not least <= value <= most:
                 raise ConfigError(f"{key}: {value} is not between {least} and {most}")
         for name in self.limits:
@@ -120,6 +123,7 @@ class HubConfig:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
             raise ConfigError("tls.client_certificate: has no effect without tls.client_ca")
+        self._check_console()
         if self.level != "core":
             self._check_realm()
         self._check_memories()
@@ -135,6 +139,19 @@ class HubConfig:
         check_ca("replica_cert", self.replica_cert, "replica_of", self.replica_of)
         if self.replica_key is not None and self.replica_cert is None:
             raise ConfigError("replica_key: has no effect without replica_cert")
+
+    def _check_console(self) -> None:
+        if self.console is None:
+            return
+        if self.console.is_beyond_loopback and self.tls is None:
+            raise ConfigError(
+                f"console.host: {self.console.host} can be reached from other machines, and tls is not set"
+            )
+        if self.tls is not None and self.tls.client_ca is not None and self.console.token_file is None:
+            raise ConfigError(
+                "console.token_file: missing; tls.client_ca is set, and without a token the console would "
+                "let readers in who have no certificate"
+            )
 
     def _check_memories(self) -> None:
         path = self.hub_log.memories.heads_file
@@ -177,6 +194,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "listen.follower_timeout_sec": (1, INT_MAX),
     "probes.port": (0, 65_535),
     "probes.max_connections": (1, INT_MAX),
+    "console.port": (0, 65_535),
+    "console.max_connections": (1, INT_MAX),
     "checkpoints.every_entries": (1, INT_MAX),
     "hub_log.interval_sec": (1, INT_MAX),
     "hub_log.max_entries": (1, INT_MAX),

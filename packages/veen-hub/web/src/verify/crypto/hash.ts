@@ -4,7 +4,8 @@ import { hmac } from "@noble/hashes/hmac.js";
 import { sha256 } from "@noble/hashes/sha2.js";
 import { type Bytes, concat, utf8 } from "../wire/bytes.ts";
 
-const ZERO = Uint8Array.of(0);
+/** The bytes of each tag with its separator. */
+const TAGS = new Map<string, Bytes>();
 /** From this size on, the browser's own SHA-256 is faster than the call to it is slow. */
 const LARGE_BYTES = 16_384;
 
@@ -15,7 +16,12 @@ export function H(bytes: Uint8Array): Bytes {
 
 /** Return `H(tag || 0x00 || x)`; the tag separates the uses of the hash. */
 export function Ht(tag: string, ...parts: readonly Uint8Array[]): Bytes {
-  return H(concat(utf8(tag), ZERO, ...parts));
+  let prefix = TAGS.get(tag);
+  if (prefix === undefined) {
+    prefix = utf8(`${tag}\0`);
+    TAGS.set(tag, prefix);
+  }
+  return H(concat(prefix, ...parts));
 }
 
 /** Return the SHA-256 hash of many bytes, by the browser if it has the algorithm. */

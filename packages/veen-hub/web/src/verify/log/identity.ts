@@ -4,7 +4,7 @@ import { Ht } from "../crypto/hash.ts";
 import { type Claim, isValid, verify } from "../crypto/signatures.ts";
 import { type Bytes, compare, equal, hex, u64be } from "../wire/bytes.ts";
 import { encode, type Item } from "../wire/cbor.ts";
-import { writeObject } from "../wire/codec.ts";
+import { encodeObject, writeObject } from "../wire/codec.ts";
 import { IdentityError, SignatureError } from "../wire/errors.ts";
 import type { Checkpoint, HubIdentity, HubKey, Receipt } from "../wire/schema.ts";
 
@@ -17,17 +17,13 @@ export function keyIdOf(hubPk: Bytes): Bytes {
   return Ht("veen/key-id", hubPk);
 }
 
-/** Return the digest over all but the signature, which is the object's last item. */
-function unsignedDigest(name: "Receipt" | "Msg", value: never): Bytes {
-  return Ht("veen/sig", encode((writeObject(name, value) as readonly Item[]).slice(0, -1)));
-}
+/** Bytes of a signature as the last item of an array: its head, and itself. */
+const SIGNATURE_ITEM = 66;
 
-export function receiptDigest(receipt: Receipt): Bytes {
-  return unsignedDigest("Receipt", receipt as never);
-}
-
-export function msgDigest(msg: object): Bytes {
-  return unsignedDigest("Msg", msg as never);
+/** Return the digest over an encoded array of at most 23 items without its last item, the signature. */
+export function unsignedDigest(wire: Bytes): Bytes {
+  const head = Uint8Array.of((wire[0] as number) - 1);
+  return Ht("veen/sig", head, wire.subarray(1, -SIGNATURE_ITEM));
 }
 
 /** Return the digest of the first six fields, which the hub and each witness sign (B7). */
@@ -102,10 +98,14 @@ export async function isPinned(identity: HubIdentity, pin: Bytes): Promise<boole
 }
 
 /** Return hub_sig of a RECEIPT, to be verified under the keys that were active at its hub_ts (core §8.4). */
-export function receiptClaim(identity: HubIdentity, receipt: Receipt): Claim {
+export function receiptClaim(
+  identity: HubIdentity,
+  receipt: Receipt,
+  wire: Bytes = encodeObject("Receipt", receipt),
+): Claim {
   return {
     keys: activeAt(identity, receipt.hub_ts).map((key) => key.hub_pk),
-    message: receiptDigest(receipt),
+    message: unsignedDigest(wire),
     signature: receipt.hub_sig,
     refusal: () =>
       new SignatureError(
@@ -125,7 +125,7 @@ export async function verifyReceipt(identity: HubIdentity, receipt: Receipt): Pr
 /** Verify hub_sig of a RECEIPT under one key. */
 export async function verifyReceiptUnder(receipt: Receipt, hubPk: Bytes): Promise<void> {
   const what = `RECEIPT.hub_sig at stream_seq ${receipt.stream_seq} (core §4.3)`;
-  await verify(hubPk, receiptDigest(receipt), receipt.hub_sig, what);
+  await verify(hubPk, unsignedDigest(encodeObject("Receipt", receipt)), receipt.hub_sig, what);
 }
 
 /** Verify hub_sig under any key active in the epoch; without epochs, under any key of the hub (core §8.4). */

@@ -2,6 +2,7 @@
 
 import type { Claim } from "../crypto/signatures.ts";
 import { type Bytes, equal, hex } from "../wire/bytes.ts";
+import { encodeObject } from "../wire/codec.ts";
 import { CheckpointError } from "../wire/errors.ts";
 import type { Checkpoint, Msg, PrunedEntry } from "../wire/schema.ts";
 import type { RawEntry } from "./entry.ts";
@@ -74,18 +75,18 @@ export class LogVerifier {
   /** Verify the next entry; its signatures are added to `claims`. */
   async accept(entry: RawEntry): Promise<LogStep> {
     const step = examine(entry, this.terms);
-    if (step.content !== null && "msg" in step.content) this.claims.push(msgClaim(step.content.msg));
+    if (step.content !== null && "msg" in step.content) this.claims.push(msgClaim(step.content.msg, entry.msgBytes));
     else if (step.content !== null) await verifyToken(step.content.token, this.terms.limits);
-    return this.#advance(step);
+    return this.#advance(step, entry.receiptBytes);
   }
 
   /** Verify the next entry, whose payload retention has pruned. */
   acceptPruned(kept: PrunedEntry): LogStep {
-    return this.#advance(examinePruned(kept, this.terms));
+    return this.#advance(examinePruned(kept, this.terms), encodeObject("Receipt", kept.receipt));
   }
 
-  #advance(step: LogStep): LogStep {
-    this.claims.push(receiptClaim(this.terms.identity, step.receipt));
+  #advance(step: LogStep, receiptBytes: Bytes): LogStep {
+    this.claims.push(receiptClaim(this.terms.identity, step.receipt, receiptBytes));
     const { stream_seq: seq, hub_ts: time, leaf_hash: leaf, mmr_root: root } = step.receipt;
     const { size } = this.#tree;
     if (seq !== size + 1n) throw POSITION.broken(`the entry does not follow entry ${size}`, seq);

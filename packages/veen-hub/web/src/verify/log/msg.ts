@@ -4,10 +4,10 @@ import { H, Ht } from "../crypto/hash.ts";
 import { OpenContext, openBody } from "../crypto/hpke.ts";
 import { type Claim, refused, verify } from "../crypto/signatures.ts";
 import { type Bytes, equal, u64be, view } from "../wire/bytes.ts";
-import { decodeObject } from "../wire/codec.ts";
+import { decodeObject, encodeObject } from "../wire/codec.ts";
 import { DecodeError, FAULT, OpenError, VerificationError } from "../wire/errors.ts";
 import type { Limits, Msg, PayloadHeader } from "../wire/schema.ts";
-import { msgDigest } from "./identity.ts";
+import { unsignedDigest } from "./identity.ts";
 import { MAXIMA } from "./limits.ts";
 
 /** Bytes before the header: enc, hdr_len, body_len. */
@@ -52,10 +52,10 @@ function layout(found: string): DecodeError {
 }
 
 /** Return MSG.sig to be verified together with others. */
-export function msgClaim(msg: Msg): Claim {
+export function msgClaim(msg: Msg, wire: Bytes = encodeObject("Msg", msg)): Claim {
   return {
     keys: [msg.client_id],
-    message: msgDigest(msg),
+    message: unsignedDigest(wire),
     signature: msg.sig,
     refusal: () => refused(msg.client_id, SIGNATURE),
   };
@@ -72,7 +72,7 @@ export async function verifyMsg(wire: Bytes): Promise<[Msg, Bytes]> {
   if (!equal(H(msg.ciphertext), msg.ct_hash)) {
     throw new VerificationError("MSG.ct_hash (core §4.2): is not the hash of the ciphertext");
   }
-  await verify(msg.client_id, msgDigest(msg), msg.sig, SIGNATURE);
+  await verify(msg.client_id, unsignedDigest(wire), msg.sig, SIGNATURE);
   return [msg, leafHash(msg.label, msg)];
 }
 

@@ -28,63 +28,85 @@ function keyName(key: Key): string {
   return typeof key === "string" ? `t${key}` : typeof key === "bigint" ? `i${key}` : `b${hex(key)}`;
 }
 
-interface Head {
-  readonly major: number;
-  readonly value: bigint;
-  readonly end: number;
-  /** Whether the value is in its shortest form. */
-  readonly shortest: boolean;
-}
+/** Reads one head after the other; the fields describe the head that was read last. No object is made per head. */
+class Heads {
+  readonly #data: Uint8Array;
+  /** Where the next byte is. */
+  at: number;
+  major = 0;
+  /** The argument of the head; beyond 2^53 it is rounded, and larger than any file. */
+  value = 0;
+  /** Whether the argument takes eight bytes, so that only `big` has it exactly. */
+  isLong = false;
+  /** Whether the argument is in its shortest form. */
+  isShortest = true;
 
-const SHORTEST = [24n, 0x100n, 0x10000n, 0x100000000n] as const;
-
-/** Read the head at `at`; refuse what core §3.1 refuses. Past the end, the value is that of the bytes there. */
-function head(data: Uint8Array, at: number): Head {
-  const first = data[at];
-  if (first === undefined) throw new DecodeError("not CBOR: ends early");
-  const major = first >> 5;
-  const info = first & 31;
-  if (major === 6) throw new DecodeError("not CBOR: tags are not allowed (core §3.1)");
-  if (info > 27 || (major === 7 && info !== 20 && info !== 21 && info !== 22)) {
-    throw new DecodeError("not CBOR: indefinite lengths, floats and other simple values are not allowed (core §3.1)");
+  constructor(data: Uint8Array, at: number) {
+    this.#data = data;
+    this.at = at;
   }
-  if (info < 24) return { major, value: BigInt(info), end: at + 1, shortest: true };
-  const end = at + 1 + 2 ** (info - 24);
-  let value = 0n;
-  for (const byte of data.subarray(at + 1, end)) value = (value << 8n) | BigInt(byte);
-  return { major, value, end, shortest: value >= (SHORTEST[info - 24] as bigint) };
+
+  /** Read the head at `at`; refuse what core §3.1 refuses. */
+  read(): void {
+    const first = this.#data[this.at];
+    if (first === undefined) throw new DecodeError("not CBOR: ends early");
+    const info = first & 31;
+    this.major = first >> 5;
+    if (this.major === 6) throw new DecodeError("not CBOR: tags are not allowed (core §3.1)");
+    if (info > 27 || (this.major === 7 && info !== 20 && info !== 21 && info !== 22)) {
+      throw new DecodeError("not CBOR: indefinite lengths, floats and other simple values are not allowed (core §3.1)");
+    }
+    this.at += 1;
+    this.value = info;
+    this.isLong = info === 27;
+    this.isShortest = true;
+    if (info < 24) return;
+    const end = this.at + 2 ** (info - 24);
+    let value = 0;
+    for (let at = this.at; at < end; at += 1) value = value * 256 + (this.#data[at] ?? 0);
+    this.at = end;
+    this.value = value;
+    this.isShortest = value >= (SHORTEST[info - 24] as number);
+  }
+
+  /** The exact argument of the head that was read last. */
+  get big(): bigint {
+    return this.isLong ? view(this.#data).getBigUint64(this.at - 8) : BigInt(this.value);
+  }
 }
+
+const SHORTEST = [24, 0x100, 0x10000, 0x100000000] as const;
 
 /** Return where the item at `start` ends, by reading heads only, in linear time. */
 export function itemEnd(data: Uint8Array, start = 0): number {
-  const size = BigInt(data.length);
-  const open: [bigint, boolean][] = [];
-  let at = BigInt(start);
-  let left = 1n;
+  const size = data.length;
+  const open: [number, boolean][] = [];
+  const heads = new Heads(data, start);
+  let left = 1;
   let inMap = false;
   for (;;) {
-    while (left === 0n) {
+    while (left === 0) {
       const outer = open.pop();
-      if (outer === undefined) return Number(at);
+      if (outer === undefined) return heads.at;
       [left, inMap] = outer;
     }
-    const isKey = inMap && left % 2n === 0n;
-    left -= 1n;
-    const { major, value, end } = head(data, Number(at));
-    at = BigInt(end);
+    const isKey = inMap && left % 2 === 0;
+    left -= 1;
+    heads.read();
+    const { major, value } = heads;
     if (major === 2 || major === 3) {
-      at += value;
+      heads.at += value;
     } else if (major === 4 || major === 5) {
-      const count = major === 4 ? value : 2n * value;
+      const count = major === 4 ? value : 2 * value;
       if (isKey) throw new DecodeError(WRONG_KEY);
-      if (count > size - at) throw new DecodeError("not CBOR: ends early");
+      if (count > size - heads.at) throw new DecodeError("not CBOR: ends early");
       if (open.length >= MAX_DEPTH) throw new DecodeError(`not CBOR: nested deeper than ${MAX_DEPTH}`);
       open.push([left, inMap]);
       [left, inMap] = [count, major === 5];
     } else if (major === 7 && isKey) {
       throw new DecodeError(WRONG_KEY);
     }
-    if (at > size) throw new DecodeError("not CBOR: ends early");
+    if (heads.at > size) throw new DecodeError("not CBOR: ends early");
   }
 }
 
@@ -92,45 +114,50 @@ const WRONG_KEY = "not CBOR: a map key that is neither an integer nor a string";
 
 class Reader {
   readonly #data: Uint8Array;
-  #at: number;
+  readonly #heads: Heads;
   /** Where the first head is that is not in its shortest form; -1 if there is none. */
   firstLong = -1;
 
-  constructor(data: Uint8Array, at: number) {
+  constructor(data: Uint8Array) {
     this.#data = data;
-    this.#at = at;
+    this.#heads = new Heads(data, 0);
   }
 
+  /** Read the next item of bytes that `itemEnd` accepts. */
   item(): Item {
-    const start = this.#at;
-    const { major, value, end, shortest } = head(this.#data, start);
-    this.#at = end;
-    if (!shortest && major !== 7 && this.firstLong < 0) this.firstLong = start;
+    const heads = this.#heads;
+    const start = heads.at;
+    heads.read();
+    const { major, value } = heads;
+    if (!heads.isShortest && this.firstLong < 0) this.firstLong = start;
     switch (major) {
       case 0:
-        return value;
+        return heads.big;
       case 1:
-        return -1n - value;
+        return -1n - heads.big;
       case 2:
-        return this.#string(Number(value));
+        return this.#string(value);
       case 3: {
-        const text = fromUtf8(this.#string(Number(value)));
+        const text = fromUtf8(this.#string(value));
         if (text === undefined) throw new DecodeError("not CBOR: error decoding text string");
         return text;
       }
-      case 4:
-        return Array.from({ length: Number(value) }, () => this.item());
+      case 4: {
+        const items: Item[] = [];
+        for (let n = 0; n < value; n += 1) items.push(this.item());
+        return items;
+      }
       case 5:
-        return this.#map(Number(value));
+        return this.#map(value);
       default:
-        return value === 22n ? null : value === 21n;
+        return value === 22 ? null : value === 21;
     }
   }
 
   #string(size: number): Bytes {
-    const found = this.#data.slice(this.#at, this.#at + size) as Bytes;
-    this.#at += size;
-    return found;
+    const at = this.#heads.at;
+    this.#heads.at += size;
+    return this.#data.slice(at, at + size) as Bytes;
   }
 
   #map(count: number): CborMap {
@@ -149,7 +176,7 @@ class Reader {
 export function decode(data: Uint8Array): Item {
   const end = itemEnd(data);
   if (end !== data.length) throw new DecodeError(`not canonical CBOR: ${data.length - end} bytes after the item`);
-  const reader = new Reader(data, 0);
+  const reader = new Reader(data);
   const item = reader.item();
   if (reader.firstLong >= 0) {
     throw new DecodeError(`not canonical CBOR: first difference at byte ${reader.firstLong}`);

@@ -1,0 +1,1 @@
+"""The web pages of VEEN, each one HTML file that `bin/test -e web -- build` makes (ADR 0029)."""

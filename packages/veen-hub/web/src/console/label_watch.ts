@@ -1,0 +1,271 @@
+/** One label, followed live: rows appear as they are verified, from a place in the log that is itself proven. */
+import { verifyReceipt } from "../verify/log/identity.ts";
+import { Mmr, nodeHash } from "../verify/log/mmr.ts";
+import { verifyInclusion } from "../verify/log/proof.ts";
+import { type Bytes, compare, concat, equal, hex } from "../verify/wire/bytes.ts";
+import { itemEnd } from "../verify/wire/cbor.ts";
+import { decodeObject, encodeObject } from "../verify/wire/codec.ts";
+import { DecodeError, VeenError, VerificationError } from "../verify/wire/errors.ts";
+import type { MmrProof, Receipt, Statement } from "../verify/wire/schema.ts";
+import { CallError, type HubCalls } from "./hub_calls.ts";
+import type { HubLogWatch } from "./hub_log_watch.ts";
+import { LabelChain, profileId, type Row } from "./label_chain.ts";
+import type { Evidence, Problems } from "./problems.ts";
+import { type Stop, Subject } from "./subject.ts";
+import type { ConfirmedHub, TrustState } from "./trust_state.ts";
+
+/** Rows that stay in memory; older ones are dropped. */
+export const MAX_ROWS = 50_000;
+const TAIL_ROWS = 200;
+const MAX_BATCH = 512;
+/** Largest item of a stream: a MSG has at most 1 MiB. */
+const MAX_ITEM_BYTES = 2 * 1_048_576;
+const RETRY_MS = [500, 1_000, 2_000, 5_000] as const;
+
+export type Phase = "starting" | "live" | "waiting" | "stopped";
+
+export interface LabelView {
+  readonly rows: readonly Row[];
+  readonly phase: Phase;
+  /** What a person should know: pruned entries, dropped rows, a lost connection. */
+  readonly note: string;
+  /** Rows up to here are confirmed by the newest hub checkpoint. */
+  readonly confirmedUpTo: number;
+}
+
+export class LabelWatch {
+  readonly view = new Subject<LabelView>({ rows: [], phase: "starting", note: "", confirmedUpTo: 0 });
+  readonly label: Bytes;
+  readonly name: string;
+  readonly #hub: HubCalls;
+  readonly #problems: Problems;
+  readonly #trust: TrustState;
+  readonly #hubLog: HubLogWatch;
+  #chain: LabelChain | undefined;
+  #abort = new AbortController();
+  #attempt = 0;
+  #isRunning = false;
+  readonly #stopHubLog: Stop;
+
+  constructor(label: Bytes, hub: HubCalls, problems: Problems, trust: TrustState, hubLog: HubLogWatch) {
+    this.label = label;
+    this.name = hex(label);
+    this.#hub = hub;
+    this.#problems = problems;
+    this.#trust = trust;
+    this.#hubLog = hubLog;
+    this.#stopHubLog = hubLog.view.watch(() => this.#confirm());
+  }
+
+  /** Follow from `from`; 0 is the newest rows. */
+  start(from = 0): void {
+    this.#abort.abort();
+    this.#abort = new AbortController();
+    this.#chain = undefined;
+    this.#isRunning = true;
+    this.view.set({ rows: [], phase: "starting", note: "", confirmedUpTo: 0 });
+    void this.#run(from, this.#abort.signal);
+  }
+
+  stop(): void {
+    this.#isRunning = false;
+    this.#abort.abort();
+    this.#stopHubLog();
+  }
+
+  /** The place of the first row that is not older than a time, found by the receipts of the hub. */
+  async seqAt(seconds: number): Promise<number> {
+    const hub = this.#trust.hub.value as ConfirmedHub;
+    let [low, high] = [1, Number((await this.#receipt(hub, 0)).stream_seq)];
+    while (low < high) {
+      const middle = Math.floor((low + high) / 2);
+      if (Number((await this.#receipt(hub, middle)).hub_ts) < seconds) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  async #run(from: number, signal: AbortSignal): Promise<void> {
+    let start = from;
+    while (this.#isRunning && !signal.aborted) {
+      try {
+        const hub = this.#trust.hub.value;
+        if (hub === undefined) return;
+        this.#chain ??= await this.#begin(hub, start);
+        await this.#follow(this.#chain, signal);
+        this.#note("waiting", "the hub ended the stream; asking again");
+      } catch (error) {
+        if (signal.aborted) return;
+        if (error instanceof CallError) {
+          if (error.streamSeq !== undefined) {
+            start = error.streamSeq;
+            this.#chain = undefined;
+            this.#note("starting", `entries before ${start} were pruned by the hub's retention rules`);
+            continue;
+          }
+          this.#note("waiting", error.isAbsent ? "no entries yet" : `${error.message}; asking again`);
+        } else if (error instanceof VeenError) {
+          this.#lie(error.message, []);
+          this.#note("stopped", error.message);
+          return;
+        } else {
+          throw error;
+        }
+      }
+      if (this.#chain !== undefined && this.#chain.broken !== "") return;
+      await pause(RETRY_MS[Math.min(this.#attempt++, RETRY_MS.length - 1)] as number, signal);
+    }
+  }
+
+  /** Prove the tree before the first row, so that the first row's root can be checked. */
+  async #begin(hub: ConfirmedHub, from: number): Promise<LabelChain> {
+    const isControl = equal(this.label, hub.status.control_label);
+    const terms = {
+      label: this.label, identity: hub.identity, isControl,
+      profileId: profileId(encodeObject("Profile", hub.status.profile)),
+    };
+    const newest = from === 0 ? Number((await this.#receipt(hub, 0)).stream_seq) : from;
+    const first = from === 0 ? Math.max(1, newest - TAIL_ROWS + 1) : Math.max(1, from);
+    if (first === 1) return new LabelChain(terms, new Mmr(), 0n);
+    const receipt = await this.#receipt(hub, first - 1);
+    const size = BigInt(first - 1);
+    const { mmr_proof: proof } = decodeObject("ProofResponse", await this.#hub.proof(this.label, first - 1, first - 1));
+    verifyInclusion(proof, receipt.mmr_root, size, receipt.leaf_hash, size);
+    return new LabelChain(terms, new Mmr(size, [climb(proof), ...proof.peaks_after]), receipt.hub_ts);
+  }
+
+  async #receipt(hub: ConfirmedHub, seq: number): Promise<Receipt> {
+    const { receipt } = decodeObject("ReceiptResponse", await this.#hub.receipt(this.label, seq));
+    if (!equal(receipt.label, this.label) || (seq !== 0 && Number(receipt.stream_seq) !== seq)) {
+      throw new VerificationError(`the hub answers with the receipt of another entry than ${seq} (core §10.4.3)`);
+    }
+    await verifyReceipt(hub.identity, receipt);
+    await this.compare(receipt);
+    return receipt;
+  }
+
+  /** Compare a receipt with the row at its place. */
+  async compare(receipt: Receipt): Promise<void> {
+    const held = this.view.value.rows.find((row) => row.seq === Number(receipt.stream_seq))?.receipt;
+    if (held !== undefined) await this.compareTwo(held, receipt);
+  }
+
+  /** Two signed receipts for one place that differ convict the hub (spec-1 §14). */
+  async compareTwo(held: Receipt, receipt: Receipt): Promise<void> {
+    const hub = this.#trust.hub.value;
+    if (hub === undefined || (equal(held.mmr_root, receipt.mmr_root) && equal(held.leaf_hash, receipt.leaf_hash))) return;
+    const statements: Statement[] = [];
+    for (const each of [held, receipt]) statements.push({ hub_pk: await verifyReceipt(hub.identity, each), receipt: each });
+    statements.sort((a, b) => compare(encodeObject("Statement", a), encodeObject("Statement", b)));
+    const [first, second] = statements as [Statement, Statement];
+    const bytes = encodeObject("Equivocation", { ver: 1n, first, second });
+    this.#lie(`the hub signed two receipts for stream_seq ${receipt.stream_seq} (spec-1 §14)`,
+      [{ name: `equivocation-${receipt.stream_seq}.cbor`, bytes }]);
+  }
+
+  async #follow(chain: LabelChain, signal: AbortSignal): Promise<void> {
+    let rest: Bytes = new Uint8Array();
+    for await (const part of this.#hub.follow(this.label, chain.size + 1, signal)) {
+      this.#attempt = 0;
+      rest = concat(rest, part);
+      let items: Bytes[];
+      [items, rest] = wholeItems(rest);
+      for (let at = 0; at < items.length; at += MAX_BATCH) {
+        const rows = await chain.accept(items.slice(at, at + MAX_BATCH));
+        if (signal.aborted) return;
+        this.#add(rows);
+        const failed = rows.find((row) => row.verdict === "fails");
+        if (failed !== undefined) {
+          this.#lie(`stream_seq ${failed.seq}: ${failed.reason}`, this.#evidenceOf(failed));
+          this.#note("stopped", "a row does not hold: nothing after it can be verified");
+          return;
+        }
+      }
+    }
+  }
+
+  #evidenceOf(row: Row): Evidence[] {
+    const identity = this.#trust.hub.value?.identity;
+    return [
+      { name: `item-${row.seq}.cbor`, bytes: row.item },
+      ...(row.receipt ? [{ name: `receipt-${row.seq}.cbor`, bytes: encodeObject("Receipt", row.receipt) }] : []),
+      ...(identity ? [{ name: "hub-identity.cbor", bytes: encodeObject("HubIdentity", identity) }] : []),
+    ];
+  }
+
+  #add(fresh: readonly Row[]): void {
+    const { rows, note } = this.view.value;
+    const all = [...rows, ...fresh];
+    const dropped = Math.max(0, all.length - MAX_ROWS);
+    const newest = fresh.at(-1)?.receipt?.hub_ts;
+    if (newest !== undefined && newest > this.#trust.seenHubTs) this.#trust.seenHubTs = newest;
+    this.view.set({
+      ...this.view.value, rows: dropped > 0 ? all.slice(dropped) : all, phase: "live",
+      note: dropped > 0 ? `the oldest rows are dropped: this tab holds ${MAX_ROWS}` : note.includes("pruned") ? note : "",
+    });
+    this.#confirm();
+  }
+
+  #note(phase: Phase, note: string): void {
+    this.view.set({ ...this.view.value, phase, note });
+  }
+
+  /** Compare the label's head in the hub log with the row at its place. */
+  #confirm(): void {
+    const head = this.#hubLog.view.value.labels.get(this.name);
+    const { rows, confirmedUpTo } = this.view.value;
+    const upTo = Number(head?.upto_seq ?? 0n);
+    const row = rows[upTo - (rows[0]?.seq ?? 0)];
+    if (head === undefined || row?.receipt === undefined || row.seq !== upTo || confirmedUpTo === upTo) return;
+    if (!equal(row.receipt.mmr_root, head.mmr_root)) {
+      this.#lie(`the hub log has another root at stream_seq ${upTo} than the receipt (RESOLUTIONS P1)`, [
+        { name: `receipt-${upTo}.cbor`, bytes: encodeObject("Receipt", row.receipt) },
+        { name: `label-head-${upTo}.cbor`, bytes: encodeObject("LabelHead", head) },
+        { name: "hub-checkpoint.txt", bytes: this.#hubLog.view.value.head?.note ?? new Uint8Array() },
+      ]);
+      return;
+    }
+    this.view.set({ ...this.view.value, confirmedUpTo: upTo });
+  }
+
+  #lie(reason: string, evidence: readonly Evidence[]): void {
+    const control = this.#trust.hub.value?.status.control_label;
+    const isControl = control !== undefined && equal(this.label, control);
+    this.#problems.report(isControl ? "tokens" : "streams", this.name, reason, true, evidence);
+  }
+}
+
+/** Return the peak above the leaf of a verified proof. */
+function climb(proof: MmrProof): Bytes {
+  return proof.path.reduce(
+    (node, step) => (step.dir === 1n ? nodeHash(step.sib, node) : nodeHash(node, step.sib)), proof.leaf_hash);
+}
+
+/** Split what has arrived into whole items and the rest. */
+function wholeItems(data: Bytes): [Bytes[], Bytes] {
+  const items: Bytes[] = [];
+  let at = 0;
+  while (at < data.length) {
+    let end: number;
+    try {
+      end = itemEnd(data, at);
+    } catch (error) {
+      if (!(error instanceof DecodeError) || !error.found.includes("ends early")) throw error;
+      if (data.length - at > MAX_ITEM_BYTES) throw new DecodeError("an item of the stream is too large (core §14.2)");
+      break;
+    }
+    items.push(data.slice(at, end));
+    at = end;
+  }
+  return [items, data.slice(at)];
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    }, { once: true });
+  });
+}
