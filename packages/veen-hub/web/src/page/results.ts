@@ -1,6 +1,6 @@
 /** The verdicts as cards, under one sentence that sums them up. */
 
-import { checkpointPath, evidencePath, type PathRow, proofPath, receiptPath } from "../verify/evidence/path.ts";
+import { checkpointPath, evidencePath, type PathRow, proofPath, rangePath, receiptPath } from "../verify/evidence/path.ts";
 import type { Verdict } from "../verify/evidence/verdict.ts";
 import type { Report } from "../verify/evidence/verify.ts";
 import { type Bytes, equal, hex } from "../verify/wire/bytes.ts";
@@ -10,7 +10,7 @@ import { el, foreign } from "../ui/dom.ts";
 import { detailsOf, rowsView } from "./details.ts";
 import { pathView } from "./drawing.ts";
 import { hintFor, sentenceFor } from "./kinds.ts";
-import { msgOf, openedView } from "./opening.ts";
+import { messagesView, msgOf, openedView } from "./opening.ts";
 import { recomputed } from "./recompute.ts";
 
 /** Cards that are shown at once; a chunk may hold tens of thousands of entries. */
@@ -88,6 +88,7 @@ function card(verdict: Verdict, report: Report, readers: readonly Bytes[]): HTML
     made.append(place);
     void openedView(msg, readers).then((view) => place.replaceWith(view));
   }
+  if (verdict.range !== null && readers.length > 0) made.append(messagesView(verdict.range.messages, readers));
   const fields = verdict.found === null ? null : detailsOf(verdict.found.thing);
   if (fields !== null) made.append(fields);
   return made;
@@ -108,6 +109,7 @@ function drawing(rows: readonly PathRow[]): HTMLElement {
 function rowsOf(verdict: Verdict, report: Report): PathRow[] {
   const thing = verdict.found?.thing;
   const { identity, policy } = report;
+  if (verdict.range !== null) return rangePath(verdict.range, policy);
   switch (thing?.kind) {
     case "HubEvidence":
       return evidencePath(thing.value, identity, policy, msgFor(thing.value.receipt, report));

@@ -9,7 +9,7 @@ import { LogVerifier } from "../log/log_verifier.ts";
 import { Mmr } from "../log/mmr.ts";
 import { LogTerms, RULES } from "../log/rules.ts";
 import { NO_PIN } from "../evidence/verifier.ts";
-import { short, type Verdict, verdict } from "../evidence/verdict.ts";
+import { MAX_KEPT_MESSAGES, short, type Verdict, verdict } from "../evidence/verdict.ts";
 import { type Bytes, equal, hex } from "../wire/bytes.ts";
 import { decodeObject, encodeObject } from "../wire/codec.ts";
 import { DecodeError, InvariantError, plural, VeenError } from "../wire/errors.ts";
@@ -53,6 +53,7 @@ async function verifyBundle(parts: readonly Part[], pin: Bytes | null, policy: W
   const kind = header.parts.length > 1 ? KIND : "bundle";
   if (pin === null) return verdict(first.name, kind, null, NO_PIN);
   let current = first;
+  let messages: readonly Bytes[] = [];
   try {
     const derived = hubIdOf(pin);
     const pinned = equal(header.identity.hub_id, derived) ? derived : pin;
@@ -63,11 +64,14 @@ async function verifyBundle(parts: readonly Part[], pin: Bytes | null, policy: W
       await verifier.verifyPart(part);
     }
     verifier.finish();
+    messages = verifier.messages;
   } catch (error) {
     if (error instanceof VeenError) return verdict(current.name, kind, false, error.full);
     throw error;
   }
-  return verdict(first.name, kind, true, facts(header));
+  const { root_after: root, to_seq: size, identity, head, checkpoint } = header;
+  const link = head === null ? null : { ...head, checkpoint };
+  return verdict(first.name, kind, true, facts(header), { range: { root, size, identity, link, messages } });
 }
 
 function facts(header: BundleHeader): string {
@@ -89,6 +93,8 @@ class BundleVerifier {
   #log: { readonly number: number; readonly log: LogVerifier } | null = null;
   #eventBytes = 0n;
   #attachmentBytes = 0n;
+  /** The first MSGs of the bundle. */
+  readonly messages: Bytes[] = [];
 
   constructor(header: BundleHeader) {
     this.#header = header;
@@ -177,6 +183,8 @@ class BundleVerifier {
     const first = entries[0] as RawEntry;
     let failure: VeenError | null = null;
     let failedAt = first.stream_seq;
+    const room = MAX_KEPT_MESSAGES - this.messages.length;
+    this.messages.push(...entries.slice(0, room).map((entry) => entry.msgBytes));
     for (const entry of entries) {
       try {
         await log.accept(entry);

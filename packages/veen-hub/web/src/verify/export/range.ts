@@ -12,6 +12,7 @@ import { type Bytes, equal } from "../wire/bytes.ts";
 import { decodeObject } from "../wire/codec.ts";
 import { CheckpointError, InvariantError, VeenError } from "../wire/errors.ts";
 import type { Checkpoint, HubIdentity, Manifest, PrunedEntry, Registry } from "../wire/schema.ts";
+import { MAX_KEPT_MESSAGES } from "../evidence/verdict.ts";
 import { damaged, inFile } from "./sequence.ts";
 
 export const MANIFEST = "manifest.cbor";
@@ -24,6 +25,8 @@ export interface VerifiedRange {
   readonly pruned: bigint;
   readonly checkpoints: number;
   readonly followedAll: boolean;
+  /** The first MSGs of the range. */
+  readonly messages: readonly Bytes[];
 }
 
 interface Place {
@@ -40,6 +43,7 @@ export class RangeVerifier {
   readonly #places: Place[] = [];
   readonly #pruned: [bigint, bigint][] = [];
   #checkpoints = 0;
+  readonly #messages: Bytes[] = [];
 
   private constructor(manifest: Manifest, identity: HubIdentity, registry: Registry) {
     this.manifest = manifest;
@@ -87,6 +91,7 @@ export class RangeVerifier {
   }
 
   accept(entry: RawEntry, where: string, offset: number): Promise<void> {
+    if (!entry.isAuthorize && this.#messages.length < MAX_KEPT_MESSAGES) this.#messages.push(entry.msgBytes);
     return this.#accept(`entry ${entry.stream_seq}`, entry.stream_seq, where, offset, () => this.#log.accept(entry));
   }
 
@@ -165,6 +170,7 @@ export class RangeVerifier {
       pruned: this.#pruned.reduce((sum, [start, end]) => sum + end - start + 1n, 0n),
       checkpoints: this.#checkpoints,
       followedAll: this.#log.followedAll,
+      messages: this.#messages,
     };
   }
 

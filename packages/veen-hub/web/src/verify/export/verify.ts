@@ -34,19 +34,28 @@ export async function verifyExport(where: string, folder: Folder, pin: Bytes | n
     const content = folder.get(MANIFEST) as Bytes;
     const claimed = decodeObject("Manifest", content).hub_id;
     const derived = hubIdOf(pin);
-    const [manifest, made] = await check(folder, equal(claimed, derived) ? derived : pin);
+    const { manifest, made, identity, link } = await check(folder, equal(claimed, derived) ? derived : pin);
     let why =
       `entries ${manifest.from_seq} to ${manifest.to_seq} of label ${short(manifest.label)}, ` +
       `${plural(made.checkpoints, "checkpoint")}, ${plural(made.pruned, "pruned payload")}; root ${short(made.root)}`;
     if (!made.followedAll) why += `; ${NOT_CHECKED}`;
-    return verdict(where, "export", true, why, { complete: made.followedAll });
+    const { root, messages } = made;
+    const range = { root, size: manifest.to_seq, identity, link, messages };
+    return verdict(where, "export", true, why, { complete: made.followedAll, range });
   } catch (error) {
     if (error instanceof VeenError) return verdict(where, "export", false, error.full);
     throw error;
   }
 }
 
-async function check(folder: Folder, pinned: Bytes): Promise<[Manifest, VerifiedRange]> {
+interface Checked {
+  readonly manifest: Manifest;
+  readonly made: VerifiedRange;
+  readonly identity: HubIdentity;
+  readonly link: HubHead | null;
+}
+
+async function check(folder: Folder, pinned: Bytes): Promise<Checked> {
   const manifest = await readManifest(folder);
   if (!equal(manifest.hub_id, pinned)) {
     throw new VeenError(`the export comes from hub ${hex(manifest.hub_id)}, but the pinned hub is ${hex(pinned)}`);
@@ -60,8 +69,8 @@ async function check(folder: Folder, pinned: Bytes): Promise<[Manifest, Verified
   const checkForm = manifest.form === "set" ? checkSet : checkChunks;
   await verifier.verifying(() => checkForm(folder, verifier, listed));
   const made = await verifier.conclude();
-  await checkHubHead(folder, manifest, identity, made.root);
-  return [manifest, made];
+  const link = await checkHubHead(folder, manifest, identity, made.root);
+  return { manifest, made, identity, link };
 }
 
 async function readManifest(folder: Folder): Promise<Manifest> {
@@ -139,11 +148,17 @@ async function checkSignature(folder: Folder, identity: HubIdentity): Promise<vo
 }
 
 /** Verify the way from the end of the range to a hub checkpoint, if the export has one (P1). */
-async function checkHubHead(folder: Folder, manifest: Manifest, identity: HubIdentity, root: Bytes): Promise<void> {
-  if (!manifest.files.some((file) => file.name === HUB_HEAD)) return;
-  await inFile(HUB_HEAD, async () => {
+async function checkHubHead(
+  folder: Folder,
+  manifest: Manifest,
+  identity: HubIdentity,
+  root: Bytes,
+): Promise<HubHead | null> {
+  if (!manifest.files.some((file) => file.name === HUB_HEAD)) return null;
+  return inFile(HUB_HEAD, async () => {
     const found = decodeObject("HubHead", readSmall(folder, HUB_HEAD) as Bytes);
     await verifyHubHead(found, identity, manifest, root);
+    return found;
   });
 }
 
