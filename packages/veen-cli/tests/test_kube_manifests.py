@@ -131,7 +131,7 @@ def test_every_pod_obeys_the_restricted_standard_and_more() -> None:
         spec = template["spec"]
         assert spec["automountServiceAccountToken"] is False
         assert spec["enableServiceLinks"] is False, "a Service named veen-hub would set VEEN_HUB_PORT"
-        for container in spec["containers"]:
+        for container in containers_of(each):
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             assert {"cpu", "memory"} <= set(container["resources"]["requests"])
             assert {"cpu", "memory"} <= set(container["resources"]["limits"])

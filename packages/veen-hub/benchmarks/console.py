@@ -84,10 +84,14 @@ def figures(*, quick: bool) -> None:
     browser = find_browser()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+<<<<<<< HEAD
         times = speed(browser, folder)
         ratio = times["claims"] / times["bare"]
+=======
+        times = speed(folder)
+>>>>>>> main
         whole = f"messages decoded and hashed too: {times['whole']:.1f}"
-        bare = f"{ratio:.2f} of bare WebCrypto's {times['bare']:.1f}"
+        bare = f"{times['ratio']:.2f} of bare WebCrypto's {times['bare']:.1f}"
         say(f"console.verify_1000_ms {times['claims']:.1f} ({bare}; {whole})")
         say(f"console.page_kb {len(verifier_page()) / 1024:.0f}")
         say(agreement(folder, 200 if quick else MUTATIONS))

@@ -16,9 +16,9 @@ from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.hubs.own_witness import OwnWitness
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
 from veen_selftest.runner.hub_setup import HubSetup
+from veen_testing.ports import free_port
 
 from ..people import Writer, envelope
-from ..ports import free_port
 
 ADMIN = SigningKey(SigningSeed(b"\x07" * 32))
 ORDERS = [f"order {number}: two coffees" for number in range(1, 41)]

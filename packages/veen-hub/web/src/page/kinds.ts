@@ -20,7 +20,7 @@ const SENTENCES: Readonly<Record<string, string>> = {
   bundle: "A range of a stream that crossed from one hub to another, with everything that proves it.",
   "part of a bundle": "One file of a bundle; a bundle verifies when all its parts are here.",
   export: "A range of a log as a folder that verifies by itself.",
-  "query result": "Rows that a query service returned, with the evidence that none is missing or altered.",
+  "query result": "Rows that a query service returned, with what proves them.",
   "witness policy": "Which witnesses count, and how many of them must agree.",
   "export manifest": "The list of files of an export. Give the whole folder.",
 };

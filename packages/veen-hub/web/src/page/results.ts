@@ -7,7 +7,7 @@ import { type Bytes, equal, hex } from "../verify/wire/bytes.ts";
 import type { Msg, Receipt } from "../verify/wire/schema.ts";
 import { leafHash } from "../verify/log/msg.ts";
 import { el, foreign } from "../ui/dom.ts";
-import { detailsOf } from "./details.ts";
+import { detailsOf, rowsView } from "./details.ts";
 import { pathView } from "./drawing.ts";
 import { hintFor, sentenceFor } from "./kinds.ts";
 import { msgOf, openedView } from "./opening.ts";
@@ -79,6 +79,9 @@ function card(verdict: Verdict, report: Report, readers: readonly Bytes[]): HTML
   );
   const rows = verdict.holds === true ? rowsOf(verdict, report) : [];
   if (rows.length > 0) made.append(drawing(rows));
+  const thing = verdict.found?.thing;
+  const rowTable = thing?.kind === "ResultFile" && verdict.holds !== false ? rowsView(thing.value) : null;
+  if (rowTable !== null) made.append(rowTable);
   const msg = verdict.found === null ? null : msgOf(verdict.found);
   if (msg !== null && readers.length > 0) {
     const place = el("div", {});

@@ -18,6 +18,7 @@ import { namesHub, noteKeys, verifyHubCheckpoint, verifyHubEvidence } from "../h
 import { headsOf, verifyContradiction, verifyHubLogFork, verifyLabelFork } from "../hublog/fork.ts";
 import { type NoteKey, parseSignedHead, type SignedHead } from "../hublog/note.ts";
 import { cosignedStep, type WitnessPolicy } from "../hublog/policy.ts";
+import { verifyQueryResult } from "../query/verify.ts";
 import { commandOnly, nameOf, type Recognized } from "./recognize.ts";
 import { formatUtc, HubLogs, type Lead, Roots, short, Undecided, type Verdict, verdict } from "./verdict.ts";
 
@@ -97,6 +98,10 @@ export class EvidenceVerifier {
         return this.#hubCheckpoint(thing.value, found.where);
       case "HubEvidence":
         return this.#hubEvidence(thing.value, found.where);
+      case "ResultFile":
+        return verifyQueryResult(thing.value, this.#pin, this.#identity, this.#policy, [...this.#byPlace.values()]);
+      case "Transcript":
+        throw new Undecided("is the transcript of a call, which this page does not verify; run `veen verify` on it");
       case "HubLogFork":
       case "LabelFork":
         return this.#fork(thing);

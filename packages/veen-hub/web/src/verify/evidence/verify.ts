@@ -11,7 +11,7 @@ import { decodeObject } from "../wire/codec.ts";
 import { isPart } from "../bundle/part.ts";
 import { verifyParts } from "../bundle/verify.ts";
 import { parsePolicy, type WitnessPolicy } from "../hublog/policy.ts";
-import { baseName, type EvidenceFile, recognize, type Recognized } from "./recognize.ts";
+import { type AnyThing, baseName, type EvidenceFile, recognize, type Recognized } from "./recognize.ts";
 import { EvidenceVerifier } from "./verifier.ts";
 import { type Verdict, verdict } from "./verdict.ts";
 
@@ -106,10 +106,18 @@ async function pinnedIdentity(found: readonly Recognized[], pin: Bytes | null): 
   if (pin === null) return null;
   let best: HubIdentity | null = null;
   for (const { thing } of found) {
-    const shown = thing.kind === "HubIdentity" ? thing.value : thing.kind === "HubEvidence" ? thing.value.identity : null;
-    if (shown === null || !(await isPinned(shown, pin))) continue;
-    if (best === null || shown.hub_keys.length > best.hub_keys.length) best = shown;
+    for (const shown of identitiesIn(thing)) {
+      if (!(await isPinned(shown, pin))) continue;
+      if (best === null || shown.hub_keys.length > best.hub_keys.length) best = shown;
+    }
   }
   return best;
 }
 
+
+/** Return the identities that an object carries. */
+function identitiesIn(thing: AnyThing): readonly HubIdentity[] {
+  if (thing.kind === "HubIdentity") return [thing.value];
+  if (thing.kind === "HubEvidence") return [thing.value.identity];
+  return thing.kind === "ResultFile" ? thing.value.evidence.identities : [];
+}
