@@ -84,12 +84,7 @@ def figures(*, quick: bool) -> None:
     browser = find_browser()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-<<<<<<< HEAD
         times = speed(browser, folder)
-        ratio = times["claims"] / times["bare"]
-=======
-        times = speed(folder)
->>>>>>> main
         whole = f"messages decoded and hashed too: {times['whole']:.1f}"
         bare = f"{times['ratio']:.2f} of bare WebCrypto's {times['bare']:.1f}"
         say(f"console.verify_1000_ms {times['claims']:.1f} ({bare}; {whole})")
