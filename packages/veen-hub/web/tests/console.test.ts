@@ -22,7 +22,10 @@ test("metrics are read with their labels, and a counter that was reset has no ra
   assert.equal(samples.get("d"), Number.POSITIVE_INFINITY);
   assert.deepEqual([...byLabel(samples, "b")], [['E."x', 2]]);
   assert.deepEqual([...byLabel(samples, "c")], [["durable", 7]]);
-  const [before, now] = [{ at: 0, samples: new Map([["n", 10]]) }, { at: 2_000, samples: new Map([["n", 14]]) }];
+  const [before, now] = [
+    { at: 0, samples: new Map([["n", 10]]) },
+    { at: 2_000, samples: new Map([["n", 14]]) },
+  ];
   assert.equal(perSecond(before, now, "n"), 2);
   assert.equal(perSecond({ ...now, at: 0 }, { ...before, at: 1_000 }, "n"), undefined);
   assert.equal(perSecond(before, now, "absent"), undefined);
@@ -33,10 +36,16 @@ test("a lie stays and keeps its first reason; a silence ends", () => {
   problems.report("connection", "", "no answer", false);
   problems.report("streams", "a", "first", true);
   problems.report("streams", "a", "second", true);
-  assert.deepEqual(problems.all.value.map((each) => each.reason), ["no answer", "first"]);
+  assert.deepEqual(
+    problems.all.value.map((each) => each.reason),
+    ["no answer", "first"],
+  );
   problems.recovered("connection");
   problems.recovered("streams", "a");
-  assert.deepEqual(problems.all.value.map((each) => each.reason), ["first"]);
+  assert.deepEqual(
+    problems.all.value.map((each) => each.reason),
+    ["first"],
+  );
   problems.report("hub log", "", "no answer", false);
   problems.report("hub log", "", "forked", true);
   assert.equal(problems.of("hub log")?.reason, "forked");
