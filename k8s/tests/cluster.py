@@ -126,6 +126,7 @@ class Namespace:
         pod_name = f"{self.name}.{name}{suffix}"
         if pod_name in self.pods:
             self.pods[pod_name].remove()
+        self._initialize(pod_name, template)
         fixed = [] if ip is None else [f"--ip={ip}"]
         podman("run", "--detach", *fixed, *self._options(pod_name, template), *self._command(template))
         shown = podman(
@@ -135,6 +136,13 @@ class Namespace:
         if ready:
             pod.wait()
         return pod
+
+    def _initialize(self, pod_name: str, template: Object) -> None:
+        """Run the init containers of a pod, one after the other; they share its volumes."""
+        for each in template["spec"].get("initContainers", []):
+            alone = {**template, "spec": {**template["spec"], "containers": [each]}}
+            options = self._options(pod_name, alone)[1:]  # the name belongs to the pod
+            podman("run", "--rm", *options, *self._command(alone))
 
     def run_job(self, name: str, *more: str, kind: str = "Job", timeout: float = 300.0) -> tuple[int, str]:
         """Run a Job, or the next one of a CronJob, to its end; return its exit code and its output.
@@ -238,12 +246,13 @@ class Namespace:
                     os.chown(folder, 0, UID)
                     folder.chmod(0o2775)
                 flags.append(f"--volume={folder}:{path}")
-            elif volume.get("emptyDir", {}).get("medium") == "Memory":
+            elif volume.get("emptyDir", {}).get("medium") == "Memory" and not _is_shared(spec, volume):
                 flags.append(f"--tmpfs={path}:rw,nosuid,nodev,mode=1777")
             elif "emptyDir" in volume:
                 folder = self.folder / "empty" / f"{name}-{mount['name']}"
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(parents=True)
+                if not _is_shared(spec, volume):
+                    shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o2777)
                 flags.append(f"--volume={folder}:{path}")
             else:
@@ -290,6 +299,12 @@ class Namespace:
         for entry in container.get("env", []):
             argument = argument.replace(f"$({entry['name']})", self._value(entry, template))
         return argument
+
+
+def _is_shared(spec: Object, volume: Object) -> bool:
+    """Return whether an init container fills a volume for the pod's other containers."""
+    mounted = [mount["name"] for each in spec.get("initContainers", []) for mount in each["volumeMounts"]]
+    return volume["name"] in mounted
 
 
 @dataclass

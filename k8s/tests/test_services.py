@@ -1,8 +1,11 @@
-"""Witness, TLS, self-tests, upgrade and monitoring as containers (spec-4 §6 to §11)."""
+"""Bridge, witness, Query API, TLS, self-tests, upgrade and monitoring as containers (spec-4 §6 to §11)."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import secrets
 import time
 import urllib.error
 from typing import Any
@@ -10,14 +13,27 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
-from applications import certificate, get, objects, secret, send
-from cluster import Cluster, Namespace, Pod
+from applications import (
+    certificate,
+    get,
+    hub_id_of,
+    new_identity,
+    objects,
+    post,
+    read,
+    secret,
+    send,
+    token,
+)
+from cluster import UID, Cluster, Namespace, Pod
 from conftest import apply
 from podman import podman
 
 from veen_cli.kube import kustomize
 from veen_cli.kube.kustomize import Kustomization
 from veen_cli.kube.tenant import VERSION, Network, manifests
+from veen_overlays.bridge import ImportedEvent
+from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
 
 RULES = "core/rules"
 LOGINS = "record/security/auth"
@@ -97,6 +113,41 @@ def test_a_job_with_a_failing_check_ends_with_5_and_says_which(tenant: Namespace
     assert json.loads(output.splitlines()[-1])["ok"] is False
 
 
+# --- the bridge (spec-4 §6)
+
+
+def test_the_bridge_copies_each_event_of_the_authority_once_also_after_a_kill(
+    authority: Namespace, tenant: Namespace, tag: str
+) -> None:
+    source, target = hub_of(authority), hub_of(tenant)
+    identity, files = new_identity()
+    tenant.apply(objects("bridge", tenant, tag))
+    cap = token(tenant, identity.client_id, [RULES])
+    tenant.apply([secret(tenant, "veen-bridge-authority-keys", {**files, "cap.cbor": cap.encode()})])
+    tenant.objects["ConfigMap", "veen-bridge-authority-config"]["data"] |= {
+        "source-trust": hub_id_of(authority),
+        "target-trust": hub_id_of(tenant),
+        "streams": RULES,
+    }
+    send(authority, source, RULES, ["rule 1", "rule 2"])
+    bridge = tenant.start("Deployment", "veen-bridge-authority")
+    wait_until("two copies are missing", lambda: len(copies(tenant, target, identity)) == 2)
+    bridge.kill()
+    send(authority, source, RULES, ["rule 3"])
+    bridge = tenant.start("Deployment", "veen-bridge-authority")
+    wait_until("the third copy is missing", lambda: len(copies(tenant, target, identity)) == 3)
+    assert {"veen_bridge_ready 1.0"} <= set(get(bridge, 8081, "/metrics").splitlines())
+    assert bridge.stop() == 0
+    assert copies(tenant, target, identity) == [1, 2, 3]
+
+
+def copies(tenant: Namespace, target: Pod, reader: Any) -> list[int]:
+    return [
+        int(ImportedEvent.decode(message.body).source_stream_seq)
+        for message in read(tenant, target, RULES, reader)
+    ]
+
+
 # --- the witness (RESOLUTIONS P2)
 
 
@@ -124,6 +175,57 @@ def test_a_witness_cosigns_the_hub_and_keeps_its_key_when_its_pod_is_killed(
     send(tenant, pod, "orders", ["a message that the next hub checkpoint covers"])
     name = key.partition("+")[0]
     wait_until("no cosignature is served", lambda: f"\n— {name} " in hub_log_of(pod))
+
+
+# --- the Query API
+
+
+def test_the_query_service_answers_from_the_recorded_stream(tenant: Namespace, tag: str) -> None:
+    service, files = new_identity()
+    reader, reader_files = new_identity()
+    bearer = secrets.token_urlsafe(32)
+    tenant.apply(objects("query", tenant, tag))
+    recorded = ["record/query/requests", "record/query/results", "record/query/audit/access"]
+    cap = token(tenant, service.client_id, recorded)
+    tenant.apply([secret(tenant, "veen-query-keys", {**files, "cap.cbor": cap.encode()})])
+    tenant.apply([secret(tenant, "veen-query-reader", reader_files)])
+    auditor = {
+        "name": "auditor",
+        "identity": "ab" * 32,
+        "tokens": [hashlib.sha256(bearer.encode()).hexdigest()],
+        "streams": [LOGINS],
+    }
+    hub = {"url": "http://veen-hub:8080", "trust": hub_id_of(tenant)}
+    configure(tenant, "veen-query-config", "query.yaml", hub=hub, streams=[LOGINS], principals=[auditor])
+    events = [
+        RecordEvent(
+            subject_id=f"user:{name}",
+            principal_id=reader.client_id,
+            event_type="login",
+            event_time=UnixMilliseconds(n),
+            origin="door",
+            payload={"n": n},
+        )
+        for n, name in enumerate(("ann", "bob", "ann"))
+    ]
+    send(tenant, hub_of(tenant), LOGINS, events, to=reader)
+    pod = tenant.start("Deployment", "veen-query")
+    folder = tenant.folder / "auditor"
+    folder.mkdir()
+    (folder / "token").write_text(bearer)
+    (folder / "token").chmod(0o600)
+    os.chown(folder / "token", UID, UID)
+    query = ["query", "run", "--service=http://127.0.0.1:8085", "--token-file=/auditor/token"]
+    query += [f"--trust={hub_id_of(tenant)}", f"--hub=http://{hub_of(tenant).ip}:8080"]
+    query += [f"--stream={LOGINS}", "--subject=user:ann", "--project=payload.n", "--json"]
+    where = [f"--network=container:{pod.name}", f"--volume={folder}:/auditor:ro"]  # as kubectl port-forward
+    done = podman("run", "--rm", *where, "--entrypoint=veen-cli", f"localhost/veen-query:{tag}", *query)
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["payload.n"] for row in rows] == [0, 2]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        post(pod, 8085, "/v1/queries", {}, "a wrong token")
+    assert refused.value.code == 401
+    assert pod.stop() == 0
 
 
 # --- TLS

@@ -34,7 +34,18 @@ PROGRAMS: Final = {
     ("-c", "from veen_cli.frame.start import main; main()"),
     ("-c", "from veen_cli.query.serve import main; main()"),
 }
-SCRIPTS: Final = {"faulty_hub.py", "faulty_veen.py"}
+SCRIPTS: Final = {
+    "faulty_hub.py",
+    "faulty_query.py",
+    "faulty_veen.py",
+    "hub_victim.py",
+    "import_ledger.py",
+    "log_ledger.py",
+    "mirror_victim.py",
+    "query_victim.py",
+    "rpc_victim.py",
+}
+"""Programs of the tests, by the names of their files."""
 MODULES: Final = (
     "veen_hub.main",
     "veen_hub.witness.main",
@@ -52,6 +63,8 @@ MODULES: Final = (
 )
 """Loaded by the server, if they are installed."""
 COLD_EVERY: Final = 16
+PYTHON: Final = sys.executable
+"""This Python; a test may set ``sys.executable`` to a program of its own."""
 PIPES: Final = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 """Names of descriptors in ``subprocess``."""
 PR_SET_CHILD_SUBREAPER: Final = 36
@@ -66,7 +79,7 @@ def words_of(command: Any) -> list[str] | None:
     if not isinstance(command, list | tuple) or any(isinstance(word, bytes) for word in command):
         return None
     words = [os.fspath(word) for word in command]
-    if not words or words[0] != sys.executable:
+    if not words or words[0] != PYTHON:
         return None
     return words[2:] if words[1:2] == ["-P"] else words[1:]
 

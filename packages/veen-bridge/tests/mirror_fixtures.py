@@ -30,8 +30,7 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.live import FoldedState, Materializer
 from veen_overlays.summary_tree.store import MemoryStore
 from veen_storage import create
-
-from .ports import free_port
+from veen_testing.ports import free_port
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))

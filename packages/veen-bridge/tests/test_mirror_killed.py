@@ -111,7 +111,7 @@ async def mirror_and_kill(source: HubProcess, target: HubProcess, flags: list[st
         stopping.set()
         sent = await writing
         copied = len(await read_all(there, "orders"))
-        assert copied >= ROUNDS, "mirrors were killed before they had copied anything"
+        assert copied >= ROUNDS // 5, "mirrors were killed before they had copied enough"
         child = await mirrors.start()
         await read_all(there, "orders", sent)
         os.kill(child, signal.SIGTERM)

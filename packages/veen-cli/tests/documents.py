@@ -15,7 +15,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .ports import free_port
+from veen_testing.ports import free_port
+
 from .running import MAX_SECONDS, end_hubs, environment
 
 NOT_RUN = {

@@ -16,9 +16,9 @@ import yaml
 from veen_cli.frame.exits import Exit
 from veen_overlays.control.records import revocation_stream
 from veen_overlays.identifiers import realm_id
+from veen_testing.ports import free_port
 
 from .conftest import Town
-from .ports import free_port
 from .running import SCRIPTS, ending_hubs, veen
 
 STALE_AFTER = 2

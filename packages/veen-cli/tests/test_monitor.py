@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from .ports import free_port
+from veen_testing.ports import free_port
+
 from .running import MAX_SECONDS, Done, ending_hubs, environment, veen
 
 

@@ -13,8 +13,8 @@ from veen_cli.frame.exits import Exit
 from veen_cli.quickstart import story
 from veen_cli.quickstart.world import Running, World
 from veen_hub.client.errors import Unreachable
+from veen_testing.ports import free_port
 
-from .ports import free_port
 from .running import process, shell, veen
 
 

@@ -24,8 +24,7 @@ from veen_core.keys import DhKey, DhSecret
 from veen_core.stream import stream_id
 from veen_hub.client import Identity, Retry
 from veen_storage import create
-
-from .ports import free_port
+from veen_testing.ports import free_port
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))

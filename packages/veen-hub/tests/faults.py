@@ -14,11 +14,11 @@ from typing import Any
 from veen_core import pow as proof_of_work
 from veen_core import rejection
 from veen_core.cap import CapToken, Rate
-from veen_core.ids import Label, UnixTime
+from veen_core.ids import AuthRef, Label, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.rejection import Rejection
-from veen_hub.admission.policy import Question
+from veen_hub.admission.policy import GrantedToken, Question
 
 from .conftest import StartHub
 from .people import BORN, Writer, envelope, signing_key
@@ -65,6 +65,22 @@ class SetPolicy:
 
     def describe(self) -> dict[str, str]:
         return {"level": "hardened", "lag_sec": "7"}
+
+
+class GrantingPolicy(SetPolicy):
+    """A policy that knows the tokens that it was given as grants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._granted: dict[AuthRef, GrantedToken] = {}
+
+    def grant(self, token: CapToken, issued_at: int) -> AuthRef:
+        self._granted[token.auth_ref] = GrantedToken(token, UnixTime(issued_at))
+        return token.auth_ref
+
+    def granted(self, auth_ref: AuthRef, hub_ts: UnixTime) -> GrantedToken | None:
+        del hub_ts
+        return self._granted.get(auth_ref)
 
 
 @dataclass(slots=True)

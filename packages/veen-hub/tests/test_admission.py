@@ -22,16 +22,17 @@ from veen_core import pow as proof_of_work
 from veen_core.api import ErrorEnvelope, SubmitRequest, SubmitResponse
 from veen_core.cap import CapToken, Rate
 from veen_core.hashing import H
-from veen_core.ids import AuthRef, Signature
+from veen_core.ids import AuthRef, Label, Signature, UnixTime
 from veen_core.limits import Limits
 from veen_core.msg import Msg
 from veen_core.profile import PROFILES
 from veen_core.rejection import HTTP_STATUS, TABLE, Rejection
 from veen_core.status import AuthorizeResponse
 from veen_hub.admission import stateless, table
+from veen_hub.admission.class_rates import ClassRates
 
 from .conftest import StartHub
-from .faults import FAULTS, LIMITS, NOTARY, SetPolicy, can_both_be_wrong, play
+from .faults import FAULTS, LIMITS, NOTARY, GrantingPolicy, SetPolicy, can_both_be_wrong, play
 from .people import SEALED, Writer, ciphertext, envelope, signing_key
 from .serving import CBOR, CBOR_SEQ, JSON, Answer, RunningHub, SetClock
 
@@ -410,6 +411,33 @@ def test_a_restart_does_not_refill_a_bucket_of_the_policy(start_hub: StartHub) -
     hub.stop()
     hub = start_hub(clock=clock, policy=policy)
     is_refused_by(rejection.CAP_RATE, hub.submit(alice.message(3)))
+
+
+def test_a_restart_does_not_refill_the_bucket_of_a_grant(start_hub: StartHub) -> None:
+    """The bucket of an older grant starts empty and has been refilled since the hub's last receipt."""
+    clock, policy = SetClock(), GrantingPolicy()
+    hub = start_hub(clock=clock, policy=policy, streams=["orders"])
+    alice, bob = Writer("alice", hub.hub_id), Writer("bob", hub.hub_id)
+    alice.auth_ref = policy.grant(alice.token(rate=Rate(per_sec=1, burst=3)), clock.time)
+    assert [hub.submit(alice.next()).status for _ in range(3)] == [200] * 3
+    hub.stop()
+    clock.time += 2
+    hub = start_hub(clock=clock, policy=policy, streams=["orders"])
+    assert [hub.submit(alice.next()).status for _ in range(3)] == [200, 200, 429]
+    bob.auth_ref = policy.grant(bob.token(rate=Rate(per_sec=1, burst=3)), clock.time)
+    assert [hub.submit(bob.next()).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_an_evicted_bucket_of_a_grant_is_not_full_again() -> None:
+    rate, rates = Rate(per_sec=1, burst=5), ClassRates(UnixTime(100), max_buckets=1)
+    keys = [(bytes([n]) * 32, Label(bytes(32))) for n in range(2)]
+
+    def left(n: int, now: int) -> int:
+        return rates.grant_bucket(keys[n], rate, UnixTime(now), UnixTime(101)).tokens
+
+    for n in (0, 1):
+        rates.take(keys[n], rate, rates.grant_bucket(keys[n], rate, UnixTime(110), UnixTime(101)))
+    assert (left(1, 110), left(0, 110), left(0, 112)) == (4, 0, 2)
 
 
 def test_a_policy_requires_padding_of_the_ciphertext(start_hub: StartHub) -> None:

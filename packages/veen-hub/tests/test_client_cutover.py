@@ -41,11 +41,11 @@ from veen_hub.client import (
 from veen_hub.client.sending.moving import MOVED_FOLDER
 from veen_hub.client.state.records import LabelRecord, MovedMessages
 from veen_storage.copies.promote import promote
+from veen_testing.ports import free_port
 
 from .conftest import StartProcess
 from .cutover_client import KILLED, identity_of
 from .people import ADMIN, signing_key
-from .ports import free_port
 from .replicas import hand_over, head
 from .serving import HubProcess, until
 

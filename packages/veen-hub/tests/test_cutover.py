@@ -16,10 +16,10 @@ from veen_core.ids import HubPk, UnixTime
 from veen_core.receipt import Receipt
 from veen_storage.copies.fork import check_fork
 from veen_storage.copies.promote import lost_receipts, promote
+from veen_testing.ports import free_port
 
 from .conftest import StartProcess
 from .people import ADMIN, Writer, signing_key
-from .ports import free_port
 from .replicas import assert_sound, catch_up, hand_over, head, send
 from .serving import HubProcess, until
 

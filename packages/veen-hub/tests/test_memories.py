@@ -33,6 +33,7 @@ from veen_hub.ops.hub_log.memories import ClaimedError, Memories, SilentMemoryEr
 from veen_hub.ops.init_rotate import init
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_storage import Files
+from veen_testing.ports import free_port
 
 from .conftest import StartHub, StartProcess
 from .hub_logs import (
@@ -47,7 +48,6 @@ from .hub_logs import (
 )
 from .independent_witness import IndependentWitness
 from .people import HUB_KEY, Writer, envelope, signing_key
-from .ports import free_port
 from .serving import Calls, HubProcess, RunningHub, until
 from .test_client_settings import anchoring_in
 from .test_hub_log import NEVER

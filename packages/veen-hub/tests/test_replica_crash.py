@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from veen_testing.ports import free_port
+
 from .conftest import StartProcess
 from .log_ledger import read_ledger
 from .people import Writer
-from .ports import free_port
 from .replicas import assert_same_log, assert_sound, catch_up
 from .serving import HubProcess, InOnePiece, until
 from .test_crash import UNSEEN, Client

@@ -19,8 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from veen_testing.ports import free_port
+
 from .independent_log import IndependentLog
-from .ports import free_port
 from .serving import request, until
 from .witnessing import SIZE, Asked, WitnessProcess, make_witness
 

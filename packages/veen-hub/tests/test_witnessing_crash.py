@@ -19,12 +19,12 @@ from veen_core.tlog.add_checkpoint import parse_add_checkpoint
 from veen_core.tlog.tree_head import TreeHead, parse_signed_head
 from veen_hub.witness.folder import Folder
 from veen_storage import Store
+from veen_testing.ports import free_port
 
 from .conftest import StartProcess
 from .hub_logs import HUB_ID, HUB_VKEY, cosigners, published, wait_for_size
 from .independent_witness import IndependentWitness
 from .people import Writer
-from .ports import free_port
 from .serving import HubProcess, request, until
 from .test_crash import Client
 from .witnessing import WitnessProcess

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from veen_core.tlog.note import parse_key
+from veen_testing.ports import free_port
 
 from .conftest import StartHub
 from .hub_logs import AT_ONCE, copy_directory, wait_for_size
 from .people import HUB_KEY, Writer
-from .ports import free_port
 from .serving import RunningHub, until
 from .test_witness_sigsum import openssh_key, run, serving, tool
 

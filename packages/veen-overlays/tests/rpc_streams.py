@@ -81,6 +81,8 @@ class MemoryCallStream:
         )
         return await self.log.submit(sealed.msg)
 
+    has_epochs = False
+
     @property
     def access(self) -> StreamAccess:
         return access(self, self.log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from memory_log import READER
+from query_view_writer import DURABLE
 from recorder_logs import HUB_ID, RecorderLog, event, feed_of, identity_of, opener
 
 from veen_core import LeafHash, SigningKey, SigningSeed, StreamSeq
@@ -18,6 +20,8 @@ from veen_core.ids import BundleId, ClientId, MmrRoot, StreamId, UnixTime
 from veen_core.wire import Wire
 from veen_overlays.bridge.records import Imported, ImportedEvent, TargetRange, leaf_of
 from veen_overlays.live.query_view import DuckDbEngine, OriginHub, OriginLogReader, QueryView, ViewFollower
+from veen_overlays.live.query_view import follower as follower_module
+from veen_overlays.live.query_view import view as view_module
 from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.descriptor import QueryDescriptor, normalise
 from veen_overlays.query.engine import Answer
@@ -144,6 +148,72 @@ def test_a_gap_at_the_start_survives_a_restart(tmp_path: Path) -> None:
     with QueryView.open(tmp_path) as view:
         caught_up(view, feed)
         assert answer(view) == answer_at_the_origin(origin)
+
+
+@pytest.mark.parametrize("order", [[3, 1, 2, 0], [0, 2, 3, 1], [2, 0, 3, 1]])
+def test_events_that_arrive_before_the_link_that_attributes_them_are_attributed_as_at_the_origin(
+    tmp_path: Path, order: list[int]
+) -> None:
+    """A filled gap (``veen bridge import --allow-gap``) changes no row, also over a restart."""
+    origin, principal = RecorderLog(STREAM, hub=ORIGIN_HUB), SigningKey(SigningSeed(b"\x33" * 32))
+    target = import_log()
+    origin.record(event(0, principal_id=ClientId(principal.public)))
+    origin.write(sign_continuity(principal, ClientId(origin.writer.public)))
+    for n in (1, 2):
+        origin.record(event(n, principal_id=ClientId(principal.public)))
+    feed = feed_of(target, stream=STREAM, opener=opener(z1=origins(origin)))
+    for n in order:
+        wrap(target, origin, [n])
+        with QueryView.open(tmp_path) as view:
+            caught_up(view, feed)
+    with QueryView.open(tmp_path) as view:
+        assert [row["attributed"] for row in answer(view).rows] == [False, True, True]
+        assert [row["hub_commit_seq"] for row in answer(view).rows] == [1, 3, 4]
+    assert not list((tmp_path / "waiting").iterdir())
+
+
+class Stopped(BaseException):
+    """The process ends here."""
+
+
+def test_a_stop_at_any_durable_step_loses_and_doubles_no_waiting_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin, target = origin_log(), import_log()
+    wrap(target, origin, [3, 5, 0, 4, 7, 1, 2, 6])
+    feed = feed_of(target, stream=STREAM, opener=opener(z1=origins(origin)))
+    monkeypatch.setattr(view_module, "FLUSH_ROWS", 1)
+    monkeypatch.setattr(follower_module, "PAGE_ENTRIES", 1)
+    expected, calls, stop_at = answer_at_the_origin(origin), 0, 0
+
+    def counted(real: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == stop_at:
+                raise Stopped
+            return real(*args, **options)
+
+        return call
+
+    for name in DURABLE:
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
+    for stop_at in range(7, 2_000, 53):
+        folder, calls = tmp_path / str(stop_at), 0
+        try:
+            with QueryView.open(folder) as view:
+                caught_up(view, feed)
+            ended = True
+        except Stopped:
+            ended = False
+        calls = stop_at  # from here on, nothing stops
+        with QueryView.open(folder) as view:
+            caught_up(view, feed)
+            assert answer(view) == expected, stop_at
+        if ended:
+            break
+    assert ended
+    assert stop_at > 100
 
 
 def test_an_import_that_does_not_verify_is_no_import(tmp_path: Path) -> None:

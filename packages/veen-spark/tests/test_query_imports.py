@@ -228,12 +228,11 @@ def test_wrapped_and_resealed_events_have_the_digests_of_their_origin_in_both_en
     of_carol = {"principal_id": ClientId(carol.public)}
     source.send_records(HTTP, [event(0), event(1, **of_carol)], reader=READER)
     source.send_records(HTTP, [sign_continuity(carol, link), event(2, **of_carol)], reader=READER)
-    source.send_records(HTTP, [event(n) for n in range(3, 6)], reader=READER)
+    source.send_records(HTTP, [event(3), event(4), event(5, **of_carol)], reader=READER)
     source.send_records(HTTP, [event(6, principal_id=mallory)], reader=READER)
+    bring(source, target, 6)  # out of order, before the link that attributes it
     bring(source, target, 1, 2)
-    bring_resealed(source, target, 3, 4)
-    bring(source, target, 6)  # out of order
-    bring_resealed(source, target, 5)
+    bring_resealed(source, target, 3, 4, 5)
     bring(source, target, 5)  # once more
     bring_resealed(source, target, 7, listed=not waiting)
     bring(source, target, 8)

@@ -395,7 +395,7 @@ def _examine_hub_log(store: Store, promises: Promises, seen: dict[Label, Seen]) 
 
 def drop(store: Store) -> None:
     """Drop a store without a thread as a kill would: nothing is applied or closed in order."""
-    assert store._thread is None
+    assert store._queue.thread is None
     store._journal.close()
     store._index.close()
     store._lock.release()

@@ -21,6 +21,7 @@ import pytest
 from veen_core.hashing import H
 from veen_core.ids import Coid, StreamSeq
 from veen_storage import store as store_module
+from veen_storage.commit import apply_queue
 from veen_storage.disk.files import Files
 from veen_storage.errors import PoisonedError, StorageError
 from veen_storage.store import Store, create
@@ -120,11 +121,11 @@ KINDS = {"in the foreground": (False, None), "in the background and compressed":
 def test_any_operation_may_fail_once(
     folder: Path, when: When, background: bool, zstd_level: int | None
 ) -> None:
-    """In the usual run every third operation, and the first of each kind."""
+    """In the usual run every fourth operation, another in each case, and the first of each kind."""
     counted, names = CountingFiles(), set[str]()
     Run(folder / "whole", counted, background=background, zstd_level=zstd_level).play()
     kinds = {operation.name: operation.number for operation in reversed(counted.operations)}
-    first, step = (1, 1) if THOROUGH else (1 + (when == "after") + background, 3)
+    first, step = (1, 1) if THOROUGH else (1 + (when == "after") + 2 * background, 4)
     assert len(counted.operations) > 200
     for number in sorted({*range(first, len(counted.operations) + 1, step), *kinds.values()}):
         files = FaultyFiles(number, when)
@@ -209,7 +210,7 @@ def test_a_round_that_failed_is_not_skipped_by_the_next(folder: Path) -> None:
     run.open()
     for second in range(3):
         run.send(second, (ORDERS, 2))
-    with patch.object(store_module, "ROUND_BYTES", 1):
+    with patch.object(apply_queue, "ROUND_BYTES", 1):
         files.fail_at = len(files.operations) + 2
         with pytest.raises(OSError, match="Input/output error"):
             run.opened.apply()

@@ -17,8 +17,8 @@ from veen_core.receipt import sign_receipt
 from veen_storage import store as store_module
 from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit.changes import Prune
+from veen_storage.commit.cursor_cache import MAX_CACHED_CURSORS, CursorCache
 from veen_storage.commit.journal import ENTRY, Item, read_segment
-from veen_storage.commit.ledger import MAX_CACHED_CURSORS, CursorCache
 from veen_storage.disk.hub_keys import NextIdentity
 from veen_storage.errors import (
     AbsentError,
@@ -480,12 +480,12 @@ def test_an_applier_that_does_not_keep_up_poisons_the_journal(
     monkeypatch.setattr(store_module, "MAX_TAIL_BYTES", 0)
     monkeypatch.setattr(store_module, "APPLY_TIMEOUT", 0.01)
     send(store, ORDERS, 1)
-    store._thread = threading.current_thread()  # as if one were at work
+    store._queue.thread = threading.current_thread()  # as if one were at work
     for _ in range(2):
         with pytest.raises(PoisonedError, match="has not caught up"):
             send(store, ORDERS, 1)
         assert store.poisoned is not None
-    store._thread = None
+    store._queue.thread = None
 
 
 # --- what nothing else would notice

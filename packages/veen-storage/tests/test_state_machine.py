@@ -41,10 +41,10 @@ from veen_core.tlog import tree as rfc6962
 from veen_core.tlog.tiles import ENTRIES, Tile, decode_bundle
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage.chunks.retention import PruneRule, due
-from veen_storage.commit import journal, ledger
+from veen_storage.commit import cursor_cache, journal
 from veen_storage.commit.applier import Applier
+from veen_storage.commit.cursor_cache import CursorCache
 from veen_storage.commit.journal import Item
-from veen_storage.commit.ledger import CursorCache
 from veen_storage.commit.writer import Batch
 from veen_storage.errors import AbsentError, PrunedError
 from veen_storage.index.lmdb_index import Index
@@ -449,7 +449,7 @@ def test_a_cursor_is_never_evicted_while_the_writer_uses_it() -> None:
 
     interval = sys.getswitchinterval()
     thread = threading.Thread(target=applier)
-    with patch.object(ledger, "MAX_CACHED_CURSORS", 2):
+    with patch.object(cursor_cache, "MAX_CACHED_CURSORS", 2):
         thread.start()
         sys.setswitchinterval(1e-6)
         try:

@@ -21,7 +21,7 @@ from veen_core.keys import SigningKey
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_core.rate import Bucket
-from veen_storage.commit import journal, ledger
+from veen_storage.commit import cursor_cache, journal
 from veen_storage.commit.writer import SIGN_AHEAD
 from veen_storage.disk.hub_keys import HubKeys, SignHere, sign_here
 from veen_storage.errors import (
@@ -420,7 +420,7 @@ def test_reading_cursors_without_writing_keeps_the_cache_bounded(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused messages look cursors up and change nothing (§3.4.1)."""
-    monkeypatch.setattr(ledger, "MAX_CACHED_CURSORS", 8)
+    monkeypatch.setattr(cursor_cache, "MAX_CACHED_CURSORS", 8)
     store = make_store()
     labels = [Label(H(bytes([n]))) for n in range(40)]
     for name in labels:

@@ -107,7 +107,7 @@ def test_a_power_cut_may_also_leave_any_part_of_unsynced_writes(folder: Path, se
 def test_fsck_accepts_a_directory_that_only_needs_recovery(folder: Path) -> None:
     """It would send the operator for a clone, where opening the directory puts everything right."""
     run, base, cuts = play(folder)
-    for number, cut in share(list(enumerate(cuts)), 2):
+    for number, cut in share(list(enumerate(cuts)), 3):
         if run.promises.first(cut.promised).created:
             cut.leave(base, folder / f"{number}", random.Random(number))
             check_files(folder / f"{number}" / "hub")

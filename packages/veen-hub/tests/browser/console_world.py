@@ -6,6 +6,7 @@ import http.client
 from collections.abc import Sequence
 from pathlib import Path
 
+from veen_core.cap import CapToken
 from veen_core.ids import Epoch, Label
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.stream import label, routing_key, stream_id
@@ -15,9 +16,9 @@ from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.hubs.own_witness import OwnWitness
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
 from veen_selftest.runner.hub_setup import HubSetup
+from veen_testing.ports import free_port
 
 from ..people import Writer, envelope
-from ..ports import free_port
 
 ADMIN = SigningKey(SigningSeed(b"\x07" * 32))
 ORDERS = [f"order {number}: two coffees" for number in range(1, 41)]
@@ -83,6 +84,13 @@ class ConsoleWorld:
         for at in range(0, count, 500):
             body = b"".join(envelope(made.next()) for _ in range(min(500, count - at)))
             assert self.hub_post("/v1/submit", body, "application/cbor-seq") == 200
+
+    def authorize(self, subject: str, *streams: str, ttl: int = 3_600) -> CapToken:
+        """Authorize a token of the hub's admin."""
+        made = Writer(subject, self.hub_id, self.hub.known.profile)
+        token = made.token(issuer=ADMIN, streams=streams, ttl=ttl)
+        assert self.hub_post("/tooling/authorize", token.encode()) == 200
+        return token
 
     def hub_post(self, path: str, body: bytes, kind: str = "application/cbor") -> int:
         host, _, port = self.hub.url.removeprefix("http://").rpartition(":")

@@ -15,7 +15,7 @@ from veen_core.hub_evidence import HubEvidence, verify_evidence
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-SCREENS = ("overview", "streams", "trust", "audit")
+SCREENS = ("overview", "streams", "trust", "capabilities", "replicas", "audit")
 
 
 def go(page: Page, *parts: str | int) -> None:
@@ -40,7 +40,7 @@ def test_the_overview_shows_health_stages_and_the_verified_checkpoint(
     page.locator(".stages tbody tr").nth(2).wait_for()
     page.get_by_text("the list is complete").wait_for()
     text = page.locator("main").inner_text()
-    assert re.search(r"Ready\s+✓\s*yes", text)
+    assert re.search(r"Ready\s+yes", text)
     assert re.search(r"Hub checkpoint\s+✓\s*verified", text)
     assert re.search(r"Free\s+.* of ", text)
 
@@ -104,6 +104,24 @@ def test_the_trust_screen_shows_the_pin_the_keys_and_unverified_cosignatures(
     assert (
         page.locator(".fingerprint").inner_text().replace("\n", "").replace(" ", "") == healthy.hub_id.hex()
     )
+
+
+def test_capabilities_are_verified_from_their_issuer(open_console: Any, healthy: Any) -> None:
+    token = healthy.authorize("bearer", "orders", "<b>bold</b>")
+    page = open_console(healthy.url, fragment="#/capabilities")
+    page.locator(".token-row", has_text=token.auth_ref.hex()[:8]).click()
+    page.get_by_text("3,600").or_(page.get_by_text("1 h 0 min from")).first.wait_for()
+    page.get_by_role("button", name="Ask the hub").click()
+    page.get_by_text("The hub says, unsigned: known").wait_for()
+    page.get_by_role("button", name="Show the proof").click()
+    page.get_by_text("verified and confirmed").wait_for()
+    page.locator(".checks li", has_text="Token").get_by_text("core §6").wait_for()
+
+
+def test_the_replica_screen_says_what_the_hub_is(open_console: Any, healthy: Any) -> None:
+    page = open_console(healthy.url, fragment="#/replicas")
+    page.get_by_text("This hub was not handed over.").wait_for()
+    page.get_by_text("Replicas connected").wait_for()
 
 
 def test_the_audit_lists_requests_and_decisions(open_console: Any, healthy: Any) -> None:

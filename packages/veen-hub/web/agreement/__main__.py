@@ -15,6 +15,7 @@ from pathlib import Path
 
 import cases
 import evidence
+import queries
 
 from veen_cli.arguments import times
 from veen_cli.evidence.verify import TrustOptions, _verify_files
@@ -76,7 +77,11 @@ def main() -> None:
         good = [case for case in made if not case.name.endswith("_fail") and case.trust is not None]
         made += real
         # Real evidence more often than vectors: it is larger, and has more kinds in one case.
-        made += cases.mutations(real * 3 + good, chosen.mutations, chosen.seed)
+        asked = queries.results()
+        results = [case for case, _ in asked]
+        made += results
+        made += queries.changed(asked, chosen.mutations // 2, chosen.seed)
+        made += cases.mutations(real * 3 + results + good, chosen.mutations, chosen.seed)
         now = times.now()
         for case in made:
             judge(case, root)

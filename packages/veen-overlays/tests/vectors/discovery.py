@@ -9,12 +9,12 @@ error that it causes.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 import cbor2
+from vector_files import as_json, json_files, run
 
 from veen_core.hub_identity import new_identity, rotate, sign_identity
 from veen_core.ids import ClientId, HubId, HubPk, ProfileId, SchemaId, StreamId, UnixTime
@@ -215,26 +215,14 @@ def make() -> dict[str, bytes]:
             case: {"wire": each.encode().hex(), "value": each.codec.write_json(each)}
             for case, each in good.items()
         }
-        content = json.dumps({"good": values, "bad": _bad(name)}, indent=1, ensure_ascii=False)
-        made[f"{name}.json"] = f"{content}\n".encode()
+        made[f"{name}.json"] = as_json({"good": values, "bad": _bad(name)})
     return made
 
 
 def on_disk() -> dict[str, bytes]:
     """Name and content of every file."""
-    return {path.name: path.read_bytes() for path in FOLDER.glob("*.json")}
-
-
-def main(arguments: list[str]) -> int:
-    made, found = make(), on_disk()
-    if "--check" not in arguments:
-        FOLDER.mkdir(exist_ok=True)
-        for name in found.keys() - made.keys():
-            (FOLDER / name).unlink()
-        for name, content in made.items():
-            (FOLDER / name).write_bytes(content)
-    return 1 if made != found and "--check" in arguments else 0
+    return json_files(FOLDER)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(run(FOLDER, make(), on_disk(), sys.argv[1:]))

@@ -10,7 +10,6 @@ A case is a folder: ``wire.hex`` is the body; ``value.json`` is the decoded reco
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from handovers import handed_over  # noqa: E402 - a module of the tests, found by the line above
 from imported_events import imported  # noqa: E402 - as above
+from vector_files import as_json, run  # noqa: E402 - as above
 
 WRITER = ClientId(bytes(range(32)))
 SHAPES: dict[str, type[Record]] = {
@@ -256,16 +256,12 @@ def files_of(good: Good, bad: Bad) -> dict[str, bytes]:
     for name, cases in good.items():
         for case, made in cases.items():
             files[f"{name}/{case}/wire.hex"] = made.encode().hex().encode() + b"\n"
-            files[f"{name}/{case}/value.json"] = _json(made.codec.write_json(made))
+            files[f"{name}/{case}/value.json"] = as_json(made.codec.write_json(made))
     for name, refused in bad.items():
         for case, (body, text) in refused.items():
             files[f"{name}/{case}_fail/wire.hex"] = body.hex().encode() + b"\n"
-            files[f"{name}/{case}_fail/expect.json"] = _json({"error": "DecodeError", "match": text})
+            files[f"{name}/{case}_fail/expect.json"] = as_json({"error": "DecodeError", "match": text})
     return files
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def on_disk() -> dict[str, bytes]:
@@ -279,18 +275,5 @@ def files_on_disk(shapes: dict[str, type[Record]]) -> dict[str, bytes]:
     return {path.relative_to(HERE).as_posix(): path.read_bytes() for path in files}
 
 
-def main(arguments: list[str], made: dict[str, bytes], found: dict[str, bytes]) -> int:
-    """Write the vectors, or compare them with the files."""
-    differ = sorted(path for path in made.keys() | found.keys() if made.get(path) != found.get(path))
-    if "--check" not in arguments:
-        for path in found.keys() - made.keys():
-            (HERE / path).unlink()
-        for path, content in made.items():
-            (HERE / path).parent.mkdir(parents=True, exist_ok=True)
-            (HERE / path).write_bytes(content)
-    sys.stdout.write("".join(f"{path}\n" for path in differ))
-    return 1 if differ and "--check" in arguments else 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:], make(), on_disk()))
+    raise SystemExit(run(HERE, make(), on_disk(), sys.argv[1:]))

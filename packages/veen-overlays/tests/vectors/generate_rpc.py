@@ -6,13 +6,10 @@ python packages/veen-overlays/tests/vectors/generate_rpc.py [--check]
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import cbor2
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from generate import Bad, deep, files_of, files_on_disk, main, plain
+from generate import HERE, Bad, deep, files_of, files_on_disk, plain
+from vector_files import run
 
 from veen_core.ids import ClientId, StreamId
 from veen_core.keys import SigningKey, SigningSeed
@@ -103,4 +100,4 @@ def on_disk() -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:], make(), on_disk()))
+    raise SystemExit(run(HERE, make(), on_disk(), sys.argv[1:]))

@@ -9,13 +9,13 @@ error. ``operations/cap_tokens.json`` has grants with the tokens they stand for,
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cbor2
+from vector_files import as_json, json_files, run
 
 from veen_core.ids import AuthRef, StreamId, UnixTime
 from veen_overlays.operations.access import AccessGrant, AccessRevoke, cap_token
@@ -25,7 +25,7 @@ from veen_overlays.operations.payment import Domain, PaidOperation
 from veen_overlays.operations.results import Claim, Result
 from veen_overlays.schema.record import Record
 
-HERE = Path(__file__).resolve().parent / "operations"
+FOLDER = Path(__file__).resolve().parent / "operations"
 ANN, BOB = IdentityId(bytes(range(32))), IdentityId(b"\xb0" * 32)
 STREAMS = StreamId(b"\x01" * 32), StreamId(b"\x02" * 32)
 NOON = 1_700_006_400
@@ -143,32 +143,17 @@ def make() -> dict[str, bytes]:
         | {"token": token.encode().hex(), "auth_ref": token.auth_ref.hex()}
     )
     tokens.append(_grant("expired before its receipt", GRANT, NOON + 3_601) | {"error": "expired"})
-    return {"records.json": _json(records), "cap_tokens.json": _json(tokens)}
+    return {"records.json": as_json(records), "cap_tokens.json": as_json(tokens)}
 
 
 def _grant(case: str, grant: AccessGrant, hub_ts: int) -> dict[str, Any]:
     return {"case": case, "grant": grant.encode().hex(), "issuer": ANN.hex(), "hub_ts": hub_ts}
 
 
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
-
-
 def on_disk() -> dict[str, bytes]:
-    """Name and content of every file that exists."""
-    return {path.name: path.read_bytes() for path in sorted(HERE.glob("*.json"))}
-
-
-def main(arguments: list[str]) -> int:
-    made, found = make(), on_disk()
-    differ = sorted(name for name in made.keys() | found.keys() if made.get(name) != found.get(name))
-    if "--check" not in arguments:
-        HERE.mkdir(exist_ok=True)
-        for name, content in made.items():
-            (HERE / name).write_bytes(content)
-    sys.stdout.write("".join(f"{name}\n" for name in differ))
-    return 1 if differ and "--check" in arguments else 0
+    """Name and content of every file."""
+    return json_files(FOLDER)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(run(FOLDER, make(), on_disk(), sys.argv[1:]))

@@ -9,12 +9,12 @@ text of the error that it causes. ``content_root.json`` has files with their roo
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 import cbor2
+from vector_files import as_json, json_files, run
 
 from veen_core.errors import EncodeError
 from veen_core.hashing import H
@@ -220,27 +220,13 @@ def make() -> dict[str, bytes]:
             case: {"files": _files(files), "match": _refusal(files)} for case, files in BAD_FILES.items()
         },
     }
-    return {
-        f"{name}.json": (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
-        for name, value in made.items()
-    }
+    return {f"{name}.json": as_json(value) for name, value in made.items()}
 
 
 def on_disk() -> dict[str, bytes]:
     """Name and content of every file."""
-    return {path.name: path.read_bytes() for path in FOLDER.glob("*.json")}
-
-
-def main(arguments: list[str]) -> int:
-    made, found = make(), on_disk()
-    if "--check" not in arguments:
-        FOLDER.mkdir(exist_ok=True)
-        for name in found.keys() - made.keys():
-            (FOLDER / name).unlink()
-        for name, content in made.items():
-            (FOLDER / name).write_bytes(content)
-    return 1 if made != found and "--check" in arguments else 0
+    return json_files(FOLDER)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(run(FOLDER, make(), on_disk(), sys.argv[1:]))

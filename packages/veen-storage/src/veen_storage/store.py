@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from veen_core.cap import CapToken
-from veen_core.errors import DecodeError, VeenError
+from veen_core.errors import DecodeError
 from veen_core.handover import Handover
 from veen_core.ids import Label, Signature, UnixTime
 from veen_core.keys import SigningKey
@@ -26,7 +24,8 @@ from veen_core.tlog.tree import EMPTY_ROOT
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_storage.chunks import retention
 from veen_storage.chunks.chunk_origin_check import OriginCheck
-from veen_storage.commit.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
+from veen_storage.commit.applier import NOTHING_TO_FINISH, Applier
+from veen_storage.commit.apply_queue import ApplyQueue
 from veen_storage.commit.changes import Changes, Prune, Pruned
 from veen_storage.commit.journal import Journal, JournalBatch
 from veen_storage.commit.journal_format import PRUNE
@@ -68,25 +67,9 @@ MAX_TAIL_BYTES: Final = 32 * 1_048_576
 
 A byte of small messages takes 3.5 bytes of memory, so twice this size would take 230 MB.
 """
-GATHER_BYTES: Final = 4 * 1_048_576
-"""The applier starts a round when this much waits, or after ``GATHER_SECONDS``: a round has fixed costs."""
-GATHER_SECONDS: Final = 0.25
 APPLY_TIMEOUT: Final = 60.0
 """Seconds that the writer waits for the applier before it gives up."""
 LOGGER: Final = logging.getLogger("veen_storage")
-
-
-@dataclass
-class _Queue:
-    """Durable batches that wait for the applier."""
-
-    waiting: deque[Changes] = field(default_factory=deque)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    closing: bool = False
-    busy: bool = False
-    hurry: bool = False
-    failed: bool = False
-    """A round failed, so no later round may be applied."""
 
 
 class Store:
@@ -137,10 +120,8 @@ class Store:
         except BaseException:
             self._lock.release()
             raise
-        self._thread: threading.Thread | None = None
         if background:
-            self._thread = threading.Thread(target=self._run, name="veen-applier", daemon=True)
-            self._thread.start()
+            self._queue.start()
 
     # --- opening
 
@@ -167,7 +148,6 @@ class Store:
         self._ledger = Ledger(self._index, self.registry, origin.check_newest)
         self._tail = Tail()
         self._applied_entries = 0
-        self._queue = _Queue()
         self.read = Reader(self.layout, self.registry, self._index, self._tail, origin)
         self.attachments = Attachments(
             self._files, self.layout, self.registry.limits.max_attachment_bytes, self._index
@@ -179,6 +159,9 @@ class Store:
         )
         hub_log_start.check_checkpoints(self.layout, self.identity, self._index, self.hub_log)
         self._journal = Journal(self.layout.journal, self._files, last + 1, self._kept)
+        self._queue = ApplyQueue(
+            self._tail, self._apply_waiting, poison=self._journal.poison, poisoned=lambda: self.poisoned
+        )
         self._publishing = threading.Lock()
 
     def _notice(self, what: str) -> None:
@@ -191,6 +174,14 @@ class Store:
         self._applied = changes[-1].batch
         self._applied_entries += sum(change.entries for change in changes)
         self._ledger.shrink(self._applied)
+
+    def _apply_waiting(self, changes: list[Changes]) -> None:
+        """Apply a round of waiting batches, then free what held them: tail, journal, pruned payloads."""
+        self._apply_round(changes)
+        for change in changes:
+            self._tail.drop(change)
+        self._journal.trim(self._applied)
+        self._forget_pruned(changes)
 
     # --- writing
 
@@ -205,17 +196,14 @@ class Store:
             return
         if batch.made_after != self._ledger.adopted:
             raise StorageError("another batch was committed after this one was started: start a new batch")
-        if self._thread is not None and self.poisoned is None:
+        if self._queue.thread is not None and self.poisoned is None:
             self._wait_for_room()
         try:
             number = self._journal.append(batch.items)  # the commit point is in here
             changes = batch.finish(number)
             self._ledger.adopt(changes)
             self._tail.add(changes)
-            with self._queue.changed:
-                self._queue.waiting.append(changes)
-                if len(self._queue.waiting) == 1 or self._gathered():  # else the applier is awake
-                    self._queue.changed.notify_all()
+            self._queue.put(changes)
         except BaseException as exc:  # the batch may be durable although memory lacks it: accept no other
             if self.poisoned is None:
                 self._journal.poison(f"memory did not follow the journal: {exc!r}")
@@ -244,7 +232,7 @@ class Store:
         if batch.number != self._journal.last + 1:
             raise RefusedBatchError(batch.number, f"batch {self._journal.last + 1} comes next", None)
         if any(item.kind == PRUNE for item in batch.items):
-            self._apply_all()  # the decision refers to chunks that the primary's index has
+            self._queue.apply_all(APPLY_TIMEOUT)  # the decision refers to chunks that the primary's index has
         replicated = ReplicatedBatch(self._ledger, self.identity, batch)
         self.commit(replicated)
         return replicated
@@ -329,20 +317,8 @@ class Store:
 
         A damaged chunk is left out, so that the evidence of damage is kept.
         """
-        decisions, held_back = list[Prune](), 0
-        for label in self.read.all_labels():
-            if label == keep or (rule := policy.rule(label)) == retention.LONG_TERM:
-                continue
-            due = retention.due(self._index, label, rule, now)
-            decisions += (decision for decision in due if self._pruner.prunable(decision))
-            held_back += retention.is_held_back(self._index, label, rule, now)
-        if held_back:
-            LOGGER.warning(
-                "retention: %d labels keep payloads that are too old, because their chunk has not ended "
-                "(max_checkpoint_interval, max_chunk_bytes)",
-                held_back,
-            )
-        return decisions
+        labels = (label for label in self.read.all_labels() if label != keep)
+        return self._pruner.due(labels, policy, now)
 
     def check_signing(self, now: UnixTime) -> None:
         """Raise if the hub cannot sign a receipt at this time, for example because a key file is missing."""
@@ -388,40 +364,7 @@ class Store:
 
     def apply(self) -> None:
         """Apply one round of waiting batches, as the background thread does."""
-        with self._queue.changed:
-            if self._queue.failed:  # the failed round must be applied first, which only reopening can do
-                raise PoisonedError(f"{self.poisoned}: reopen the data directory")
-            round_ = self._take_round()
-        if round_:
-            self._apply_taken(round_)
-
-    def _apply_all(self) -> None:
-        """Apply everything that is durable, in the background thread or here."""
-        if self._thread is not None:
-            self.settle()
-        while self._thread is None and self._queue.waiting:
-            self.apply()
-
-    def _take_round(self) -> list[Changes]:
-        taken: list[Changes] = []
-        size = 0
-        while self._queue.waiting and size < ROUND_BYTES:
-            taken.append(change := self._queue.waiting.popleft())
-            size += change.size
-        return taken
-
-    def _apply_taken(self, taken: list[Changes]) -> None:
-        try:
-            self._apply_round(taken)
-            for change in taken:
-                self._tail.drop(change)
-            self._journal.trim(self._applied)
-            self._forget_pruned(taken)
-        except BaseException as exc:
-            self._queue.failed = True
-            self._journal.poison(f"applying failed: {exc}")
-            self._tail.wake()
-            raise
+        self._queue.apply()
 
     def _forget_pruned(self, taken: list[Changes]) -> None:
         """Remove from the kept journal what this round has pruned from the log (COMP0.1)."""
@@ -429,39 +372,9 @@ class Store:
         if steps and (last_ts := retention.newest_pruned(self._index, steps)) is not None:
             self._kept.forget_payloads(last_ts, self.layout.journal)
 
-    def _run(self) -> None:
-        """Run the background thread until the store closes or a round fails."""
-        while True:
-            with self._queue.changed:
-                self._queue.changed.wait_for(lambda: self._queue.waiting or self._queue.closing)
-                # Let a few batches gather, unless ``settle`` waits for them.
-                self._queue.changed.wait_for(lambda: self._queue.hurry or self._gathered(), GATHER_SECONDS)
-                taken = self._take_round()
-                if not taken:
-                    return
-                self._queue.busy = True
-            try:
-                self._apply_taken(taken)
-            except (OSError, VeenError):
-                return  # the journal is poisoned and holds the reason
-            finally:
-                with self._queue.changed:
-                    self._queue.busy = False
-                    self._queue.changed.notify_all()
-
-    def _gathered(self) -> bool:
-        return self._queue.closing or self._tail.size >= GATHER_BYTES
-
     def settle(self, timeout: float = APPLY_TIMEOUT) -> bool:
         """Wait until everything committed so far is applied; return whether it is."""
-        with self._queue.changed:
-            self._queue.hurry = True
-            self._queue.changed.notify_all()
-            idle = self._queue.changed.wait_for(
-                lambda: self.poisoned is not None or not (self._queue.waiting or self._queue.busy), timeout
-            )
-            self._queue.hurry = False
-        return idle and self.poisoned is None
+        return self._queue.settle(timeout)
 
     @property
     def lag(self) -> int:
@@ -470,12 +383,7 @@ class Store:
 
     def close(self) -> None:
         """Apply the waiting batches and release the directory. Safe to call twice."""
-        with self._queue.changed:
-            self._queue.closing = True
-            self._queue.changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._queue.close()
         self._journal.close()
         self._index.close()
         self._lock.release()

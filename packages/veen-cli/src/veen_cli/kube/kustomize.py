@@ -150,9 +150,9 @@ def metadata_of(each: Object) -> Iterator[Object]:
 
 
 def containers_of(each: Object) -> list[Object]:
-    """Return the containers of a workload."""
-    template = pod_template(each)
-    return [] if template is None else [*template["spec"].get("containers", [])]
+    """Return the containers of a workload, those that run before the others first."""
+    spec = (pod_template(each) or {}).get("spec", {})
+    return [*spec.get("initContainers", []), *spec.get("containers", [])]
 
 
 def _apply(each: Object, operation: Mapping[str, Any]) -> None:

@@ -40,9 +40,10 @@ def upgrade(
     timeout: float,
     kubectl: Kubectl,
 ) -> Answer:
-    """Run another version of every network, with the choices that it was applied with.
+    """Run another version of every network.
 
-    The authority is first, then the tenants in the order of their names. Each hub must be ready and pass its
+    Each network keeps the choices with which it was applied. The authority is first, then the tenants in the
+    order of their names. Each hub must be ready and pass its
     self-test before the next one is touched: a version that fails stops at the first hub.
     """
     networks = _networks(kubectl, tag, universe, tenants)

@@ -10,7 +10,6 @@ from typing import Any, Final
 import click
 
 from veen_cli.frame.connection import Target, connects, stream_option
-from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.overlays.overlay_stream import Access, OverlayStream
 from veen_core.ids import ClientId
 from veen_overlays.live.rpc import StreamAccess, access
@@ -36,12 +35,6 @@ def call_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
 def stream_access(source: OverlayStream) -> StreamAccess:
     """The access of server and client to a stream; a stream with epochs is refused."""
-    if source.hub.connection.profile.epoch_sec:
-        raise CommandFailed(
-            f"{source.description}: the hub's profile has epochs, under which a stream changes its label",
-            Exit.USAGE,
-            action="use a hub whose profile has no epochs (default or bulk) for calls",
-        )
     return access(source.stream, source.hub.log_reader())
 
 

@@ -39,7 +39,7 @@ class Admitter:
             bounds=_client_bounds(config),
             control_label=self.control_label,
         )
-        self._class_rates = ClassRates()
+        self._class_rates = ClassRates(store.hub_ts)
         self._context: BatchContext | None = None
 
     def admit(self, submission: Submission, batch: Batch) -> PendingEntry:

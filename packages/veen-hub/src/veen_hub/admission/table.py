@@ -234,12 +234,19 @@ class BatchContext:
         if rate is not None and msg.auth_ref is not None:
             own = self.view.bucket(msg.auth_ref, msg.label)
         class_rate = self.policy.rate(question)
-        if class_rate is None and question.granted:
-            class_rate = rate  # the log's buckets know only authorized tokens
+        if class_rate is None and question.granted and rate is not None:
+            return rate, self._grant_bucket(msg, rate)
         if class_rate is None:
             return rate, own
         own = own.at(rate, self.hub_ts) if own is not None and rate is not None else None
         return class_rate, self.class_rates.bucket(self.rate_key(msg), class_rate, self.hub_ts, own)
+
+    def _grant_bucket(self, msg: Submission | Writer, rate: Rate) -> Bucket:
+        """The bucket of a granted token: the log's buckets know only authorized tokens."""
+        assert msg.auth_ref is not None
+        grant = self._grant_of(msg.auth_ref)
+        issued_at = UnixTime(0) if grant is None else grant.issued_at
+        return self.class_rates.grant_bucket(self.rate_key(msg), rate, self.hub_ts, issued_at)
 
     def rate_key(self, msg: Submission | Writer) -> RateKey:
         """The writer that a class rate counts: the token's claims, or the client_id without a known token."""

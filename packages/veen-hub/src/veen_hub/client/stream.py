@@ -88,6 +88,11 @@ class Stream:
 
     # --- label and client_id
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether the stream changes its label with each epoch (§12)."""
+        return self.hub.connection.profile.epoch_sec > 0
+
     def label(self, epoch: Epoch | None = None) -> Label:
         """Return the label of an epoch, by default the hub's current one (§3.2)."""
         connection = self.hub.connection

@@ -101,9 +101,9 @@ export class LabelWatch {
             start = error.streamSeq;
             this.#chain = undefined;
             this.#note("starting", `entries before ${start} were pruned by the hub's retention rules`);
-            continue;
+          } else {
+            this.#note("waiting", error.isAbsent ? "no entries yet" : `${error.message}; asking again`);
           }
-          this.#note("waiting", error.isAbsent ? "no entries yet" : `${error.message}; asking again`);
         } else if (error instanceof VeenError) {
           this.#lie(error.message, []);
           this.#note("stopped", error.message);
@@ -229,7 +229,9 @@ export class LabelWatch {
   }
 
   #lie(reason: string, evidence: readonly Evidence[]): void {
-    this.#problems.report("streams", this.name, reason, true, evidence);
+    const control = this.#trust.hub.value?.status.control_label;
+    const isControl = control !== undefined && equal(this.label, control);
+    this.#problems.report(isControl ? "tokens" : "streams", this.name, reason, true, evidence);
   }
 }
 

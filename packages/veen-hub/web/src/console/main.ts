@@ -9,9 +9,11 @@ import { type Area, Problems } from "./problems.ts";
 import { ReaderKeys } from "./reader_keys.ts";
 import { go, linkTo, type Route, watchRoute } from "./router.ts";
 import { audit } from "./screens/audit.ts";
+import { capabilities } from "./screens/capabilities.ts";
 import { confirm } from "./screens/confirm.ts";
 import { message } from "./screens/message.ts";
 import { overview } from "./screens/overview.ts";
+import { replicas } from "./screens/replicas.ts";
 import { streams } from "./screens/streams.ts";
 import { trust } from "./screens/trust.ts";
 import type { Stop } from "./subject.ts";
@@ -33,6 +35,8 @@ const SCREENS: Readonly<Record<string, Entry>> = {
   streams: { title: "Streams", screen: streams, areas: ["connection", "streams", "identity"], key: "2" },
   message: { title: "Message", screen: message, areas: ["connection", "streams", "identity"] },
   trust: { title: "Trust", screen: trust, areas: ["identity", "hub log", "connection"], key: "3" },
+  capabilities: { title: "Capabilities", screen: capabilities, areas: ["tokens", "connection", "identity"], key: "4" },
+  replicas: { title: "Replicas", screen: replicas, areas: ["probes", "connection", "identity"], key: "5" },
   audit: { title: "Audit", screen: audit, areas: [], key: "9" },
 };
 
@@ -113,6 +117,7 @@ function run(app: App): void {
       stopScreen();
       stopBanner();
     };
+    if (isConfirmed) byId("main").focus({ preventScroll: true });
     document.title = `${isConfirmed ? entry.title : "Which hub?"} · VEEN console`;
     app.announce(isConfirmed ? entry.title : "Which hub is this?");
   };

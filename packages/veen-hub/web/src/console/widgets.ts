@@ -14,6 +14,11 @@ export function badge(verdict: Verdict, text: string, title = ""): HTMLElement {
   return el("span", { class: `badge ${verdict}`, title: title || null }, mark, text);
 }
 
+/** What the hub says of itself without a signature: never in the colour and with the sign of what is verified. */
+export function said(isGood: boolean, text: string): HTMLElement {
+  return isGood ? el("span", { class: "badge said", title: "said by the hub, not signed" }, text) : badge("fails", text);
+}
+
 export function card(title: string, ...children: readonly Child[]): HTMLElement {
   return el("section", { class: "panel card" }, el("h2", {}, title), ...children);
 }

@@ -5,11 +5,24 @@ import { formatUtc } from "../verify/evidence/verdict.ts";
 import { hex } from "../verify/wire/bytes.ts";
 import { CborMap, type Item } from "../verify/wire/cbor.ts";
 import { el, foreign } from "../ui/dom.ts";
+import { VeenError } from "../verify/wire/errors.ts";
+import type { ResultFile } from "../verify/wire/schema.ts";
+import { encodeText, type JsonObject } from "../verify/query/json.ts";
+import { rowsOf } from "../verify/query/verify.ts";
 
 /** Bytes of a field that are shown before the rest is left out. */
 const MAX_SHOWN = 64;
 const MAX_ITEMS = 40;
-const TIMES = new Set(["hub_ts", "valid_from", "valid_until", "expires_at", "from_ts", "to_ts", "exported_at", "seen_at"]);
+const TIMES = new Set([
+  "hub_ts",
+  "valid_from",
+  "valid_until",
+  "expires_at",
+  "from_ts",
+  "to_ts",
+  "exported_at",
+  "seen_at",
+]);
 
 /** Return a closed box with the fields of an object; nothing for objects without declared fields. */
 export function detailsOf(thing: AnyThing): HTMLElement | null {
@@ -17,9 +30,40 @@ export function detailsOf(thing: AnyThing): HTMLElement | null {
   return el("details", { class: "fields" }, el("summary", {}, "All fields"), table(thing.value as object));
 }
 
+/** Rows of a query result that are shown before the rest is left out. */
+const MAX_ROWS = 200;
+
+/** Return the rows of a query result as a table; nothing if they cannot be read. */
+export function rowsView(file: ResultFile): HTMLElement | null {
+  let rows: JsonObject[];
+  try {
+    rows = rowsOf(file);
+  } catch (error) {
+    if (error instanceof VeenError) return null;
+    throw error;
+  }
+  const names = [...(rows[0]?.keys() ?? [])];
+  if (names.length === 0) return null;
+  const cell = (row: JsonObject, name: string): HTMLElement => {
+    const value = row.get(name) ?? null;
+    return el("td", {}, value === null ? "" : foreign(typeof value === "string" ? value : encodeText(value)));
+  };
+  const body = rows.slice(0, MAX_ROWS).map((row) => el("tr", {}, ...names.map((name) => cell(row, name))));
+  const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col" }, foreign(name))));
+  const more =
+    rows.length > MAX_ROWS ? el("p", { class: "quiet" }, `… and ${rows.length - MAX_ROWS} more rows`) : null;
+  const box = el("div", { class: "rows", tabindex: 0, role: "region", "aria-label": "Rows" });
+  box.append(el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)));
+  return el("div", {}, box, more);
+}
+
 function table(value: object): HTMLElement {
   const rows = Object.entries(value).filter(([, held]) => held !== null && typeof held !== "function");
-  return el("dl", {}, ...rows.flatMap(([name, held]) => [el("dt", {}, name), el("dd", {}, shown(name, held))]));
+  return el(
+    "dl",
+    {},
+    ...rows.flatMap(([name, held]) => [el("dt", {}, name), el("dd", {}, shown(name, held))]),
+  );
 }
 
 function shown(name: string, value: unknown): HTMLElement | string {

@@ -43,11 +43,18 @@ class Attribution:
     def add(self, record: KeyContinuity, client_id: bytes | None) -> None:
         """Take in the continuity record of the next entry; ``client_id`` has signed the entry's MSG."""
         if links(record, client_id):
-            self._links.add((bytes(record.principal_id), bytes(record.client_id)))
+            self.add_link(bytes(record.principal_id), bytes(record.client_id))
+
+    def add_link(self, principal: bytes, client: bytes) -> None:
+        """Take in the link of the next entry, which ``links`` has verified."""
+        self._links.add((principal, client))
 
     def attributed(self, event: RecordEvent, client_id: bytes | None) -> bool:
         """Return whether the event of the next entry was written by the principal that it names."""
-        if client_id is None:
-            return False
-        pair = bytes(event.principal_id), bytes(client_id)
-        return pair[0] == pair[1] or pair in self._links
+        return self.is_linked(bytes(event.principal_id), client_id)
+
+    def is_linked(self, principal: bytes, client_id: bytes | None) -> bool:
+        """Return whether a principal is this client_id, or an entry so far has linked the two."""
+        return client_id is not None and (
+            principal == client_id or (principal, bytes(client_id)) in self._links
+        )

@@ -14,10 +14,11 @@ as it is, and everything else continues. Once the chunk is restored, the rules p
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from veen_core.chunk import PrunedEntry, PrunedHead, prune
 from veen_core.entry import unframe
@@ -33,6 +34,8 @@ from veen_storage.errors import DamageError, unreadable
 from veen_storage.index.lmdb_index import Index, Transaction, View
 from veen_storage.index.records import ChunkRecord, LabelNo, Segment, Tombstone
 from veen_storage.index.tables import CHUNKS, LABELS, MANIFEST, TOMBSTONES, is_control_label, read_cursor
+
+LOGGER: Final = logging.getLogger("veen_storage")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,22 @@ class Pruner:
     index: Index
     zstd: bool
     notice: Callable[[str], None]
+
+    def due(self, labels: Iterable[Label], policy: PrunePolicy, now: UnixTime) -> list[Prune]:
+        """Return the chunks of these labels that the rules prune now and that can be pruned."""
+        decisions, held_back = list[Prune](), 0
+        for label in labels:
+            if (rule := policy.rule(label)) == LONG_TERM:
+                continue
+            decisions += (each for each in due(self.index, label, rule, now) if self.prunable(each))
+            held_back += is_held_back(self.index, label, rule, now)
+        if held_back:
+            LOGGER.warning(
+                "retention: %d labels keep payloads that are too old, because their chunk has not ended "
+                "(max_checkpoint_interval, max_chunk_bytes)",
+                held_back,
+            )
+        return decisions
 
     def prunable(self, decision: Prune) -> bool:
         """Return whether the chunk can be pruned, after reading all of it; log why not."""

@@ -6,7 +6,7 @@ import { byLabel, type Samples } from "../metrics.ts";
 import { linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { ratesOf, type Vitals } from "../vitals.ts";
-import { badge, card, empty, facts, hash, sparkline } from "../widgets.ts";
+import { badge, card, empty, facts, hash, said, sparkline } from "../widgets.ts";
 
 const STAGES = ["accepted", "durable", "applied", "checkpointed", "anchored"] as const;
 
@@ -46,9 +46,9 @@ function health(app: App, vitals: Vitals): readonly HTMLElement[] {
   const rows: [string, HTMLElement | string | null][] = [
     ["Answers", silent === undefined ? badge("holds", "yes") : badge("fails", "no")],
     ["Ready", vitals.ready === undefined ? badge("open", "unknown", vitals.why)
-      : vitals.ready ? badge("holds", "yes") : badge("fails", "no")],
+      : said(vitals.ready, vitals.ready ? "yes" : "no")],
     ["Reason", vitals.why || null],
-    ["Signing", status === undefined ? null : status.not_signing === null ? badge("holds", "yes") : badge("fails", "no")],
+    ["Signing", status === undefined ? null : said(status.not_signing === null, status.not_signing === null ? "yes" : "no")],
     ["Why not", status?.not_signing ?? null],
     ["Checks that failed", lies === 0 ? badge("holds", "none") : badge("fails", count(lies))],
     ["Writers", status === undefined ? null : status.gating ? "need a token" : "anybody who reaches the port"],
@@ -133,7 +133,7 @@ function disk(samples: Samples): HTMLElement {
   const total = samples.get("veen_disk_bytes");
   return facts([
     ["Free", free === undefined || total === undefined ? null
-      : el("span", {}, `${size(free)} of ${size(total)} `, badge(free < total / 10 ? "fails" : "holds", free < total / 10 ? "low" : "enough"))],
+      : el("span", {}, `${size(free)} of ${size(total)} `, free < total / 10 ? badge("fails", "low") : null)],
     ["Journal not yet applied", size(samples.get("veen_wal_bytes") ?? 0)],
     ["Attachments", `${count(samples.get("veen_attachments_total") ?? 0)}, ${size(samples.get("veen_attachment_bytes_total") ?? 0)}`],
     ["Log lines dropped", count(samples.get("veen_log_lines_dropped_total") ?? 0)],

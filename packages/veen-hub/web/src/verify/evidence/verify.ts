@@ -11,7 +11,7 @@ import { decodeObject } from "../wire/codec.ts";
 import { isPart } from "../bundle/part.ts";
 import { verifyParts } from "../bundle/verify.ts";
 import { parsePolicy, type WitnessPolicy } from "../hublog/policy.ts";
-import { baseName, type EvidenceFile, recognize, type Recognized } from "./recognize.ts";
+import { type AnyThing, baseName, type EvidenceFile, recognize, type Recognized } from "./recognize.ts";
 import { EvidenceVerifier } from "./verifier.ts";
 import { type Verdict, verdict } from "./verdict.ts";
 
@@ -34,7 +34,10 @@ export interface Report {
 }
 
 /** Verify files together; return one verdict for each object in them, in the order of the files. */
-export async function verifyFiles(files: readonly EvidenceFile[], trust: Trust = {}): Promise<readonly Verdict[]> {
+export async function verifyFiles(
+  files: readonly EvidenceFile[],
+  trust: Trust = {},
+): Promise<readonly Verdict[]> {
   return (await reportOn(files, trust)).verdicts;
 }
 
@@ -58,7 +61,11 @@ export async function reportOn(files: readonly EvidenceFile[], trust: Trust = {}
   }
   const identity = await pinnedIdentity(found, pin);
   const verifier = new EvidenceVerifier(found, pin, identity, now, policy);
-  const verdicts = [...(await verifier.verdicts()), ...(await verifyParts(parts, pin, policy)), ...unreadable];
+  const verdicts = [
+    ...(await verifier.verdicts()),
+    ...(await verifyParts(parts, pin, policy)),
+    ...unreadable,
+  ];
   for (const [where, folder] of exports) verdicts.push(await verifyExport(where, folder, pin));
   return { verdicts, identity, policy };
 }
@@ -72,7 +79,9 @@ const folderOf = (name: string): string => name.slice(0, Math.max(0, name.lastIn
 
 /** Set the files of exports apart: a folder with a manifest is one export, as `veen verify FOLDER` takes it. */
 function splitExports(files: readonly EvidenceFile[]): Split {
-  const roots = new Set(files.filter(({ name }) => baseName(name) === MANIFEST).map(({ name }) => folderOf(name)));
+  const roots = new Set(
+    files.filter(({ name }) => baseName(name) === MANIFEST).map(({ name }) => folderOf(name)),
+  );
   const exports = new Map<string, Map<string, Bytes>>();
   const others: EvidenceFile[] = [];
   const flat = listedFlat(files);
@@ -106,10 +115,17 @@ async function pinnedIdentity(found: readonly Recognized[], pin: Bytes | null): 
   if (pin === null) return null;
   let best: HubIdentity | null = null;
   for (const { thing } of found) {
-    const shown = thing.kind === "HubIdentity" ? thing.value : thing.kind === "HubEvidence" ? thing.value.identity : null;
-    if (shown === null || !(await isPinned(shown, pin))) continue;
-    if (best === null || shown.hub_keys.length > best.hub_keys.length) best = shown;
+    for (const shown of identitiesIn(thing)) {
+      if (!(await isPinned(shown, pin))) continue;
+      if (best === null || shown.hub_keys.length > best.hub_keys.length) best = shown;
+    }
   }
   return best;
 }
 
+/** Return the identities that an object carries. */
+function identitiesIn(thing: AnyThing): readonly HubIdentity[] {
+  if (thing.kind === "HubIdentity") return [thing.value];
+  if (thing.kind === "HubEvidence") return [thing.value.identity];
+  return thing.kind === "ResultFile" ? thing.value.evidence.identities : [];
+}

@@ -170,29 +170,6 @@ def _spans(table: Any) -> Iterable[Span]:
         yield Span(hub_id=HubId(hub), label=Label(label), from_seq=low, to_seq=high, kinds=counts)
 
 
-class WaitingRow(NamedTuple):
-    """An imported event beyond a gap of its source."""
-
-    seq: int
-    epoch: int
-    receipt: bytes
-
-
-def rows_beyond(root: Path, file: DataFile, span: Span, size: int) -> list[WaitingRow]:
-    """Return the rows of a source beyond its first ``size`` entries."""
-    names = ["hub_id", "label", "seq", "epoch", "receipt"]
-    table = pq.read_table(path_of(root, file), columns=names, partitioning=None)
-    wanted = pc.and_(
-        pc.and_(
-            pc.equal(table["hub_id"], pa.scalar(bytes(span.hub_id), pa.binary())),
-            pc.equal(table["label"], pa.scalar(bytes(span.label), pa.binary())),
-        ),
-        pc.greater(table["seq"], pa.scalar(size, pa.uint64())),
-    )
-    found = table.filter(wanted).select(["seq", "epoch", "receipt"])
-    return list(map(WaitingRow._make, zip(*(column.to_pylist() for column in found.columns), strict=True)))
-
-
 def check_file(path: Path, size: int | None, digest: FileHash) -> bytes:
     """Return a file's content; raise ``DamagedViewError`` if it is missing, torn or altered."""
     try:

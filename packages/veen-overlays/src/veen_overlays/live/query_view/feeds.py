@@ -21,9 +21,10 @@ from veen_overlays.live.query_view.growing import GrowingSource
 from veen_overlays.live.query_view.opened_entries import EntryOpener, Found, Place, row_of
 from veen_overlays.live.query_view.origin_log import OriginLogReader
 from veen_overlays.live.query_view.view import QueryView
+from veen_overlays.live.query_view.waiting_events import WaitingEvent
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.scope_sources import empty_prefix
-from veen_overlays.recorder.attribution import Attribution
+from veen_overlays.recorder.attribution import Attribution, links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +104,13 @@ def _add_copy(view: QueryView, stream: str, origin: Place, found: Found) -> None
                 shown=origin.wire,
             )
         return
-    # An event beyond a gap is attributed by its own key only: the entries before it are not all known.
-    links = source.attribution if receipt.stream_seq == source.size + 1 else Attribution()
-    source.add_copy(receipt, origin.wire)
-    view.add(stream, _attributed_row(links, origin, found))
+    record = found.continuity
+    link = None
+    if record is not None and links(record, found.client):
+        link = bytes(record.principal_id), bytes(record.client_id)
+    signer = None if found.client is None else bytes(found.client)
+    for row in source.add_copy(WaitingEvent(row_of(origin, found.kind, found), signer, link)):
+        view.add(stream, row)
 
 
 def _attributed_row(attribution: Attribution, place: Place, found: Found) -> ViewRow:

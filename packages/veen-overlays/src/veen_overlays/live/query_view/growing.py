@@ -1,8 +1,8 @@
 """Growing sources: entries of a label that were verified and are not committed to the view yet (core §5.1).
 
 Every entry is checked by the root that its receipt signs, against the MMR of the entries before it, before
-its row may be written. Copies of another hub's events may arrive out of order. Such a row waits beyond the
-source's size, where no query reads it, until the entries before it have arrived.
+its row may be written. Copies of another hub's events may arrive out of order. Such an event waits, without a
+row, until the entries before it have arrived (``waiting_events``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from veen_core.errors import DivergenceError, StateError
 from veen_core.ids import ClientId, HubId, Label
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
+from veen_overlays.live.query_view.data_files import ViewRow
 from veen_overlays.live.query_view.manifest import KeyLink, Source
+from veen_overlays.live.query_view.waiting_events import WaitingEvent
 from veen_overlays.recorder.attribution import Attribution
 
 MAX_WAITING: Final = 65_536
 """Most events of one source that wait for an event before them."""
+MAX_WAITING_BYTES: Final = 64 << 20
+"""Most bytes of these events, which are in memory."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,8 +40,11 @@ class GrowingSource:
     """The keys that the entries so far have linked."""
     leaves: list[bytes] = field(default_factory=list)
     """Leaf hashes since the last commit."""
-    waiting: dict[int, bytes] = field(default_factory=dict)
-    """Receipts beyond a gap, by their seq."""
+    waiting: dict[int, WaitingEvent] = field(default_factory=dict)
+    """Events beyond a gap, by their seq."""
+    waiting_bytes: int = 0
+    waiting_changed: bool = False
+    """Whether ``waiting`` differs from the last commit."""
 
     @property
     def size(self) -> int:
@@ -68,22 +75,35 @@ class GrowingSource:
         self.leaves.append(bytes(receipt.leaf_hash))
         self.own += own
 
-    def add_copy(self, receipt: Receipt, wire: bytes) -> None:
-        """Add an event that a bridge brought; its place may lie beyond a gap."""
-        if receipt.stream_seq > self.size + 1:
-            if len(self.waiting) >= MAX_WAITING:
-                raise StateError(
-                    f"stream {self.stream}: {MAX_WAITING} imported events of label {self.label.hex()} wait "
-                    f"for entry {self.size + 1}, which was not imported",
-                    action="import the missing bundle",
-                )
-            self.waiting[receipt.stream_seq] = wire
-            return
-        self.add(self.extended(receipt, wire), receipt, wire)
-        while (wire := self.waiting.get(self.size + 1, b"")) != b"":
-            receipt = Receipt.decode(wire)
-            self.add(self.extended(receipt, wire), receipt, wire)
+    def add_copy(self, event: WaitingEvent) -> list[ViewRow]:
+        """Add an event that a bridge brought; return the rows of all events that have no gap before them."""
+        if event.row.seq > self.size + 1:
+            self.wait(event)
+            return []
+        rows = [self._placed(event)]
+        while (following := self.waiting.get(self.size + 1)) is not None:
+            rows.append(self._placed(following))
             del self.waiting[self.size]
+            self.waiting_bytes -= following.size
+            self.waiting_changed = True
+        return rows
+
+    def wait(self, event: WaitingEvent) -> None:
+        """Hold an event beyond a gap."""
+        size = self.waiting_bytes + event.size
+        if len(self.waiting) >= MAX_WAITING or size > MAX_WAITING_BYTES:
+            raise StateError(
+                f"stream {self.stream}: {len(self.waiting)} imported events of label {self.label.hex()} wait "
+                f"for entry {self.size + 1}, which was not imported",
+                action="import the missing bundle",
+            )
+        self.waiting[event.row.seq] = event
+        self.waiting_bytes, self.waiting_changed = size, True
+
+    def _placed(self, event: WaitingEvent) -> ViewRow:
+        receipt, wire = Receipt.decode(event.row.receipt), event.row.receipt
+        self.add(self.extended(receipt, wire), receipt, wire)
+        return event.row_after(self.attribution)
 
     def as_source(self) -> Source:
         """The source as the manifest names it."""

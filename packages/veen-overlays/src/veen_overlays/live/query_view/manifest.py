@@ -142,6 +142,18 @@ class Home(Wire):
     hub_id: HubId
 
 
+@array("query view: waiting events", section="P7")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingFile(Wire):
+    """The file of the imported events that wait for an event before them."""
+
+    name: str
+    """Without suffix; unique in the view."""
+    size: int
+    """Bytes of the file."""
+    hash: FileHash
+
+
 @text_map("query view manifest", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Wire):
@@ -154,7 +166,8 @@ class Manifest(Wire):
     origin_logs: tuple[OriginLog, ...] = ()
     homes: tuple[Home, ...] = ()
     next_name: int = 0
-    """Number of the next data file: a name is used once."""
+    """Number of the next file: a name is used once."""
+    waiting: WaitingFile | None = None
 
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:

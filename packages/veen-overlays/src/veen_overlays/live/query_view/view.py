@@ -5,14 +5,15 @@
     FOLDER/data/STREAM/DAY/NAME.parquet          rows, sorted by subject
     FOLDER/data/STREAM/DAY/NAME.subjects         Bloom filter of the subjects of these rows
     FOLDER/nodes/STREAM/HUB-LABEL                MMR nodes of a source
+    FOLDER/waiting/NAME.parquet                  imported events that wait for an event before them
 
 The order of a commit, each step durable before the next:
 
-1. new data files and their subject filters, under names that were never used;
+1. new data files and their subject filters, and waiting events, under names that were never used;
 2. the MMR nodes of the new entries, after those of the last commit;
 3. the manifest: the commit point. A crash before it leaves the old view and files that it does not name;
    opening the view removes them. A crash after it leaves the new view.
-4. Files that a merge replaced are deleted when no snapshot uses them.
+4. Files that a merge replaced are deleted when no snapshot uses them, and older waiting events at once.
 
 Opening checks every file against the manifest, and a query checks the files that it reads (``kept_files``).
 The view contains no keys. It can be rebuilt from the log at any time, except for entries that the hub has
@@ -33,14 +34,12 @@ from typing import Any, Final, Self
 from veen_core.errors import StateError
 from veen_core.ids import HubId, Label
 from veen_core.mmr import Mmr
-from veen_core.receipt import Receipt
 from veen_overlays.live.query_view.compaction import next_merge
 from veen_overlays.live.query_view.data_files import (
     DATA,
     Partition,
     ViewRow,
     path_of,
-    rows_beyond,
     subjects_path,
     table_of,
     write_file,
@@ -55,6 +54,7 @@ from veen_overlays.live.query_view.manifest import (
     Home,
     Manifest,
     OriginLog,
+    WaitingFile,
     load_manifest,
     save_manifest,
 )
@@ -69,6 +69,12 @@ from veen_overlays.live.query_view.private_files import (
     sync_folder,
 )
 from veen_overlays.live.query_view.snapshot import NODES, Snapshot, nodes_path
+from veen_overlays.live.query_view.waiting_events import (
+    WAITING,
+    read_waiting,
+    waiting_path,
+    write_waiting,
+)
 
 FLUSH_ROWS: Final = 16_384
 """Rows in memory after which a writer should commit."""
@@ -151,7 +157,9 @@ class QueryView:
             path(self.folder, file) for file in self._manifest.files for path in (path_of, subjects_path)
         }
         named |= {nodes_path(self.folder, *source.key) for source in self._manifest.sources}
-        for top in (DATA, NODES):
+        if self._manifest.waiting is not None:
+            named.add(waiting_path(self.folder, self._manifest.waiting))
+        for top in (DATA, NODES, WAITING):
             for parent, folders, files in os.walk(self.folder / top, topdown=False):
                 for name in files:
                     if (path := Path(parent, name)) not in named:
@@ -161,16 +169,18 @@ class QueryView:
                         path.rmdir()
 
     def _load_waiting(self) -> None:
-        """Find the rows beyond a gap: imported events that wait for an event before them."""
+        """Load the imported events that wait for an event before them."""
         for file in self._manifest.files:
             for span in file.spans:
-                key = file.stream, bytes(span.hub_id), bytes(span.label)
-                known = self._sources.get(key)
+                known = self._sources.get((file.stream, bytes(span.hub_id), bytes(span.label)))
                 if known is None or span.to_seq > known.size:
-                    size = 0 if known is None else known.size
-                    rows = rows_beyond(self.folder, file, span, size)
-                    source = self.source(file.stream, span.hub_id, span.label, rows[0].epoch)
-                    source.waiting.update({row.seq: row.receipt for row in rows})
+                    raise DamagedViewError(f"{path_of(self.folder, file)}: it has rows beyond its sources")
+        if self._manifest.waiting is not None:
+            for stream, event in read_waiting(self.folder, self._manifest.waiting):
+                row = event.row
+                self.source(stream, HubId(row.hub_id), Label(row.label), row.epoch).wait(event)
+        for source in self._sources.values():
+            source.waiting_changed = False
 
     # --- writing
 
@@ -199,7 +209,7 @@ class QueryView:
     def leaf(self, source: GrowingSource, seq: int) -> bytes:
         """Return the leaf hash of an entry that was added earlier."""
         if seq in source.waiting:
-            return bytes(Receipt.decode(source.waiting[seq]).leaf_hash)
+            return source.waiting[seq].row.leaf_hash
         if seq > source.committed_tree_size:
             return source.leaves[seq - source.committed_tree_size - 1]
         return NodeFile(nodes_path(self.folder, source.stream, source.hub_id, source.label)).leaf(seq)
@@ -246,11 +256,15 @@ class QueryView:
         for source in self._sources.values():
             if source.leaves:
                 self._write_nodes(source)
-        self._publish([*self._manifest.files, *written])
+        waiting = self._manifest.waiting
+        if any(source.waiting_changed for source in self._sources.values()):
+            waiting = self._write_waiting()
+        self._publish([*self._manifest.files, *written], waiting)
         self._rows.clear()
         self._row_count = self._row_bytes = 0
         for source in self._sources.values():
             source.leaves.clear()
+            source.waiting_changed = False
         self._failed = self._noted = False
 
     def compact(self, *, settle: bool = False) -> int:
@@ -265,7 +279,8 @@ class QueryView:
                 self._files.verify(file)
             written = self._write(group[0].partition, merged(self.folder, group))
             old = {file.name for file in files}
-            self._publish([f for f in self._manifest.files if f.name not in old] + written)
+            kept = [file for file in self._manifest.files if file.name not in old]
+            self._publish(kept + written, self._manifest.waiting)
             self._files.retire(self._version, files)
             replaced += len(files)
         return replaced
@@ -282,6 +297,17 @@ class QueryView:
             written.append(file)
         return written
 
+    def _write_waiting(self) -> WaitingFile | None:
+        """Write the waiting events of all sources to a new file; None if there are none."""
+        events = [
+            (source.stream, event) for source in self._sources.values() for event in source.waiting.values()
+        ]
+        if not events:
+            return None
+        name = self._manifest.next_name
+        self._manifest = replace(self._manifest, next_name=name + 1)
+        return write_waiting(self.folder, name, events)
+
     def _write_nodes(self, source: GrowingSource) -> None:
         path = nodes_path(self.folder, source.stream, source.hub_id, source.label)
         make_folder(path.parent)
@@ -293,7 +319,8 @@ class QueryView:
         if committed is None:
             sync_folder(path.parent)
 
-    def _publish(self, files: Sequence[DataFile]) -> None:
+    def _publish(self, files: Sequence[DataFile], waiting: WaitingFile | None) -> None:
+        before = self._manifest.waiting
         manifest = replace(
             self._manifest,
             sources=tuple(each.as_source() for each in self._sources.values() if each.size),
@@ -301,12 +328,15 @@ class QueryView:
             feeds=tuple(Feed(name=name, next_epoch=epoch) for name, epoch in sorted(self._feeds.items())),
             origin_logs=tuple(self._origin_logs[name] for name in sorted(self._origin_logs)),
             homes=tuple(Home(stream=name, hub_id=hub) for name, hub in sorted(self._homes.items())),
+            waiting=waiting,
         )
         save_manifest(self.folder, manifest)  # commit point; memory changes after it
         index = ManifestIndex(manifest)
         with self._guard:
             self._manifest, self._index = manifest, index
             self._version += 1
+        if before is not None and before != waiting:
+            waiting_path(self.folder, before).unlink(missing_ok=True)
 
     # --- reading
 

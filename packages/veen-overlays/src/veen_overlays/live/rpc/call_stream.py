@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from veen_core.entry import Entry
+from veen_core.errors import StateError
 from veen_core.ids import ClientId, Label, LeafHash, StreamId
 from veen_core.keys import DhKey
 from veen_core.protocols import LogReader
@@ -24,6 +25,10 @@ class CallStream(Protocol):
     """A stream of a connected hub; the shape of veen-hub's ``Stream``."""
 
     id: StreamId
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether the stream changes its label with each epoch (core §12)."""
 
     def label(self) -> Label:
         """The label that the next message goes to."""
@@ -40,10 +45,7 @@ class CallStream(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAccess:
-    """One stream under one label: how to read it and how to write to it. Made by ``access``.
-
-    Streams whose label changes with each epoch are not supported (ADR 0026).
-    """
+    """One stream under one label: how to read it and how to write to it. Made by ``access``."""
 
     stream: CallStream
     id: StreamId
@@ -56,5 +58,10 @@ class StreamAccess:
 
 
 def access(stream: CallStream, reader: LogReader) -> StreamAccess:
-    """The access to a stream of a hub, with the hub's log reader."""
+    """The access to a stream of a hub, with the hub's log reader; refuses a stream with epochs (ADR 0026)."""
+    if stream.has_epochs:
+        raise StateError(
+            "calls need one order of all messages; at this hub a stream changes its label with each epoch",
+            action="use a hub whose profile has no epochs (default or bulk)",
+        )
     return StreamAccess(stream=stream, id=stream.id, label=stream.label(), reader=reader)

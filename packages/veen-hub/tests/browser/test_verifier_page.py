@@ -1,0 +1,159 @@
+"""The verifier page in a real browser: verdicts, the drawn path, keys that stay, text that stays text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from veen_core import SigningKey, SigningSeed
+from veen_core.ciphertext import Binding
+from veen_core.hashing import H
+from veen_core.hub_evidence import HubEvidence
+from veen_core.ids import ClientId, ClientSeq, Label, StreamSeq, UnixTime
+from veen_core.keys import DhKey, DhSecret
+from veen_core.msg import seal_msg
+from veen_core.payload import PayloadHeader
+from veen_core.profile import DEFAULT_PROFILE
+from veen_hub.web.verifier_page import page_with_evidence, verifier_page
+
+from .conftest import PATIENCE_MS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+VECTORS = Path(__file__).parents[3] / "veen-core" / "tests" / "vectors"
+HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.txt\u0007"
+READER = DhKey(DhSecret(H(b"reader")))
+
+OpenPage = Callable[..., "Page"]
+
+
+def vector(name: str) -> tuple[bytes, dict[str, Any]]:
+    folder = VECTORS / name
+    context = json.loads((folder / "context.json").read_text())
+    return bytes.fromhex((folder / "wire.hex").read_text()), context
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
+    """``open_page(content)``: the page from disk; at the end it has asked for nothing and stored nothing."""
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    requests: list[str] = []
+    said: list[str] = []
+    pages: list[Page] = []
+
+    def opened(content: bytes | None = None) -> Page:
+        file = tmp_path / "page.html"
+        file.write_bytes(verifier_page() if content is None else content)
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
+        page.goto(file.as_uri())
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        stored = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+        assert stored == '[{},{},""]'
+    context.close()
+    assert requests == [(tmp_path / "page.html").as_uri()] * len(pages)
+    assert said == []
+
+
+def drop(page: Page, **files: bytes) -> None:
+    page.locator("#picker").set_input_files(
+        [{"name": name, "mimeType": "", "buffer": content} for name, content in files.items()]
+    )
+
+
+def test_evidence_holds_and_every_hash_on_its_path_is_computed_again(open_page: OpenPage) -> None:
+    wire, context = vector("hub_evidence/two_of_two")
+    page = open_page()
+    page.locator("#hub").fill(context["pinned"])
+    drop(page, **{"message.evidence": wire, "policy.txt": context["policy"].encode()})
+    page.get_by_role("heading", name="This holds.").wait_for()
+    assert page.locator(".steps li").last.inner_text().startswith("2 of 2 witnesses cosigned it")
+    nodes = page.locator(".path .node")
+    assert nodes.count() >= 3
+    for number in range(nodes.count()):
+        nodes.nth(number).click()
+        page.locator(".recompute .outcome.holds, .recompute p.quiet").first.wait_for()
+    assert page.locator(".path .seal").count() == 4, "receipt, hub log and two witnesses"
+    for number in range(4):
+        page.locator(".path .seal").nth(number).click()
+        page.get_by_text("Verified again just now").wait_for()
+        assert page.locator(".recompute .outcome.holds").count() == 1
+
+
+def test_altered_evidence_is_red_and_names_the_rule(open_page: OpenPage) -> None:
+    wire, context = vector("hub_evidence/without_a_policy")
+    evidence = HubEvidence.decode(wire)
+    later = dataclasses.replace(evidence.receipt, hub_ts=UnixTime(evidence.receipt.hub_ts + 1))
+    page = open_page()
+    page.locator("#hub").fill(context["pinned"])
+    drop(page, **{"message.evidence": dataclasses.replace(evidence, receipt=later).encode()})
+    page.get_by_role("heading", name="This does not hold.").wait_for()
+    assert page.locator(".rule strong").inner_text() == "core §4.3, §8.4"
+    assert page.locator(".path").count() == 0
+
+
+def test_a_mailed_page_holds_only_once_its_reader_has_confirmed_the_hub(open_page: OpenPage) -> None:
+    wire, context = vector("hub_evidence/without_a_policy")
+    mailed = page_with_evidence({HOSTILE: wire}, hub_id=context["pinned"], policy=None)
+    page = open_page(mailed)
+    page.get_by_role("heading", name="It holds, if the hub is the right one.").wait_for()
+    assert page.locator("img").count() == 0
+    assert "<img src=x onerror=alert(1)><U+202E>gnp.txt<U+0007>" in page.locator(".card .file").inner_text()
+    page.locator("#confirmed").check()
+    page.get_by_role("heading", name="This holds.").wait_for()
+    own = open_page()
+    drop(own, **{"mailed.html": mailed})
+    own.get_by_role("heading", name="It holds, if the hub is the right one.").wait_for()
+
+
+def test_a_message_opens_with_a_reader_key_and_its_text_stays_text(open_page: OpenPage) -> None:
+    key = SigningKey(SigningSeed(H(b"writer")))
+    binding = Binding(
+        profile_id=DEFAULT_PROFILE.profile_id,
+        label=Label(H(b"label")),
+        client_id=ClientId(key.public),
+        client_seq=ClientSeq(1),
+        prev_ack=StreamSeq(0),
+    )
+    sealed = seal_msg(
+        key,
+        READER.public,
+        binding,
+        PayloadHeader(schema=H(b"text")),
+        b"<b>two coffees</b>",
+        profile=DEFAULT_PROFILE,
+        ephemeral=DhSecret(H(b"ephemeral")),
+    )
+    page = open_page()
+    drop(page, **{"message.cbor": sealed.wire})
+    page.get_by_role("heading", name="This holds.").wait_for()
+    page.locator("#more summary").click()
+    page.locator("#reader").fill(bytes(READER.secret).hex())
+    page.get_by_text("Opened with your reader key").wait_for()
+    assert page.locator(".opened pre").inner_text() == "<b>two coffees</b>"
+    page.locator("#reader").fill(H(b"another").hex())
+    page.get_by_text("the payload header does not open").wait_for()
+
+
+def test_without_the_hubs_id_nothing_is_decided_and_the_page_says_what_to_do(open_page: OpenPage) -> None:
+    wire, _context = vector("hub_evidence/without_a_policy")
+    page = open_page()
+    drop(page, **{"message.evidence": wire})
+    page.get_by_role("heading", name="Something is missing to decide.").wait_for()
+    assert "enter this id" in page.locator(".hint").inner_text()
+    page.locator("#hub").fill("not an id")
+    page.get_by_text("A hub's id has 64 hexadecimal digits").wait_for()
