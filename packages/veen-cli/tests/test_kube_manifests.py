@@ -16,6 +16,8 @@ from veen_cli.kube import kustomize
 from veen_cli.kube.kustomize import containers_of, pod_template
 from veen_cli.kube.tenant import CONFIG_HASH, Network, check_images, manifests, objects_of
 from veen_core.errors import ConfigError
+from veen_hub.ops.config.loading import load as load_hub
+from veen_hub.witness.config import load as load_witness
 
 BASES = sorted(path.parent for path in manifests().glob("base/*/kustomization.yaml"))
 OVERLAYS = sorted(path.parent for path in manifests().glob("overlays/*/kustomization.yaml"))
@@ -28,6 +30,7 @@ NETWORKS = {
         tag="0.1.0",
         persistent=True,
         heads_memory=True,
+        anchors=True,
         tls=True,
         selftests=("core", "overlays", "goals"),
         selftest_reports=True,
@@ -304,6 +307,25 @@ def test_a_tenant_reaches_the_authority_by_its_service() -> None:
     settings = yaml.safe_load(config["data"]["hub.yaml"])
     assert settings["authority_url"] == "http://veen-authority.veen-system.svc.cluster.local:8080"
     assert settings["hub_profile"] == "tenant"
+
+
+def test_every_configuration_is_one_that_its_program_accepts(tmp_path: Path) -> None:
+    """The overlay `prod` names two witnesses."""
+    checked: list[int] = []
+    path = tmp_path / "settings.yaml"
+    for each in everything():
+        if each["kind"] != "ConfigMap":
+            continue
+        data = each["data"]
+        if "hub.yaml" in data:
+            path.write_text(data["hub.yaml"])
+            checked.append(len(load_hub(path, {"data_dir": str(tmp_path)}).hub_log.witnesses))
+        elif "witness.yaml" in data:
+            path.write_text(data["witness.yaml"])
+            assert load_witness(path, {}).listen.port == 8090
+            checked.append(-1)
+    assert 2 in checked
+    assert -1 in checked
 
 
 def test_selectors_never_change_with_tenant_version_or_choice() -> None:

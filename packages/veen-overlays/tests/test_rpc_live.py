@@ -13,6 +13,7 @@ from rpc_streams import MemoryCallStream, key, make_server, serving
 
 from veen_core.ids import Label, LeafHash, StreamId
 from veen_overlays.live.rpc import Call, CallError, RpcError, Service, connect_rpc
+from veen_overlays.live.rpc.counters import ServerCounters
 from veen_overlays.rpc.arguments import ArgumentError
 from veen_overlays.rpc.calls import CALLS
 from veen_overlays.rpc.exchange import Exchange
@@ -118,9 +119,11 @@ def test_a_failure_of_a_method_is_a_reply_without_internals(how: str, code: str)
 def test_arguments_that_do_not_fit_are_refused_and_not_run(args: Any) -> None:
     async def work() -> None:
         log, counted = MemoryLog(), Counted()
-        async with serving(make_server(counted.service, log)), client_of(log) as client:
+        server = make_server(counted.service, log)
+        async with serving(server), client_of(log) as client:
             assert await code_of(client.call("add", args)) == "rpc.bad_args"
         assert counted.runs == []
+        assert server.counters == ServerCounters(refused=1)
 
     scenario(work)()
 

@@ -33,8 +33,8 @@ A handler reports errors with ``CallError(code, detail)``, and arguments that do
 
 from veen_overlays.live.rpc.call_stream import CallStream, StreamAccess, access
 from veen_overlays.live.rpc.client import Exchanged, RpcClient, RpcError, connect_rpc
+from veen_overlays.live.rpc.counters import ServerCounters
 from veen_overlays.live.rpc.server import RpcServer
-from veen_overlays.live.rpc.server_counters import ServerCounters
 from veen_overlays.live.rpc.service import Call, CallError, Service
 
 __all__ = [

@@ -27,13 +27,13 @@ from veen_core.ids import ClientId, LeafHash, StreamId, StreamSeq
 from veen_core.keys import SigningKey
 from veen_core.receipt import Receipt
 from veen_overlays.live.rpc.call_stream import StreamAccess
+from veen_overlays.live.rpc.counters import ServerCounters
 from veen_overlays.live.rpc.followed_stream import FollowedStream
 from veen_overlays.live.rpc.kept_requests import KeptRequests
-from veen_overlays.live.rpc.server_counters import ServerCounters
 from veen_overlays.live.rpc.service import LOGGER, Call, Service
 from veen_overlays.live.rpc.stream_clock import StreamClock
 from veen_overlays.rpc.call_table import Answers, CallTable, OpenCall, OpenRequest, ReplyPosition
-from veen_overlays.rpc.exchange import BAD_REPLY_TO, BAD_REQUEST, DEADLINE, INTERRUPTED, RPC, idem_of
+from veen_overlays.rpc.exchange import BAD_REPLY_TO, BAD_REQUEST, DEADLINE, INTERRUPTED, RPC, binds, idem_of
 from veen_overlays.rpc.records import Take, sign_lease
 from veen_overlays.schema.record import Record, decode_record
 
@@ -356,9 +356,12 @@ class RpcServer:
             timeout_ms=request.timeout_ms,
         )
         reply = await self._service.answer(call.exchange, record, described, self._threads)
-        self.counters.executed += 1
-        self.counters.failed += call.exchange.code_of(reply) is not None
-        self._done[bytes(call.key)] = reply
+        ran = binds(code := call.exchange.code_of(reply))
+        self.counters.executed += ran
+        self.counters.failed += ran and code is not None
+        self.counters.refused += not ran
+        if ran:
+            self._done[bytes(call.key)] = reply
         return reply
 
     async def _recorded(self, call: OpenCall, at: ReplyPosition) -> Record:

@@ -1,4 +1,4 @@
-"""What an RPC server counts while it serves."""
+"""The numbers that a server of calls reports when it ends."""
 
 from __future__ import annotations
 
