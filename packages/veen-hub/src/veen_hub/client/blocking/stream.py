@@ -51,6 +51,11 @@ class BlockingStream:
         """The stream's id, which is the hash of its name (B12)."""
         return self._stream.id
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether the stream changes its label with each epoch (§12)."""
+        return self._stream.has_epochs
+
     def label(self, epoch: Epoch | None = None) -> Label:
         """Return the label of an epoch, by default the hub's current one (§3.2)."""
         return self._stream.label(epoch)
