@@ -302,6 +302,11 @@ class Namespace:
         return argument
 
 
+def failures(output: str) -> str:
+    """Return the failed checks of a self-test's output, or the end of the output if it names none."""
+    return "\n".join(line for line in output.splitlines() if "check_failed" in line) or output[-2_000:]
+
+
 def _is_shared(spec: Object, volume: Object) -> bool:
     """Return whether an init container fills a volume for the pod's other containers."""
     mounted = [mount["name"] for each in spec.get("initContainers", []) for mount in each["volumeMounts"]]
