@@ -101,9 +101,9 @@ export class LabelWatch {
             start = error.streamSeq;
             this.#chain = undefined;
             this.#note("starting", `entries before ${start} were pruned by the hub's retention rules`);
-            continue;
+          } else {
+            this.#note("waiting", error.isAbsent ? "no entries yet" : `${error.message}; asking again`);
           }
-          this.#note("waiting", error.isAbsent ? "no entries yet" : `${error.message}; asking again`);
         } else if (error instanceof VeenError) {
           this.#lie(error.message, []);
           this.#note("stopped", error.message);

@@ -47,7 +47,11 @@ export async function verifyParts(
   return verdicts;
 }
 
-async function verifyBundle(parts: readonly Part[], pin: Bytes | null, policy: WitnessPolicy | null): Promise<Verdict> {
+async function verifyBundle(
+  parts: readonly Part[],
+  pin: Bytes | null,
+  policy: WitnessPolicy | null,
+): Promise<Verdict> {
   const first = parts[0] as Part;
   const { header } = first.trailer;
   const kind = header.parts.length > 1 ? KIND : "bundle";
@@ -175,7 +179,13 @@ class BundleVerifier {
       if (!(error instanceof VeenError)) throw error;
       throw new BundleError(`the index is damaged: ${error.full}`, "core §5.1", { part });
     }
-    return new LogVerifier(this.#terms, size, index.peaks, index.hub_ts === 0n ? null : index.hub_ts, MAX_WRITERS);
+    return new LogVerifier(
+      this.#terms,
+      size,
+      index.peaks,
+      index.hub_ts === 0n ? null : index.hub_ts,
+      MAX_WRITERS,
+    );
   }
 
   /** Verify consecutive events, which extend the log; report the first fault in the order of the log. */
@@ -206,7 +216,9 @@ class BundleVerifier {
       const invariant = failure instanceof InvariantError ? failure.invariant : null;
       const clause = RULES.find((rule) => rule.name === invariant)?.clause;
       const suffix = ` (${clause}, stream_seq ${failedAt})`;
-      const found = failure.message.endsWith(suffix) ? failure.message.slice(0, -suffix.length) : failure.message;
+      const found = failure.message.endsWith(suffix)
+        ? failure.message.slice(0, -suffix.length)
+        : failure.message;
       throw new BundleError(found, clause ?? SECTION, { part, seq: failedAt });
     }
     const hubTs = decodeObject("Receipt", first.receiptBytes).hub_ts;

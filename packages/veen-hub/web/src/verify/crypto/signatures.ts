@@ -72,7 +72,8 @@ export async function isValid(key: Bytes, message: Bytes, signature: Bytes): Pro
   if (isSmallOrder(key) || !isCanonical(key) || isSmallOrder(signature.subarray(0, 32))) return false;
   if (await hasNativeEd25519()) {
     const imported = await importKey(key);
-    if (imported !== null && (await crypto.subtle.verify("Ed25519", imported, signature, message))) return true;
+    if (imported !== null && (await crypto.subtle.verify("Ed25519", imported, signature, message)))
+      return true;
   }
   return ed25519.verify(signature, message, key, { zip215: false });
 }
@@ -109,4 +110,3 @@ export async function invalidSignatures(claims: readonly Claim[]): Promise<numbe
 export async function engine(): Promise<string> {
   return (await hasNativeEd25519()) ? "the browser's Web Cryptography" : "the noble library in this page";
 }
-

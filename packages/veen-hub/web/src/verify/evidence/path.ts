@@ -54,7 +54,10 @@ export interface PathRow {
   readonly section: string | null;
 }
 
-const tag = (name: string): Piece => ({ name: `the tag "${name}" and a zero byte`, bytes: utf8(`${name}\0`) });
+const tag = (name: string): Piece => ({
+  name: `the tag "${name}" and a zero byte`,
+  bytes: utf8(`${name}\0`),
+});
 
 interface Draft {
   node: PathNode;
@@ -103,7 +106,14 @@ function receiptSeal(receipt: Receipt, identity: HubIdentity | null): Seal[] {
 }
 
 /** The rows from a message to the root of its label's tree. */
-function treeRows(proof: MmrProof, receipt: Receipt, size: bigint, root: Bytes, leaf: PathNode, seals: readonly Seal[]): PathRow[] {
+function treeRows(
+  proof: MmrProof,
+  receipt: Receipt,
+  size: bigint,
+  root: Bytes,
+  leaf: PathNode,
+  seals: readonly Seal[],
+): PathRow[] {
   const rows: PathRow[] = [];
   let [node, hash, level] = [leaf, proof.leaf_hash, 0];
   let own = seals;
@@ -145,14 +155,21 @@ function treeRows(proof: MmrProof, receipt: Receipt, size: bigint, root: Bytes, 
     own = [];
   }
   const isRootItself = others.length === 0;
-  const made = isRootItself ? node : {
-    title: `root of ${size} messages`,
-    hash: rootOf(peaks),
-    clause: "core §5.1",
-    says: "All peaks of the label's tree, hashed together. Changing any message changes this hash.",
-    pieces: [tag("veen/mmr-root"), ...peaks.map((bytes, at) => ({ name: `peak ${at + 1}`, bytes }))],
-  };
-  rows.push(row({ node: { ...made, title: `root of ${size} ${size === 1n ? "message" : "messages"}`, hash: root }, seals: own }));
+  const made = isRootItself
+    ? node
+    : {
+        title: `root of ${size} messages`,
+        hash: rootOf(peaks),
+        clause: "core §5.1",
+        says: "All peaks of the label's tree, hashed together. Changing any message changes this hash.",
+        pieces: [tag("veen/mmr-root"), ...peaks.map((bytes, at) => ({ name: `peak ${at + 1}`, bytes }))],
+      };
+  rows.push(
+    row({
+      node: { ...made, title: `root of ${size} ${size === 1n ? "message" : "messages"}`, hash: root },
+      seals: own,
+    }),
+  );
   return rows;
 }
 
@@ -171,14 +188,35 @@ export function receiptPath(receipt: Receipt, identity: HubIdentity | null, msg:
 }
 
 /** An inclusion proof that holds. */
-export function proofPath(proof: MmrProof, receipt: Receipt, lead: Lead, identity: HubIdentity | null, msg: Msg | null): PathRow[] {
-  const rows = treeRows(proof, receipt, lead.size, lead.root, leafNode(receipt, msg), receiptSeal(receipt, identity));
+export function proofPath(
+  proof: MmrProof,
+  receipt: Receipt,
+  lead: Lead,
+  identity: HubIdentity | null,
+  msg: Msg | null,
+): PathRow[] {
+  const rows = treeRows(
+    proof,
+    receipt,
+    lead.size,
+    lead.root,
+    leafNode(receipt, msg),
+    receiptSeal(receipt, identity),
+  );
   const top = rows.pop() as PathRow;
-  return [...rows, { ...top, node: { ...top.node, says: `The hub signed this root: ${lead.source}. ${top.node.says}` } }];
+  return [
+    ...rows,
+    { ...top, node: { ...top.node, says: `The hub signed this root: ${lead.source}. ${top.node.says}` } },
+  ];
 }
 
 /** Hub evidence: from the message through the label and the hub log to the cosignatures. */
-export function evidencePath(evidence: HubEvidence, known: HubIdentity | null, policy: WitnessPolicy | null, msg: Msg | null): PathRow[] {
+export function evidencePath(
+  evidence: HubEvidence,
+  known: HubIdentity | null,
+  policy: WitnessPolicy | null,
+  msg: Msg | null,
+): PathRow[] {
   const identity = known ?? evidence.identity;
   const { receipt, head } = evidence;
   const seals = receiptSeal(receipt, identity);
@@ -236,7 +274,9 @@ function logRows(
   }
   const section = rows.length === 0 ? { section: "The hub log (RFC 6962)" } : {};
   const title = "root of the hub log";
-  rows.push(row({ node: { ...node, title }, seals: noteSeals(signed, identity, policy, head.hub_ts), ...section }));
+  rows.push(
+    row({ node: { ...node, title }, seals: noteSeals(signed, identity, policy, head.hub_ts), ...section }),
+  );
   return rows;
 }
 
@@ -263,11 +303,18 @@ export function rangePath(range: Range, policy: WitnessPolicy | null): PathRow[]
     };
     rows.push(row({ node: later }));
   }
-  return [...rows, ...logRows(head, link.index, link.proof, parseSignedHead(link.checkpoint), range.identity, policy)];
+  return [
+    ...rows,
+    ...logRows(head, link.index, link.proof, parseSignedHead(link.checkpoint), range.identity, policy),
+  ];
 }
 
 /** A hub checkpoint alone. */
-export function checkpointPath(signed: SignedHead, identity: HubIdentity | null, policy: WitnessPolicy | null): PathRow[] {
+export function checkpointPath(
+  signed: SignedHead,
+  identity: HubIdentity | null,
+  policy: WitnessPolicy | null,
+): PathRow[] {
   const node: PathNode = {
     title: "root of the hub log",
     hash: signed.root,

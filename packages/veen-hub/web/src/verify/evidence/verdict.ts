@@ -35,7 +35,12 @@ export interface Range {
   readonly size: bigint;
   readonly identity: HubIdentity;
   /** The way from the label's head to a hub checkpoint, if the file has it. */
-  readonly link: { readonly head: LabelHead; readonly index: bigint; readonly proof: readonly Bytes[]; readonly checkpoint: Bytes } | null;
+  readonly link: {
+    readonly head: LabelHead;
+    readonly index: bigint;
+    readonly proof: readonly Bytes[];
+    readonly checkpoint: Bytes;
+  } | null;
   /** The first encoded MSGs, in order. */
   readonly messages: readonly Bytes[];
 }
@@ -55,7 +60,19 @@ export function verdict(
   more: Partial<Pick<Verdict, "complete" | "steps" | "found" | "leads" | "range">> = {},
 ): Verdict {
   const clause = holds === true ? null : clauseOf(why);
-  return { file, kind, holds, why, clause, complete: true, steps: [], found: null, leads: null, range: null, ...more };
+  return {
+    file,
+    kind,
+    holds,
+    why,
+    clause,
+    complete: true,
+    steps: [],
+    found: null,
+    leads: null,
+    range: null,
+    ...more,
+  };
 }
 
 /** There is too little evidence to decide. */

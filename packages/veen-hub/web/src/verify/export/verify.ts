@@ -58,7 +58,9 @@ interface Checked {
 async function check(folder: Folder, pinned: Bytes): Promise<Checked> {
   const manifest = await readManifest(folder);
   if (!equal(manifest.hub_id, pinned)) {
-    throw new VeenError(`the export comes from hub ${hex(manifest.hub_id)}, but the pinned hub is ${hex(pinned)}`);
+    throw new VeenError(
+      `the export comes from hub ${hex(manifest.hub_id)}, but the pinned hub is ${hex(pinned)}`,
+    );
   }
   await checkFiles(folder, manifest);
   const [identity, registry] = await readIdentity(folder, pinned);
@@ -92,7 +94,8 @@ async function readManifest(folder: Folder): Promise<Manifest> {
 async function checkFiles(folder: Folder, manifest: Manifest): Promise<void> {
   const listed = new Set([...manifest.files.map((file) => file.name), MANIFEST]);
   const missing = [...listed].filter((name) => !folder.has(name)).sort();
-  for (const name of [...missing, ...IDENTITY.filter((each) => !listed.has(each))]) throw damaged(name, "is missing");
+  for (const name of [...missing, ...IDENTITY.filter((each) => !listed.has(each))])
+    throw damaged(name, "is missing");
   for (const name of [...folder.keys()].sort()) {
     if (!listed.has(name) && name !== SIGNATURE) throw damaged(name, "is not in the manifest");
   }
@@ -162,13 +165,21 @@ async function checkHubHead(
   });
 }
 
-async function verifyHubHead(found: HubHead, identity: HubIdentity, manifest: Manifest, root: Bytes): Promise<void> {
+async function verifyHubHead(
+  found: HubHead,
+  identity: HubIdentity,
+  manifest: Manifest,
+  root: Bytes,
+): Promise<void> {
   const { head, consistency: proof } = found;
   const signed = parseSignedHead(found.checkpoint);
-  if (!equal(head.label, manifest.label)) throw new EvidenceError("the head is that of another label (RESOLUTIONS P1)");
+  if (!equal(head.label, manifest.label))
+    throw new EvidenceError("the head is that of another label (RESOLUTIONS P1)");
   if (proof === null) {
     if (head.upto_seq !== manifest.to_seq || !equal(head.mmr_root, root)) {
-      throw new EvidenceError(`the head is not that of the label at entry ${manifest.to_seq} (RESOLUTIONS P1)`);
+      throw new EvidenceError(
+        `the head is not that of the label at entry ${manifest.to_seq} (RESOLUTIONS P1)`,
+      );
     }
   } else {
     if (proof.from_seq !== manifest.to_seq || proof.to_seq !== head.upto_seq) {
