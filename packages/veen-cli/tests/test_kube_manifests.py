@@ -298,6 +298,46 @@ def test_with_tls_every_self_test_of_the_hub_asks_over_tls() -> None:
         assert claims.count("veen-selftest-reports") == 1
 
 
+RESOURCES = {"NetworkPolicy": "networkpolicies"}
+"""Plurals that are not the kind with an s."""
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_operators_role_allows_all_that_veen_kube_does(network: str) -> None:
+    """spec-4 §9.1: get, create and patch for each kind that is applied, and what the other commands need."""
+    (role,) = [each for each in RENDERED["authority"] if each["kind"] == "ClusterRole"]
+    allowed = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    needed = {("", "secrets", "create"), ("", "namespaces", "delete"), ("batch", "jobs", "delete")}
+    for each in objects_of(NETWORKS[network]):
+        group = each["apiVersion"].partition("/")[0] if "/" in each["apiVersion"] else ""
+        resource = RESOURCES.get(each["kind"], each["kind"].lower() + "s")
+        verbs = ["get"] if each["kind"] == "ClusterRole" else ["get", "create", "patch"]
+        needed |= {(group, resource, verb) for verb in verbs}
+    assert needed <= allowed, sorted(needed - allowed)
+
+
+@pytest.mark.parametrize("base", ["bridge", "query", "selftest", "selftest-overlays"])
+def test_the_network_policy_admits_every_pod_that_talks_to_the_hub(base: str) -> None:
+    """spec-4 §9.2."""
+    (policy,) = [each for each in RENDERED["disposable tenant"] if each["kind"] == "NetworkPolicy"]
+    peers = [
+        peer["podSelector"]["matchLabels"]
+        for rule in policy["spec"]["ingress"]
+        for peer in rule["from"]
+        if "podSelector" in peer
+    ]
+    for each in RENDERED[f"base/{base}"]:
+        if (template := pod_template(each)) is not None:
+            labels = template["metadata"]["labels"]
+            assert any(peer.items() <= labels.items() for peer in peers), each["metadata"]["name"]
+
+
 def test_no_manifest_contains_a_key() -> None:
     assert not [each for each in everything() if each["kind"] == "Secret"]
 
