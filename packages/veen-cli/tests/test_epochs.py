@@ -53,11 +53,8 @@ def turn(town: Town, epochs: int) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
-    root = tmp_path_factory.mktemp("turning")
-    for name in ("ann", "ben", "readers"):
-        veen("keygen", "--out", root / name, "--no-passphrase").ok()
+def new_town(root: Path) -> Town:
+    """Start a hub without entries."""
     identity = store.create(
         root / "hub",
         SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
@@ -65,10 +62,18 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
         profile=Profile(epoch_sec=EPOCH_SEC, pad_block=256),
         limits=replace(DEFAULT_LIMITS, max_epoch_skew_sec=EPOCH_SEC),
     )
+    start = ("--port", 0, "--open", "--detach", "--log-level", "error", "--json")
+    started = veen("hub", "start", "--data-dir", root / "hub", *start).json
+    return Town(root, started["url"], started["probes_url"], identity.hub_id.hex())
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+    root = tmp_path_factory.mktemp("turning")
+    for name in ("ann", "ben", "readers"):
+        veen("keygen", "--out", root / name, "--no-passphrase").ok()
     with ending_hubs(root):
-        start = ("--port", 0, "--open", "--detach", "--log-level", "error", "--json")
-        started = veen("hub", "start", "--data-dir", root / "hub", *start).json
-        town = Town(root, started["url"], started["probes_url"], identity.hub_id.hex())
+        town = new_town(root)
         opened = town.as_("ann", "wallet", "open", "--realm", "r", "--currency", "EUR", "--json").json
         wallet = opened["wallet"]
         town.as_("ann", "wallet", "deposit", wallet, 100).ok()
@@ -207,3 +212,30 @@ def changes(process: subprocess.Popen[bytes], within: float) -> Iterator[Any]:
         line = process.stdout.readline()
         assert line, "it ended"
         yield json.loads(line)
+
+
+def test_a_recorder_keeps_the_labels_of_every_epoch(tmp_path: Path) -> None:
+    """``init`` works at a hub without entries; ``checkpoint`` publishes the label classes of later epochs."""
+    (tmp_path / "recorder.yaml").write_text("profile: p\nrealm: r\nstreams: {record/app/a: [a]}\n")
+    with ending_hubs(tmp_path):
+        town = new_town(tmp_path)
+        shared = ("--hub", town.url, "--trust", town.hub_id, "--no-passphrase")
+        profile = ("--profile", tmp_path / "recorder.yaml")
+        for role, own in (
+            ("recorder_admin", ()),
+            (
+                "recorder_producer",
+                ("-s", "record/app/a", "--origin", "a", "--to", tmp_path / "recorder_admin/identity"),
+            ),
+        ):
+            veen("record", "init", "--role", role, "--out", tmp_path / role, *shared, *profile, *own).ok()
+        admin = ("--config", tmp_path / "recorder_admin/recorder.yaml", "--json")
+        turn(town, 4)
+        veen(
+            "record", "emit", "a", "--subject", "s", "--config", tmp_path / "recorder_producer/recorder.yaml"
+        ).ok()
+        covered = veen("record", "checkpoint", "--out", tmp_path / "checkpoints", *admin).json
+        (written,) = (each["label"] for each in covered["streams"] if each["last_seq"])
+        client = ("--hub", town.url, "--trust", town.hub_id, "--client", tmp_path / "recorder_admin/identity")
+        found = veen("label-class", "show", written, "--realm", "r", "--json", *client).json
+        assert (found["class"], found["retention_hint"]) == ("log", 2**63)

@@ -20,6 +20,7 @@ from veen_cli.record.checkpointing import (
     read_checkpoint,
     write_checkpoint,
 )
+from veen_cli.record.label_classes import publish_classes_of_new_epochs
 from veen_cli.record.role_file import RoleFile, role_options
 from veen_cli.record.session import RecorderSession, open_session
 from veen_overlays.recorder.checkpoint import RecorderCheckpoint
@@ -68,7 +69,8 @@ def checkpoint(
 
     It covers every event that is durable when the command starts: root of the hub log, last entry of each
     stream, the hub's key, the profile id and the time. With --every, --every-events or --regularly the
-    command goes on; without new events it makes no checkpoint.
+    command goes on; without new events it makes no checkpoint. At a hub with epochs, recorder_admin also
+    publishes the label classes of new epochs.
     """
     if regularly:
         if every is not None or every_events is not None:
@@ -86,7 +88,8 @@ def checkpoint(
 async def _once(file: RoleFile, folder: Path, timeout: float) -> Answer:
     async with open_session(file) as session:
         made = await gather_checkpoint(session, timeout=timeout)
-    path = write_checkpoint(folder, made)
+        path = write_checkpoint(folder, made)
+        await publish_classes_of_new_epochs(session)
     return Answer(checkpoint_dict(made, path), checkpoint_lines(made, path))
 
 
@@ -114,6 +117,7 @@ async def _go_on(
                 path = write_checkpoint(folder, found)
                 made, covered, last = made + 1, found.events, clock.time()
                 _print(out, found, path)
+                await publish_classes_of_new_epochs(session)
                 continue
             await asyncio.sleep(POLL_SECONDS)
 

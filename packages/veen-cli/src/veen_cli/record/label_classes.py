@@ -11,6 +11,7 @@ from veen_overlays.control.state import LABEL_CLASSES, class_of
 from veen_overlays.identifiers import realm_id
 from veen_overlays.live import EpochView, Materializer
 from veen_overlays.recorder.profile import LONG_TERM_SEC, RECORD_CLASS
+from veen_overlays.recorder.roles import ADMIN
 
 LONG_TERM: Final = "long_term"
 
@@ -38,9 +39,21 @@ async def publish_classes(session: RecorderSession) -> list[RecordedLabel]:
     await view.catch_up()
     state = (await view.state()).summary.inner
     published = []
-    for label in await session.labels(profile.all_streams):
+    for label in await session.labels(profile.all_streams, may_be_new=True):
         wanted = wanted_class(label)
         if class_of(state, label.label) != wanted:
             await stream.send(wanted)
             published.append(label)
     return published
+
+
+async def publish_classes_of_new_epochs(session: RecorderSession) -> None:
+    """Publish the classes of labels that a hub with epochs has had since the last time (core §12).
+
+    Only recorder_admin may; elsewhere ``veen record init`` has published all.
+    """
+    realm = session.profile.realm
+    if session.file.role.role != ADMIN or realm is None:
+        return
+    if session.hub.epoch_labels(label_class_stream(realm_id(realm))) is not None:
+        await publish_classes(session)

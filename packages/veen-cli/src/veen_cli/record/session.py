@@ -12,6 +12,7 @@ from veen_core.ids import Epoch, Label
 from veen_core.keys import DhKey
 from veen_core.stream import stream_id
 from veen_hub.client import Hub, Identity, Retry, Stream
+from veen_hub.client.hub_log import NoHubCheckpointError
 from veen_hub.client.roles import connect_role, dh_keys_of
 from veen_overlays.recorder.profile import RecorderProfile
 
@@ -57,10 +58,11 @@ class RecorderSession:
                 raise ConfigError(f"{name} is no stream of this recorder; it has {', '.join(known)}")
         return tuple(dict.fromkeys(names)) or known
 
-    async def labels(self, names: Sequence[str]) -> list[RecordedLabel]:
+    async def labels(self, names: Sequence[str], *, may_be_new: bool = False) -> list[RecordedLabel]:
         """Return the labels of streams, in order of streams and epochs.
 
         At a hub with epochs, the complete list of labels in the hub log says which epochs have entries (P1).
+        With ``may_be_new``, a hub that has no such list yet has no entries.
         """
         found: list[RecordedLabel] = []
         known: set[Label] | None = None
@@ -71,7 +73,7 @@ class RecorderSession:
                 found.append(RecordedLabel(stream=name, position=position, epoch=Epoch(0), label=label))
                 continue
             if known is None:
-                known = set((await self.hub.label_heads()).table.newest)
+                known = await self._listed_labels(may_be_new=may_be_new)
             window = await epochs.confirmed()
             for number in range(epochs.since, window.stop):
                 label = epochs.label_of(Epoch(number))
@@ -80,6 +82,14 @@ class RecorderSession:
                         RecordedLabel(stream=name, position=position, epoch=Epoch(number), label=label)
                     )
         return found
+
+    async def _listed_labels(self, *, may_be_new: bool) -> set[Label]:
+        try:
+            return set((await self.hub.label_heads()).table.newest)
+        except NoHubCheckpointError:
+            if may_be_new:
+                return set()
+            raise
 
 
 @asynccontextmanager

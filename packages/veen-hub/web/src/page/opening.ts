@@ -45,6 +45,22 @@ export async function openedView(msg: Msg, keys: readonly Bytes[]): Promise<HTML
   return el("div", { class: "opened" }, el("h4", {}, "Not opened"), el("p", {}, why));
 }
 
+/** Messages of a range that are shown before the rest is left out. */
+const MAX_SHOWN = 100;
+
+/** Return a list of the messages of a range, each opened if a key fits. */
+export function messagesView(messages: readonly Bytes[], keys: readonly Bytes[]): HTMLElement {
+  const list = el("ol", { class: "messages" });
+  for (const wire of messages.slice(0, MAX_SHOWN)) {
+    const item = el("li", {}, "…");
+    list.append(item);
+    void openedView(decodeObject("Msg", wire), keys).then((view) => item.replaceChildren(view));
+  }
+  const left = messages.length - MAX_SHOWN;
+  const more = left > 0 ? el("p", { class: "quiet" }, `… and ${left} more messages`) : null;
+  return el("details", { class: "fields" }, el("summary", {}, `Messages (${messages.length})`), list, more);
+}
+
 function contentView({ header, body }: Opened): HTMLElement {
   const schema = el("p", { class: "quiet" }, "schema ", el("code", {}, hex(header.schema)));
   return el("div", { class: "opened" }, el("h4", {}, "Opened with your reader key"), bodyView(body), schema);

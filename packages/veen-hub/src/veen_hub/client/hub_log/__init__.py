@@ -3,7 +3,12 @@
 from veen_hub.client.hub_log.checkpoints import Accepted, HubCheckpoints, load_policy
 from veen_hub.client.hub_log.confirmations import CONFIRM_TIMEOUT, Confirmations
 from veen_hub.client.hub_log.gathering import gather_evidence, gather_head
-from veen_hub.client.hub_log.label_heads import LabelHeads, head_table, read_label_heads
+from veen_hub.client.hub_log.label_heads import (
+    LabelHeads,
+    NoHubCheckpointError,
+    head_table,
+    read_label_heads,
+)
 from veen_hub.client.hub_log.tile_reader import TileReader
 
 __all__ = [
@@ -12,6 +17,7 @@ __all__ = [
     "Confirmations",
     "HubCheckpoints",
     "LabelHeads",
+    "NoHubCheckpointError",
     "TileReader",
     "gather_evidence",
     "gather_head",

@@ -17,6 +17,10 @@ from veen_hub.client.hub_log.tile_reader import Fetch, TileReader
 from veen_hub.client.wire.connection import HubConnection
 
 
+class NoHubCheckpointError(StateError):
+    """The hub has signed no hub checkpoint: it has no entry, or its first is not a second old (P1)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelHeads:
     """The newest head of every label under a hub checkpoint, and who cosigned it (None without a policy)."""
@@ -44,7 +48,7 @@ async def read_label_heads(
     else:
         signed = await connection.ask(api.hub_checkpoint)
     if signed is None:
-        raise StateError(
+        raise NoHubCheckpointError(
             "the hub has published no hub checkpoint yet",
             action="send a message, or wait a second and try again",
         )
