@@ -83,11 +83,12 @@ class Pod:
         return self.exit_code()
 
     def seconds_until_ready(self) -> float:
-        """Wait until the pod is ready; return the seconds since its process was started."""
+        """Wait until the pod is ready; return the seconds since the container runtime made its process."""
         self.wait()
-        ready = time.time()
-        started = podman("inspect", self.name, "--format={{.State.StartedAt.UnixNano}}").stdout
-        return ready - int(started) / 1e9
+        ready = time.clock_gettime(time.CLOCK_BOOTTIME)
+        pid = podman("inspect", self.name, "--format={{.State.Pid}}").stdout.strip()
+        after_name = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return ready - int(after_name[19]) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         podman("kill", "--signal=KILL", self.name)
@@ -299,6 +300,11 @@ class Namespace:
         for entry in container.get("env", []):
             argument = argument.replace(f"$({entry['name']})", self._value(entry, template))
         return argument
+
+
+def failures(output: str) -> str:
+    """Return the failed checks of a self-test's output, or the end of the output if it names none."""
+    return "\n".join(line for line in output.splitlines() if "check_failed" in line) or output[-2_000:]
 
 
 def _is_shared(spec: Object, volume: Object) -> bool:

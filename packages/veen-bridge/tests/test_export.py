@@ -153,15 +153,17 @@ def test_no_file_has_a_final_name_before_its_bundle_is_recorded(
     async def unreachable(*_: object) -> None:
         raise ConnectionError("the hub is away")
 
-    zone.send(2)
-    with monkeypatch.context() as patch:
-        patch.setattr("veen_bridge.exporting.audit_log.ExportAudit.record", unreachable)
-        with pytest.raises(ConnectionError):
-            zone.export()
-    assert open_bundles([zone.out]).bundles == []
-    (made,) = zone.export()
-    assert made.resumed
-    assert (made.header.from_seq, made.header.to_seq) == (1, 2)
+    zone.send(3)
+    for wishes, expected in (({}, (1, 3)), ({"from_seq": 2, "to_seq": 3}, (2, 3))):
+        before = len(open_bundles([zone.out]).bundles)
+        with monkeypatch.context() as patch:
+            patch.setattr("veen_bridge.exporting.audit_log.ExportAudit.record", unreachable)
+            with pytest.raises(ConnectionError):
+                zone.export(**wishes)
+        assert len(open_bundles([zone.out]).bundles) == before
+        (made,) = zone.export(**wishes)
+        assert made.resumed
+        assert (made.header.from_seq, made.header.to_seq) == expected
 
 
 def test_streams_are_selected_by_name_id_and_pattern() -> None:

@@ -115,6 +115,16 @@ def test_a_bundle_is_imported_once(bridge: OfflineBridge, exported: Callable[...
     assert len(bridge.read(imported_name(stream))) == 5
 
 
+def test_a_new_machine_imports_a_bundle_that_is_larger_than_the_one_before(
+    bridge: OfflineBridge, exported: Callable[..., Path], stream: str
+) -> None:
+    bridge.import_(exported(3))
+    bridge.lose_disk()
+    assert codes(bridge.import_(exported(9))) == [None]
+    found = [ImportedEvent.decode(message.body) for message in bridge.read(imported_name(stream))]
+    assert [event.source_stream_seq for event in found] == list(range(1, 13))
+
+
 def test_a_gap_is_refused_and_recorded_if_it_is_allowed(
     bridge: OfflineBridge, exported: Callable[..., Path], stream: str
 ) -> None:

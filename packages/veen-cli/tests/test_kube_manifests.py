@@ -16,6 +16,8 @@ from veen_cli.kube import kustomize
 from veen_cli.kube.kustomize import containers_of, pod_template
 from veen_cli.kube.tenant import CONFIG_HASH, Network, check_images, manifests, objects_of
 from veen_core.errors import ConfigError
+from veen_hub.ops.config.loading import load as load_hub
+from veen_hub.witness.config import load as load_witness
 
 BASES = sorted(path.parent for path in manifests().glob("base/*/kustomization.yaml"))
 OVERLAYS = sorted(path.parent for path in manifests().glob("overlays/*/kustomization.yaml"))
@@ -28,6 +30,7 @@ NETWORKS = {
         tag="0.1.0",
         persistent=True,
         heads_memory=True,
+        anchors=True,
         tls=True,
         selftests=("core", "overlays", "goals"),
         selftest_reports=True,
@@ -295,6 +298,46 @@ def test_with_tls_every_self_test_of_the_hub_asks_over_tls() -> None:
         assert claims.count("veen-selftest-reports") == 1
 
 
+RESOURCES = {"NetworkPolicy": "networkpolicies"}
+"""Plurals that are not the kind with an s."""
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_operators_role_allows_all_that_veen_kube_does(network: str) -> None:
+    """spec-4 §9.1: get, create and patch for each kind that is applied, and what the other commands need."""
+    (role,) = [each for each in RENDERED["authority"] if each["kind"] == "ClusterRole"]
+    allowed = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    needed = {("", "secrets", "create"), ("", "namespaces", "delete"), ("batch", "jobs", "delete")}
+    for each in objects_of(NETWORKS[network]):
+        group = each["apiVersion"].partition("/")[0] if "/" in each["apiVersion"] else ""
+        resource = RESOURCES.get(each["kind"], each["kind"].lower() + "s")
+        verbs = ["get"] if each["kind"] == "ClusterRole" else ["get", "create", "patch"]
+        needed |= {(group, resource, verb) for verb in verbs}
+    assert needed <= allowed, sorted(needed - allowed)
+
+
+@pytest.mark.parametrize("base", ["bridge", "query", "selftest", "selftest-overlays"])
+def test_the_network_policy_admits_every_pod_that_talks_to_the_hub(base: str) -> None:
+    """spec-4 §9.2."""
+    (policy,) = [each for each in RENDERED["disposable tenant"] if each["kind"] == "NetworkPolicy"]
+    peers = [
+        peer["podSelector"]["matchLabels"]
+        for rule in policy["spec"]["ingress"]
+        for peer in rule["from"]
+        if "podSelector" in peer
+    ]
+    for each in RENDERED[f"base/{base}"]:
+        if (template := pod_template(each)) is not None:
+            labels = template["metadata"]["labels"]
+            assert any(peer.items() <= labels.items() for peer in peers), each["metadata"]["name"]
+
+
 def test_no_manifest_contains_a_key() -> None:
     assert not [each for each in everything() if each["kind"] == "Secret"]
 
@@ -304,6 +347,25 @@ def test_a_tenant_reaches_the_authority_by_its_service() -> None:
     settings = yaml.safe_load(config["data"]["hub.yaml"])
     assert settings["authority_url"] == "http://veen-authority.veen-system.svc.cluster.local:8080"
     assert settings["hub_profile"] == "tenant"
+
+
+def test_every_configuration_is_one_that_its_program_accepts(tmp_path: Path) -> None:
+    """The overlay `prod` names two witnesses."""
+    checked: list[int] = []
+    path = tmp_path / "settings.yaml"
+    for each in everything():
+        if each["kind"] != "ConfigMap":
+            continue
+        data = each["data"]
+        if "hub.yaml" in data:
+            path.write_text(data["hub.yaml"])
+            checked.append(len(load_hub(path, {"data_dir": str(tmp_path)}).hub_log.witnesses))
+        elif "witness.yaml" in data:
+            path.write_text(data["witness.yaml"])
+            assert load_witness(path, {}).listen.port == 8090
+            checked.append(-1)
+    assert 2 in checked
+    assert -1 in checked
 
 
 def test_selectors_never_change_with_tenant_version_or_choice() -> None:

@@ -4,6 +4,8 @@
   of each side's disk.
 - ``client.send_64`` (64 streams, one message each at a time), ``client.send_many`` and ``client.read`` are
   measured against one core that does nothing but the client's cryptography.
+- ``client.loop_block_ms`` is measured after ``gc.freeze()``, as in ``veen`` and ``veen-hub``: a full garbage
+  collection over all imported modules stops a process for 15 to 30 ms.
 - ``client.rss_mb`` is the peak memory of a process that only sends many messages and reads them. This file is
   the program of that process.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import subprocess
 import sys
 import time
@@ -121,6 +124,8 @@ async def connected(port: int, trust: HubId, admin: SigningKey, folder: Path) ->
 
 async def rates(port: int, identity: HubIdentity, admin: SigningKey, place: Path, count: int) -> Rates:
     """Measure the client; ``count`` messages are sent in one stream, a tenth of them one by one."""
+    gc.collect()
+    gc.freeze()
     with TemporaryDirectory(dir=place) as folder:
         async with connected(port, identity.hub_id, admin, Path(folder)) as hub:
             client = ShippedClient(hub)

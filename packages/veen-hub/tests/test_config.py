@@ -211,10 +211,13 @@ def test_each_variable_sets_its_key(monkeypatch: pytest.MonkeyPatch, variable: s
         "VEEN_PROBES_PORT": "9",
         "VEEN_AUTHORITY_URL": "http://h",
         "VEEN_REPLICA_OF": "http://h",
+        "VEEN_ANCHOR_BACKEND": "file",
     }.get(variable, "/x")
     if variable.startswith("VEEN_TLS_"):  # a certificate and its key belong together
         monkeypatch.setenv("VEEN_TLS_CERT", "/y")
         monkeypatch.setenv("VEEN_TLS_KEY", "/y")
+    if variable == "VEEN_ANCHOR_BACKEND":  # a ledger needs its file
+        monkeypatch.setenv("VEEN_ANCHOR_PATH", "/y")
     monkeypatch.setenv(variable, value)
     config: Any = program.parse([])
     for part in ENVIRONMENT[variable].split("."):

@@ -39,7 +39,8 @@ const lineOf = (each: Pick<Expected, "file" | "holds" | "why" | "steps">): Line 
   each.steps.join("\n"),
 ];
 
-const byFile = (lines: readonly Line[]): Line[] => [...lines].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+const byFile = (lines: readonly Line[]): Line[] =>
+  [...lines].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
 
 let agreed = 0;
 let worded = 0;
@@ -59,11 +60,14 @@ for (const each of corpus.cases) {
   if (same) agreed += 1;
   if (JSON.stringify(made) === JSON.stringify(wanted)) worded += 1;
   else if (!same || process.argv.includes("--words")) {
-    const text = (lines: readonly Line[]): string => lines.map((line) => `    ${JSON.stringify(line)}`).join("\n");
+    const text = (lines: readonly Line[]): string =>
+      lines.map((line) => `    ${JSON.stringify(line)}`).join("\n");
     differing.push(`${each.name}\n  veen verify:\n${text(wanted)}\n  page:\n${text(made)}`);
   }
 }
 const total = corpus.cases.length;
 for (const each of differing.slice(0, Number(show))) console.log(each);
-console.log(`console.agree ${(agreed / total).toFixed(4)} (${agreed} of ${total} cases; the same words in ${worded})`);
+console.log(
+  `console.agree ${(agreed / total).toFixed(4)} (${agreed} of ${total} cases; the same words in ${worded})`,
+);
 process.exitCode = agreed === total ? 0 : 1;

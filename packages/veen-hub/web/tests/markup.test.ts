@@ -7,8 +7,18 @@ declare const __WEB__: string;
 
 /** What makes markup or code from text, and what could send data elsewhere. */
 const FORBIDDEN = [
-  /\b(?:inner|outer)HTML\b/, /\binsertAdjacentHTML\b/, /\bdocument\.write/, /\bDOMParser\b/, /\bcreateContextualFragment\b/,
-  /\beval\(/, /\bnew Function\b/, /\bsetTimeout\("/, /\bsrcdoc\b/, /\bXMLHttpRequest\b/, /\bsendBeacon\b/, /\bWebSocket\b/,
+  /\b(?:inner|outer)HTML\b/,
+  /\binsertAdjacentHTML\b/,
+  /\bdocument\.write/,
+  /\bDOMParser\b/,
+  /\bcreateContextualFragment\b/,
+  /\beval\(/,
+  /\bnew Function\b/,
+  /\bsetTimeout\("/,
+  /\bsrcdoc\b/,
+  /\bXMLHttpRequest\b/,
+  /\bsendBeacon\b/,
+  /\bWebSocket\b/,
 ];
 
 function* sources(folder: string): Generator<string> {

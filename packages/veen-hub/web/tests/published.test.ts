@@ -61,7 +61,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
   realm_stream_schema_meta: realmHash,
   pow_cookie_accept: cookie,
   pow_zero_difficulty: cookie,
-  cbor_bstr32_prefix: () => assert.deepEqual(decode(concat(bytes("5820"), new Uint8Array(32))), new Uint8Array(32)),
+  cbor_bstr32_prefix: () =>
+    assert.deepEqual(decode(concat(bytes("5820"), new Uint8Array(32))), new Uint8Array(32)),
   leaf_hash_manual: ({ label, profile_id, ct_hash, client_id, client_seq }, expected: string) => {
     const fields = { profile_id: bytes(profile_id), ct_hash: bytes(ct_hash), client_id: bytes(client_id) };
     same(leafHash(bytes(label), { ...fields, client_seq: BigInt(client_seq as number) }), expected);
@@ -78,12 +79,26 @@ const CHECKS: Readonly<Record<string, Check>> = {
   },
   checkpoint_signed: async ({ hub_pk }, { checkpoint_cbor_7 }: Record<string, string>) => {
     const key = bytes(hub_pk);
-    const hubKey = { key_id: keyIdOf(key), hub_pk: key, valid_from: 0n, valid_until: null, endorsement: null };
-    const identity = { ver: 1n, hub_id: hubIdOf(key), hub_keys: [hubKey], anchoring: "data-directory" } as const;
+    const hubKey = {
+      key_id: keyIdOf(key),
+      hub_pk: key,
+      valid_from: 0n,
+      valid_until: null,
+      endorsement: null,
+    };
+    const identity = {
+      ver: 1n,
+      hub_id: hubIdOf(key),
+      hub_keys: [hubKey],
+      anchoring: "data-directory",
+    } as const;
     await verifyCheckpoint(identity, decodeObject("Checkpoint", bytes(checkpoint_cbor_7)), 0n);
   },
   mmr_node: ({ left, right }, expected: string) => same(nodeHash(repeated(left), repeated(right)), expected),
-  mmr_append_proofs_1_to_8: (_inputs, expected: readonly { seq: number; root: string; proof_cbor: string }[]) => {
+  mmr_append_proofs_1_to_8: (
+    _inputs,
+    expected: readonly { seq: number; root: string; proof_cbor: string }[],
+  ) => {
     const tree = new Mmr();
     for (const { seq, root, proof_cbor } of expected) {
       const leaf = new Uint8Array(32).fill(seq);
@@ -97,7 +112,13 @@ const CHECKS: Readonly<Record<string, Check>> = {
   cap_token_issue: (_inputs, { token_cbor }: Record<string, string>) =>
     verifyToken(decodeObject("CapToken", bytes(token_cbor))),
   profile_id_rotating: ({ epoch_sec, pad_block }, expected: string) => {
-    const fixed = { aead: "xchacha20poly1305", kdf: "hkdf-sha256", sig: "ed25519", dh: "x25519", mmr_hash: "sha256" } as const;
+    const fixed = {
+      aead: "xchacha20poly1305",
+      kdf: "hkdf-sha256",
+      sig: "ed25519",
+      dh: "x25519",
+      mmr_hash: "sha256",
+    } as const;
     const numbers = { epoch_sec: BigInt(epoch_sec as number), pad_block: BigInt(pad_block as number) };
     const profile = { ...fixed, ...numbers, hpke_suite: "X25519-HKDF-SHA256-CHACHA20POLY1305" } as const;
     same(Ht("veen/profile", encodeObject("Profile", profile)), expected);
@@ -123,7 +144,10 @@ for (const file of readdirSync(PUBLISHED).sort()) {
   const check = name.startsWith("schema_") ? plainHash : CHECKS[name];
   test(`published vector ${name}`, { skip: check === undefined ? (reason ?? false) : false }, async () => {
     assert.ok(check !== undefined, `${name} has neither a check nor a reason`);
-    const { inputs, expected } = JSON.parse(readFileSync(join(PUBLISHED, file), "utf8")) as { inputs: Fields; expected: never };
+    const { inputs, expected } = JSON.parse(readFileSync(join(PUBLISHED, file), "utf8")) as {
+      inputs: Fields;
+      expected: never;
+    };
     await check(inputs, expected);
   });
 }

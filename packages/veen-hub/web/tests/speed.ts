@@ -52,7 +52,10 @@ async function make(): Promise<Signed[]> {
       sig: new Uint8Array(64),
     };
     const digest = unsignedDigest(encodeObject("Msg", unsigned));
-    const msg = { ...unsigned, sig: new Uint8Array(await crypto.subtle.sign("Ed25519", pair.privateKey, digest)) };
+    const msg = {
+      ...unsigned,
+      sig: new Uint8Array(await crypto.subtle.sign("Ed25519", pair.privateKey, digest)),
+    };
     made.push({ msg, wire: encodeObject("Msg", msg), digest, key: pair.publicKey });
   }
   return made;
@@ -67,10 +70,13 @@ async function timed(work: () => Promise<boolean>): Promise<number> {
 async function measure(): Promise<Record<string, number>> {
   const signed = await make();
   const bare = async (): Promise<boolean> => {
-    const answers = await Promise.all(signed.map(({ key, msg, digest }) => crypto.subtle.verify("Ed25519", key, msg.sig, digest)));
+    const answers = await Promise.all(
+      signed.map(({ key, msg, digest }) => crypto.subtle.verify("Ed25519", key, msg.sig, digest)),
+    );
     return answers.every(Boolean);
   };
-  const claims = async (): Promise<boolean> => (await invalidSignatures(signed.map(({ msg, wire }) => msgClaim(msg, wire)))).length === 0;
+  const claims = async (): Promise<boolean> =>
+    (await invalidSignatures(signed.map(({ msg, wire }) => msgClaim(msg, wire)))).length === 0;
   const whole = async (): Promise<boolean> => {
     await Promise.all(signed.map(({ wire }) => verifyMsg(wire)));
     return true;

@@ -140,7 +140,11 @@ test("an opened vector has the header and body that were sealed", async () => {
 });
 
 test("what is decoded is encoded to the same bytes", () => {
-  for (const [object, name] of [["receipt", "Receipt"], ["msg", "Msg"], ["hub_identity", "HubIdentity"]] as const) {
+  for (const [object, name] of [
+    ["receipt", "Receipt"],
+    ["msg", "Msg"],
+    ["hub_identity", "HubIdentity"],
+  ] as const) {
     for (const each of readdirSync(join(VECTORS, object)).filter((folder) => !folder.endsWith("_fail"))) {
       const file = join(VECTORS, object, each, "wire.hex");
       if (!existsSync(file)) continue;
@@ -149,4 +153,3 @@ test("what is decoded is encoded to the same bytes", () => {
     }
   }
 });
-

@@ -69,12 +69,15 @@ class Exporter:
         with only_run(self._out / LOCK, f"another export writes to {self._out}"):
             await self._audit.load()
             resumed: set[str] = set()
+            left = list(streams)
             for staged in self._left_behind():
                 if (finished := await self._resume(staged, streams)) is not None:
                     resumed.add(finished.header.stream)
+                    if finished.header.stream in left and self._is_wanted_range(finished.header):
+                        left.remove(finished.header.stream)
                     yield finished
                     await self._audit.load()
-            for stream in streams:
+            for stream in left:
                 async for bundle in self._export_stream(stream, quiet=stream in resumed):
                     yield bundle
 
@@ -152,6 +155,11 @@ class Exporter:
         if draft.stream not in streams or not self._continues(plan):
             return None
         return await self._complete(staged, plan, resumed=True)
+
+    def _is_wanted_range(self, header: BundleHeader) -> bool:
+        """Return whether a bundle has the range that the operator named; without a range it has not."""
+        wishes = self._wishes
+        return wishes.from_seq == header.from_seq and wishes.to_seq in (None, header.to_seq)
 
     def _continues(self, plan: ExportPlan) -> bool:
         """Return whether an interrupted export is what the operator asks for now."""

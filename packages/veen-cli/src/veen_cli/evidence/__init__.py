@@ -5,6 +5,6 @@
                    file of another program (``foreign_files``)
 ``rendering``      an object as JSON and as lines for a person
 ``verification``   whether objects verify, by themselves and together, without a hub
-``receipt``, ``proof``, ``checkpoint``, ``consistency``   fetch evidence from a hub (``fetch_commands``)
+``fetch``          commands that fetch receipts, proofs and checkpoints from a hub
 ``inspect``, ``verify``   the commands for any file
 """

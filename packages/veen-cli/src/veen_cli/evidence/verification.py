@@ -10,7 +10,7 @@ counts as one more statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from veen_cli.evidence.hub_log import (
     HubLogs,
@@ -20,6 +20,7 @@ from veen_cli.evidence.hub_log import (
     verify_fork,
     verify_hub_evidence,
 )
+from veen_cli.evidence.proof_candidates import first_that_verifies, fits
 from veen_cli.evidence.query_result import verify_query_result
 from veen_cli.evidence.recognized import Recognized
 from veen_cli.evidence.rpc_transcript import verify_rpc_transcript
@@ -40,10 +41,9 @@ from veen_core.hub_fork import HubLogFork, LabelFork
 from veen_core.hub_identity import HubIdentity, verify_checkpoint_signers
 from veen_core.hub_log import note_keys
 from veen_core.ids import HubId, Label, LeafHash, StreamSeq, UnixTime
-from veen_core.mmr import peak_heights
 from veen_core.msg import Msg, verify_msg
 from veen_core.pow import PowCookie
-from veen_core.proof import MmrProof, own_peak, verify_inclusion
+from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_core.tlog.policy import WitnessPolicy
 from veen_core.tlog.tree_head import SignedHead
@@ -52,7 +52,6 @@ from veen_hub.witness.contradiction import LogContradiction, verify_contradictio
 from veen_overlays.query.result_file import ResultFile
 from veen_overlays.rpc.transcript import Transcript
 
-T = TypeVar("T")
 NO_PIN: Final = "cannot be verified without the hub's id: give --trust HUB_ID"
 NO_KEYS: Final = (
     "cannot be verified without the hub's keys: give its hub-identity.cbor too (`veen hub keys --hub URL "
@@ -296,14 +295,14 @@ class EvidenceVerifier:
                 raise Undecided("cannot be verified: the receipt of its entry does not verify")
             raise Undecided("cannot be verified without the receipt of its entry: give the receipt too")
         later = {size: r for size, r in self._roots.of(receipt.label).items() if size >= receipt.stream_seq}
-        fitting = [size for size in sorted(later, reverse=True) if _fits(proof, receipt.stream_seq, size)]
+        fitting = [size for size in sorted(later, reverse=True) if fits(proof, receipt.stream_seq, size)]
         if not fitting:
             sizes = ", ".join(map(str, sorted(later)))
             raise Undecided(
                 f"cannot be verified with the given roots of {sizes} entries: give the receipt or checkpoint "
                 "of the tree that the proof was made for (`veen proof get` prints its size)"
             )
-        size = _first_that_verifies(
+        size = first_that_verifies(
             fitting,
             lambda size: verify_inclusion(
                 proof, later[size].root, receipt.stream_seq, receipt.leaf_hash, size
@@ -324,7 +323,7 @@ class EvidenceVerifier:
                 f"cannot be verified without the roots at {proof.from_seq} and {proof.to_seq}: give "
                 "receipts or checkpoints of both"
             )
-        _first_that_verifies(
+        first_that_verifies(
             fitting,
             lambda tree: verify_consistency(proof, tree[proof.from_seq].root, tree[proof.to_seq].root),
         )
@@ -380,28 +379,6 @@ RULES: Final[dict[type, Callable[[EvidenceVerifier, Recognized], Proved]]] = {
     IdentityCard: EvidenceVerifier.card,
     PowCookie: EvidenceVerifier.cookie,
 }
-
-
-def _fits(proof: MmrProof, seq: int, size: int) -> bool:
-    """Return whether a proof of this entry in a tree of this size has this number of hashes (§5.3)."""
-    return (len(proof.path), len(proof.peaks_after)) == (
-        own_peak(seq - 1, size)[0],
-        len(peak_heights(size)) - 1,
-    )
-
-
-def _first_that_verifies(candidates: Sequence[T], verify: Callable[[T], object]) -> T:
-    """Return the first candidate that verifies; raise the error of the last if none does."""
-    why: VerificationError | None = None
-    for each in candidates:
-        try:
-            verify(each)
-        except VerificationError as exc:
-            why = exc
-        else:
-            return each
-    assert why is not None  # there is at least one candidate
-    raise why
 
 
 def _order(found: Recognized) -> int:

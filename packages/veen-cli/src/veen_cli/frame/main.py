@@ -63,13 +63,13 @@ SECTIONS: Final[Mapping[str, Mapping[str, LazyCommand | Plugin]]] = {
         "inspect": LazyCommand(
             "veen_cli.evidence.inspect:inspect", "Show the content of any VEEN file; '-' is stdin."
         ),
-        "receipt": LazyCommand("veen_cli.evidence.receipt:receipt", "Receipts: fetch, show, verify."),
-        "proof": LazyCommand("veen_cli.evidence.proof:proof", "Inclusion proofs: fetch, show, verify."),
+        "receipt": LazyCommand("veen_cli.evidence.fetch.receipt:receipt", "Receipts: fetch, show, verify."),
+        "proof": LazyCommand("veen_cli.evidence.fetch.proof:proof", "Inclusion proofs: fetch, show, verify."),
         "checkpoint": LazyCommand(
-            "veen_cli.evidence.checkpoint:checkpoint", "Checkpoints: fetch, show, verify."
+            "veen_cli.evidence.fetch.checkpoint:checkpoint", "Checkpoints: fetch, show, verify."
         ),
         "consistency": LazyCommand(
-            "veen_cli.evidence.consistency:consistency", "Consistency proofs: fetch, show, verify."
+            "veen_cli.evidence.fetch.consistency:consistency", "Consistency proofs: fetch, show, verify."
         ),
         "verify-state": LazyCommand(
             "veen_cli.commands.resync:verify_state",

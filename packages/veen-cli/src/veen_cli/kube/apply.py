@@ -74,7 +74,7 @@ def require_volumes_kept(kubectl: Kubectl, network: Network) -> None:
     """Refuse to take a volume from a hub: without its data it would begin a second history under its key."""
     found = kubectl.get("namespace", network.namespace)
     before = None if found is None else network_of(found, network.tag)
-    for flag in ("persistent", "heads_memory"):
+    for flag in ("persistent", "heads_memory", "anchors"):
         if before is not None and getattr(before, flag) and not getattr(network, flag):
             option = f"--{flag.replace('_', '-')}"
             raise CommandFailed(

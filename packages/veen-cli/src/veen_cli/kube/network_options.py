@@ -26,6 +26,9 @@ CHOICES = (
         is_flag=True,
         help="Remember hub checkpoints on a second volume: a hub restored from a backup signs nothing.",
     ),
+    click.option(
+        "--anchors", is_flag=True, help="Anchor checkpoints in a ledger on a volume of its own, for auditors."
+    ),
     click.option("--tls", is_flag=True, help="Serve TLS with the certificate in the Secret veen-hub-tls."),
     click.option(
         "--monitoring",
@@ -71,6 +74,7 @@ def network_options(work: Callable[..., Any]) -> Callable[..., Any]:
             "universe",
             "persistent",
             "heads_memory",
+            "anchors",
             "tls",
             "monitoring",
             "network_policy",

@@ -28,6 +28,7 @@ _CHOSEN: Final = (
     "universe",
     "persistent",
     "heads_memory",
+    "anchors",
     "network_policy",
     "tls",
     "monitoring",
@@ -49,6 +50,7 @@ class Network:
     universe: str = "default"
     persistent: bool = False
     heads_memory: bool = False
+    anchors: bool = False
     network_policy: bool = True
     tls: bool = False
     monitoring: bool = False
@@ -66,8 +68,8 @@ class Network:
                     f"{what} {name!r} is not a DNS-safe name of at most 47 characters",
                     action="use lowercase letters, digits and hyphens (spec-4 §3.1)",
                 )
-        if self.tenant is None and (self.persistent or self.heads_memory or self.tls):
-            raise ConfigError("persistent data, heads memory and TLS are choices of tenants only")
+        if self.tenant is None and (self.persistent or self.heads_memory or self.anchors or self.tls):
+            raise ConfigError("persistent data, heads memory, anchors and TLS are choices of tenants only")
         if self.tenant is None and (self.selftest_reports or not {*self.selftests} <= {"core"}):
             raise ConfigError("--selftest and --selftest-reports are choices of tenants only")
         if self.tenant is not None and self.monitoring:
@@ -132,6 +134,7 @@ def kustomization(network: Network) -> Kustomization:
     chosen = {
         "persistent-data": network.persistent,
         "heads-memory": network.heads_memory,
+        "anchors": network.anchors,
         "tls": network.tls,
         "selftest-reports": network.selftest_reports,
         "monitoring": network.monitoring,

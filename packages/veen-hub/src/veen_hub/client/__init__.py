@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from veen_hub.client.admin import Admin
+    from veen_hub.client.connecting import connect
     from veen_hub.client.errors import (
         BadRequest,
         BoundsReached,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         Unconfirmed,
         Unreachable,
     )
-    from veen_hub.client.hub import Hub, connect
+    from veen_hub.client.hub import Hub
     from veen_hub.client.hub_log import LabelHeads, TileReader
     from veen_hub.client.identity import Identity
     from veen_hub.client.log import HubLogReader, HubLogWriter
@@ -115,6 +116,7 @@ __all__ = [
 if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
     _MODULES = {
         "admin": ("Admin",),
+        "connecting": ("connect",),
         "errors": (
             "BadRequest",
             "BoundsReached",
@@ -133,7 +135,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
             "Unconfirmed",
             "Unreachable",
         ),
-        "hub": ("Hub", "connect"),
+        "hub": ("Hub",),
         "hub_log": ("LabelHeads", "TileReader"),
         "identity": ("Identity",),
         "log": ("HubLogReader", "HubLogWriter"),

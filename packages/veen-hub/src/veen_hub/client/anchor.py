@@ -17,7 +17,8 @@ from veen_core.ids import Epoch, Label
 from veen_core.keystore import Secrets
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire
-from veen_hub.client.hub import Hub, connect
+from veen_hub.client.connecting import connect
+from veen_hub.client.hub import Hub
 from veen_hub.client.reading.message import Message
 from veen_hub.client.wire.retry import Retry
 from veen_hub.client.wire.transport import Tls

@@ -55,7 +55,7 @@ from veen_hub.client.sending.body import (
     Draft,
     Outgoing,
     body_bytes,
-    encode_body,
+    draft_of,
 )
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.sending.send_many import MAX_CONTINUATIONS, Sending, can_continue, name_stream
@@ -215,21 +215,7 @@ class Stream:
         parent: LeafHash | None,
         expires_at: UnixTime | None,
     ) -> Draft:
-        if isinstance(body, Outgoing):
-            schema, parent, expires_at = (
-                body.schema or schema,
-                body.parent or parent,
-                expires_at if body.expires_at is None else body.expires_at,
-            )
-            body = body.body
-        schema_id, encoded = encode_body(body, schema)
-        return Draft(
-            recipient=self._recipient(to),
-            schema=schema_id,
-            body=encoded,
-            parent=parent,
-            expires_at=expires_at,
-        )
+        return draft_of(body, self._recipient(to), schema, parent, expires_at)
 
     def _recipient(self, to: Recipient | None) -> DhPublicKey:
         chosen = to if to is not None else self._to

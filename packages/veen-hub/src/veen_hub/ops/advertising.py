@@ -165,7 +165,7 @@ class HubAdvertiser:
 
     def _connect(self, settings: DiscoverySettings, key: SigningKey) -> AbstractAsyncContextManager[Hub]:
         # Imported here: only a hub that advertises itself needs the client.
-        from veen_hub.client.hub import connect  # noqa: PLC0415
+        from veen_hub.client.connecting import connect  # noqa: PLC0415
         from veen_hub.client.wire.retry import Retry  # noqa: PLC0415
         from veen_hub.client.wire.transport import Tls  # noqa: PLC0415
 

@@ -140,7 +140,7 @@ class RealmFollower:
 
     async def _follow(self, policy: FollowingPolicy, settings: RealmSettings, own_url: str) -> None:
         # Imported here: only a hub that follows a realm needs the client.
-        from veen_hub.client.hub import connect  # noqa: PLC0415
+        from veen_hub.client.connecting import connect  # noqa: PLC0415
         from veen_hub.client.wire.retry import Retry  # noqa: PLC0415
         from veen_hub.client.wire.transport import Tls  # noqa: PLC0415
 

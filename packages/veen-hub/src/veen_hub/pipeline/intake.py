@@ -119,8 +119,7 @@ class Intake:
         loop = asyncio.get_running_loop()
         pending = Pending.of(wires, on_settled)
         self.waiting += count
-        if self.waiting == count:
-            self._saturation.begin()
+        self._saturation.note(self.waiting)
         if self.waiting == 1:
             self._enter_alone(loop, pending)
             return pending
@@ -212,8 +211,7 @@ class Intake:
 
     def _deliver(self, group: list[Slice], outcomes: list[Outcome]) -> None:
         self.waiting -= len(outcomes)
-        if not self.waiting:
-            self._saturation.end()
+        self._saturation.note(self.waiting)
         at = 0
         for pending, start, stop in group:
             pending.outcomes[start:stop] = outcomes[at : at + stop - start]

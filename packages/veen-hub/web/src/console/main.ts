@@ -117,6 +117,7 @@ function run(app: App): void {
       stopScreen();
       stopBanner();
     };
+    if (isConfirmed) byId("main").focus({ preventScroll: true });
     document.title = `${isConfirmed ? entry.title : "Which hub?"} · VEEN console`;
     app.announce(isConfirmed ? entry.title : "Which hub is this?");
   };

@@ -13,7 +13,16 @@ import { rowsOf } from "../verify/query/verify.ts";
 /** Bytes of a field that are shown before the rest is left out. */
 const MAX_SHOWN = 64;
 const MAX_ITEMS = 40;
-const TIMES = new Set(["hub_ts", "valid_from", "valid_until", "expires_at", "from_ts", "to_ts", "exported_at", "seen_at"]);
+const TIMES = new Set([
+  "hub_ts",
+  "valid_from",
+  "valid_until",
+  "expires_at",
+  "from_ts",
+  "to_ts",
+  "exported_at",
+  "seen_at",
+]);
 
 /** Return a closed box with the fields of an object; nothing for objects without declared fields. */
 export function detailsOf(thing: AnyThing): HTMLElement | null {
@@ -41,7 +50,8 @@ export function rowsView(file: ResultFile): HTMLElement | null {
   };
   const body = rows.slice(0, MAX_ROWS).map((row) => el("tr", {}, ...names.map((name) => cell(row, name))));
   const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col" }, foreign(name))));
-  const more = rows.length > MAX_ROWS ? el("p", { class: "quiet" }, `… and ${rows.length - MAX_ROWS} more rows`) : null;
+  const more =
+    rows.length > MAX_ROWS ? el("p", { class: "quiet" }, `… and ${rows.length - MAX_ROWS} more rows`) : null;
   const box = el("div", { class: "rows", tabindex: 0, role: "region", "aria-label": "Rows" });
   box.append(el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)));
   return el("div", {}, box, more);
@@ -49,7 +59,11 @@ export function rowsView(file: ResultFile): HTMLElement | null {
 
 function table(value: object): HTMLElement {
   const rows = Object.entries(value).filter(([, held]) => held !== null && typeof held !== "function");
-  return el("dl", {}, ...rows.flatMap(([name, held]) => [el("dt", {}, name), el("dd", {}, shown(name, held))]));
+  return el(
+    "dl",
+    {},
+    ...rows.flatMap(([name, held]) => [el("dt", {}, name), el("dd", {}, shown(name, held))]),
+  );
 }
 
 function shown(name: string, value: unknown): HTMLElement | string {

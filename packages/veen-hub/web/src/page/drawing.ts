@@ -8,6 +8,8 @@ const ROW = 86;
 const BOX = 52;
 const HEADING = 34;
 const TOP = 12;
+/** From one signature to the next below it. */
+const SEAL = 30;
 
 /** What was clicked. */
 export type Chosen = { readonly node: PathNode } | { readonly seal: Seal };
@@ -21,26 +23,43 @@ interface Frame {
 }
 
 /** Draw the rows for a width in pixels; `choose` is called with what the reader clicks. */
-export function drawPath(rows: readonly PathRow[], width: number, choose: (chosen: Chosen) => void): SVGSVGElement {
+export function drawPath(
+  rows: readonly PathRow[],
+  width: number,
+  choose: (chosen: Chosen) => void,
+): SVGSVGElement {
   const narrow = width < 560;
   const third = Math.min(220, (width - 48) / 3);
-  const frame: Frame = { width, node: narrow ? width * 0.46 : third, sibling: narrow ? width * 0.25 : third, narrow };
+  const frame: Frame = {
+    width,
+    node: narrow ? width * 0.46 : third,
+    sibling: narrow ? width * 0.25 : third,
+    narrow,
+  };
   const upward = [...rows].reverse();
   let y = TOP;
   const places = upward.map((each) => {
     const place = y;
-    y += ROW + (each.section === null ? 0 : HEADING) + (frame.narrow ? 30 * each.seals.length : 0);
+    const seals = SEAL * (frame.narrow ? each.seals.length : Math.max(0, each.seals.length - 2));
+    y += ROW + (each.section === null ? 0 : HEADING) + seals;
     return place;
   });
   const picture = svg("svg", {
-    class: "path", width, height: y, viewBox: `0 0 ${width} ${y}`, role: "group",
+    class: "path",
+    width,
+    height: y,
+    viewBox: `0 0 ${width} ${y}`,
+    role: "group",
     "aria-label": "The path from the message, at the bottom, to the signatures, at the top",
   });
   upward.forEach((_, at) => {
     const next = places[at + 1];
-    if (next !== undefined) picture.append(trunk(frame, places[at] as number, next, upward[at + 1] as PathRow));
+    if (next !== undefined)
+      picture.append(trunk(frame, places[at] as number, next, upward[at + 1] as PathRow));
   });
-  upward.forEach((each, at) => picture.append(...rowShapes(frame, each, places[at] as number, choose)));
+  upward.forEach((each, at) =>
+    picture.append(...rowShapes(frame, each, upward[at + 1], places[at] as number, choose)),
+  );
   return picture;
 }
 
@@ -52,7 +71,12 @@ function trunk(frame: Frame, above: number, below: number, from: PathRow): SVGGE
   group.append(svg("path", { d: `M${middle} ${below}V${above + BOX}` }));
   if (from.siblings.length > 0) {
     const x = siblingX(frame, from.side) + frame.sibling / 2;
-    group.append(svg("path", { class: "side", d: `M${x} ${below}V${bend + 8}Q${x} ${bend} ${x + (x < middle ? 8 : -8)} ${bend}H${middle}` }));
+    group.append(
+      svg("path", {
+        class: "side",
+        d: `M${x} ${below}V${bend + 8}Q${x} ${bend} ${x + (x < middle ? 8 : -8)} ${bend}H${middle}`,
+      }),
+    );
   }
   return group;
 }
@@ -63,7 +87,13 @@ function siblingX(frame: Frame, side: "left" | "right"): number {
   return side === "left" ? middle - frame.node / 2 - gap - frame.sibling : middle + frame.node / 2 + gap;
 }
 
-function rowShapes(frame: Frame, each: PathRow, y: number, choose: (chosen: Chosen) => void): SVGElement[] {
+function rowShapes(
+  frame: Frame,
+  each: PathRow,
+  below: PathRow | undefined,
+  y: number,
+  choose: (chosen: Chosen) => void,
+): SVGElement[] {
   const x = frame.width / 2 - frame.node / 2;
   const kind = each.seals.length > 0 ? "node sealed" : "node";
   const shapes: SVGElement[] = [box(frame.node, each.node, x, y, kind, choose)];
@@ -72,18 +102,38 @@ function rowShapes(frame: Frame, each: PathRow, y: number, choose: (chosen: Chos
     const more = each.siblings.length - 1;
     const many = frame.narrow ? `${more + 1} peaks` : `another peak, and ${more} more`;
     const title = more > 0 ? many : frame.narrow ? first.title.replace("another ", "") : first.title;
-    shapes.push(box(frame.sibling, { ...first, title }, siblingX(frame, each.side), y, "sibling", () => choose({ node: first })));
+    shapes.push(
+      box(frame.sibling, { ...first, title }, siblingX(frame, each.side), y, "sibling", () =>
+        choose({ node: first }),
+      ),
+    );
   }
-  each.seals.forEach((seal, at) => shapes.push(sealShape(frame, each, seal, y, at, choose)));
+  const takes = (other: PathRow | undefined, side: string): boolean =>
+    other !== undefined && other.siblings.length > 0 && other.side === side;
+  const onRight = takes(each, "left") || (takes(below, "left") && !takes(each, "right"));
+  each.seals.forEach((seal, at) => shapes.push(sealShape(frame, seal, onRight, y, at, choose)));
   if (each.section !== null) {
-    const under = y + BOX + 22 + (frame.narrow ? 30 * each.seals.length : 0);
+    const under = y + BOX + 22 + (frame.narrow ? SEAL * each.seals.length : 0);
     shapes.push(svg("path", { class: "divider", d: `M0 ${under + 12}H${frame.width}` }));
-    shapes.push(svg("text", { class: "section", x: 0, y: under }, frame.narrow ? each.section.replace(/ \(.*\)/, "") : each.section));
+    shapes.push(
+      svg(
+        "text",
+        { class: "section", x: 0, y: under },
+        frame.narrow ? each.section.replace(/ \(.*\)/, "") : each.section,
+      ),
+    );
   }
   return shapes;
 }
 
-function box(width: number, node: PathNode, x: number, y: number, kind: string, choose: (chosen: Chosen) => void): SVGGElement {
+function box(
+  width: number,
+  node: PathNode,
+  x: number,
+  y: number,
+  kind: string,
+  choose: (chosen: Chosen) => void,
+): SVGGElement {
   const digits = hex(node.hash);
   const shown = width >= 150 ? `${digits.slice(0, 10)}…${digits.slice(-6)}` : `${digits.slice(0, 8)}…`;
   const title = fit(node.title, width, 6.4);
@@ -95,12 +145,18 @@ function box(width: number, node: PathNode, x: number, y: number, kind: string, 
   ]);
 }
 
-function sealShape(frame: Frame, each: PathRow, seal: Seal, y: number, at: number, choose: (chosen: Chosen) => void): SVGGElement {
+function sealShape(
+  frame: Frame,
+  seal: Seal,
+  onRight: boolean,
+  y: number,
+  at: number,
+  choose: (chosen: Chosen) => void,
+): SVGGElement {
   const text = `✓ ${seal.name}`;
   const size = frame.narrow ? frame.width - 8 : Math.min(frame.width / 2 - frame.node / 2 - 14, 250);
-  const leftIsFree = each.siblings.length === 0 || each.side === "right";
-  const x = frame.narrow ? 4 : leftIsFree ? 0 : frame.width - size;
-  const top = frame.narrow ? y + BOX + 5 + 30 * at : y + 30 * at - (each.seals.length > 2 ? 6 : 0);
+  const x = frame.narrow ? 4 : onRight ? frame.width - size : 0;
+  const top = frame.narrow ? y + BOX + 5 + SEAL * at : y + SEAL * at;
   return button(`${seal.name}: verify this signature again`, `seal ${seal.by}`, () => choose({ seal }), [
     svg("rect", { x, y: top, width: size, height: 26, rx: 13 }),
     svg("text", { x: x + 12, y: top + 18 }, fit(text, size - 14, 6.9)),
@@ -120,7 +176,14 @@ function button(label: string, kind: string, act: () => void, children: readonly
     event.preventDefault();
     act();
   };
-  const attributes = { class: kind, role: "button", tabindex: 0, "aria-label": label, onclick: act, onkeydown: onKey };
+  const attributes = {
+    class: kind,
+    role: "button",
+    tabindex: 0,
+    "aria-label": label,
+    onclick: act,
+    onkeydown: onKey,
+  };
   return svg("g", attributes, svg("title", {}, label), ...children);
 }
 

@@ -6,7 +6,9 @@ const paths = new WeakMap<File, string>();
 
 /** Return every file of a drop, also those in folders. */
 export async function filesIn(transfer: DataTransfer): Promise<File[]> {
-  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
+  const entries = [...transfer.items]
+    .map((item) => item.webkitGetAsEntry())
+    .filter((entry) => entry !== null);
   if (entries.length === 0) return [...transfer.files];
   const found: File[] = [];
   for (const entry of entries) await walk(entry, found);
@@ -15,14 +17,18 @@ export async function filesIn(transfer: DataTransfer): Promise<File[]> {
 
 async function walk(entry: FileSystemEntry, found: File[]): Promise<void> {
   if (entry.isFile) {
-    const file = await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject));
+    const file = await new Promise<File>((resolve, reject) =>
+      (entry as FileSystemFileEntry).file(resolve, reject),
+    );
     paths.set(file, entry.fullPath.replace(/^\//, ""));
     found.push(file);
     return;
   }
   const reader = (entry as FileSystemDirectoryEntry).createReader();
   for (;;) {
-    const batch = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
+    const batch = await new Promise<FileSystemEntry[]>((resolve, reject) =>
+      reader.readEntries(resolve, reject),
+    );
     if (batch.length === 0) return;
     for (const each of batch) await walk(each, found);
   }

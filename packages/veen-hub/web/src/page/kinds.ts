@@ -4,7 +4,8 @@ const SENTENCES: Readonly<Record<string, string>> = {
   RECEIPT: "The hub's signed promise that one message is in its log, at one place.",
   CHECKPOINT: "The hub's signature over everything that a label's log holds up to one message.",
   "hub checkpoint": "The hub's signature over its whole log, with the cosignatures of witnesses.",
-  "hub evidence": "One file that proves where a message is in the log of a hub: from the message to the witnesses.",
+  "hub evidence":
+    "One file that proves where a message is in the log of a hub: from the message to the witnesses.",
   "hub-identity": "The keys of a hub, each endorsed by the one before. Their first key fixes the hub's id.",
   mmr_proof: "The hashes that lead from one message to the root of its log.",
   mmr_consistency: "The hashes that show that an earlier log is the start of a later one.",
@@ -31,10 +32,12 @@ export function sentenceFor(kind: string): string {
 
 /** Replace what `veen verify` says about its options by what this page has. */
 export function hintFor(why: string): string | null {
-  if (why.includes("with this id")) return "If that is the hub you mean, enter this id under “Which hub do you trust?”.";
+  if (why.includes("with this id"))
+    return "If that is the hub you mean, enter this id under “Which hub do you trust?”.";
   if (why.includes("give --trust")) return "Enter the hub's id under “Which hub do you trust?”.";
   if (why.includes("hub-identity.cbor")) return "Add the file hub-identity.cbor of the hub.";
-  if (why.includes("give the receipt") || why.includes("give receipts")) return "Add that file to the files here.";
+  if (why.includes("give the receipt") || why.includes("give receipts"))
+    return "Add that file to the files here.";
   if (why.includes("--witnesses")) return "Add a witness policy under “Which hub do you trust?”.";
   return null;
 }

@@ -63,7 +63,12 @@ async function verify(): Promise<HTMLElement[]> {
 }
 
 function problem(text: string): HTMLElement {
-  return el("div", { class: "summary fails", role: "status" }, el("span", { class: "mark" }, "✗"), el("div", {}, el("h2", {}, "This cannot be read."), el("p", {}, foreign(text))));
+  return el(
+    "div",
+    { class: "summary fails", role: "status" },
+    el("span", { class: "mark" }, "✗"),
+    el("div", {}, el("h2", {}, "This cannot be read."), el("p", {}, foreign(text))),
+  );
 }
 
 function showFiles(): void {
@@ -73,7 +78,11 @@ function showFiles(): void {
       {},
       foreign(file.name, "name"),
       el("span", { class: "quiet" }, ` ${file.bytes.length.toLocaleString("en")} bytes`),
-      el("button", { type: "button", class: "remove", "aria-label": `Remove file ${at + 1}`, onclick: () => remove(at) }, "✕"),
+      el(
+        "button",
+        { type: "button", class: "remove", "aria-label": `Remove file ${at + 1}`, onclick: () => remove(at) },
+        "✕",
+      ),
     ),
   );
   byId("files").replaceChildren(...items);
@@ -91,7 +100,9 @@ function remove(at: number): void {
 async function add(given: readonly File[]): Promise<void> {
   for (const file of given) {
     if (file.size > MAX_FILE_BYTES) {
-      results.replaceChildren(problem(`${file.name} has more than ${MAX_FILE_BYTES} bytes; use \`veen verify\``));
+      results.replaceChildren(
+        problem(`${file.name} has more than ${MAX_FILE_BYTES} bytes; use \`veen verify\``),
+      );
       return;
     }
     const { name, bytes } = await read(file);

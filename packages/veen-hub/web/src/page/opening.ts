@@ -7,7 +7,7 @@ import { decode } from "../verify/wire/cbor.ts";
 import { decodeObject } from "../verify/wire/codec.ts";
 import { VeenError } from "../verify/wire/errors.ts";
 import type { Msg } from "../verify/wire/schema.ts";
-import { el, foreign } from "../ui/dom.ts";
+import { el, foreignLines } from "../ui/dom.ts";
 import { cborText } from "./details.ts";
 
 /** Return the secrets in a reader key: 64 hex digits, or the bytes of an identity's secrets.cbor. */
@@ -45,6 +45,22 @@ export async function openedView(msg: Msg, keys: readonly Bytes[]): Promise<HTML
   return el("div", { class: "opened" }, el("h4", {}, "Not opened"), el("p", {}, why));
 }
 
+/** Messages of a range that are shown before the rest is left out. */
+const MAX_SHOWN = 100;
+
+/** Return a list of the messages of a range, each opened if a key fits. */
+export function messagesView(messages: readonly Bytes[], keys: readonly Bytes[]): HTMLElement {
+  const list = el("ol", { class: "messages" });
+  for (const wire of messages.slice(0, MAX_SHOWN)) {
+    const item = el("li", {}, "…");
+    list.append(item);
+    void openedView(decodeObject("Msg", wire), keys).then((view) => item.replaceChildren(view));
+  }
+  const left = messages.length - MAX_SHOWN;
+  const more = left > 0 ? el("p", { class: "quiet" }, `… and ${left} more messages`) : null;
+  return el("details", { class: "fields" }, el("summary", {}, `Messages (${messages.length})`), list, more);
+}
+
 function contentView({ header, body }: Opened): HTMLElement {
   const schema = el("p", { class: "quiet" }, "schema ", el("code", {}, hex(header.schema)));
   return el("div", { class: "opened" }, el("h4", {}, "Opened with your reader key"), bodyView(body), schema);
@@ -52,9 +68,9 @@ function contentView({ header, body }: Opened): HTMLElement {
 
 function bodyView(body: Bytes): HTMLElement {
   const text = fromUtf8(body);
-  if (text !== undefined && !/[\u0000-\u0008\u000e-\u001f]/.test(text)) return el("pre", {}, foreign(text));
+  if (text !== undefined && !/[\u0000-\u0008\u000e-\u001f]/.test(text)) return el("pre", {}, foreignLines(text));
   try {
-    return el("pre", {}, foreign(cborText(decode(body))));
+    return el("pre", {}, foreignLines(cborText(decode(body))));
   } catch {
     return el("pre", {}, el("code", {}, hex(body)));
   }

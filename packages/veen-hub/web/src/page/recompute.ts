@@ -5,7 +5,7 @@ import { formatUtc } from "../verify/evidence/verdict.ts";
 import { hashLarge } from "../verify/crypto/hash.ts";
 import { engine, isValid } from "../verify/crypto/signatures.ts";
 import { type Bytes, concat, equal, hex } from "../verify/wire/bytes.ts";
-import { el, foreign } from "../ui/dom.ts";
+import { el, foreign, foreignLines } from "../ui/dom.ts";
 import type { Chosen } from "./drawing.ts";
 
 /** Bytes of a piece that are shown before the rest is left out. */
@@ -25,22 +25,38 @@ function nodeParts(node: PathNode): HTMLElement[] {
     el("code", { class: "full" }, hex(node.hash)),
   ];
   if (node.pieces === null) {
-    return [...head, el("p", { class: "quiet" }, "What this hash is made of is not in the file, and need not be: a proof has the hashes beside the path only.")];
+    return [
+      ...head,
+      el(
+        "p",
+        { class: "quiet" },
+        "What this hash is made of is not in the file, and need not be: a proof has the hashes beside the path only.",
+      ),
+    ];
   }
   const outcome = el("p", { class: "outcome" }, "Computing …");
   const bytes = concat(...node.pieces.map((piece) => piece.bytes));
   const list = el(
     "dl",
     { class: "pieces" },
-    ...node.pieces.flatMap(({ name, bytes: piece }) => [el("dt", {}, name), el("dd", {}, el("code", {}, shownBytes(piece)))]),
+    ...node.pieces.flatMap(({ name, bytes: piece }) => [
+      el("dt", {}, name),
+      el("dd", {}, el("code", {}, shownBytes(piece))),
+    ]),
   );
   void compute(bytes, node.hash, outcome);
-  return [...head, el("p", {}, `SHA-256 of these ${bytes.length} bytes, one after the other:`), list, outcome];
+  return [
+    ...head,
+    el("p", {}, `SHA-256 of these ${bytes.length} bytes, one after the other:`),
+    list,
+    outcome,
+  ];
 }
 
 async function compute(bytes: Bytes, expected: Bytes, outcome: HTMLElement): Promise<void> {
   const native = globalThis.crypto?.subtle;
-  const made = native === undefined ? await hashLarge(bytes) : new Uint8Array(await native.digest("SHA-256", bytes));
+  const made =
+    native === undefined ? await hashLarge(bytes) : new Uint8Array(await native.digest("SHA-256", bytes));
   const same = equal(made, expected);
   outcome.className = `outcome ${same ? "holds" : "fails"}`;
   outcome.replaceChildren(
@@ -59,12 +75,22 @@ function sealParts(seal: Seal): HTMLElement[] {
     el("dt", {}, seal.keys.length > 1 ? "keys" : "key"),
     el("dd", {}, ...seal.keys.map((key) => el("code", {}, hex(key)))),
     el("dt", {}, seal.message.length === 32 ? "what was signed (a hash)" : "what was signed"),
-    el("dd", {}, seal.message.length === 32 ? el("code", {}, hex(seal.message)) : foreign(new TextDecoder().decode(seal.message), "text")),
+    el(
+      "dd",
+      {},
+      seal.message.length === 32
+        ? el("code", {}, hex(seal.message))
+        : foreignLines(new TextDecoder().decode(seal.message)),
+    ),
     el("dt", {}, "signature"),
     el("dd", {}, el("code", {}, hex(seal.signature))),
     ...at,
   );
-  return [el("h4", {}, foreign(seal.name), " ", el("span", { class: "quiet clause" }, seal.clause)), list, outcome];
+  return [
+    el("h4", {}, foreign(seal.name), " ", el("span", { class: "quiet clause" }, seal.clause)),
+    list,
+    outcome,
+  ];
 }
 
 async function verifyAgain(seal: Seal, outcome: HTMLElement): Promise<void> {
@@ -78,5 +104,7 @@ async function verifyAgain(seal: Seal, outcome: HTMLElement): Promise<void> {
 }
 
 function shownBytes(bytes: Bytes): string {
-  return bytes.length <= MAX_SHOWN ? hex(bytes) : `${hex(bytes.subarray(0, MAX_SHOWN))}… (${bytes.length} bytes)`;
+  return bytes.length <= MAX_SHOWN
+    ? hex(bytes)
+    : `${hex(bytes.subarray(0, MAX_SHOWN))}… (${bytes.length} bytes)`;
 }

@@ -1,6 +1,13 @@
 /** The verdicts as cards, under one sentence that sums them up. */
 
-import { checkpointPath, evidencePath, type PathRow, proofPath, receiptPath } from "../verify/evidence/path.ts";
+import {
+  checkpointPath,
+  evidencePath,
+  type PathRow,
+  proofPath,
+  rangePath,
+  receiptPath,
+} from "../verify/evidence/path.ts";
 import type { Verdict } from "../verify/evidence/verdict.ts";
 import type { Report } from "../verify/evidence/verify.ts";
 import { type Bytes, equal, hex } from "../verify/wire/bytes.ts";
@@ -10,7 +17,7 @@ import { el, foreign } from "../ui/dom.ts";
 import { detailsOf, rowsView } from "./details.ts";
 import { pathView } from "./drawing.ts";
 import { hintFor, sentenceFor } from "./kinds.ts";
-import { msgOf, openedView } from "./opening.ts";
+import { messagesView, msgOf, openedView } from "./opening.ts";
 import { recomputed } from "./recompute.ts";
 
 /** Cards that are shown at once; a chunk may hold tens of thousands of entries. */
@@ -28,22 +35,31 @@ function badge(state: State): HTMLElement {
 }
 
 /** Return the whole result. `fromSender` says that the hub's id came with the evidence. */
-export function resultsView(report: Report, readers: readonly Bytes[], pin: Bytes | null, fromSender: boolean): HTMLElement[] {
+export function resultsView(
+  report: Report,
+  readers: readonly Bytes[],
+  pin: Bytes | null,
+  fromSender: boolean,
+): HTMLElement[] {
   const order: State[] = ["fails", "open", "holds"];
   const sorted = [...report.verdicts].sort((a, b) => order.indexOf(stateOf(a)) - order.indexOf(stateOf(b)));
   const cards = sorted.slice(0, MAX_CARDS).map((verdict) => card(verdict, report, readers));
   const left = sorted.length - cards.length;
-  const more = left > 0 ? [el("p", { class: "quiet" }, `… and ${left} more objects, all counted above.`)] : [];
+  const more =
+    left > 0 ? [el("p", { class: "quiet" }, `… and ${left} more objects, all counted above.`)] : [];
   return [summary(report.verdicts, pin, fromSender), ...cards, ...more];
 }
 
 function summary(verdicts: readonly Verdict[], pin: Bytes | null, fromSender: boolean): HTMLElement {
   const count = (state: State): number => verdicts.filter((verdict) => stateOf(verdict) === state).length;
   const [fails, open, holds] = [count("fails"), count("open"), count("holds")];
-  const all = verdicts.length === 1 ? "It" : `All ${verdicts.length} objects`;
+  const all = verdicts.length === 1 ? "It was" : `All ${verdicts.length} objects were`;
   const state: State = fails > 0 ? "fails" : open > 0 || fromSender ? "open" : "holds";
   const titles: Record<State, string> = {
-    fails: fails === verdicts.length && fails === 1 ? "This does not hold." : `${fails} of ${verdicts.length} do not hold.`,
+    fails:
+      fails === verdicts.length && fails === 1
+        ? "This does not hold."
+        : `${fails} of ${verdicts.length} do not hold.`,
     open: open > 0 ? "Something is missing to decide." : "It holds, if the hub is the right one.",
     holds: verdicts.length === 1 ? "This holds." : "Everything holds.",
   };
@@ -66,7 +82,10 @@ function summary(verdicts: readonly Verdict[], pin: Bytes | null, fromSender: bo
 function card(verdict: Verdict, report: Report, readers: readonly Bytes[]): HTMLElement {
   const state = stateOf(verdict);
   const hint = verdict.holds === null ? hintFor(verdict.why) : null;
-  const steps = verdict.steps.length > 0 ? el("ol", { class: "steps" }, ...verdict.steps.map((step) => el("li", {}, foreign(step)))) : null;
+  const steps =
+    verdict.steps.length > 0
+      ? el("ol", { class: "steps" }, ...verdict.steps.map((step) => el("li", {}, foreign(step))))
+      : null;
   const made = el(
     "article",
     { class: `card panel ${state}` },
@@ -74,7 +93,9 @@ function card(verdict: Verdict, report: Report, readers: readonly Bytes[]): HTML
     el("p", { class: "quiet" }, sentenceFor(verdict.kind)),
     el("p", { class: "why" }, foreign(verdict.why)),
     hint === null ? null : el("p", { class: "hint" }, hint),
-    verdict.clause === null || state !== "fails" ? null : el("p", { class: "rule" }, "The rule: ", el("strong", {}, foreign(verdict.clause))),
+    verdict.clause === null || state !== "fails"
+      ? null
+      : el("p", { class: "rule" }, "The rule: ", el("strong", {}, foreign(verdict.clause))),
     steps,
   );
   const rows = verdict.holds === true ? rowsOf(verdict, report) : [];
@@ -88,6 +109,8 @@ function card(verdict: Verdict, report: Report, readers: readonly Bytes[]): HTML
     made.append(place);
     void openedView(msg, readers).then((view) => place.replaceWith(view));
   }
+  if (verdict.range !== null && readers.length > 0)
+    made.append(messagesView(verdict.range.messages, readers));
   const fields = verdict.found === null ? null : detailsOf(verdict.found.thing);
   if (fields !== null) made.append(fields);
   return made;
@@ -100,7 +123,11 @@ function drawing(rows: readonly PathRow[]): HTMLElement {
     place.replaceChildren(panel);
     panel.scrollIntoView({ block: "nearest" });
   });
-  const caption = el("p", { class: "quiet caption" }, "Read it from the bottom up. Choose any hash or signature to have it computed again.");
+  const caption = el(
+    "p",
+    { class: "quiet caption" },
+    "Read it from the bottom up. Choose any hash or signature to have it computed again.",
+  );
   return el("div", { class: "why-drawn" }, el("h4", {}, "Why it holds"), caption, view, place);
 }
 
@@ -108,6 +135,7 @@ function drawing(rows: readonly PathRow[]): HTMLElement {
 function rowsOf(verdict: Verdict, report: Report): PathRow[] {
   const thing = verdict.found?.thing;
   const { identity, policy } = report;
+  if (verdict.range !== null) return rangePath(verdict.range, policy);
   switch (thing?.kind) {
     case "HubEvidence":
       return evidencePath(thing.value, identity, policy, msgFor(thing.value.receipt, report));
@@ -129,7 +157,12 @@ function rowsOf(verdict: Verdict, report: Report): PathRow[] {
 
 function receiptOf(leaf: Bytes, report: Report): Receipt | null {
   for (const { found } of report.verdicts) {
-    const receipt = found?.thing.kind === "Receipt" ? found.thing.value : found?.thing.kind === "Entry" ? found.thing.value.receipt : null;
+    const receipt =
+      found?.thing.kind === "Receipt"
+        ? found.thing.value
+        : found?.thing.kind === "Entry"
+          ? found.thing.value.receipt
+          : null;
     if (receipt !== null && equal(receipt.leaf_hash, leaf)) return receipt;
   }
   return null;

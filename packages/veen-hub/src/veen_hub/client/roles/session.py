@@ -14,7 +14,8 @@ from veen_core.ids import ClientId, StreamId
 from veen_core.keys import DhKey, SigningKey
 from veen_core.keystore import Secrets
 from veen_hub.client import blocking
-from veen_hub.client.hub import Hub, connect
+from veen_hub.client.connecting import connect
+from veen_hub.client.hub import Hub
 from veen_hub.client.identity import Identity
 from veen_hub.client.roles.settings import RoleAccess
 from veen_hub.client.wire.retry import Retry

@@ -83,6 +83,22 @@ class Draft:
     expires_at: UnixTime | None = None
 
 
+def draft_of(
+    body: Body | Outgoing,
+    recipient: DhPublicKey,
+    schema: SchemaId | str | None,
+    parent: LeafHash | None,
+    expires_at: UnixTime | None,
+) -> Draft:
+    """Return the draft of a body; an ``Outgoing`` overrides the given header."""
+    if isinstance(body, Outgoing):
+        schema, parent = body.schema or schema, body.parent or parent
+        expires_at = expires_at if body.expires_at is None else body.expires_at
+        body = body.body
+    schema_id, encoded = encode_body(body, schema)
+    return Draft(recipient=recipient, schema=schema_id, body=encoded, parent=parent, expires_at=expires_at)
+
+
 def body_bytes(draft: Draft) -> int:
     """Return the size of a draft's body."""
     return len(draft.body)

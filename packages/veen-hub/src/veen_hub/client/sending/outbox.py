@@ -52,6 +52,10 @@ class Outbox:
         self.singles = SingleSends(self, shared)
         self.turn = Turn()
         self._settler = Settler(log)
+        self._proven: ClientId | None = None
+        """The client_id under which the hub has accepted a message of this sender, so that the state is not
+        older than the log. Of a batch from an older state, the hub refuses the client_seqs that were used,
+        and may accept those after them."""
 
     @property
     def is_awaited(self) -> bool:
@@ -214,10 +218,13 @@ class Outbox:
                 delivery.failure = exc
                 return
             before, ready = len(delivery.receipts), None
-            if following is not None and len(batch.sealed) == len(todo):
+            is_proven = self._is_proven(batch.slot)
+            if following is not None and is_proven and len(batch.sealed) == len(todo):
                 await self._dispatch_with_following(batch, delivery, following)
             else:
                 await self._dispatch(batch, delivery)
+            if len(delivery.receipts) > before:
+                self._proven = batch.slot.client_id
             del todo[: len(delivery.receipts) - before]
             if delivery.failure is not None:
                 if repaired or not await self._repair(delivery.failure, token):
@@ -265,7 +272,12 @@ class Outbox:
         if ready is not None and ready.slot.is_next(self.log.client, slot.auth_ref):
             return ready
         room = self.log.connection.bounds.max_msgs_per_client_id_per_label - slot.first + 1
-        return await self.seal(slot, drafts[: min(room, self.log.connection.batch)])
+        most = min(room, self.log.connection.batch) if self._is_proven(slot) else 1
+        return await self.seal(slot, drafts[:most])
+
+    def _is_proven(self, slot: Slot) -> bool:
+        """Whether the slot's client_seq is certainly the next one; a drawn client_id was not used before."""
+        return slot.client_id == self._proven or (slot.auth_ref is None and slot.first == 1)
 
     def seal_now(self, drafts: Sequence[Draft], token: CapToken | None) -> SealedBatch:
         """Seal few drafts on the event loop; the caller has the label's turn and holds ``prefix``."""

@@ -93,6 +93,9 @@ class SharedSubmits:
                 if not one.outcomes.done():
                     one.outcomes.set_exception(exc)
             return
+        finally:
+            for one in taken:  # a cycle would keep messages and receipts until the next garbage collection
+                one.request, one.sharing = None, ()
         at = 0
         for one in taken:
             if not one.outcomes.done():  # cancelled

@@ -60,6 +60,8 @@ ENVIRONMENT: Mapping[str, str] = {
     "VEEN_TLS_CERT": "tls.cert",
     "VEEN_TLS_KEY": "tls.key",
     "VEEN_HEADS_FILE": "hub_log.memories.heads_file",
+    "VEEN_ANCHOR_BACKEND": "anchor.backend",
+    "VEEN_ANCHOR_PATH": "anchor.path",
 }
 
 

@@ -1,19 +1,22 @@
 /** Message: everything about one entry, and the path that proves it, drawn. */
 import { el, foreign } from "../../ui/dom.ts";
 import { authRef } from "../../verify/log/grants.ts";
-import { fromHex, hex } from "../../verify/wire/bytes.ts";
+import { type Bytes, fromHex, hex } from "../../verify/wire/bytes.ts";
 import { decodeObject, encodeObject } from "../../verify/wire/codec.ts";
 import { VeenError } from "../../verify/wire/errors.ts";
 import type { Msg } from "../../verify/wire/schema.ts";
 import type { App } from "../app.ts";
 import { count, size, utc } from "../format.ts";
 import { CallError } from "../hub_calls.ts";
-import { bodyText, dump } from "../message_body.ts";
+import { bodyText, dump, recordText } from "../message_body.ts";
 import { type MessageProof, type PathNode, proveMessage } from "../message_proof.ts";
 import { linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { badge, card, facts, hash, save } from "../widgets.ts";
 import { keyBox } from "./streams.ts";
+
+/** Characters of an opened body that are shown. */
+const MAX_SHOWN = 100_000;
 
 export function message(app: App, root: HTMLElement, parts: readonly string[]): Stop {
   const label = fromHex(parts[0] ?? "");
@@ -104,8 +107,8 @@ function draw(app: App, slot: HTMLElement, proof: MessageProof, seq: number): St
         ["hub_sig", hash(hex(receipt.hub_sig), 32)],
       ])),
       card("Raw CBOR",
-        el("details", {}, el("summary", {}, `${msg === undefined ? "Token" : "MSG"}, ${size(proof.wire.length)}`), el("pre", { class: "dump mono", tabindex: 0 }, dump(proof.wire))),
-        el("details", {}, el("summary", {}, "RECEIPT"), el("pre", { class: "dump mono", tabindex: 0 }, dump(encodeObject("Receipt", receipt)))),
+        el("details", {}, el("summary", {}, `${msg === undefined ? "Token" : "MSG"}, ${size(proof.wire.length)}`), rawCbor(proof.wire)),
+        el("details", {}, el("summary", {}, "RECEIPT"), rawCbor(encodeObject("Receipt", receipt))),
         el("div", { class: "buttons" },
           el("button", { type: "button", class: "small", onclick: () => save(app.audit, `message-${seq}.cbor`, proof.wire) }, "Download the message"),
           el("button", { type: "button", class: "small", onclick: () => save(app.audit, `receipt-${seq}.cbor`, encodeObject("Receipt", receipt)) }, "Download the receipt")))));
@@ -114,6 +117,18 @@ function draw(app: App, slot: HTMLElement, proof: MessageProof, seq: number): St
     return () => undefined;
   }
   return app.keys.keys.watch(() => void drawContent(app, content, msg));
+}
+
+/** Text of others in lines: each line keeps its direction to itself. */
+function foreignLines(text: string): HTMLElement {
+  return el("span", {}, ...text.split("\n").flatMap((line, at) => (at === 0 ? [foreign(line)] : ["\n", foreign(line)])));
+}
+
+/** An object in diagnostic notation, and below it byte by byte. */
+function rawCbor(bytes: Bytes): HTMLElement {
+  return el("div", {},
+    el("pre", { class: "dump mono", tabindex: 0, "aria-label": "diagnostic notation" }, foreignLines(recordText(bytes) ?? "")),
+    el("pre", { class: "dump mono", tabindex: 0, "aria-label": "bytes" }, dump(bytes)));
 }
 
 async function drawContent(app: App, slot: HTMLElement, msg: Msg): Promise<void> {
@@ -127,7 +142,7 @@ async function drawContent(app: App, slot: HTMLElement, msg: Msg): Promise<void>
   app.audit.add("key", `message opened in this tab: client_seq ${msg.client_seq} of ${hex(msg.client_id)}`);
   slot.replaceChildren(
     el("p", {}, badge("holds", "opened"), ` ${size(opened.body.length)}, in this tab only`),
-    el("pre", { class: "body", tabindex: 0 }, foreign(bodyText(opened.body).slice(0, 100_000))),
+    el("pre", { class: "body", tabindex: 0 }, foreignLines(bodyText(opened.body).slice(0, MAX_SHOWN))),
     facts([
       ["schema", hash(hex(opened.header.schema), 16)],
       ["parent", opened.header.parent_id === null ? null : hash(hex(opened.header.parent_id), 16)],

@@ -17,6 +17,8 @@ const ROW_HEIGHT = 44;
 /** On a phone the content has a line of its own. */
 const TALL_ROW_HEIGHT = 68;
 const MAX_LISTED = 500;
+/** Newest rows that a search in opened texts opens. */
+const MAX_SEARCHED = 10_000;
 
 export function streams(app: App, root: HTMLElement, parts: readonly string[]): Stop {
   const label = parts[0] === undefined ? undefined : fromHex(parts[0]);
@@ -115,7 +117,10 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
       const confirmed = row.seq <= watch.view.value.confirmedUpTo ? "c" : "";
       return `${row.seq}-${row.verdict}${confirmed}-${bodies.has(row.seq) ? "o" : ""}${version}`;
     },
-    render: (row) => rowElement(row, watch.view.value.confirmedUpTo, bodies.get(row.seq)),
+    render: (row) => {
+      open(row);
+      return rowElement(row, watch.view.value.confirmedUpTo, bodies.get(row.seq));
+    },
     onOpen: (row) => go(linkTo("message", id, row.seq)),
   });
 
@@ -125,13 +130,13 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
     pending.add(row.seq);
     void app.keys.open(row.msg).then((opened) => {
       bodies.set(row.seq, opened === undefined ? null : bodyText(opened.body));
-      show();
+      later();
     });
   };
 
   const show = () => {
-    const { rows, phase, note, confirmedUpTo } = watch.view.value;
-    if (app.keys.keys.value.length > 0) for (const row of rows.slice(-2_000)) open(row);
+    const { rows, phase, note, confirmedUpTo, checkpointedUpTo } = watch.view.value;
+    if (text.value) for (const row of rows.slice(-MAX_SEARCHED)) open(row);
     const shown = rows.filter((row) => matches(row, confirmedUpTo));
     list.setItems(shown);
     const failed = rows.some((row) => row.verdict === "fails");
@@ -139,7 +144,8 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
     state.replaceChildren(badge(kind as "holds", words as string), el("span", { class: "quiet" }, note ? ` ${note}` : ""));
     const head = rows.at(-1);
     counts.textContent = rows.length === 0 ? "" : `${count(shown.length)} of ${count(rows.length)} rows, up to ${head?.seq}`
-      + `, confirmed by the hub checkpoint up to ${confirmedUpTo || "none"}`;
+      + `, confirmed by the hub checkpoint up to ${confirmedUpTo || "none"}`
+      + (checkpointedUpTo > 0 ? `, by the label's checkpoint up to ${checkpointedUpTo}` : "");
   };
   const matches = (row: Row, confirmed: number): boolean => {
     if (verdict.value === "fails" && row.verdict !== "fails") return false;

@@ -38,7 +38,12 @@ export async function verifyHeader(
   policy: WitnessPolicy | null,
 ): Promise<void> {
   await verifyIdentity(header.identity, pinned);
-  await verify(header.bridge_id, bundleId(header), signature, "bundle signature of the bridge (RESOLUTIONS P6)");
+  await verify(
+    header.bridge_id,
+    bundleId(header),
+    signature,
+    "bundle signature of the bridge (RESOLUTIONS P6)",
+  );
   checkLabel(header);
   checkRange(header);
   checkParts(header);
@@ -117,7 +122,9 @@ function checkParts(header: BundleHeader): void {
     throw new BundleError(`the part table ends at entry ${last}, the bundle at ${header.to_seq}`);
   }
   if (attachments !== header.counts.attachments) {
-    throw new BundleError(`the parts have ${attachments} attachments, counts has ${header.counts.attachments}`);
+    throw new BundleError(
+      `the parts have ${attachments} attachments, counts has ${header.counts.attachments}`,
+    );
   }
   if (header.attachments === "omitted" && (attachments !== 0n || header.counts.unopened !== 0n)) {
     throw new BundleError("the bundle says that it omits attachments, but it counts some");
@@ -127,7 +134,8 @@ function checkParts(header: BundleHeader): void {
 /** Check that the tree after the range is the head's, or a prefix of it (P1, B11). */
 function checkHead(header: BundleHeader, shown: HeadProof): void {
   const { head, consistency: proof } = shown;
-  if (!equal(head.label, header.label)) throw new BundleError("the head in the hub log is that of another label", P1);
+  if (!equal(head.label, header.label))
+    throw new BundleError("the head in the hub log is that of another label", P1);
   if (head.upto_seq < header.to_seq || head.hub_ts < header.to_ts) {
     throw new BundleError(
       `the label's head at ${head.upto_seq} is before the bundle's last entry ${header.to_seq}`,

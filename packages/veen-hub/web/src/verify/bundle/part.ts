@@ -15,7 +15,12 @@ const FOOTER = `bundle footer (${SECTION})`;
 
 /** A bundle, or one of its parts, does not verify; names the part and the entry, as far as they are known. */
 export class BundleError extends VerificationError {
-  constructor(found: string, clause = SECTION, place: { part?: number; seq?: bigint } = {}, action: string | null = null) {
+  constructor(
+    found: string,
+    clause = SECTION,
+    place: { part?: number; seq?: bigint } = {},
+    action: string | null = null,
+  ) {
     const places = [
       ...(place.part === undefined ? [] : [`part ${place.part}`]),
       ...(place.seq === undefined ? [] : [`stream_seq ${place.seq}`]),
@@ -46,7 +51,10 @@ export function readPart(name: string, data: Bytes): Part {
   }
   const size = view(footer).getUint32(0);
   if (size > MAX_HEADER_BYTES) {
-    throw new DecodeError(`announces a trailer of ${size} bytes, at most ${MAX_HEADER_BYTES} are allowed`, FOOTER);
+    throw new DecodeError(
+      `announces a trailer of ${size} bytes, at most ${MAX_HEADER_BYTES} are allowed`,
+      FOOTER,
+    );
   }
   const start = data.length - FOOTER_SIZE - size;
   if (start < 0) throw new DecodeError(`announces a trailer of ${size} bytes in a file of ${data.length}`);

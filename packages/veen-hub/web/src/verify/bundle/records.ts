@@ -160,6 +160,10 @@ export class RecordParser {
   }
 
   #fail(found: string, seq?: bigint): BundleError {
-    return new BundleError(found, undefined, seq === undefined ? { part: this.#number } : { part: this.#number, seq });
+    return new BundleError(
+      found,
+      undefined,
+      seq === undefined ? { part: this.#number } : { part: this.#number, seq },
+    );
   }
 }

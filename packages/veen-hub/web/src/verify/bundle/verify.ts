@@ -9,7 +9,7 @@ import { LogVerifier } from "../log/log_verifier.ts";
 import { Mmr } from "../log/mmr.ts";
 import { LogTerms, RULES } from "../log/rules.ts";
 import { NO_PIN } from "../evidence/verifier.ts";
-import { short, type Verdict, verdict } from "../evidence/verdict.ts";
+import { MAX_KEPT_MESSAGES, short, type Verdict, verdict } from "../evidence/verdict.ts";
 import { type Bytes, equal, hex } from "../wire/bytes.ts";
 import { decodeObject, encodeObject } from "../wire/codec.ts";
 import { DecodeError, InvariantError, plural, VeenError } from "../wire/errors.ts";
@@ -47,12 +47,17 @@ export async function verifyParts(
   return verdicts;
 }
 
-async function verifyBundle(parts: readonly Part[], pin: Bytes | null, policy: WitnessPolicy | null): Promise<Verdict> {
+async function verifyBundle(
+  parts: readonly Part[],
+  pin: Bytes | null,
+  policy: WitnessPolicy | null,
+): Promise<Verdict> {
   const first = parts[0] as Part;
   const { header } = first.trailer;
   const kind = header.parts.length > 1 ? KIND : "bundle";
   if (pin === null) return verdict(first.name, kind, null, NO_PIN);
   let current = first;
+  let messages: readonly Bytes[] = [];
   try {
     const derived = hubIdOf(pin);
     const pinned = equal(header.identity.hub_id, derived) ? derived : pin;
@@ -63,11 +68,14 @@ async function verifyBundle(parts: readonly Part[], pin: Bytes | null, policy: W
       await verifier.verifyPart(part);
     }
     verifier.finish();
+    messages = verifier.messages;
   } catch (error) {
     if (error instanceof VeenError) return verdict(current.name, kind, false, error.full);
     throw error;
   }
-  return verdict(first.name, kind, true, facts(header));
+  const { root_after: root, to_seq: size, identity, head, checkpoint } = header;
+  const link = head === null ? null : { ...head, checkpoint };
+  return verdict(first.name, kind, true, facts(header), { range: { root, size, identity, link, messages } });
 }
 
 function facts(header: BundleHeader): string {
@@ -89,6 +97,8 @@ class BundleVerifier {
   #log: { readonly number: number; readonly log: LogVerifier } | null = null;
   #eventBytes = 0n;
   #attachmentBytes = 0n;
+  /** The first MSGs of the bundle. */
+  readonly messages: Bytes[] = [];
 
   constructor(header: BundleHeader) {
     this.#header = header;
@@ -169,7 +179,13 @@ class BundleVerifier {
       if (!(error instanceof VeenError)) throw error;
       throw new BundleError(`the index is damaged: ${error.full}`, "core §5.1", { part });
     }
-    return new LogVerifier(this.#terms, size, index.peaks, index.hub_ts === 0n ? null : index.hub_ts, MAX_WRITERS);
+    return new LogVerifier(
+      this.#terms,
+      size,
+      index.peaks,
+      index.hub_ts === 0n ? null : index.hub_ts,
+      MAX_WRITERS,
+    );
   }
 
   /** Verify consecutive events, which extend the log; report the first fault in the order of the log. */
@@ -177,6 +193,8 @@ class BundleVerifier {
     const first = entries[0] as RawEntry;
     let failure: VeenError | null = null;
     let failedAt = first.stream_seq;
+    const room = MAX_KEPT_MESSAGES - this.messages.length;
+    this.messages.push(...entries.slice(0, room).map((entry) => entry.msgBytes));
     for (const entry of entries) {
       try {
         await log.accept(entry);
@@ -198,7 +216,9 @@ class BundleVerifier {
       const invariant = failure instanceof InvariantError ? failure.invariant : null;
       const clause = RULES.find((rule) => rule.name === invariant)?.clause;
       const suffix = ` (${clause}, stream_seq ${failedAt})`;
-      const found = failure.message.endsWith(suffix) ? failure.message.slice(0, -suffix.length) : failure.message;
+      const found = failure.message.endsWith(suffix)
+        ? failure.message.slice(0, -suffix.length)
+        : failure.message;
       throw new BundleError(found, clause ?? SECTION, { part, seq: failedAt });
     }
     const hubTs = decodeObject("Receipt", first.receiptBytes).hub_ts;

@@ -18,7 +18,13 @@ function extract(salt: Uint8Array, suite: Uint8Array, label: string, input: Uint
 }
 
 /** LabeledExpand; no more than one block of 32 bytes is ever asked for here. */
-function expand(secret: Uint8Array, suite: Uint8Array, label: string, info: Uint8Array, length: number): Bytes {
+function expand(
+  secret: Uint8Array,
+  suite: Uint8Array,
+  label: string,
+  info: Uint8Array,
+  length: number,
+): Bytes {
   const block = hmacSha256(
     secret,
     concat(Uint8Array.of(0, length), VERSION, suite, utf8(label), info, Uint8Array.of(1)),
@@ -40,7 +46,9 @@ export function publicKey(secret: Bytes): Bytes {
 async function exchange(secret: Bytes, peer: Bytes): Promise<Bytes> {
   if (globalThis.crypto?.subtle !== undefined) {
     try {
-      const key = await crypto.subtle.importKey("pkcs8", concat(PKCS8, secret), "X25519", false, ["deriveBits"]);
+      const key = await crypto.subtle.importKey("pkcs8", concat(PKCS8, secret), "X25519", false, [
+        "deriveBits",
+      ]);
       const other = await crypto.subtle.importKey("raw", peer, "X25519", false, []);
       return new Uint8Array(await crypto.subtle.deriveBits({ name: "X25519", public: other }, key, 256));
     } catch {
@@ -79,7 +87,9 @@ export class OpenContext {
     try {
       return chacha20poly1305(this.#key, this.#nonce, aad).decrypt(ciphertext) as Bytes;
     } catch {
-      throw new OpenError("the payload header does not open: another reader key, or an altered MSG (core §4.2)");
+      throw new OpenError(
+        "the payload header does not open: another reader key, or an altered MSG (core §4.2)",
+      );
     }
   }
 

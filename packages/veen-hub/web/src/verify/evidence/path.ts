@@ -15,7 +15,7 @@ import { ownPeak } from "../log/proof.ts";
 import { type Bytes, equal, u64be, utf8 } from "../wire/bytes.ts";
 import { encodeObject } from "../wire/codec.ts";
 import type { HubEvidence, HubIdentity, LabelHead, MmrProof, Msg, Receipt } from "../wire/schema.ts";
-import type { Lead } from "./verdict.ts";
+import type { Lead, Range } from "./verdict.ts";
 
 /** One named piece of the bytes that a hash is made of. */
 export interface Piece {
@@ -54,7 +54,10 @@ export interface PathRow {
   readonly section: string | null;
 }
 
-const tag = (name: string): Piece => ({ name: `the tag "${name}" and a zero byte`, bytes: utf8(`${name}\0`) });
+const tag = (name: string): Piece => ({
+  name: `the tag "${name}" and a zero byte`,
+  bytes: utf8(`${name}\0`),
+});
 
 interface Draft {
   node: PathNode;
@@ -103,7 +106,14 @@ function receiptSeal(receipt: Receipt, identity: HubIdentity | null): Seal[] {
 }
 
 /** The rows from a message to the root of its label's tree. */
-function treeRows(proof: MmrProof, receipt: Receipt, size: bigint, root: Bytes, leaf: PathNode, seals: readonly Seal[]): PathRow[] {
+function treeRows(
+  proof: MmrProof,
+  receipt: Receipt,
+  size: bigint,
+  root: Bytes,
+  leaf: PathNode,
+  seals: readonly Seal[],
+): PathRow[] {
   const rows: PathRow[] = [];
   let [node, hash, level] = [leaf, proof.leaf_hash, 0];
   let own = seals;
@@ -145,14 +155,21 @@ function treeRows(proof: MmrProof, receipt: Receipt, size: bigint, root: Bytes, 
     own = [];
   }
   const isRootItself = others.length === 0;
-  const made = isRootItself ? node : {
-    title: `root of ${size} messages`,
-    hash: rootOf(peaks),
-    clause: "core §5.1",
-    says: "All peaks of the label's tree, hashed together. Changing any message changes this hash.",
-    pieces: [tag("veen/mmr-root"), ...peaks.map((bytes, at) => ({ name: `peak ${at + 1}`, bytes }))],
-  };
-  rows.push(row({ node: { ...made, title: `root of ${size} ${size === 1n ? "message" : "messages"}`, hash: root }, seals: own }));
+  const made = isRootItself
+    ? node
+    : {
+        title: `root of ${size} messages`,
+        hash: rootOf(peaks),
+        clause: "core §5.1",
+        says: "All peaks of the label's tree, hashed together. Changing any message changes this hash.",
+        pieces: [tag("veen/mmr-root"), ...peaks.map((bytes, at) => ({ name: `peak ${at + 1}`, bytes }))],
+      };
+  rows.push(
+    row({
+      node: { ...made, title: `root of ${size} ${size === 1n ? "message" : "messages"}`, hash: root },
+      seals: own,
+    }),
+  );
   return rows;
 }
 
@@ -171,12 +188,35 @@ export function receiptPath(receipt: Receipt, identity: HubIdentity | null, msg:
 }
 
 /** An inclusion proof that holds. */
-export function proofPath(proof: MmrProof, receipt: Receipt, lead: Lead, identity: HubIdentity | null, msg: Msg | null): PathRow[] {
-  return treeRows(proof, receipt, lead.size, lead.root, leafNode(receipt, msg), receiptSeal(receipt, identity));
+export function proofPath(
+  proof: MmrProof,
+  receipt: Receipt,
+  lead: Lead,
+  identity: HubIdentity | null,
+  msg: Msg | null,
+): PathRow[] {
+  const rows = treeRows(
+    proof,
+    receipt,
+    lead.size,
+    lead.root,
+    leafNode(receipt, msg),
+    receiptSeal(receipt, identity),
+  );
+  const top = rows.pop() as PathRow;
+  return [
+    ...rows,
+    { ...top, node: { ...top.node, says: `The hub signed this root: ${lead.source}. ${top.node.says}` } },
+  ];
 }
 
 /** Hub evidence: from the message through the label and the hub log to the cosignatures. */
-export function evidencePath(evidence: HubEvidence, known: HubIdentity | null, policy: WitnessPolicy | null, msg: Msg | null): PathRow[] {
+export function evidencePath(
+  evidence: HubEvidence,
+  known: HubIdentity | null,
+  policy: WitnessPolicy | null,
+  msg: Msg | null,
+): PathRow[] {
   const identity = known ?? evidence.identity;
   const { receipt, head } = evidence;
   const seals = receiptSeal(receipt, identity);
@@ -234,12 +274,47 @@ function logRows(
   }
   const section = rows.length === 0 ? { section: "The hub log (RFC 6962)" } : {};
   const title = "root of the hub log";
-  rows.push(row({ node: { ...node, title }, seals: noteSeals(signed, identity, policy), ...section }));
+  rows.push(
+    row({ node: { ...node, title }, seals: noteSeals(signed, identity, policy, head.hub_ts), ...section }),
+  );
   return rows;
 }
 
+/** A bundle or an export: from the root at its end through the label's head to the hub checkpoint. */
+export function rangePath(range: Range, policy: WitnessPolicy | null): PathRow[] {
+  const { link, root, size } = range;
+  const end: PathNode = {
+    title: `root of ${size} ${size === 1n ? "message" : "messages"}`,
+    hash: root,
+    pieces: null,
+    clause: "core §5.1",
+    says: "Computed here from every message of the range and the peaks before it; the hub's last receipt in it signs the same.",
+  };
+  const rows = [row({ node: end, section: "The range" })];
+  if (link === null) return rows;
+  const { head } = link;
+  if (head.upto_seq !== size) {
+    const later: PathNode = {
+      title: `root of ${head.upto_seq} messages`,
+      hash: head.mmr_root,
+      pieces: null,
+      clause: "B11",
+      says: "The root of a later state of the label. A consistency proof, verified here, shows that the range is its start.",
+    };
+    rows.push(row({ node: later }));
+  }
+  return [
+    ...rows,
+    ...logRows(head, link.index, link.proof, parseSignedHead(link.checkpoint), range.identity, policy),
+  ];
+}
+
 /** A hub checkpoint alone. */
-export function checkpointPath(signed: SignedHead, identity: HubIdentity | null, policy: WitnessPolicy | null): PathRow[] {
+export function checkpointPath(
+  signed: SignedHead,
+  identity: HubIdentity | null,
+  policy: WitnessPolicy | null,
+): PathRow[] {
   const node: PathNode = {
     title: "root of the hub log",
     hash: signed.root,
@@ -247,13 +322,22 @@ export function checkpointPath(signed: SignedHead, identity: HubIdentity | null,
     clause: "C2SP tlog-checkpoint",
     says: "The root that the hub signed. Hub evidence shows how a message leads to it.",
   };
-  return [row({ node, seals: noteSeals(signed, identity, policy) })];
+  return [row({ node, seals: noteSeals(signed, identity, policy, null) })];
 }
 
-/** The signatures of the hub and of the policy's witnesses under a note. */
-function noteSeals(signed: SignedHead, identity: HubIdentity | null, policy: WitnessPolicy | null): Seal[] {
+/** The signatures under a note that the verdict rests on: of the hub's keys that count, and of the policy's witnesses. */
+function noteSeals(
+  signed: SignedHead,
+  identity: HubIdentity | null,
+  policy: WitnessPolicy | null,
+  since: bigint | null,
+): Seal[] {
+  const counting = (identity?.hub_keys ?? []).filter(
+    ({ valid_until: until }) => since === null || until === null || since < until,
+  );
+  const hubKeys = identity === null ? [] : noteKeys({ ...identity, hub_keys: counting }, signed.origin);
   const named: [NoteKey, string][] = [
-    ...(identity === null ? [] : noteKeys(identity, signed.origin).map((key): [NoteKey, string] => [key, "the hub signed its log"])),
+    ...hubKeys.map((key): [NoteKey, string] => [key, "the hub signed its log"]),
     ...(policy?.witnesses ?? []).map(({ key, name }): [NoteKey, string] => [key, `witness ${name} cosigned`]),
   ];
   return signed.note.signatures.flatMap((line): Seal[] => {

@@ -75,7 +75,8 @@ export function recognize(where: string, content: Bytes): Recognized[] {
   if (startsWith(data, "VJ1\n") || /^journal-\d{20}\.wal$/.test(baseName(where))) {
     return [{ where, thing: { kind: "Bare", name: "journal segment" }, data }];
   }
-  if (startsWith(data, "\x28\xb5\x2f\xfd")) return [{ where, thing: { kind: "Bare", name: "compressed chunk" }, data }];
+  if (startsWith(data, "\x28\xb5\x2f\xfd"))
+    return [{ where, thing: { kind: "Bare", name: "compressed chunk" }, data }];
   const wrong = policyError(data);
   if (wrong !== undefined) {
     throw new VeenError(`${where} is not a VEEN file; read as a witness policy: ${wrong}`, POLICY_ACTION);
@@ -87,7 +88,8 @@ export function recognize(where: string, content: Bytes): Recognized[] {
 
 /** Say why an object that was recognized is left to the command. */
 export function commandOnly(thing: AnyThing): string | undefined {
-  const isLeft = thing.kind === "Bare" && (thing.name === "journal segment" || thing.name === "compressed chunk");
+  const isLeft =
+    thing.kind === "Bare" && (thing.name === "journal segment" || thing.name === "compressed chunk");
   return isLeft ? COMMAND_ONLY : undefined;
 }
 
@@ -143,7 +145,10 @@ function keyMap(data: Bytes): Bare | undefined {
   const item = data.length > 65_536 ? undefined : attempt(() => decode(data));
   if (!(item instanceof CborMap) || item.entries.length === 0) return undefined;
   const isKey = ([id, key]: readonly [unknown, unknown]): boolean =>
-    id instanceof Uint8Array && key instanceof Uint8Array && key.length === 32 && equal(id, keyIdOf(key as Bytes));
+    id instanceof Uint8Array &&
+    key instanceof Uint8Array &&
+    key.length === 32 &&
+    equal(id, keyIdOf(key as Bytes));
   return item.entries.every(isKey) ? { kind: "Bare", name: "hub-key-map" } : undefined;
 }
 
@@ -186,7 +191,7 @@ function isJson(text: string): boolean {
 function sequence(where: string, data: Bytes): Recognized[] {
   const found: Recognized[] = [];
   let left = MAX_UNKNOWN_BYTES;
-  for (let at = 0; at < data.length; ) {
+  for (let at = 0; at < data.length;) {
     let item: Bytes;
     let thing: AnyThing;
     try {
@@ -194,7 +199,8 @@ function sequence(where: string, data: Bytes): Recognized[] {
       const known = decodeAny(item);
       if (known === undefined) {
         left -= item.length;
-        if (left < 0) throw new DecodeError(`more than ${MAX_UNKNOWN_BYTES} bytes of CBOR of an unknown kind`);
+        if (left < 0)
+          throw new DecodeError(`more than ${MAX_UNKNOWN_BYTES} bytes of CBOR of an unknown kind`);
         if (!isArrayOrMap(item)) throw new DecodeError("want an array or a map");
         decode(item);
       }
@@ -220,12 +226,19 @@ function chunk(where: string, data: Bytes): Recognized[] {
   const found: Recognized[] = [];
   try {
     for (const entry of splitFrames(data)) {
-      found.push({ where: `${where} entry ${entry.stream_seq}`, thing: { kind: "Entry", value: entry }, data });
+      found.push({
+        where: `${where} entry ${entry.stream_seq}`,
+        thing: { kind: "Entry", value: entry },
+        data,
+      });
       checkCount(where, found);
     }
   } catch (error) {
     if (!(error instanceof DecodeError)) throw error;
-    if (found.length > 0 || /^chunk-[0-9a-f]{64}-\d{20}(?:\.open|-\d{20}\.(?:log|summary|pruned))$/.test(baseName(where))) {
+    if (
+      found.length > 0 ||
+      /^chunk-[0-9a-f]{64}-\d{20}(?:\.open|-\d{20}\.(?:log|summary|pruned))$/.test(baseName(where))
+    ) {
       throw new VeenError(`${where}: is a damaged chunk: ${error.message}`, "run `veen hub fsck`");
     }
     throw new VeenError(`${where} is not a VEEN file: neither an object nor a chunk (${error.message})`);

@@ -3,6 +3,7 @@
 import { type Bytes, equal, hex } from "../wire/bytes.ts";
 import { clauseOf, VerificationError } from "../wire/errors.ts";
 import type { SignedHead } from "../hublog/note.ts";
+import type { HubIdentity, LabelHead } from "../wire/schema.ts";
 import type { Recognized } from "./recognize.ts";
 
 /** The verdict on one object; `holds` is null if there is too little evidence to decide. */
@@ -21,6 +22,27 @@ export interface Verdict {
   readonly found: Recognized | null;
   /** For an inclusion proof that holds: the root and size that it leads to, and the entry. */
   readonly leads: Lead | null;
+  /** For a range of a log that holds: its end, the way to the hub checkpoint, and its messages. */
+  readonly range: Range | null;
+}
+
+/** Messages of a range that are kept for a reader to open. */
+export const MAX_KEPT_MESSAGES = 1_000;
+
+/** What a bundle or an export proves beside its verdict. */
+export interface Range {
+  readonly root: Bytes;
+  readonly size: bigint;
+  readonly identity: HubIdentity;
+  /** The way from the label's head to a hub checkpoint, if the file has it. */
+  readonly link: {
+    readonly head: LabelHead;
+    readonly index: bigint;
+    readonly proof: readonly Bytes[];
+    readonly checkpoint: Bytes;
+  } | null;
+  /** The first encoded MSGs, in order. */
+  readonly messages: readonly Bytes[];
 }
 
 export interface Lead {
@@ -35,10 +57,22 @@ export function verdict(
   kind: string,
   holds: boolean | null,
   why: string,
-  more: Partial<Pick<Verdict, "complete" | "steps" | "found" | "leads">> = {},
+  more: Partial<Pick<Verdict, "complete" | "steps" | "found" | "leads" | "range">> = {},
 ): Verdict {
   const clause = holds === true ? null : clauseOf(why);
-  return { file, kind, holds, why, clause, complete: true, steps: [], found: null, leads: null, ...more };
+  return {
+    file,
+    kind,
+    holds,
+    why,
+    clause,
+    complete: true,
+    steps: [],
+    found: null,
+    leads: null,
+    range: null,
+    ...more,
+  };
 }
 
 /** There is too little evidence to decide. */

@@ -64,7 +64,8 @@ export class EvidenceVerifier {
   async verdicts(): Promise<Verdict[]> {
     const made = new Map<Recognized, Verdict>();
     for (const order of [0, 1, 2]) {
-      for (const found of this.#found) if (orderOf(found) === order) made.set(found, await this.#verify(found));
+      for (const found of this.#found)
+        if (orderOf(found) === order) made.set(found, await this.#verify(found));
     }
     return this.#found.map((found) => made.get(found) as Verdict);
   }
@@ -99,9 +100,13 @@ export class EvidenceVerifier {
       case "HubEvidence":
         return this.#hubEvidence(thing.value, found.where);
       case "ResultFile":
-        return verifyQueryResult(thing.value, this.#pin, this.#identity, this.#policy, [...this.#byPlace.values()]);
+        return verifyQueryResult(thing.value, this.#pin, this.#identity, this.#policy, [
+          ...this.#byPlace.values(),
+        ]);
       case "Transcript":
-        throw new Undecided("is the transcript of a call, which this page does not verify; run `veen verify` on it");
+        throw new Undecided(
+          "is the transcript of a call, which this page does not verify; run `veen verify` on it",
+        );
       case "HubLogFork":
       case "LabelFork":
         return this.#fork(thing);
@@ -136,7 +141,8 @@ export class EvidenceVerifier {
   async #hubIdentity(shown: wire.HubIdentity): Promise<Proved> {
     await verifyIdentity(shown);
     const id = hex(shown.hub_id);
-    if (this.#pin === null) throw new Undecided(`is the identity of hub ${id}: give --trust with this id to accept it`);
+    if (this.#pin === null)
+      throw new Undecided(`is the identity of hub ${id}: give --trust with this id to accept it`);
     if (this.#identity === null || !equal(shown.hub_id, this.#identity.hub_id)) {
       throw new VerificationError(`belongs to hub ${id}, but ${hex(this.#pin)} is pinned`);
     }
@@ -217,7 +223,12 @@ export class EvidenceVerifier {
     this.#roots.add(head.label, head.upto_seq, head.mmr_root, source);
     this.#roots.add(receipt.label, receipt.stream_seq, receipt.mmr_root, source);
     this.#hubLogs.add(signed, source);
-    const which = known !== null ? "the pinned one" : named ? "the one that the policy names" : "the one that the file names";
+    const which =
+      known !== null
+        ? "the pinned one"
+        : named
+          ? "the one that the policy names"
+          : "the one that the file names";
     const { cosigned } = found;
     return {
       why: `message ${receipt.stream_seq} of label ${short(receipt.label)} is in the log of hub ${short(identity.hub_id)}`,
@@ -228,12 +239,16 @@ export class EvidenceVerifier {
         `the message is under the label's head, which covers ${plural(head.upto_seq, "message")}`,
         `the label's head is entry ${evidence.index + 1n} of ${signed.size} in the hub log`,
         `the hub signed the root of the hub log, as ${signed.origin}`,
-        cosigned === null || this.#policy === null ? NO_POLICY : cosignedStep(cosigned, this.#policy, formatUtc),
+        cosigned === null || this.#policy === null
+          ? NO_POLICY
+          : cosignedStep(cosigned, this.#policy, formatUtc),
       ],
     };
   }
 
-  async #fork(thing: { kind: "HubLogFork"; value: wire.HubLogFork } | { kind: "LabelFork"; value: wire.LabelFork }): Promise<Proved> {
+  async #fork(
+    thing: { kind: "HubLogFork"; value: wire.HubLogFork } | { kind: "LabelFork"; value: wire.LabelFork },
+  ): Promise<Proved> {
     const { identity } = thing.value;
     const hub = hex(identity.hub_id);
     if (this.#pin !== null && !(await isPinned(identity, this.#pin))) {
@@ -279,7 +294,10 @@ export class EvidenceVerifier {
       .sort((a, b) => (a.size < b.size ? 1 : -1));
     const fitting = later.filter(({ size }) => fits(proof, seq, size));
     if (fitting.length === 0) {
-      const sizes = later.map(({ size }) => size).reverse().join(", ");
+      const sizes = later
+        .map(({ size }) => size)
+        .reverse()
+        .join(", ");
       throw new Undecided(
         `cannot be verified with the given roots of ${sizes} entries: give the receipt or checkpoint ` +
           "of the tree that the proof was made for (`veen proof get` prints its size)",

@@ -34,7 +34,10 @@ export interface Report {
 }
 
 /** Verify files together; return one verdict for each object in them, in the order of the files. */
-export async function verifyFiles(files: readonly EvidenceFile[], trust: Trust = {}): Promise<readonly Verdict[]> {
+export async function verifyFiles(
+  files: readonly EvidenceFile[],
+  trust: Trust = {},
+): Promise<readonly Verdict[]> {
   return (await reportOn(files, trust)).verdicts;
 }
 
@@ -58,7 +61,11 @@ export async function reportOn(files: readonly EvidenceFile[], trust: Trust = {}
   }
   const identity = await pinnedIdentity(found, pin);
   const verifier = new EvidenceVerifier(found, pin, identity, now, policy);
-  const verdicts = [...(await verifier.verdicts()), ...(await verifyParts(parts, pin, policy)), ...unreadable];
+  const verdicts = [
+    ...(await verifier.verdicts()),
+    ...(await verifyParts(parts, pin, policy)),
+    ...unreadable,
+  ];
   for (const [where, folder] of exports) verdicts.push(await verifyExport(where, folder, pin));
   return { verdicts, identity, policy };
 }
@@ -72,7 +79,9 @@ const folderOf = (name: string): string => name.slice(0, Math.max(0, name.lastIn
 
 /** Set the files of exports apart: a folder with a manifest is one export, as `veen verify FOLDER` takes it. */
 function splitExports(files: readonly EvidenceFile[]): Split {
-  const roots = new Set(files.filter(({ name }) => baseName(name) === MANIFEST).map(({ name }) => folderOf(name)));
+  const roots = new Set(
+    files.filter(({ name }) => baseName(name) === MANIFEST).map(({ name }) => folderOf(name)),
+  );
   const exports = new Map<string, Map<string, Bytes>>();
   const others: EvidenceFile[] = [];
   const flat = listedFlat(files);
@@ -113,7 +122,6 @@ async function pinnedIdentity(found: readonly Recognized[], pin: Bytes | null): 
   }
   return best;
 }
-
 
 /** Return the identities that an object carries. */
 function identitiesIn(thing: AnyThing): readonly HubIdentity[] {

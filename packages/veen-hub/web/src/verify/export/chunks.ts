@@ -24,10 +24,16 @@ interface Chunk {
 const padded = (seq: bigint): string => seq.toString().padStart(20, "0");
 
 /** Verify every chunk of an export; throw if a file is left that belongs to none. */
-export async function checkChunks(folder: Folder, verifier: RangeVerifier, listed: ReadonlySet<string>): Promise<void> {
+export async function checkChunks(
+  folder: Folder,
+  verifier: RangeVerifier,
+  listed: ReadonlySet<string>,
+): Promise<void> {
   const label = hex(verifier.manifest.label);
   const names = new Set(listed);
-  const chunks = [...names].flatMap((name) => parseName(name) ?? []).sort((a, b) => (a.start < b.start ? -1 : 1));
+  const chunks = [...names]
+    .flatMap((name) => parseName(name) ?? [])
+    .sort((a, b) => (a.start < b.start ? -1 : 1));
   const checkpointName = (upto: bigint): string => `checkpoint-${label}-${padded(upto)}.cbor`;
   const checkpoints = new CheckpointQueue(checkpointFiles(folder, label, names), verifier, checkpointName);
   await checkpoints.verifyDue();
@@ -72,7 +78,12 @@ function checkpointFiles(folder: Folder, label: string, names: Set<string>): Ite
 }
 
 /** Check the peaks before a chunk, which make it verifiable alone, or those after the last chunk. */
-async function checkPeaks(folder: Folder, verifier: RangeVerifier, label: string, names: Set<string>): Promise<void> {
+async function checkPeaks(
+  folder: Folder,
+  verifier: RangeVerifier,
+  label: string,
+  names: Set<string>,
+): Promise<void> {
   const { size, peaks } = verifier.tree;
   if (size === 0n) return;
   const name = `peaks-${label}-${padded(size)}.cbor`;
@@ -105,7 +116,8 @@ async function checkChunk(
     throw damaged(chunk.name, `has ${size} bytes, more than max_chunk_bytes (core §4.8.2)`);
   }
   const hashes = new Mmr();
-  const entries = chunk.kind === "pruned" ? pruned(folder, verifier, chunk) : whole(data, verifier, chunk.name);
+  const entries =
+    chunk.kind === "pruned" ? pruned(folder, verifier, chunk) : whole(data, verifier, chunk.name);
   for await (const digest of entries) {
     hashes.add(digest);
     await checkpoints.verifyDue();
@@ -131,7 +143,7 @@ async function checkChunk(
 
 /** Verify every entry of a chunk; yield their entry hashes. */
 async function* whole(data: Bytes, verifier: RangeVerifier, name: string): AsyncGenerator<Bytes> {
-  for (let at = 0; at < data.length; ) {
+  for (let at = 0; at < data.length;) {
     let size: number;
     try {
       size = frameSize(data, at);

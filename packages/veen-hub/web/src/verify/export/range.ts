@@ -12,6 +12,7 @@ import { type Bytes, equal } from "../wire/bytes.ts";
 import { decodeObject } from "../wire/codec.ts";
 import { CheckpointError, InvariantError, VeenError } from "../wire/errors.ts";
 import type { Checkpoint, HubIdentity, Manifest, PrunedEntry, Registry } from "../wire/schema.ts";
+import { MAX_KEPT_MESSAGES } from "../evidence/verdict.ts";
 import { damaged, inFile } from "./sequence.ts";
 
 export const MANIFEST = "manifest.cbor";
@@ -24,6 +25,8 @@ export interface VerifiedRange {
   readonly pruned: bigint;
   readonly checkpoints: number;
   readonly followedAll: boolean;
+  /** The first MSGs of the range. */
+  readonly messages: readonly Bytes[];
 }
 
 interface Place {
@@ -40,13 +43,20 @@ export class RangeVerifier {
   readonly #places: Place[] = [];
   readonly #pruned: [bigint, bigint][] = [];
   #checkpoints = 0;
+  readonly #messages: Bytes[] = [];
 
   private constructor(manifest: Manifest, identity: HubIdentity, registry: Registry) {
     this.manifest = manifest;
     this.registry = registry;
     this.#terms = new LogTerms(manifest.label, identity, registry.profile, registry.limits);
     const hubTs = manifest.before?.hub_ts ?? null;
-    this.#log = new LogVerifier(this.#terms, manifest.from_seq - 1n, manifest.peaks_before, hubTs, MAX_WRITERS);
+    this.#log = new LogVerifier(
+      this.#terms,
+      manifest.from_seq - 1n,
+      manifest.peaks_before,
+      hubTs,
+      MAX_WRITERS,
+    );
   }
 
   static async of(manifest: Manifest, identity: HubIdentity, registry: Registry): Promise<RangeVerifier> {
@@ -87,7 +97,10 @@ export class RangeVerifier {
   }
 
   accept(entry: RawEntry, where: string, offset: number): Promise<void> {
-    return this.#accept(`entry ${entry.stream_seq}`, entry.stream_seq, where, offset, () => this.#log.accept(entry));
+    if (!entry.isAuthorize && this.#messages.length < MAX_KEPT_MESSAGES) this.#messages.push(entry.msgBytes);
+    return this.#accept(`entry ${entry.stream_seq}`, entry.stream_seq, where, offset, () =>
+      this.#log.accept(entry),
+    );
   }
 
   async acceptPruned(kept: PrunedEntry, where: string, offset: number): Promise<void> {
@@ -134,7 +147,9 @@ export class RangeVerifier {
     try {
       await this.#log.acceptCheckpoint(made);
     } catch (error) {
-      throw error instanceof VeenError ? damaged(where, `checkpoint at ${made.upto_seq}: ${error.full}`, offset) : error;
+      throw error instanceof VeenError
+        ? damaged(where, `checkpoint at ${made.upto_seq}: ${error.full}`, offset)
+        : error;
     }
     this.#checkpoints += 1;
   }
@@ -165,6 +180,7 @@ export class RangeVerifier {
       pruned: this.#pruned.reduce((sum, [start, end]) => sum + end - start + 1n, 0n),
       checkpoints: this.#checkpoints,
       followedAll: this.#log.followedAll,
+      messages: this.#messages,
     };
   }
 
@@ -176,16 +192,22 @@ export class RangeVerifier {
     const epochSec = this.registry.profile.epoch_sec;
     try {
       if (proof.from_seq !== this.tree.size || proof.to_seq !== made.upto_seq) {
-        throw POSITION.broken("the consistency proof does not lead from to_seq to the checkpoint", made.upto_seq);
+        throw POSITION.broken(
+          "the consistency proof does not lead from to_seq to the checkpoint",
+          made.upto_seq,
+        );
       }
-      if (!equal(made.label_curr, label)) throw new CheckpointError("label_curr is not the label of the export");
+      if (!equal(made.label_curr, label))
+        throw new CheckpointError("label_curr is not the label of the export");
       verifyConsistency(proof, this.tree.root, made.mmr_root);
       if (made.epoch < epochAt(time, epochSec)) {
         throw new CheckpointError(`epoch ${made.epoch} is before the epoch of entry to_seq (RESOLUTIONS H9)`);
       }
       if (epochSec === 0n) checkEpoch(made, epochSec, time);
       if (rotates(made) && ((this.#log.checkpointed ?? 0n) !== 0n || epochSec === 0n)) {
-        throw new CheckpointError("label_prev differs from label_curr after the label's first checkpoint (H9)");
+        throw new CheckpointError(
+          "label_prev differs from label_curr after the label's first checkpoint (H9)",
+        );
       }
       await verifyCheckpointOf(this.#terms, made);
     } catch (error) {

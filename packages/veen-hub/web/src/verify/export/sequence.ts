@@ -37,7 +37,7 @@ export function readSmall(folder: Folder, name: string): Bytes | undefined {
 /** Yield offset and bytes of every item of a CBOR sequence. */
 export function* readSequence(folder: Folder, name: string): Generator<readonly [number, Bytes]> {
   const data = folder.get(name) ?? new Uint8Array();
-  for (let at = 0; at < data.length; ) {
+  for (let at = 0; at < data.length;) {
     let end: number;
     try {
       end = itemEnd(data, at);

@@ -15,14 +15,22 @@ const sequence = (stem: string): string => `${stem}.cborseq`;
 const sidecar = (stem: string): string => `${stem}.index.cborseq`;
 
 /** Verify every receipt with its payload, and the checkpoints; `listed` are the manifest's files of this form. */
-export async function checkSet(folder: Folder, verifier: RangeVerifier, listed: ReadonlySet<string>): Promise<void> {
-  const expected = new Set([RECEIPTS, PAYLOADS, CHECKPOINTS].flatMap((stem) => [sequence(stem), sidecar(stem)]));
+export async function checkSet(
+  folder: Folder,
+  verifier: RangeVerifier,
+  listed: ReadonlySet<string>,
+): Promise<void> {
+  const expected = new Set(
+    [RECEIPTS, PAYLOADS, CHECKPOINTS].flatMap((stem) => [sequence(stem), sidecar(stem)]),
+  );
   for (const name of [...new Set([...listed, ...expected])].sort()) {
     if (listed.has(name) && expected.has(name)) continue;
     throw damaged(name, listed.has(name) ? "is not a file of a portable set" : "is not in the manifest");
   }
   const payloads = readIndexed(folder, PAYLOADS);
-  const checkpoints = new CheckpointQueue(readIndexed(folder, CHECKPOINTS), verifier, () => sequence(CHECKPOINTS));
+  const checkpoints = new CheckpointQueue(readIndexed(folder, CHECKPOINTS), verifier, () =>
+    sequence(CHECKPOINTS),
+  );
   await checkpoints.verifyDue();
   const where = sequence(PAYLOADS);
   for (const [, receiptBytes, seq] of readIndexed(folder, RECEIPTS)) {
@@ -104,4 +112,3 @@ function* readIndexed(folder: Folder, stem: string): Generator<IndexedItem, unde
   }
   return undefined;
 }
-

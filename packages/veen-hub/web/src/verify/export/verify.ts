@@ -34,22 +34,33 @@ export async function verifyExport(where: string, folder: Folder, pin: Bytes | n
     const content = folder.get(MANIFEST) as Bytes;
     const claimed = decodeObject("Manifest", content).hub_id;
     const derived = hubIdOf(pin);
-    const [manifest, made] = await check(folder, equal(claimed, derived) ? derived : pin);
+    const { manifest, made, identity, link } = await check(folder, equal(claimed, derived) ? derived : pin);
     let why =
       `entries ${manifest.from_seq} to ${manifest.to_seq} of label ${short(manifest.label)}, ` +
       `${plural(made.checkpoints, "checkpoint")}, ${plural(made.pruned, "pruned payload")}; root ${short(made.root)}`;
     if (!made.followedAll) why += `; ${NOT_CHECKED}`;
-    return verdict(where, "export", true, why, { complete: made.followedAll });
+    const { root, messages } = made;
+    const range = { root, size: manifest.to_seq, identity, link, messages };
+    return verdict(where, "export", true, why, { complete: made.followedAll, range });
   } catch (error) {
     if (error instanceof VeenError) return verdict(where, "export", false, error.full);
     throw error;
   }
 }
 
-async function check(folder: Folder, pinned: Bytes): Promise<[Manifest, VerifiedRange]> {
+interface Checked {
+  readonly manifest: Manifest;
+  readonly made: VerifiedRange;
+  readonly identity: HubIdentity;
+  readonly link: HubHead | null;
+}
+
+async function check(folder: Folder, pinned: Bytes): Promise<Checked> {
   const manifest = await readManifest(folder);
   if (!equal(manifest.hub_id, pinned)) {
-    throw new VeenError(`the export comes from hub ${hex(manifest.hub_id)}, but the pinned hub is ${hex(pinned)}`);
+    throw new VeenError(
+      `the export comes from hub ${hex(manifest.hub_id)}, but the pinned hub is ${hex(pinned)}`,
+    );
   }
   await checkFiles(folder, manifest);
   const [identity, registry] = await readIdentity(folder, pinned);
@@ -60,8 +71,8 @@ async function check(folder: Folder, pinned: Bytes): Promise<[Manifest, Verified
   const checkForm = manifest.form === "set" ? checkSet : checkChunks;
   await verifier.verifying(() => checkForm(folder, verifier, listed));
   const made = await verifier.conclude();
-  await checkHubHead(folder, manifest, identity, made.root);
-  return [manifest, made];
+  const link = await checkHubHead(folder, manifest, identity, made.root);
+  return { manifest, made, identity, link };
 }
 
 async function readManifest(folder: Folder): Promise<Manifest> {
@@ -83,7 +94,8 @@ async function readManifest(folder: Folder): Promise<Manifest> {
 async function checkFiles(folder: Folder, manifest: Manifest): Promise<void> {
   const listed = new Set([...manifest.files.map((file) => file.name), MANIFEST]);
   const missing = [...listed].filter((name) => !folder.has(name)).sort();
-  for (const name of [...missing, ...IDENTITY.filter((each) => !listed.has(each))]) throw damaged(name, "is missing");
+  for (const name of [...missing, ...IDENTITY.filter((each) => !listed.has(each))])
+    throw damaged(name, "is missing");
   for (const name of [...folder.keys()].sort()) {
     if (!listed.has(name) && name !== SIGNATURE) throw damaged(name, "is not in the manifest");
   }
@@ -139,21 +151,35 @@ async function checkSignature(folder: Folder, identity: HubIdentity): Promise<vo
 }
 
 /** Verify the way from the end of the range to a hub checkpoint, if the export has one (P1). */
-async function checkHubHead(folder: Folder, manifest: Manifest, identity: HubIdentity, root: Bytes): Promise<void> {
-  if (!manifest.files.some((file) => file.name === HUB_HEAD)) return;
-  await inFile(HUB_HEAD, async () => {
+async function checkHubHead(
+  folder: Folder,
+  manifest: Manifest,
+  identity: HubIdentity,
+  root: Bytes,
+): Promise<HubHead | null> {
+  if (!manifest.files.some((file) => file.name === HUB_HEAD)) return null;
+  return inFile(HUB_HEAD, async () => {
     const found = decodeObject("HubHead", readSmall(folder, HUB_HEAD) as Bytes);
     await verifyHubHead(found, identity, manifest, root);
+    return found;
   });
 }
 
-async function verifyHubHead(found: HubHead, identity: HubIdentity, manifest: Manifest, root: Bytes): Promise<void> {
+async function verifyHubHead(
+  found: HubHead,
+  identity: HubIdentity,
+  manifest: Manifest,
+  root: Bytes,
+): Promise<void> {
   const { head, consistency: proof } = found;
   const signed = parseSignedHead(found.checkpoint);
-  if (!equal(head.label, manifest.label)) throw new EvidenceError("the head is that of another label (RESOLUTIONS P1)");
+  if (!equal(head.label, manifest.label))
+    throw new EvidenceError("the head is that of another label (RESOLUTIONS P1)");
   if (proof === null) {
     if (head.upto_seq !== manifest.to_seq || !equal(head.mmr_root, root)) {
-      throw new EvidenceError(`the head is not that of the label at entry ${manifest.to_seq} (RESOLUTIONS P1)`);
+      throw new EvidenceError(
+        `the head is not that of the label at entry ${manifest.to_seq} (RESOLUTIONS P1)`,
+      );
     }
   } else {
     if (proof.from_seq !== manifest.to_seq || proof.to_seq !== head.upto_seq) {

@@ -6,7 +6,14 @@ import { EvidenceError, SignatureError } from "../wire/errors.ts";
 import type { HubEvidence, HubIdentity, LabelHead, Receipt } from "../wire/schema.ts";
 import { verifyIdentity, verifyReceipt } from "../log/identity.ts";
 import { verifyInclusion } from "../log/proof.ts";
-import { ED25519, type NoteKey, parseSignedHead, quote, type SignedHead, verifiedSignatures } from "./note.ts";
+import {
+  ED25519,
+  type NoteKey,
+  parseSignedHead,
+  quote,
+  type SignedHead,
+  verifiedSignatures,
+} from "./note.ts";
 import type { Cosigned, WitnessPolicy } from "./policy.ts";
 import * as tree from "./tree.ts";
 
@@ -35,7 +42,9 @@ export async function verifyHubCheckpoint(
     .filter((key) => since === null || key.valid_until === null || since < key.valid_until)
     .map((key) => ({ name: origin, kind: ED25519, public: key.hub_pk }));
   if ((await verifiedSignatures(signed.note, keys)).size === 0) {
-    throw new SignatureError(`hub checkpoint at size ${signed.size} (RESOLUTIONS P1): no key of the hub signed it`);
+    throw new SignatureError(
+      `hub checkpoint at size ${signed.size} (RESOLUTIONS P1): no key of the hub signed it`,
+    );
   }
 }
 
@@ -97,7 +106,12 @@ function checkHead(receipt: Receipt, head: LabelHead): void {
 }
 
 /** Throw if nothing ties a log with a name of its own to the hub (P1). */
-export function checkLogName(identity: HubIdentity, name: string, policy: WitnessPolicy, pinned: Bytes | null): void {
+export function checkLogName(
+  identity: HubIdentity,
+  name: string,
+  policy: WitnessPolicy,
+  pinned: Bytes | null,
+): void {
   if (name === originOf(identity.hub_id)) return;
   if (policy.logs.length === 0) {
     throw new EvidenceError(
@@ -106,7 +120,9 @@ export function checkLogName(identity: HubIdentity, name: string, policy: Witnes
     );
   }
   const first = identity.hub_keys[0];
-  const named = policy.logs.some((log) => log.name === name && first !== undefined && equal(log.public, first.hub_pk));
+  const named = policy.logs.some(
+    (log) => log.name === name && first !== undefined && equal(log.public, first.hub_pk),
+  );
   if (pinned === null && !named) {
     throw new EvidenceError(
       `nothing ties the log ${quote(name)} to hub ${hex(identity.hub_id)} (RESOLUTIONS P1)`,
@@ -119,6 +135,8 @@ export function checkLogName(identity: HubIdentity, name: string, policy: Witnes
 export function namesHub(policy: WitnessPolicy | null, identity: HubIdentity, origin: string): boolean {
   return (
     policy !== null &&
-    policy.logs.some((log) => log.name === origin && identity.hub_keys.some((key) => equal(key.hub_pk, log.public)))
+    policy.logs.some(
+      (log) => log.name === origin && identity.hub_keys.some((key) => equal(key.hub_pk, log.public)),
+    )
   );
 }

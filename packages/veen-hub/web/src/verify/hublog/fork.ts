@@ -2,7 +2,15 @@
 
 import { type Bytes, equal, utf8 } from "../wire/bytes.ts";
 import { DecodeError, EvidenceError, ProofError, SignatureError, VeenError } from "../wire/errors.ts";
-import type { CutTree, HubIdentity, HubLogFork, LabelFork, LabelHead, LabelStatement, LogContradiction } from "../wire/schema.ts";
+import type {
+  CutTree,
+  HubIdentity,
+  HubLogFork,
+  LabelFork,
+  LabelHead,
+  LabelStatement,
+  LogContradiction,
+} from "../wire/schema.ts";
 import { verifyIdentity, verifyReceipt } from "../log/identity.ts";
 import { Mmr, peakPositions, subtrees } from "../log/mmr.ts";
 import { headLeaf, verifyHubCheckpoint } from "./checkpoint.ts";
@@ -145,7 +153,12 @@ export async function verifyContradiction(found: LogContradiction, keys: readonl
     if (first.size !== 0n || equal(first.root, EMPTY_ROOT)) {
       throw new EvidenceError("one checkpoint contradicts itself only at size 0 with a root of leaves");
     }
-  } else if (found.claim === "two-roots" && first !== undefined && second !== undefined && heads.length === 2) {
+  } else if (
+    found.claim === "two-roots" &&
+    first !== undefined &&
+    second !== undefined &&
+    heads.length === 2
+  ) {
     if (first.size !== second.size) {
       throw new EvidenceError(`the sizes ${first.size} and ${second.size} differ: no two roots of one tree`);
     }
@@ -159,7 +172,9 @@ export async function verifyContradiction(found: LogContradiction, keys: readonl
       );
     }
   } else if (found.claim === "unproven") {
-    throw new EvidenceError("the checkpoints need not contradict each other; ask the log for a consistency proof");
+    throw new EvidenceError(
+      "the checkpoints need not contradict each other; ask the log for a consistency proof",
+    );
   } else {
     throw new EvidenceError(`${found.claim} cannot be shown by ${heads.length} checkpoints`);
   }
@@ -177,7 +192,9 @@ async function signedHeads(found: LogContradiction, keys: readonly NoteKey[]): P
   }
   for (const head of heads) {
     if ((await verifiedSignatures(head.note, keys)).size === 0) {
-      throw new SignatureError(`the checkpoint of ${head.origin} at size ${head.size} has no signature of the log`);
+      throw new SignatureError(
+        `the checkpoint of ${head.origin} at size ${head.size} has no signature of the log`,
+      );
     }
   }
   return heads;

@@ -2,7 +2,18 @@
 
 import { H } from "../crypto/hash.ts";
 import { isValid } from "../crypto/signatures.ts";
-import { base64, type Bytes, compare, concat, equal, fromBase64, fromUtf8, hex, utf8, view } from "../wire/bytes.ts";
+import {
+  base64,
+  type Bytes,
+  compare,
+  concat,
+  equal,
+  fromBase64,
+  fromUtf8,
+  hex,
+  utf8,
+  view,
+} from "../wire/bytes.ts";
 import { DecodeError, SignatureError } from "../wire/errors.ts";
 
 export const ED25519 = 1;
@@ -67,7 +78,8 @@ function parseSignatures(lines: string): NoteSignature[] {
   }
   return found.map((line) => {
     const parts = line.split(" ");
-    if (parts.length !== 3 || parts[0] !== "\u2014") throw new DecodeError("has a line that is not a signature", NOTE);
+    if (parts.length !== 3 || parts[0] !== "\u2014")
+      throw new DecodeError("has a line that is not a signature", NOTE);
     const value = decodeBase64(parts[2] as string, NOTE);
     if (value.length <= 4) throw new DecodeError("has a signature without content", NOTE);
     return { name: checkName(parts[1] as string, NOTE), keyId: value.slice(0, 4), signature: value.slice(4) };
@@ -84,7 +96,11 @@ function checkName(name: string, where: string): string {
 /** Quote text as Python does, in the usual cases. */
 export function quote(text: string): string {
   const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
-  const escaped = text.replaceAll("\\", "\\\\").replaceAll("\t", "\\t").replaceAll("\n", "\\n").replaceAll("\r", "\\r");
+  const escaped = text
+    .replaceAll("\\", "\\\\")
+    .replaceAll("\t", "\\t")
+    .replaceAll("\n", "\\n")
+    .replaceAll("\r", "\\r");
   return mark + (mark === "'" ? escaped.replaceAll("'", "\\'") : escaped) + mark;
 }
 
@@ -127,7 +143,8 @@ export function parseKey(text: string): NoteKey {
   if (value[0] !== ED25519 && value[0] !== COSIGNATURE) {
     throw new DecodeError("its signature type is not Ed25519 (1) or cosignature/v1 (4)", VKEY);
   }
-  if (value.length !== 33) throw new DecodeError(`want a public key of 32 bytes, found ${value.length - 1}`, VKEY);
+  if (value.length !== 33)
+    throw new DecodeError(`want a public key of 32 bytes, found ${value.length - 1}`, VKEY);
   const key = { name, kind: value[0], public: value.slice(1) };
   const expected = hex(keyIdOf(key));
   if (id !== expected) {

@@ -2,7 +2,16 @@
 
 import { fromUtf8, hex } from "../wire/bytes.ts";
 import { DecodeError, plural, QuorumError, SignatureError } from "../wire/errors.ts";
-import { COSIGNATURE, cosignedAt, ED25519, type NoteKey, parseKey, quote, type SignedHead, verifiedSignatures } from "./note.ts";
+import {
+  COSIGNATURE,
+  cosignedAt,
+  ED25519,
+  type NoteKey,
+  parseKey,
+  quote,
+  type SignedHead,
+  verifiedSignatures,
+} from "./note.ts";
 
 const NONE = "none";
 const MAX_POLICY_BYTES = 1_048_576;
@@ -63,7 +72,10 @@ export class WitnessPolicy {
         `the checkpoint of ${signed.origin} has no signature of a log that the policy names (C2SP tlog-policy)`,
       );
     }
-    const made = await verifiedSignatures(signed.note, this.witnesses.map((witness) => witness.key));
+    const made = await verifiedSignatures(
+      signed.note,
+      this.witnesses.map((witness) => witness.key),
+    );
     const witnesses = this.witnesses.flatMap((witness) => {
       const signature = made.get(witness.key);
       return signature === undefined ? [] : [[witness, cosignedAt(signature)] as const];
@@ -177,7 +189,11 @@ class Parser {
   }
 
   #undefined(name: string): DecodeError {
-    const names = this.#names.slice(0, MAX_SHOWN_NAMES).map((each) => each.slice(0, 60)).join(", ") || "nothing";
+    const names =
+      this.#names
+        .slice(0, MAX_SHOWN_NAMES)
+        .map((each) => each.slice(0, 60))
+        .join(", ") || "nothing";
     const more = this.#names.length > MAX_SHOWN_NAMES ? ", …" : "";
     return new DecodeError(`names ${shown(name)} before it is defined; defined so far: ${names}${more}`);
   }
@@ -190,7 +206,8 @@ const place = (line?: number): string =>
 
 /** Parse a policy; the error names the line. */
 export function parsePolicy(data: Uint8Array): WitnessPolicy {
-  if (data.length > MAX_POLICY_BYTES) throw new DecodeError(`has more than ${MAX_POLICY_BYTES} bytes`, place());
+  if (data.length > MAX_POLICY_BYTES)
+    throw new DecodeError(`has more than ${MAX_POLICY_BYTES} bytes`, place());
   if (data.some((byte) => (byte < 0x20 && byte !== 9 && byte !== 10) || byte === 0x7f)) {
     throw new DecodeError("contains a control character other than tab and newline", place());
   }
@@ -209,10 +226,13 @@ export function parsePolicy(data: Uint8Array): WitnessPolicy {
 }
 
 /** Say who cosigned a hub checkpoint, and since when the policy's quorum is reached. */
-export function cosignedStep(cosigned: Cosigned, policy: WitnessPolicy, formatTime: (time: bigint) => string): string {
+export function cosignedStep(
+  cosigned: Cosigned,
+  policy: WitnessPolicy,
+  formatTime: (time: bigint) => string,
+): string {
   const names = cosigned.witnesses.map(([witness]) => witness.name).join(", ") || "none";
   if (cosigned.quorumAt === null) return `the policy needs no cosignature; witnesses that cosigned: ${names}`;
   const of = plural(policy.witnesses.length, "witness", "witnesses");
   return `${cosigned.witnesses.length} of ${of} cosigned it (${names}), a quorum since ${formatTime(cosigned.quorumAt)}`;
 }
-

@@ -22,7 +22,9 @@ export function nodeHash(left: Bytes, right: Bytes): Bytes {
 /** Return the root over complete subtrees, given from left to right. */
 function rootOf(subtrees: readonly Bytes[]): Bytes {
   const last = subtrees.at(-1);
-  return last === undefined ? EMPTY_ROOT : subtrees.slice(0, -1).reduceRight((root, each) => nodeHash(each, root), last);
+  return last === undefined
+    ? EMPTY_ROOT
+    : subtrees.slice(0, -1).reduceRight((root, each) => nodeHash(each, root), last);
 }
 
 /** A tree as its size and complete subtrees, the largest first. */
@@ -95,7 +97,13 @@ export function inclusionSteps(leaf: Bytes, index: bigint, size: bigint, proof: 
 }
 
 /** Throw unless the leaf hash is at `index` of the tree. */
-export function verifyInclusion(leaf: Bytes, index: bigint, size: bigint, proof: readonly Bytes[], root: Bytes): void {
+export function verifyInclusion(
+  leaf: Bytes,
+  index: bigint,
+  size: bigint,
+  proof: readonly Bytes[],
+  root: Bytes,
+): void {
   const steps = inclusionSteps(leaf, index, size, proof);
   if (!equal(steps.at(-1)?.node ?? leaf, root)) {
     throw new ProofError(`${INCLUSION}: leaf ${index} of ${size} does not lead to the root`);
@@ -103,8 +111,14 @@ export function verifyInclusion(leaf: Bytes, index: bigint, size: bigint, proof:
 }
 
 /** Return the old and the new root that a consistency proof leads to, for 0 < old < new (RFC 9162 §2.1.4.2). */
-export function rootsOfProof(old: bigint, size: bigint, proof: readonly Bytes[], oldRoot: Bytes): [Bytes, Bytes] {
-  if (!(old > 0n && old < size)) throw new ProofError(`${CONSISTENCY}: want 0 < old < new, found ${old} and ${size}`);
+export function rootsOfProof(
+  old: bigint,
+  size: bigint,
+  proof: readonly Bytes[],
+  oldRoot: Bytes,
+): [Bytes, Bytes] {
+  if (!(old > 0n && old < size))
+    throw new ProofError(`${CONSISTENCY}: want 0 < old < new, found ${old} and ${size}`);
   if (proof.length === 0) throw new ProofError(`${CONSISTENCY}: is empty`);
   const [first, ...path] = (old & (old - 1n)) === 0n ? [oldRoot, ...proof] : proof;
   let [at, last] = [old - 1n, size - 1n];

@@ -33,7 +33,8 @@ function fail(found: string, field = "", fault: Fault = FAULT.CBOR): DecodeError
 /** Check the frame header at byte `at` and return the size of the whole entry. */
 export function frameSize(data: Bytes, at: number): number {
   const size = data.length - at;
-  if (size < FRAME_SIZE) throw fail(`want ${FRAME_SIZE} bytes of frame header, found ${size}`, "", FAULT.SIZE);
+  if (size < FRAME_SIZE)
+    throw fail(`want ${FRAME_SIZE} bytes of frame header, found ${size}`, "", FAULT.SIZE);
   const head = view(data.subarray(at));
   const [version, flags] = [head.getUint8(0), head.getUint8(1)];
   if (version !== ENTRY_VERSION) {
@@ -51,11 +52,14 @@ export function unframe(data: Bytes, at: number): [Entry, number] {
   const size = data.length - at;
   const head = view(data.subarray(at));
   const [flags, msgSize, receiptSize] = [head.getUint8(1), head.getUint32(42), head.getUint32(46)];
-  if (size < whole) throw fail(`msg_len and receipt_len announce ${whole} bytes, found ${size}`, "", FAULT.SIZE);
+  if (size < whole)
+    throw fail(`msg_len and receipt_len announce ${whole} bytes, found ${size}`, "", FAULT.SIZE);
   if (receiptSize === 0) throw fail("is 0, but every entry has a RECEIPT", "receipt_len", FAULT.SIZE);
   const msgBytes = data.slice(at + FRAME_SIZE, at + FRAME_SIZE + msgSize);
   const receiptBytes = data.slice(at + FRAME_SIZE + msgSize, at + whole);
-  if (!equal(H(concat(utf8("veen/entry"), msgBytes, receiptBytes)), data.subarray(at + 50, at + FRAME_SIZE))) {
+  if (
+    !equal(H(concat(utf8("veen/entry"), msgBytes, receiptBytes)), data.subarray(at + 50, at + FRAME_SIZE))
+  ) {
     throw fail("does not match the bytes of the entry", "entry_hash");
   }
   const receipt = decodeObject("Receipt", receiptBytes);
@@ -71,7 +75,7 @@ export function unframe(data: Bytes, at: number): [Entry, number] {
 
 /** Yield the entries of a chunk in order; a damaged entry throws, and none is skipped (core §4.8.2). */
 export function* splitFrames(data: Bytes): Generator<Entry> {
-  for (let at = 0; at < data.length; ) {
+  for (let at = 0; at < data.length;) {
     let entry: Entry;
     let end: number;
     try {
@@ -88,7 +92,9 @@ export function* splitFrames(data: Bytes): Generator<Entry> {
 export function verifyAuthorize(entry: Pick<Entry, "msgBytes" | "receipt">): CapToken {
   const token = decodeObject("CapToken", entry.msgBytes);
   if (!equal(entry.receipt.leaf_hash, Ht("veen/authorize", authRef(token), H(entry.msgBytes)))) {
-    throw new VerificationError("leaf_hash in the RECEIPT is not the leaf hash of the entry's token (RESOLUTIONS H5)");
+    throw new VerificationError(
+      "leaf_hash in the RECEIPT is not the leaf hash of the entry's token (RESOLUTIONS H5)",
+    );
   }
   return token;
 }

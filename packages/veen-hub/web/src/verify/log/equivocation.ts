@@ -7,7 +7,10 @@ import type { Equivocation, HubIdentity, Receipt, Statement } from "../wire/sche
 import { activeAt, verifyIdentity, verifyReceipt, verifyReceiptUnder } from "./identity.ts";
 
 /** Throw unless both receipts are signed and contradict each other; with an identity, by active keys of that hub. */
-export async function verifyEquivocation(evidence: Equivocation, identity: HubIdentity | null): Promise<void> {
+export async function verifyEquivocation(
+  evidence: Equivocation,
+  identity: HubIdentity | null,
+): Promise<void> {
   const { first, second } = evidence;
   if (compare(encodeObject("Statement", first), encodeObject("Statement", second)) >= 0) {
     throw new EvidenceError("the statements are not in ascending order (spec-1 §16)");
@@ -31,7 +34,8 @@ export async function verifyEquivocation(evidence: Equivocation, identity: HubId
       if (identity !== null) checkActive(statement, identity);
     }
   } catch (error) {
-    if (error instanceof SignatureError || error instanceof IdentityError) throw new EvidenceError(error.full);
+    if (error instanceof SignatureError || error instanceof IdentityError)
+      throw new EvidenceError(error.full);
     throw error;
   }
 }
@@ -52,7 +56,10 @@ export async function isEquivocation(identity: HubIdentity, a: Receipt, b: Recei
     const made: Statement[] = [];
     for (const receipt of [a, b]) made.push({ hub_pk: await verifyReceipt(identity, receipt), receipt });
     made.sort((x, y) => compare(encodeObject("Statement", x), encodeObject("Statement", y)));
-    await verifyEquivocation({ ver: 1n, first: made[0] as Statement, second: made[1] as Statement }, identity);
+    await verifyEquivocation(
+      { ver: 1n, first: made[0] as Statement, second: made[1] as Statement },
+      identity,
+    );
   } catch (error) {
     if (error instanceof VerificationError) return false;
     throw error;

@@ -47,7 +47,10 @@ function checkRules(token: CapToken, limits: Limits): void {
     throw new CapError("cap_token.allow.stream_ids (core §6): must be ascending without duplicates");
   }
   const rate = token.allow.rate;
-  if (rate !== null && (rate.per_sec > limits.max_cap_rate_per_sec || rate.burst > limits.max_cap_rate_burst)) {
+  if (
+    rate !== null &&
+    (rate.per_sec > limits.max_cap_rate_per_sec || rate.burst > limits.max_cap_rate_burst)
+  ) {
     throw new CapError(
       `cap_token.allow.rate (core §14.1): ${rate.per_sec}/s and burst ${rate.burst} exceed ` +
         `${limits.max_cap_rate_per_sec}/s and ${limits.max_cap_rate_burst}`,

@@ -129,12 +129,17 @@ export async function verifyReceiptUnder(receipt: Receipt, hubPk: Bytes): Promis
 }
 
 /** Verify hub_sig under any key active in the epoch; without epochs, under any key of the hub (core §8.4). */
-export async function verifyCheckpoint(identity: HubIdentity, made: Checkpoint, epochSec: bigint): Promise<HubKey> {
+export async function verifyCheckpoint(
+  identity: HubIdentity,
+  made: Checkpoint,
+  epochSec: bigint,
+): Promise<HubKey> {
   const digest = checkpointDigest(made);
   const start = made.epoch * epochSec;
   const end = start + epochSec;
   for (const key of inOrder(identity)) {
-    const counts = epochSec === 0n || (key.valid_from < end && (key.valid_until === null || key.valid_until > start));
+    const counts =
+      epochSec === 0n || (key.valid_from < end && (key.valid_until === null || key.valid_until > start));
     if (counts && (await isValid(key.hub_pk, digest, made.hub_sig))) return key;
   }
   throw new SignatureError(
@@ -144,7 +149,11 @@ export async function verifyCheckpoint(identity: HubIdentity, made: Checkpoint, 
 }
 
 /** Verify every witness signature, each under another key, and that each required key signed (B7). */
-export async function verifyWitnesses(made: Checkpoint, required: readonly Bytes[], known: readonly Bytes[]): Promise<void> {
+export async function verifyWitnesses(
+  made: Checkpoint,
+  required: readonly Bytes[],
+  known: readonly Bytes[],
+): Promise<void> {
   const digest = checkpointDigest(made);
   const candidates = unique([...required, ...known]);
   let missing = unique(required);
@@ -184,7 +193,9 @@ export async function verifyCheckpointSigners(
 ): Promise<void> {
   const signer = await verifyCheckpoint(identity, made, 0n);
   const all = identity.hub_keys.map((key) => key.hub_pk);
-  const changes = new Set(identity.hub_keys.flatMap((key) => [key.valid_from, key.valid_until ?? 0n]).filter((t) => t !== 0n));
+  const changes = new Set(
+    identity.hub_keys.flatMap((key) => [key.valid_from, key.valid_until ?? 0n]).filter((t) => t !== 0n),
+  );
   const later = [...changes].filter((time) => since < time && time <= now).sort((a, b) => (a < b ? -1 : 1));
   let failure: SignatureError | undefined;
   for (const moment of [since, ...later]) {
@@ -200,6 +211,8 @@ export async function verifyCheckpointSigners(
   }
   throw (
     failure ??
-    new SignatureError("CHECKPOINT.hub_sig was made by a key that was not active at the time of the checkpoint (core §4.4)")
+    new SignatureError(
+      "CHECKPOINT.hub_sig was made by a key that was not active at the time of the checkpoint (core §4.4)",
+    )
   );
 }

@@ -11,7 +11,17 @@ import { receiptClaim, verifyCheckpoint, verifyWitnesses } from "./identity.ts";
 import { Mmr } from "./mmr.ts";
 import { msgClaim } from "./msg.ts";
 import {
-  ACKNOWLEDGED, CONSECUTIVE, EPOCH, examine, examinePruned, type LogStep, type LogTerms, POSITION, TIME, TOKEN, UNIQUE,
+  ACKNOWLEDGED,
+  CONSECUTIVE,
+  EPOCH,
+  examine,
+  examinePruned,
+  type LogStep,
+  type LogTerms,
+  POSITION,
+  TIME,
+  TOKEN,
+  UNIQUE,
 } from "./rules.ts";
 import { epochAt, isAccepted } from "./stream.ts";
 
@@ -54,7 +64,13 @@ export class LogVerifier {
   readonly #fromFirst: boolean;
   #epochCheckedAt: bigint | null = null;
 
-  constructor(terms: LogTerms, size: bigint, peaks: readonly Bytes[], hubTs: bigint | null, maxWriters: number) {
+  constructor(
+    terms: LogTerms,
+    size: bigint,
+    peaks: readonly Bytes[],
+    hubTs: bigint | null,
+    maxWriters: number,
+  ) {
     this.terms = terms;
     this.#tree = new Mmr(size, peaks);
     this.hubTs = hubTs;
@@ -75,7 +91,8 @@ export class LogVerifier {
   /** Verify the next entry; its signatures are added to `claims`. */
   async accept(entry: RawEntry): Promise<LogStep> {
     const step = examine(entry, this.terms);
-    if (step.content !== null && "msg" in step.content) this.claims.push(msgClaim(step.content.msg, entry.msgBytes));
+    if (step.content !== null && "msg" in step.content)
+      this.claims.push(msgClaim(step.content.msg, entry.msgBytes));
     else if (step.content !== null) await verifyToken(step.content.token, this.terms.limits);
     return this.#advance(step, entry.receiptBytes);
   }
@@ -104,7 +121,8 @@ export class LogVerifier {
     }
     const tree = this.#tree.copy();
     tree.add(leaf);
-    if (!equal(tree.root, root)) throw POSITION.broken("mmr_root does not follow from the log before it", seq);
+    if (!equal(tree.root, root))
+      throw POSITION.broken("mmr_root does not follow from the log before it", seq);
     this.#tree = tree;
     this.hubTs = time;
     if (step.writer !== null) this.#writers.put(hex(step.writer.client_id), step.writer.client_seq);
@@ -151,12 +169,15 @@ export class LogVerifier {
     if (upto < 1n) throw new CheckpointError("upto_seq is 0, so the checkpoint covers no entry (core §4.4)");
     if (upto !== this.#tree.size) {
       const size = this.#tree.size;
-      throw new CheckpointError(`upto_seq ${upto} is not the end of the log of ${size} entries (core §4.4.1)`);
+      throw new CheckpointError(
+        `upto_seq ${upto} is not the end of the log of ${size} entries (core §4.4.1)`,
+      );
     }
     if (!equal(made.mmr_root, this.#tree.root)) {
       throw new CheckpointError(`mmr_root at upto_seq ${upto} is not the root of the log (core §4.4.1)`);
     }
-    if (upto === this.checkpointed) throw new CheckpointError(`upto_seq ${upto} has a checkpoint already (core §4.4.1)`);
+    if (upto === this.checkpointed)
+      throw new CheckpointError(`upto_seq ${upto} has a checkpoint already (core §4.4.1)`);
     checkEpoch(made, profile.epoch_sec, this.hubTs);
     if (rotates(made) && ((this.checkpointed ?? 0n) !== 0n || profile.epoch_sec === 0n)) {
       throw new CheckpointError(
@@ -182,5 +203,9 @@ export function checkEpoch(made: Checkpoint, epochSec: bigint, hubTs: bigint | n
 /** Verify hub_sig, and every witness signature under a key of the hub (core §8.4, P2). */
 export async function verifyCheckpointOf(terms: LogTerms, made: Checkpoint): Promise<void> {
   await verifyCheckpoint(terms.identity, made, terms.profile.epoch_sec);
-  await verifyWitnesses(made, [], terms.identity.hub_keys.map((key) => key.hub_pk));
+  await verifyWitnesses(
+    made,
+    [],
+    terms.identity.hub_keys.map((key) => key.hub_pk),
+  );
 }

@@ -35,7 +35,7 @@ export function peakPositions(size: bigint): [number, bigint][] {
 /** Return the fewest aligned perfect subtrees that cover leaves `start` to `end - 1`, left to right (B11). */
 export function subtrees(start: bigint, end: bigint): [number, bigint][] {
   const tiles: [number, bigint][] = [];
-  for (let at = start; at < end; ) {
+  for (let at = start; at < end;) {
     const aligned = at === 0n ? bitLength(end) : bitLength(at & -at) - 1;
     const height = Math.min(aligned, bitLength(end - at) - 1);
     tiles.push([height, at >> BigInt(height)]);

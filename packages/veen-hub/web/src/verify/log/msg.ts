@@ -43,7 +43,8 @@ export function checkLayout(ciphertext: Bytes, limits: Limits = MAXIMA): [number
   }
   const end = PREFIX_SIZE + header + body;
   if (size < end) throw layout(`${size} bytes are fewer than the ${end} that hdr_len and body_len announce`);
-  if (ciphertext.subarray(end).some((byte) => byte !== 0)) throw layout("the padding contains a byte that is not zero");
+  if (ciphertext.subarray(end).some((byte) => byte !== 0))
+    throw layout("the padding contains a byte that is not zero");
   return [PREFIX_SIZE + header, end];
 }
 
@@ -94,6 +95,7 @@ export async function openMsg(msg: Msg, secret: Bytes): Promise<Opened> {
   }
   const nonce = Ht("veen/nonce", msg.label, counters[1], msg.client_id, counters[0]).slice(0, 24);
   const body = openBody(context.export("veen/body-k"), nonce, aad, msg.ciphertext.slice(bodyAt, end));
-  if (body === undefined) throw new OpenError("the body does not open: it was not sealed with this header (core §4.2)");
+  if (body === undefined)
+    throw new OpenError("the body does not open: it was not sealed with this header (core §4.2)");
   return { header, body };
 }

@@ -16,9 +16,16 @@ export function ownPeak(position: bigint, size: bigint): [number, number] {
 }
 
 /** Verify an inclusion proof against the root of a tree of `size` leaves (core §5.4). */
-export function verifyInclusion(proof: MmrProof, root: Bytes, streamSeq: bigint, leaf: Bytes, size: bigint): void {
+export function verifyInclusion(
+  proof: MmrProof,
+  root: Bytes,
+  streamSeq: bigint,
+  leaf: Bytes,
+  size: bigint,
+): void {
   if (streamSeq < 1n) throw new ProofError("stream_seq 0 names no leaf (core §5.4)");
-  if (streamSeq > size) throw new ProofError(`stream_seq ${streamSeq} is beyond a tree of ${size} leaves (core §5.4)`);
+  if (streamSeq > size)
+    throw new ProofError(`stream_seq ${streamSeq} is beyond a tree of ${size} leaves (core §5.4)`);
   if (!equal(proof.leaf_hash, leaf)) {
     throw new ProofError("mmr_proof.leaf_hash (core §5.4): is not the leaf hash of the entry to prove");
   }
@@ -41,7 +48,9 @@ export function verifyInclusion(proof: MmrProof, root: Bytes, streamSeq: bigint,
   let node = proof.leaf_hash;
   for (const [level, step] of path.entries()) {
     if (step.dir !== ((position >> BigInt(level)) & 1n)) {
-      throw new ProofError(`mmr_proof.path[${level}].dir (core §5.2): ${step.dir} contradicts the leaf's position`);
+      throw new ProofError(
+        `mmr_proof.path[${level}].dir (core §5.2): ${step.dir} contradicts the leaf's position`,
+      );
     }
     node = step.dir === 1n ? nodeHash(step.sib, node) : nodeHash(node, step.sib);
   }
@@ -50,7 +59,9 @@ export function verifyInclusion(proof: MmrProof, root: Bytes, streamSeq: bigint,
     throw new ProofError("mmr_proof.peaks_after (core §5.4): two peaks are equal");
   }
   if (!equal(rootOf(peaks), root)) {
-    throw new ProofError(`mmr_proof (core §5.4): leaf ${streamSeq} of ${size} does not lead to the expected mmr_root`);
+    throw new ProofError(
+      `mmr_proof (core §5.4): leaf ${streamSeq} of ${size} does not lead to the expected mmr_root`,
+    );
   }
 }
 

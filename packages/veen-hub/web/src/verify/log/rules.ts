@@ -39,7 +39,19 @@ export const UNIQUE = new Rule("I8", "core §7");
 export const CONSECUTIVE = new Rule("I9", "core §7");
 export const EPOCH = new Rule("I12", "core §7");
 export const RULES = [
-  FRAME, CANONICAL, SIZES, CT_HASH, LEAF, PROFILE, TOKEN, POSITION, TIME, ACKNOWLEDGED, UNIQUE, CONSECUTIVE, EPOCH,
+  FRAME,
+  CANONICAL,
+  SIZES,
+  CT_HASH,
+  LEAF,
+  PROFILE,
+  TOKEN,
+  POSITION,
+  TIME,
+  ACKNOWLEDGED,
+  UNIQUE,
+  CONSECUTIVE,
+  EPOCH,
 ] as const;
 
 /** Facts about a label that a verifier has from sources other than the log. */
@@ -52,7 +64,13 @@ export class LogTerms {
   readonly profileId: Bytes;
   readonly isControlLabel: boolean;
 
-  constructor(label: Bytes, identity: HubIdentity, profile: Profile, limits: Limits, origin: LabelOrigin | null = null) {
+  constructor(
+    label: Bytes,
+    identity: HubIdentity,
+    profile: Profile,
+    limits: Limits,
+    origin: LabelOrigin | null = null,
+  ) {
     this.label = label;
     this.identity = identity;
     this.profile = profile;
@@ -131,7 +149,8 @@ function checkContent(entry: RawEntry, step: LogStep, limits: Limits): void {
   } catch (error) {
     throw error instanceof DecodeError ? SIZES.broken(error.full, seq) : error;
   }
-  if (!equal(H(msg.ciphertext), msg.ct_hash)) throw CT_HASH.broken("ct_hash is not the hash of the ciphertext", seq);
+  if (!equal(H(msg.ciphertext), msg.ct_hash))
+    throw CT_HASH.broken("ct_hash is not the hash of the ciphertext", seq);
   if (!equal(msg.label, receipt.label)) throw LEAF.broken("the MSG and its RECEIPT differ in label", seq);
   checkLeaf(receipt, leafHash(msg.label, msg));
 }
@@ -140,7 +159,10 @@ function checkContent(entry: RawEntry, step: LogStep, limits: Limits): void {
 export function examinePruned(kept: PrunedEntry, terms: LogTerms): LogStep {
   const { receipt } = kept;
   if (!equal(receipt.label, terms.label)) {
-    throw LEAF.broken(`the RECEIPT has label ${hex(receipt.label)}, not ${hex(terms.label)}`, receipt.stream_seq);
+    throw LEAF.broken(
+      `the RECEIPT has label ${hex(receipt.label)}, not ${hex(terms.label)}`,
+      receipt.stream_seq,
+    );
   }
   checkLeaf(receipt, leafHash(receipt.label, kept));
   checkProfile(kept.profile_id, terms, receipt.stream_seq);
@@ -154,5 +176,6 @@ function checkLeaf(receipt: Receipt, leaf: Bytes): void {
 }
 
 function checkProfile(profileId: Bytes, terms: LogTerms, seq: bigint): void {
-  if (!equal(profileId, terms.profileId)) throw PROFILE.broken(`profile ${hex(profileId)} is not the hub's`, seq);
+  if (!equal(profileId, terms.profileId))
+    throw PROFILE.broken(`profile ${hex(profileId)} is not the hub's`, seq);
 }

@@ -3,7 +3,17 @@
 import { quote } from "../hublog/note.ts";
 import type { Bytes } from "../wire/bytes.ts";
 import {
-  BASE_FIELDS, checkUnique, cut, invalid, parseField, readList, readObject, readText, TIME_FIELDS, want, characters,
+  BASE_FIELDS,
+  checkUnique,
+  cut,
+  invalid,
+  parseField,
+  readList,
+  readObject,
+  readText,
+  TIME_FIELDS,
+  want,
+  characters,
 } from "./fields.ts";
 import { byUtf8, encode, encodeText, type Json, type JsonObject, object, QueryError } from "./json.ts";
 import { formatTimestamp, parseTimestamp } from "./timestamp.ts";
@@ -63,7 +73,8 @@ export function normalise(item: Json): QueryDescriptor {
   const meta = get("meta") === null ? null : readMeta(get("meta"));
   const json = asJson(made, meta);
   const canonical = encode(json);
-  if (canonical.length > MAX_DESCRIPTOR_BYTES) throw invalid(where, `has ${canonical.length} bytes in canonical JSON`);
+  if (canonical.length > MAX_DESCRIPTOR_BYTES)
+    throw invalid(where, `has ${canonical.length} bytes in canonical JSON`);
   return { ...made, json, canonical };
 }
 
@@ -82,7 +93,9 @@ function asJson(made: Omit<QueryDescriptor, "json" | "canonical">, meta: Json): 
     }),
     projection: made.projection,
     evidence: evidenceJson(made.evidence),
-    ...(aggregate === null ? {} : { aggregate: object({ group_by: aggregate.groupBy, metrics: aggregate.metrics }) }),
+    ...(aggregate === null
+      ? {}
+      : { aggregate: object({ group_by: aggregate.groupBy, metrics: aggregate.metrics }) }),
     ...(meta === null ? {} : { meta }),
   });
 }
@@ -105,7 +118,8 @@ function checkVersion(version: Json): void {
 function readQueryId(item: Json): string {
   const where = "query_id (query-api §2.2)";
   if (typeof item !== "string") throw want("text", item, where);
-  if (!/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/.test(item)) throw invalid(where, `${quote(cut(item, 40))} is not a query_id`);
+  if (!/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/.test(item))
+    throw invalid(where, `${quote(cut(item, 40))} is not a query_id`);
   return item;
 }
 
@@ -124,7 +138,9 @@ function readProjection(item: Json, aggregate: Aggregate | null): string[] {
   const names = readList(item, where, 64);
   if (names.includes("*")) {
     if (names.length > 1) throw invalid(where, '"*" is not alone');
-    return aggregate === null ? [...BASE_FIELDS, "payload"] : BASE_FIELDS.filter((name) => name !== "receipt_id");
+    return aggregate === null
+      ? [...BASE_FIELDS, "payload"]
+      : BASE_FIELDS.filter((name) => name !== "receipt_id");
   }
   const fields = names.map((each) => parseField(each, where));
   checkUnique(fields, where);
@@ -155,7 +171,8 @@ function readFilter(item: Json): Filter {
 
 function readTypes(item: Json): string[] {
   const where = "filter.event_type (query-api §4.2)";
-  if (Array.isArray(item) && item.length === 0) throw invalid(where, "is an empty array, which selects nothing");
+  if (Array.isArray(item) && item.length === 0)
+    throw invalid(where, "is an empty array, which selects nothing");
   const types = readList(item, where, 256).map((each) => readText(each, where, 256));
   return [...new Set(types)].sort(byUtf8);
 }
@@ -183,7 +200,10 @@ function readWhere(item: Json): [string, Json[]][] {
   const where = "filter.where (query-api §10.3)";
   if (!(item instanceof Map) || (item as JsonObject).size > 16) throw want("an object", item, where);
   const conditions = [...(item as JsonObject)].map(([name, values]) => readCondition(name, values));
-  checkUnique(conditions.map(([name]) => name), where);
+  checkUnique(
+    conditions.map(([name]) => name),
+    where,
+  );
   return conditions.sort(([a], [b]) => byUtf8(a, b));
 }
 
@@ -222,7 +242,8 @@ function readMetric(item: Json, where: string): string {
   if (typeof item !== "string") throw want("the text of a metric", item, where);
   if (item === "count") return item;
   const [, name, argument] = /^([a-z_]+)\((.*)\)$/s.exec(item) ?? [];
-  if (name === undefined || !FUNCTIONS.includes(name)) throw invalid(where, `${quote(cut(item, 80))} is not a metric`);
+  if (name === undefined || !FUNCTIONS.includes(name))
+    throw invalid(where, `${quote(cut(item, 80))} is not a metric`);
   const field = parseField(argument as string, where);
   const isBase = (BASE_FIELDS as readonly string[]).includes(field);
   if ((name === "sum" || name === "avg") && isBase && field !== "hub_commit_seq") {

@@ -6,7 +6,16 @@ import { type Bytes, equal, fromHex, hex } from "../wire/bytes.ts";
 import { U64_MAX } from "../wire/cbor.ts";
 import { DecodeError } from "../wire/errors.ts";
 import { type EvidencePolicy, evidenceJson, type QueryDescriptor, readEvidence } from "./descriptor.ts";
-import { byUtf8, decodeCanonical, encode, encodeText, type Json, type JsonObject, object, QueryError } from "./json.ts";
+import {
+  byUtf8,
+  decodeCanonical,
+  encode,
+  encodeText,
+  type Json,
+  type JsonObject,
+  object,
+  QueryError,
+} from "./json.ts";
 import { formatTimestamp, parseTimestamp } from "./timestamp.ts";
 import { cut } from "./fields.ts";
 
@@ -14,8 +23,17 @@ const MAX_DIGEST_BYTES = 1_048_576;
 const COUNTS = ["epoch", "from_seq", "to_seq", "scanned", "opened", "unopened", "pruned", "matched"] as const;
 const SOURCE_KEYS = ["stream", "hub_id", "label", "mmr_root", "checkpoint", ...COUNTS];
 const KEYS = [
-  "query_id", "result_id", "version", "row_count", "evidence_policy", "rows_hash", "evidence_hash", "executed_at",
-  "hub_id", "coverage", "limits",
+  "query_id",
+  "result_id",
+  "version",
+  "row_count",
+  "evidence_policy",
+  "rows_hash",
+  "evidence_hash",
+  "executed_at",
+  "hub_id",
+  "coverage",
+  "limits",
 ];
 
 /** The entries of one source that a query read, and their counts. */
@@ -159,12 +177,19 @@ function asDecodeError<T>(where: string, work: () => T): T {
   }
 }
 
-function readParts(where: string, item: Json, keys: readonly string[], optional: readonly string[] = []): JsonObject {
+function readParts(
+  where: string,
+  item: Json,
+  keys: readonly string[],
+  optional: readonly string[] = [],
+): JsonObject {
   if (!(item instanceof Map)) throw fail(where, "want an object");
   const held = item as JsonObject;
   const [missing] = keys.filter((key) => !held.has(key)).sort(byUtf8);
   if (missing !== undefined) throw fail(where, `${missing} is missing`);
-  const [unknown] = [...held.keys()].filter((key) => !keys.includes(key) && !optional.includes(key)).sort(byUtf8);
+  const [unknown] = [...held.keys()]
+    .filter((key) => !keys.includes(key) && !optional.includes(key))
+    .sort(byUtf8);
   if (unknown !== undefined) throw fail(where, `unknown key ${quote(cut(unknown, 40))}`);
   return held;
 }
@@ -203,7 +228,8 @@ function text(where: string, item: Json): string {
 }
 
 function hash(where: string, item: Json): string {
-  if (typeof item !== "string" || !/^[0-9a-f]{64}$/.test(item)) throw fail(where, "want 64 digits of lowercase hex");
+  if (typeof item !== "string" || !/^[0-9a-f]{64}$/.test(item))
+    throw fail(where, "want 64 digits of lowercase hex");
   return item;
 }
 
@@ -238,13 +264,18 @@ export function limitsOf(descriptor: QueryDescriptor, coverage: readonly Source[
   const found = [...ALWAYS];
   const { mode } = descriptor.evidence;
   if (mode === "none") found.push(["no_evidence", "No receipt of a matched event was verified (mode none)."]);
-  if (mode === "spot") found.push(["sampled", "Only the receipts of sampled events were verified (mode spot)."]);
+  if (mode === "spot")
+    found.push(["sampled", "Only the receipts of sampled events were verified (mode spot)."]);
   for (const source of coverage) {
     const name = `${source.stream} at hub ${hex(source.hubId)}, epoch ${source.epoch}`;
     if (source.scanned === 0n) {
-      found.push(["empty_source", `${name}: no entries are known; nothing signed proves that there are none.`]);
+      found.push([
+        "empty_source",
+        `${name}: no entries are known; nothing signed proves that there are none.`,
+      ]);
     }
-    if (source.from_seq > 1n) found.push(["starts_late", `${name}: entries before ${source.from_seq} were not read.`]);
+    if (source.from_seq > 1n)
+      found.push(["starts_late", `${name}: entries before ${source.from_seq} were not read.`]);
     if (source.unopened > 0n) {
       found.push(["unopened", `${name}: ${source.unopened} entries did not open with the executor's keys.`]);
     }

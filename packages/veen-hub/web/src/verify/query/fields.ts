@@ -4,8 +4,17 @@ import { quote } from "../hublog/note.ts";
 import { type Json, type JsonObject, QueryError } from "./json.ts";
 
 export const BASE_FIELDS = [
-  "subject_id", "principal_id", "event_type", "event_time", "origin", "hub_commit_time", "hub_commit_seq", "stream",
-  "hub_id", "receipt_id", "attributed",
+  "subject_id",
+  "principal_id",
+  "event_type",
+  "event_time",
+  "origin",
+  "hub_commit_time",
+  "hub_commit_seq",
+  "stream",
+  "hub_id",
+  "receipt_id",
+  "attributed",
 ] as const;
 export const TIME_FIELDS: readonly string[] = ["event_time", "hub_commit_time"];
 const MAX_PATH_PARTS = 16;
@@ -64,7 +73,10 @@ export function parseField(name: Json, where: string): string {
   if (name === "payload" || name === "payload.*") return "payload";
   const count = characters(name);
   if (count > MAX_FIELD_CHARACTERS) {
-    throw invalid(where, `the name of a field has ${count} characters, at most ${MAX_FIELD_CHARACTERS} are allowed`);
+    throw invalid(
+      where,
+      `the name of a field has ${count} characters, at most ${MAX_FIELD_CHARACTERS} are allowed`,
+    );
   }
   if (!name.startsWith("payload.")) throw invalid(where, `${quote(name)} is not a field`);
   const parts = name.slice("payload.".length).split(".");

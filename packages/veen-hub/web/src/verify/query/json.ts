@@ -165,7 +165,8 @@ class Parser {
     if (this.#take("}")) return made;
     for (;;) {
       this.#space();
-      if (this.#text[this.#at] !== '"') throw this.#wrong("Expecting property name enclosed in double quotes");
+      if (this.#text[this.#at] !== '"')
+        throw this.#wrong("Expecting property name enclosed in double quotes");
       const key = this.#string();
       this.#space();
       if (!this.#take(":")) throw this.#wrong("Expecting ':' delimiter");

@@ -41,7 +41,10 @@ export class ReceiptCheck {
   }
 
   /** Check that the receipts are those of the evidence policy, fit their rows, and are signed. */
-  async checkSignatures(evidence: ResultEvidence, identityOf: (source: Source) => HubIdentity): Promise<void> {
+  async checkSignatures(
+    evidence: ResultEvidence,
+    identityOf: (source: Source) => HubIdentity,
+  ): Promise<void> {
     this.#matched = evidence.matched;
     const claims: Claim[] = [];
     for (const [at, source] of this.#digest.coverage.entries()) {
@@ -131,7 +134,12 @@ export class ReceiptCheck {
   }
 
   /** Refuse a row that contradicts its receipt or the filter. */
-  #checkRow(number: number, row: JsonObject, { source, receipt, wire }: Held, allowed: readonly Allowed[]): void {
+  #checkRow(
+    number: number,
+    row: JsonObject,
+    { source, receipt, wire }: Held,
+    allowed: readonly Allowed[],
+  ): void {
     const proved: readonly (readonly [string, Json])[] = [
       ["stream", source.stream],
       ["hub_id", hex(source.hubId)],
@@ -166,7 +174,10 @@ export class ReceiptCheck {
         }
         continue;
       }
-      const [seqs, leaves] = [receipts.map((each) => each.stream_seq), receipts.map((each) => each.leaf_hash)];
+      const [seqs, leaves] = [
+        receipts.map((each) => each.stream_seq),
+        receipts.map((each) => each.leaf_hash),
+      ];
       try {
         verifyLeaves(shown.proof, seqs, leaves, source.to_seq, source.root as Bytes);
       } catch (error) {
@@ -183,7 +194,10 @@ export class ReceiptCheck {
       const rowHash = at === null ? null : H(encodedRows[at] as Bytes);
       return { receiptId: receiptId(wire), root: source.root as Bytes, hubId: source.hubId, rowHash };
     });
-    if (evidenceHash(this.#descriptor, this.#digest.coverage, verified, this.#matched) !== this.#digest.evidenceHash) {
+    if (
+      evidenceHash(this.#descriptor, this.#digest.coverage, verified, this.#matched) !==
+      this.#digest.evidenceHash
+    ) {
       throw new EvidenceError(
         "the evidence is not that of evidence_hash: coverage, receipts or rows were changed " +
           "(query-api §5.4, RESOLUTIONS P13)",

@@ -19,7 +19,8 @@ export function named(source: Source): string {
 
 /** Split concatenated hashes. */
 export function splitHashes(data: Bytes): Bytes[] {
-  if (data.length % 32 !== 0) throw new EvidenceError("a list of hashes ends in the middle of a hash (query-api §5)");
+  if (data.length % 32 !== 0)
+    throw new EvidenceError("a list of hashes ends in the middle of a hash (query-api §5)");
   return Array.from({ length: data.length / 32 }, (_, at) => data.slice(32 * at, 32 * at + 32));
 }
 
@@ -59,19 +60,27 @@ export function checkRows(
       ROWS_ACTION,
     );
   }
-  const whole = concat(utf8("["), ...encoded.flatMap((row, at) => (at === 0 ? [row] : [utf8(","), row])), utf8("]"));
+  const whole = concat(
+    utf8("["),
+    ...encoded.flatMap((row, at) => (at === 0 ? [row] : [utf8(","), row])),
+    utf8("]"),
+  );
   if (!equal(whole, file.rows_json)) {
     throw new EvidenceError("the rows are not in canonical JSON (RESOLUTIONS P12)", ROWS_ACTION);
   }
   if (hex(H(whole)) !== digest.rowsHash) {
-    throw new EvidenceError("the rows are not those of rows_hash: rows were changed (query-api §5.3)", ROWS_ACTION);
+    throw new EvidenceError(
+      "the rows are not those of rows_hash: rows were changed (query-api §5.3)",
+      ROWS_ACTION,
+    );
   }
   checkShape(descriptor, rows);
 }
 
 /** Say how two lists of rows differ, given the hashes of their rows. */
 function difference(expected: readonly Bytes[], found: readonly Bytes[]): string | null {
-  const same = (a: Bytes | undefined, b: Bytes | undefined): boolean => a !== undefined && b !== undefined && equal(a, b);
+  const same = (a: Bytes | undefined, b: Bytes | undefined): boolean =>
+    a !== undefined && b !== undefined && equal(a, b);
   const common = Math.min(expected.length, found.length);
   let at = expected.slice(0, common).findIndex((each, n) => !same(each, found[n]));
   if (at < 0) {
@@ -93,7 +102,10 @@ function checkShape(descriptor: QueryDescriptor, rows: readonly JsonObject[]): v
   const names = new Set(aggregate === null ? projection : [...aggregate.groupBy, ...aggregate.metrics]);
   if (aggregate !== null && projection.includes("receipt_id")) names.add("receipt_id");
   for (const [at, row] of rows.entries()) {
-    const wrong = [...[...row.keys()].filter((key) => !names.has(key)), ...[...names].filter((key) => !row.has(key))];
+    const wrong = [
+      ...[...row.keys()].filter((key) => !names.has(key)),
+      ...[...names].filter((key) => !row.has(key)),
+    ];
     const [first] = wrong.sort(byUtf8);
     if (first !== undefined) {
       throw new EvidenceError(
@@ -105,9 +117,15 @@ function checkShape(descriptor: QueryDescriptor, rows: readonly JsonObject[]): v
 }
 
 /** Refuse a coverage that leaves out a stream, is out of order, or does not add up (P11, P13). */
-export function checkCoverage(descriptor: QueryDescriptor, coverage: readonly Source[], rows: readonly JsonObject[]): void {
+export function checkCoverage(
+  descriptor: QueryDescriptor,
+  coverage: readonly Source[],
+  rows: readonly JsonObject[],
+): void {
   const { scope } = descriptor;
-  const [missing] = scope.filter((stream) => !coverage.some((source) => source.stream === stream)).sort(byUtf8);
+  const [missing] = scope
+    .filter((stream) => !coverage.some((source) => source.stream === stream))
+    .sort(byUtf8);
   if (missing !== undefined) {
     throw new EvidenceError(`the coverage leaves out the stream ${quote(missing)} (RESOLUTIONS P13)`);
   }

@@ -36,7 +36,9 @@ export function readReceipt(source: Source, wire: Bytes): Receipt {
   }
   const seq = receipt.stream_seq;
   if (!equal(receipt.label, source.label)) {
-    throw new EvidenceError(`${named(source)}: the receipt of entry ${seq} is that of another label (RESOLUTIONS P11)`);
+    throw new EvidenceError(
+      `${named(source)}: the receipt of entry ${seq} is that of another label (RESOLUTIONS P11)`,
+    );
   }
   if (seq < source.from_seq || seq > source.to_seq) {
     throw new EvidenceError(
@@ -47,7 +49,11 @@ export function readReceipt(source: Source, wire: Bytes): Receipt {
 }
 
 /** Verify that the hub signed the root at the end of a source; return the receipt (P13). */
-export async function checkHead(source: Source, head: Bytes | null, identity: HubIdentity): Promise<Receipt | null> {
+export async function checkHead(
+  source: Source,
+  head: Bytes | null,
+  identity: HubIdentity,
+): Promise<Receipt | null> {
   if (source.root === null || source.to_seq === 0n) {
     if (head !== null || source.root !== null || sizeOf(source) !== 0n) {
       throw new EvidenceError(
@@ -110,7 +116,9 @@ async function checkLinkSteps(
   const origin = link.origin ?? originOf(identity.hub_id);
   await verifyHubCheckpoint(identity, signed, origin, head.hub_ts);
   if (source.checkpoint !== signed.note.text) {
-    throw new EvidenceError("the coverage names another hub checkpoint than the evidence has (RESOLUTIONS P13)");
+    throw new EvidenceError(
+      "the coverage names another hub checkpoint than the evidence has (RESOLUTIONS P13)",
+    );
   }
   if (policy === null) return;
   checkLogName(identity, origin, policy, identity.hub_id);
@@ -127,7 +135,10 @@ function checkSameLog(source: Source, root: Bytes, { head, consistency: proof }:
     }
     return;
   }
-  const both = [{ size: head.upto_seq, root: head.mmr_root }, { size: source.to_seq, root }] as const;
+  const both = [
+    { size: head.upto_seq, root: head.mmr_root },
+    { size: source.to_seq, root },
+  ] as const;
   const [smaller, larger] = head.upto_seq < source.to_seq ? both : ([both[1], both[0]] as const);
   if (proof === null || proof.from_seq !== smaller.size || proof.to_seq !== larger.size) {
     throw new EvidenceError(
@@ -148,7 +159,9 @@ export function verifyLeaves(
   let before = 0n;
   for (const seq of seqs) {
     if (!(before < seq && seq <= size)) {
-      throw new ProofError(`leaf ${seq} does not follow leaf ${before} in a tree of ${size} leaves (core §5.4)`);
+      throw new ProofError(
+        `leaf ${seq} does not follow leaf ${before} in a tree of ${size} leaves (core §5.4)`,
+      );
     }
     before = seq;
   }
@@ -158,7 +171,8 @@ export function verifyLeaves(
     for (const [height] of subtrees(start, end)) {
       const node = proof.slice(at, at + 32);
       at += 32;
-      if (node.length !== 32) throw new ProofError("inclusion proof (B11): ends early for its places and tree size");
+      if (node.length !== 32)
+        throw new ProofError("inclusion proof (B11): ends early for its places and tree size");
       tree.appendSubtree(height, node);
     }
   };
@@ -175,6 +189,8 @@ export function verifyLeaves(
     );
   }
   if (!equal(tree.root, root)) {
-    throw new ProofError(`inclusion proof (core §5.4): the leaves do not lead to the root of ${size} entries`);
+    throw new ProofError(
+      `inclusion proof (core §5.4): the leaves do not lead to the root of ${size} entries`,
+    );
   }
 }

@@ -8,13 +8,17 @@ const FIRST_LONG_YEAR_MS = 253_402_300_800_000n;
 export function parseTimestamp(text: string): bigint | null {
   const found = FORM.exec(text);
   if (found === null) return null;
-  const [year, month, day, hour, minute, second, fraction] = found.slice(1).map((part) => Number(part ?? 0)) as [
-    number, number, number, number, number, number, number,
-  ];
+  const [year, month, day, hour, minute, second, fraction] = found
+    .slice(1)
+    .map((part) => Number(part ?? 0)) as [number, number, number, number, number, number, number];
   const made = new Date(Date.UTC(2000, month - 1, day, hour, minute, second));
   made.setUTCFullYear(year, month - 1, day);
   const shown = [
-    made.getUTCFullYear(), made.getUTCMonth() + 1, made.getUTCDate(), made.getUTCHours(), made.getUTCMinutes(),
+    made.getUTCFullYear(),
+    made.getUTCMonth() + 1,
+    made.getUTCDate(),
+    made.getUTCHours(),
+    made.getUTCMinutes(),
     made.getUTCSeconds(),
   ];
   if (![year, month, day, hour, minute, second].every((part, at) => part === shown[at])) return null;

@@ -40,7 +40,13 @@ export async function verifyQueryResult(
       );
     }
   }
-  const made = new Verification(file, pin === null ? null : identities.map((each) => each.hub_id), known, policy, held);
+  const made = new Verification(
+    file,
+    pin === null ? null : identities.map((each) => each.hub_id),
+    known,
+    policy,
+    held,
+  );
   await made.run();
   const { digest, steps, receipts, hubs } = made;
   if (pin === null) {
@@ -137,7 +143,10 @@ class Verification {
   }
 
   #sources(): (readonly [Source, SourceEvidence])[] {
-    return this.digest.coverage.map((source, at) => [source, this.#file.evidence.sources[at] as SourceEvidence]);
+    return this.digest.coverage.map((source, at) => [
+      source,
+      this.#file.evidence.sources[at] as SourceEvidence,
+    ]);
   }
 
   #identityOf(source: Source): HubIdentity {
@@ -148,7 +157,9 @@ class Verification {
     const { coverage } = this.digest;
     checkDigest(this.#descriptor, this.digest);
     checkRows(this.#file, this.digest, this.#descriptor, this.#rows, this.#encoded);
-    this.steps.push(`${plural(this.#rows.length, "row")} with the rows_hash ${this.digest.rowsHash.slice(0, 16)}…`);
+    this.steps.push(
+      `${plural(this.#rows.length, "row")} with the rows_hash ${this.digest.rowsHash.slice(0, 16)}…`,
+    );
     if (this.#file.evidence.sources.length !== coverage.length) {
       throw new EvidenceError("coverage and evidence have different numbers of sources (RESOLUTIONS P13)");
     }
@@ -163,8 +174,13 @@ class Verification {
 
   async #checkHubs(): Promise<void> {
     const { identities } = this.#file.evidence;
-    const hubs = [...new Map(this.digest.coverage.map(({ hubId }) => [hex(hubId), hubId])).values()].sort(compare);
-    if (identities.length !== hubs.length || identities.some((each, at) => !equal(each.hub_id, hubs[at] as Bytes))) {
+    const hubs = [...new Map(this.digest.coverage.map(({ hubId }) => [hex(hubId), hubId])).values()].sort(
+      compare,
+    );
+    if (
+      identities.length !== hubs.length ||
+      identities.some((each, at) => !equal(each.hub_id, hubs[at] as Bytes))
+    ) {
       throw new EvidenceError("the file does not have the keys of exactly the hubs of its coverage (§8.4)");
     }
     for (const [at, hub] of hubs.entries()) {
@@ -180,7 +196,9 @@ class Verification {
       this.#keys.set(hex(hub), identity);
     }
     const which = this.#pinned !== null ? "the pinned one" : "as named in the file";
-    this.steps.push(`${hubs.length === 1 ? "the hub is" : "the hubs are"} ${which}: ${hubs.map(hex).join(", ")}`);
+    this.steps.push(
+      `${hubs.length === 1 ? "the hub is" : "the hubs are"} ${which}: ${hubs.map(hex).join(", ")}`,
+    );
   }
 
   async #checkHeads(): Promise<void> {
@@ -190,7 +208,10 @@ class Verification {
       } catch (error) {
         if (!(error instanceof VerificationError)) throw error;
         const { message } = error;
-        throw new EvidenceError(message.startsWith("stream ") ? message : `${named(source)}: ${message}`, ROWS_ACTION);
+        throw new EvidenceError(
+          message.startsWith("stream ") ? message : `${named(source)}: ${message}`,
+          ROWS_ACTION,
+        );
       }
     }
     const unmatched: Receipt[] = [];
@@ -242,7 +263,9 @@ class Verification {
     check.checkInclusion();
     if (check.count > 0) this.steps.push("each of these events is in the tree of its source");
     check.checkEvidenceHash(this.#encoded);
-    this.steps.push(`the evidence_hash ${this.digest.evidenceHash.slice(0, 16)}… commits to coverage and receipts`);
+    this.steps.push(
+      `the evidence_hash ${this.digest.evidenceHash.slice(0, 16)}… commits to coverage and receipts`,
+    );
   }
 
   async #checkLinks(): Promise<void> {
@@ -254,7 +277,10 @@ class Verification {
           throw new EvidenceError(`${named(source)}: the evidence lacks the hub checkpoint (P13)`);
         }
         if (this.#policy !== null && source.scanned > 0n) {
-          throw new EvidenceError(`${named(source)}: no hub checkpoint, so no witness vouches for it (P2)`, ask);
+          throw new EvidenceError(
+            `${named(source)}: no hub checkpoint, so no witness vouches for it (P2)`,
+            ask,
+          );
         }
         continue;
       }

@@ -41,7 +41,9 @@ export function hex(bytes: Uint8Array): string {
 /** Parse hexadecimal digits; undefined for any other text. */
 export function fromHex(text: string): Bytes | undefined {
   if (text.length % 2 !== 0 || !/^[0-9a-fA-F]*$/.test(text)) return undefined;
-  return Uint8Array.from({ length: text.length / 2 }, (_, at) => Number.parseInt(text.slice(2 * at, 2 * at + 2), 16));
+  return Uint8Array.from({ length: text.length / 2 }, (_, at) =>
+    Number.parseInt(text.slice(2 * at, 2 * at + 2), 16),
+  );
 }
 
 export function utf8(text: string): Bytes {
@@ -59,7 +61,8 @@ export function fromUtf8(bytes: Uint8Array): string | undefined {
 
 export function base64(bytes: Uint8Array): string {
   let text = "";
-  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  for (let at = 0; at < bytes.length; at += 0x8000)
+    text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
   return btoa(text);
 }
 

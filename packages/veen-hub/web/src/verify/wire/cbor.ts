@@ -54,7 +54,9 @@ class Heads {
     this.major = first >> 5;
     if (this.major === 6) throw new DecodeError("not CBOR: tags are not allowed (core §3.1)");
     if (info > 27 || (this.major === 7 && info !== 20 && info !== 21 && info !== 22)) {
-      throw new DecodeError("not CBOR: indefinite lengths, floats and other simple values are not allowed (core §3.1)");
+      throw new DecodeError(
+        "not CBOR: indefinite lengths, floats and other simple values are not allowed (core §3.1)",
+      );
     }
     this.at += 1;
     this.value = info;
@@ -175,7 +177,8 @@ class Reader {
 /** Decode canonical bytes of one value, with nothing after them (B3). */
 export function decode(data: Uint8Array): Item {
   const end = itemEnd(data);
-  if (end !== data.length) throw new DecodeError(`not canonical CBOR: ${data.length - end} bytes after the item`);
+  if (end !== data.length)
+    throw new DecodeError(`not canonical CBOR: ${data.length - end} bytes after the item`);
   const reader = new Reader(data);
   const item = reader.item();
   if (reader.firstLong >= 0) {
@@ -186,7 +189,7 @@ export function decode(data: Uint8Array): Item {
 
 /** Split a CBOR sequence (RFC 8742) into the bytes of each item. */
 export function* splitSequence(data: Uint8Array): Generator<Uint8Array> {
-  for (let at = 0; at < data.length; ) {
+  for (let at = 0; at < data.length;) {
     const end = itemEnd(data, at);
     yield data.subarray(at, end);
     at = end;

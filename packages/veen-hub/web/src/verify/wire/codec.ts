@@ -4,7 +4,15 @@ import type { Bytes } from "./bytes.ts";
 import { CborMap, decode, encode, type Item, type Key, U64_MAX } from "./cbor.ts";
 import { limitsFault } from "../log/limits.ts";
 import { DecodeError, FAULT, VeenError } from "./errors.ts";
-import { type FieldSchema, KINDS, type Kind, type ObjectName, type Objects, type ObjectSchema, SCHEMA } from "./schema.ts";
+import {
+  type FieldSchema,
+  KINDS,
+  type Kind,
+  type ObjectName,
+  type Objects,
+  type ObjectSchema,
+  SCHEMA,
+} from "./schema.ts";
 
 /** An object as fields by name; an absent optional field is null. */
 type Fields = Record<string, unknown>;
@@ -17,7 +25,8 @@ const MAX_OBJECT_BYTES = 64 * 1_048_576;
 export function found(item: Item): string {
   if (item === null) return "null";
   if (typeof item === "boolean") return "bool";
-  if (typeof item === "bigint") return item <= U64_MAX && item >= -U64_MAX ? `int ${item}` : "int beyond 64 bits";
+  if (typeof item === "bigint")
+    return item <= U64_MAX && item >= -U64_MAX ? `int ${item}` : "int beyond 64 bits";
   if (item instanceof Uint8Array) return `bstr of ${item.length} bytes`;
   if (typeof item === "string") return `tstr of ${[...item].length} characters`;
   return item instanceof CborMap ? `map of ${item.entries.length}` : `array of ${item.length}`;
@@ -31,7 +40,8 @@ export function where(name: string, section: string): string {
 const place = (schema: ObjectSchema, field = ""): string =>
   where(field === "" ? schema.name : `${schema.name}.${field}`, schema.section);
 
-const fail = (schema: ObjectSchema, message: string, field = ""): DecodeError => new DecodeError(message, place(schema, field));
+const fail = (schema: ObjectSchema, message: string, field = ""): DecodeError =>
+  new DecodeError(message, place(schema, field));
 
 function readKind(kind: Kind, item: Item): unknown {
   switch (kind) {
@@ -60,8 +70,14 @@ function readKind(kind: Kind, item: Item): unknown {
       throw new DecodeError(`want ${kind[1]} of ${kind[2]} bytes, found ${item.length}`, "", FAULT.SIZE);
     case "one": {
       if (kind[1].some((allowed) => allowed === item)) return item;
-      const words = kind[1].map((allowed) => (typeof allowed === "string" ? `'${allowed}'` : `${allowed}`)).join(" | ");
-      throw new DecodeError(`want ${words}, found ${found(item)}`, "", typeof item === "bigint" ? kind[2] : FAULT.CBOR);
+      const words = kind[1]
+        .map((allowed) => (typeof allowed === "string" ? `'${allowed}'` : `${allowed}`))
+        .join(" | ");
+      throw new DecodeError(
+        `want ${words}, found ${found(item)}`,
+        "",
+        typeof item === "bigint" ? kind[2] : FAULT.CBOR,
+      );
     }
     case "word":
       if (typeof item === "string" && kind[2].includes(item)) return item;
@@ -155,10 +171,16 @@ function mapFields(schema: ObjectSchema, item: Item): (readonly [FieldSchema, It
   return present;
 }
 
-function stray(schema: ObjectSchema, item: CborMap, present: readonly (readonly [FieldSchema, Item])[]): string {
+function stray(
+  schema: ObjectSchema,
+  item: CborMap,
+  present: readonly (readonly [FieldSchema, Item])[],
+): string {
   const taken = new Set<Key>(present.map(([[, key]]) => key));
   const [key] = item.entries.find(([held]) => !taken.has(held)) as readonly [Key, Item];
-  return schema.fields.some(([, declared]) => declared === key) ? "keys out of order" : `unknown key (${found(key)})`;
+  return schema.fields.some(([, declared]) => declared === key)
+    ? "keys out of order"
+    : `unknown key (${found(key)})`;
 }
 
 /** Decode canonical bytes; the error names object, field, clause and what was found. */

@@ -12,7 +12,7 @@ import click
 
 from veen_cli.arguments.numbers import Integer
 from veen_cli.arguments.object_files import must_be_writable, write_whole
-from veen_cli.evidence import fetch_commands
+from veen_cli.evidence.fetch import fetch_commands
 from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group
 from veen_cli.frame.connection import Target, connects, stream_option

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from veen_cli.arguments.numbers import Integer
-from veen_cli.evidence import fetch_commands
+from veen_cli.evidence.fetch import fetch_commands
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit

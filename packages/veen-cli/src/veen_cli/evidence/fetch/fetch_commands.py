@@ -47,7 +47,7 @@ def group(noun: str, what: str, cls: type[Group] = Group, more: str = "") -> Gro
 
     ``more`` is a paragraph of the help after its first line.
     """
-    module, article = f"veen_cli.evidence.{noun}", _article(what)
+    module, article = f"veen_cli.evidence.fetch.{noun}", _article(what)
     own = {
         "get": LazyCommand(f"{module}:get", f"Fetch {article} {what} from the hub and verify it."),
         "show": LazyCommand(f"{module}:show", f"Show the content of {article} {what}."),
