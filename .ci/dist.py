@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
         if missing := missing_from(wheel):
             sys.exit(f"{wheel.name} lacks {', '.join(missing)}")
 
-    write_sums(folder, built)
+    write_sums(wheels, built)
     uv("export", "--frozen", "--all-packages", "--no-dev", "--no-emit-workspace", "--no-hashes", "-o", pins)
     uv("venv", "--clear", "--no-project", "--python", sys.executable, clean)
     # By file, not by name: nothing of ours is ever looked up in an index.

@@ -32,7 +32,13 @@ class ConsoleWorld:
         self.fault = ""
         self.port = free_port()
         setup = HubSetup(
-            name="console", settings={"gating": False, "console": {"port": self.port}, "streams": ["orders"]}
+            name="console",
+            settings={
+                "gating": False,
+                "console": {"port": self.port},
+                "streams": ["orders"],
+                "checkpoints": {"every_sec": 1},
+            },
         )
         self.own = OwnHub([*program, f"--fault-file={self._fault_file}"], root / "hub", setup, ADMIN)
         self.witness = OwnWitness(root / "witness")

@@ -68,7 +68,7 @@ def test_a_new_message_appears_live(open_console: Any, healthy: Any) -> None:
     page.locator(".message-row").first.wait_for()
     healthy.send("live", ["second"])
     page.locator(".message-row .seq", has_text="2").wait_for()
-    page.get_by_text("confirmed by the hub checkpoint up to 2").wait_for()
+    page.get_by_text("confirmed by the hub checkpoint up to 2, by the label's checkpoint up to 2").wait_for()
 
 
 def test_a_link_leads_to_a_row_in_the_middle_whose_place_is_proven(open_console: Any, healthy: Any) -> None:

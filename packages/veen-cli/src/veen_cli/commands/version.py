@@ -21,7 +21,10 @@ def installed() -> dict[str, str]:
 
 @command("veen version --json")
 def version(out: Output) -> Answer:
-    """Show the versions of the installed packages, and the SHA-256 of the verifier page."""
+    """Show the versions of the installed packages.
+
+    Also shows the SHA-256 of the verifier page.
+    """
     del out
     packages, page = installed(), verifier_page_sha256()
     return Answer(

@@ -1,12 +1,12 @@
 /** One label, followed live: rows appear as they are verified, from a place in the log that is itself proven. */
-import { verifyReceipt } from "../verify/log/identity.ts";
+import { verifyCheckpoint, verifyReceipt, verifyWitnesses } from "../verify/log/identity.ts";
 import { Mmr, nodeHash } from "../verify/log/mmr.ts";
 import { verifyInclusion } from "../verify/log/proof.ts";
 import { type Bytes, compare, concat, equal, hex } from "../verify/wire/bytes.ts";
 import { itemEnd } from "../verify/wire/cbor.ts";
 import { decodeObject, encodeObject } from "../verify/wire/codec.ts";
-import { DecodeError, VeenError, VerificationError } from "../verify/wire/errors.ts";
-import type { MmrProof, Receipt, Statement } from "../verify/wire/schema.ts";
+import { CheckpointError, DecodeError, VeenError, VerificationError } from "../verify/wire/errors.ts";
+import type { Checkpoint, MmrProof, Receipt, Statement } from "../verify/wire/schema.ts";
 import { CallError, type HubCalls } from "./hub_calls.ts";
 import type { HubLogWatch } from "./hub_log_watch.ts";
 import { LabelChain, profileId, type Row } from "./label_chain.ts";
@@ -20,6 +20,7 @@ const TAIL_ROWS = 200;
 const MAX_BATCH = 512;
 /** Largest item of a stream: a MSG has at most 1 MiB. */
 const MAX_ITEM_BYTES = 2 * 1_048_576;
+const CHECKPOINT_EVERY_MS = 5_000;
 const RETRY_MS = [500, 1_000, 2_000, 5_000] as const;
 
 export type Phase = "starting" | "live" | "waiting" | "stopped";
@@ -31,10 +32,12 @@ export interface LabelView {
   readonly note: string;
   /** Rows up to here are confirmed by the newest hub checkpoint. */
   readonly confirmedUpTo: number;
+  /** `upto_seq` of the label's newest CHECKPOINT that was verified against the rows. */
+  readonly checkpointedUpTo: number;
 }
 
 export class LabelWatch {
-  readonly view = new Subject<LabelView>({ rows: [], phase: "starting", note: "", confirmedUpTo: 0 });
+  readonly view = new Subject<LabelView>({ rows: [], phase: "starting", note: "", confirmedUpTo: 0, checkpointedUpTo: 0 });
   readonly label: Bytes;
   readonly name: string;
   readonly #hub: HubCalls;
@@ -46,6 +49,7 @@ export class LabelWatch {
   #attempt = 0;
   #isRunning = false;
   readonly #stopHubLog: Stop;
+  readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(label: Bytes, hub: HubCalls, problems: Problems, trust: TrustState, hubLog: HubLogWatch) {
     this.label = label;
@@ -55,6 +59,7 @@ export class LabelWatch {
     this.#trust = trust;
     this.#hubLog = hubLog;
     this.#stopHubLog = hubLog.view.watch(() => this.#confirm());
+    this.#timer = setInterval(() => void this.#readCheckpoint(), CHECKPOINT_EVERY_MS);
   }
 
   /** Follow from `from`; 0 is the newest rows. */
@@ -63,7 +68,7 @@ export class LabelWatch {
     this.#abort = new AbortController();
     this.#chain = undefined;
     this.#isRunning = true;
-    this.view.set({ rows: [], phase: "starting", note: "", confirmedUpTo: 0 });
+    this.view.set({ rows: [], phase: "starting", note: "", confirmedUpTo: 0, checkpointedUpTo: 0 });
     void this.#run(from, this.#abort.signal);
   }
 
@@ -71,6 +76,7 @@ export class LabelWatch {
     this.#isRunning = false;
     this.#abort.abort();
     this.#stopHubLog();
+    clearInterval(this.#timer);
   }
 
   /** The place of the first row that is not older than a time, found by the receipts of the hub. */
@@ -226,6 +232,42 @@ export class LabelWatch {
       return;
     }
     this.view.set({ ...this.view.value, confirmedUpTo: upTo });
+  }
+
+  /** Verify the label's newest CHECKPOINT, and compare it with the row at its place (core §4.4, §8.4). */
+  async #readCheckpoint(): Promise<void> {
+    const hub = this.#trust.hub.value;
+    if (hub === undefined || this.view.value.phase !== "live") return;
+    let body: Bytes;
+    try {
+      body = await this.#hub.checkpoint(this.label);
+    } catch (error) {
+      if (error instanceof CallError) return; // none yet, or no answer, which is reported elsewhere
+      throw error;
+    }
+    try {
+      const { checkpoint } = decodeObject("CheckpointResponse", body);
+      await this.#checkCheckpoint(hub, checkpoint);
+    } catch (error) {
+      if (!(error instanceof VeenError)) throw error;
+      this.#lie(error.message, [{ name: "checkpoint-answer.cbor", bytes: body }]);
+    }
+  }
+
+  async #checkCheckpoint(hub: ConfirmedHub, made: Checkpoint): Promise<void> {
+    await verifyCheckpoint(hub.identity, made, hub.status.profile.epoch_sec);
+    await verifyWitnesses(made, [], hub.identity.hub_keys.map((key) => key.hub_pk));
+    if (!equal(made.label_curr, this.label)) {
+      throw new CheckpointError("CHECKPOINT.label_curr (core §4.4): is another label than was asked for");
+    }
+    const { rows } = this.view.value;
+    const upTo = Number(made.upto_seq);
+    const held = rows[upTo - (rows[0]?.seq ?? 0)]?.receipt;
+    if (held === undefined) return; // no row of this tab is at its place
+    if (!equal(held.mmr_root, made.mmr_root)) {
+      throw new CheckpointError(`CHECKPOINT.mmr_root (core §4.4): is not the root that the receipt at ${upTo} has`);
+    }
+    this.view.set({ ...this.view.value, checkpointedUpTo: upTo });
   }
 
   #lie(reason: string, evidence: readonly Evidence[]): void {

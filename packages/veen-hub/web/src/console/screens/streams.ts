@@ -135,7 +135,7 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
   };
 
   const show = () => {
-    const { rows, phase, note, confirmedUpTo } = watch.view.value;
+    const { rows, phase, note, confirmedUpTo, checkpointedUpTo } = watch.view.value;
     if (text.value) for (const row of rows.slice(-MAX_SEARCHED)) open(row);
     const shown = rows.filter((row) => matches(row, confirmedUpTo));
     list.setItems(shown);
@@ -144,7 +144,8 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
     state.replaceChildren(badge(kind as "holds", words as string), el("span", { class: "quiet" }, note ? ` ${note}` : ""));
     const head = rows.at(-1);
     counts.textContent = rows.length === 0 ? "" : `${count(shown.length)} of ${count(rows.length)} rows, up to ${head?.seq}`
-      + `, confirmed by the hub checkpoint up to ${confirmedUpTo || "none"}`;
+      + `, confirmed by the hub checkpoint up to ${confirmedUpTo || "none"}`
+      + (checkpointedUpTo > 0 ? `, by the label's checkpoint up to ${checkpointedUpTo}` : "");
   };
   const matches = (row: Row, confirmed: number): boolean => {
     if (verdict.value === "fails" && row.verdict !== "fails") return false;

@@ -1,13 +1,14 @@
 /**
- * Ed25519 verification, by the browser where it has the algorithm, else by noble (core §3.2).
+ * Ed25519 verification, by the browser where it has the algorithm, else by noble's curve (core §3.2).
  *
- * The answer is that of libsodium, which `veen verify` uses, for every input: keys of small order and keys that
- * are not canonical are refused, and the equation is checked times the cofactor. A browser may check a stricter
- * equation, so a signature that it refuses is checked again by noble.
+ * The answer is that of libsodium, which `veen verify` uses, for every input. Keys and points of small order and
+ * keys that are not canonical are refused. The equation is checked without the cofactor: a signature with a part
+ * of small order, which only its own signer can make, is refused. A browser that accepts one is not used.
  */
 
 import { ed25519 } from "@noble/curves/ed25519.js";
-import { type Bytes, fromHex, hex } from "../wire/bytes.ts";
+import { sha512 } from "@noble/hashes/sha2.js";
+import { type Bytes, concat, equal, fromHex, hex } from "../wire/bytes.ts";
 import { SignatureError } from "../wire/errors.ts";
 
 const KEYS_HELD = 512;
@@ -55,15 +56,49 @@ const TEST_KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f70751
 const TEST_SIGNATURE =
   "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b";
 
-/** Return whether this page can verify Ed25519 by the browser. */
+/** A signature under a key with a part of small order: the equation holds only times the cofactor. */
+const MIXED_KEY = "b15bf26424d1b69dd33b7a9e57db5de4a2aadea4a2a051efd9bfd6af74165d2b";
+const MIXED_SIGNATURE =
+  "6b12d4d055bd943206034b402ebe601bf715a3bbe772cdac6ab65b94d9a07bf6" +
+  "ac51c9185df31b6f44c4f88389ff298ab63f13e1394f446a70b7784e16413f00";
+const MIXED_MESSAGE = "6d736730";
+
+/** Return whether this page can verify Ed25519 by the browser, with libsodium's answers. */
 export function hasNativeEd25519(): Promise<boolean> {
   native ??= (async () => {
     if (globalThis.crypto?.subtle === undefined) return false;
-    const key = await importKey(fromHex(TEST_KEY) as Bytes);
-    if (key === null) return false;
-    return crypto.subtle.verify("Ed25519", key, fromHex(TEST_SIGNATURE) as Bytes, new Uint8Array());
+    const rfc = await askBrowser(bytes(TEST_KEY), new Uint8Array(), bytes(TEST_SIGNATURE));
+    const mixed = await askBrowser(bytes(MIXED_KEY), bytes(MIXED_MESSAGE), bytes(MIXED_SIGNATURE));
+    return rfc === true && mixed === false;
   })().catch(() => false);
   return native;
+}
+
+const bytes = (text: string): Bytes => fromHex(text) as Bytes;
+
+/** Return the browser's answer; null if it does not take the key. */
+async function askBrowser(key: Bytes, message: Bytes, signature: Bytes): Promise<boolean | null> {
+  const imported = await importKey(key);
+  return imported === null ? null : crypto.subtle.verify("Ed25519", imported, signature, message);
+}
+
+/** Return whether S·B - k·A is R, by noble's curve; it is the browser's stand-in. */
+export function isValidByNoble(key: Bytes, message: Bytes, signature: Bytes): boolean {
+  const { Point } = ed25519;
+  const r = signature.subarray(0, 32);
+  const s = littleEndian(signature.subarray(32));
+  if (s >= Point.Fn.ORDER) return false;
+  try {
+    const k = littleEndian(sha512(concat(r, key, message))) % Point.Fn.ORDER;
+    const found = Point.BASE.multiplyUnsafe(s).subtract(Point.fromBytes(key).multiplyUnsafe(k));
+    return equal(found.toBytes(), r);
+  } catch {
+    return false; // the key is no point of the curve
+  }
+}
+
+function littleEndian(data: Uint8Array): bigint {
+  return data.reduceRight((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
 }
 
 /** Return whether `key` made `signature` over `message`. */
@@ -71,11 +106,10 @@ export async function isValid(key: Bytes, message: Bytes, signature: Bytes): Pro
   if (key.length !== 32 || signature.length !== 64) return false;
   if (isSmallOrder(key) || !isCanonical(key) || isSmallOrder(signature.subarray(0, 32))) return false;
   if (await hasNativeEd25519()) {
-    const imported = await importKey(key);
-    if (imported !== null && (await crypto.subtle.verify("Ed25519", imported, signature, message)))
-      return true;
+    const answer = await askBrowser(key, message, signature);
+    if (answer !== null) return answer;
   }
-  return ed25519.verify(signature, message, key, { zip215: false });
+  return isValidByNoble(key, message, signature);
 }
 
 /** Throw unless `key` made `signature` over `message`; `what` names the signature in the error. */
