@@ -283,7 +283,7 @@ async def _send_through(
         return mint(admin, client, [on], 3_600)
 
     writer, sent, done = Identity.generate(), set[str](), asyncio.Event()
-    retry = Retry(max_attempts=10_000, max_delay=0.2)
+    retry = Retry(max_attempts=10_000, max_delay=0.2, deadline=300.0)
     async with connect(
         f"http://{ip}:8080", writer, trust=trust, tokens=token, state=folder, retry=retry
     ) as hub:
