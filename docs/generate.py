@@ -163,8 +163,21 @@ def regenerate(text: str) -> str:
     )
 
 
+def index_differs() -> bool:
+    """Return whether the index lists other pages than the navigation, or in another order."""
+    navigation = (HERE.parent / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = [page for page in re.findall(r"([\w/.-]+\.md)", navigation) if page != "index.md"]
+    inside = re.compile(r"(reference/cli|adr)/")  # the index names the first page of each
+    wanted = [page for page in listed if not inside.match(page) or page.endswith(("/index.md", "README.md"))]
+    index = (HERE / "index.md").read_text(encoding="utf-8")
+    return re.findall(r"\]\(([\w/.-]+\.md)", index) != wanted
+
+
 def main(arguments: list[str]) -> int:
     stale = 0
+    if index_differs():
+        print("index.md and the navigation in mkdocs.yml list other pages, or in another order")
+        stale = 1
     for page in sorted(HERE.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if (new := regenerate(text)) == text:

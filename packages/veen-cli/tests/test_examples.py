@@ -102,8 +102,8 @@ BEFORE = {
     "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin --unplanned": (
         "rm -r new-hub && veen hub stop --data-dir replica && rm replica/handover.cbor"
     ),
-    "veen kube destroy --tenant acme --yes": "veen kube apply --tenant acme",
-    "veen kube rotate --tenant acme": "veen kube apply --tenant acme",
+    "veen kube destroy --tenant acme --yes": "veen kube apply --tenant acme --persistent --heads-memory",
+    "veen kube rotate --tenant acme": "veen kube apply --tenant acme --persistent --heads-memory",
     "veen kube status --universe stage --json": "veen kube apply --tenant stage-1 --universe stage",
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
     "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",

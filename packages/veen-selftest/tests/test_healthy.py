@@ -34,17 +34,14 @@ def test_the_real_hub_and_its_witness_pass(healthy: OwnFleet) -> None:
     assert len(report.results) == len(checks_of("trust")) - len(slow)
 
 
-@pytest.mark.parametrize(("suite", "name"), [("bridge", "bridge.one-way"), ("dr", "dr.replica")])
+@pytest.mark.parametrize(
+    ("suite", "name"),
+    [("bridge", "bridge.one-way"), ("dr", "dr.replica"), ("recorder", "recorder.isolation")],
+)
 def test_the_real_hub_and_the_real_veen_command_pass(healthy: OwnFleet, suite: str, name: str) -> None:
     """One check of each suite that runs `veen`; ``test_faults`` runs all of them without a fault."""
     report = run(list(chosen([suite], [name])), healthy, 1, LITTLE, lambda _event: None)
     assert [(r.check.name, r.outcome, r.why) for r in report.results] == [(name, Outcome.PASSED, "")]
-
-
-def test_a_recorder_on_a_real_hub_passes(healthy: OwnFleet) -> None:
-    report = run(list(chosen(["recorder"])), healthy, 1, LITTLE, lambda _event: None)
-    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
-    assert len(report.results) == len(checks_of("recorder"))
 
 
 def test_a_query_service_on_a_real_hub_passes(healthy: OwnFleet) -> None:

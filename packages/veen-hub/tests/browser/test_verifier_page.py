@@ -134,7 +134,7 @@ def test_a_message_opens_with_a_reader_key_and_its_text_stays_text(open_page: Op
         READER.public,
         binding,
         PayloadHeader(schema=H(b"text")),
-        b"<b>two coffees</b>",
+        b"<b>two coffees</b>\n\tand cake",
         profile=DEFAULT_PROFILE,
         ephemeral=DhSecret(H(b"ephemeral")),
     )
@@ -144,7 +144,7 @@ def test_a_message_opens_with_a_reader_key_and_its_text_stays_text(open_page: Op
     page.locator("#more summary").click()
     page.locator("#reader").fill(bytes(READER.secret).hex())
     page.get_by_text("Opened with your reader key").wait_for()
-    assert page.locator(".opened pre").inner_text() == "<b>two coffees</b>"
+    assert page.locator(".opened pre").inner_text() == "<b>two coffees</b>\n<U+0009>and cake"
     page.locator("#reader").fill(H(b"another").hex())
     page.get_by_text("the payload header does not open").wait_for()
 

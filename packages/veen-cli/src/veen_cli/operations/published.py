@@ -56,7 +56,7 @@ async def publish(source: OverlayStream, record: Record) -> Published:
     async with source.view(GRANTS) as view:
         state = state_after((await view.state()).summary.inner)
     name = operation_id(LeafHash(receipt.leaf_hash))
-    outcome = state.operations.get(name)
+    outcome = state.outcome(name)
     if outcome is None:
         raise CommandFailed(
             f"message {receipt.stream_seq} is sent, but your keys do not open it",

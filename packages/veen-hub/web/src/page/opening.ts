@@ -7,7 +7,7 @@ import { decode } from "../verify/wire/cbor.ts";
 import { decodeObject } from "../verify/wire/codec.ts";
 import { VeenError } from "../verify/wire/errors.ts";
 import type { Msg } from "../verify/wire/schema.ts";
-import { el, foreign } from "../ui/dom.ts";
+import { el, foreignLines } from "../ui/dom.ts";
 import { cborText } from "./details.ts";
 
 /** Return the secrets in a reader key: 64 hex digits, or the bytes of an identity's secrets.cbor. */
@@ -68,9 +68,9 @@ function contentView({ header, body }: Opened): HTMLElement {
 
 function bodyView(body: Bytes): HTMLElement {
   const text = fromUtf8(body);
-  if (text !== undefined && !/[\u0000-\u0008\u000e-\u001f]/.test(text)) return el("pre", {}, foreign(text));
+  if (text !== undefined && !/[\u0000-\u0008\u000e-\u001f]/.test(text)) return el("pre", {}, foreignLines(text));
   try {
-    return el("pre", {}, foreign(cborText(decode(body))));
+    return el("pre", {}, foreignLines(cborText(decode(body))));
   } catch {
     return el("pre", {}, el("code", {}, hex(body)));
   }

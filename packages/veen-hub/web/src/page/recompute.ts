@@ -5,7 +5,7 @@ import { formatUtc } from "../verify/evidence/verdict.ts";
 import { hashLarge } from "../verify/crypto/hash.ts";
 import { engine, isValid } from "../verify/crypto/signatures.ts";
 import { type Bytes, concat, equal, hex } from "../verify/wire/bytes.ts";
-import { el, foreign } from "../ui/dom.ts";
+import { el, foreign, foreignLines } from "../ui/dom.ts";
 import type { Chosen } from "./drawing.ts";
 
 /** Bytes of a piece that are shown before the rest is left out. */
@@ -80,7 +80,7 @@ function sealParts(seal: Seal): HTMLElement[] {
       {},
       seal.message.length === 32
         ? el("code", {}, hex(seal.message))
-        : foreign(new TextDecoder().decode(seal.message), "text"),
+        : foreignLines(new TextDecoder().decode(seal.message)),
     ),
     el("dt", {}, "signature"),
     el("dd", {}, el("code", {}, hex(seal.signature))),

@@ -53,7 +53,7 @@ export function resultsView(
 function summary(verdicts: readonly Verdict[], pin: Bytes | null, fromSender: boolean): HTMLElement {
   const count = (state: State): number => verdicts.filter((verdict) => stateOf(verdict) === state).length;
   const [fails, open, holds] = [count("fails"), count("open"), count("holds")];
-  const all = verdicts.length === 1 ? "It" : `All ${verdicts.length} objects`;
+  const all = verdicts.length === 1 ? "It was" : `All ${verdicts.length} objects were`;
   const state: State = fails > 0 ? "fails" : open > 0 || fromSender ? "open" : "holds";
   const titles: Record<State, string> = {
     fails:

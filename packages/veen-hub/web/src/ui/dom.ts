@@ -46,6 +46,11 @@ export function foreign(text: string, className = ""): HTMLElement {
   return el("bdi", { class: className }, visible(text));
 }
 
+/** Create an element for text of others that has lines: as `foreign`, but each newline begins a line. */
+export function foreignLines(text: string): HTMLElement {
+  return el("span", { class: "text" }, ...text.split("\n").flatMap((line, at) => [at > 0 ? "\n" : null, foreign(line)]));
+}
+
 /** Return the element with this id, which the page's own markup has. */
 export function byId<E extends HTMLElement = HTMLElement>(id: string): E {
   const found = document.getElementById(id);

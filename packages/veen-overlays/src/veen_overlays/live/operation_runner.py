@@ -108,7 +108,7 @@ class OperationRunner:
     def _pending(self, message: Message, state: DomainState, results: ResultState) -> PendingOperation | None:
         """The operation of a message, if it was accepted, has a handler, and has no result."""
         name = operation_id(message.origin)
-        outcome = state.operations.get(name)
+        outcome = state.outcome(name)
         if outcome is None or outcome.seq != message.seq or outcome.refusal:
             return None
         paid = embedded_of(outcome.record)

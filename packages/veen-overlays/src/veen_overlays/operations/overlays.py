@@ -14,7 +14,7 @@ from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.delegation import DelegatedExecution
 from veen_overlays.operations.domain.advance import advance, from_the_start
 from veen_overlays.operations.domain.delegated import embedded_of
-from veen_overlays.operations.domain.state import NOTHING, RECORDS, DomainState, Outcome, dump, load
+from veen_overlays.operations.domain.state import NOTHING, RECORDS, DomainState, dump, load
 from veen_overlays.operations.frequent_record import bulk_course
 from veen_overlays.operations.grants import revoked_at
 from veen_overlays.operations.payment import PaidOperation
@@ -68,31 +68,26 @@ def _fields(record: Record) -> dict[str, Any]:
 def operation_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per paid operation, in stream order."""
 
-    def embedded(outcome: Outcome) -> dict[str, Any] | None:
-        found = embedded_of(outcome.record)
+    def embedded(body: bytes) -> dict[str, Any] | None:
+        found = embedded_of(DelegatedExecution.decode(body))
         return _fields(found) if isinstance(found, PaidOperation) else None
 
-    shown = {PaidOperation.NAME: _body_fields, DelegatedExecution.NAME: embedded}
-    return _outcome_rows(state, shown)
+    return _outcome_rows(state, {PaidOperation.NAME: plain_fields, DelegatedExecution.NAME: embedded})
 
 
 def execution_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per delegated execution, in stream order, each with its whole chain (D3)."""
-    return _outcome_rows(state, {DelegatedExecution.NAME: _body_fields})
-
-
-def _body_fields(outcome: Outcome) -> dict[str, Any]:
-    return plain_fields(outcome.body)
+    return _outcome_rows(state, {DelegatedExecution.NAME: plain_fields})
 
 
 def _outcome_rows(
-    state: DomainState, shown: Mapping[str, Callable[[Outcome], dict[str, Any] | None]]
+    state: DomainState, shown: Mapping[str, Callable[[bytes], dict[str, Any] | None]]
 ) -> list[dict[str, Any]]:
-    """The rows of the operations whose record is in ``shown``, each with the fields that it returns."""
+    """The rows of the operations whose record ``shown`` names, with what it reads from the body."""
     rows = []
     for key, outcome in sorted(state.operations.items(), key=itemgetter(1)):  # by position
-        seq, name, _, signer, refusal = outcome
-        if name in shown and (fields := shown[name](outcome)) is not None:
+        seq, name, body, signer, refusal = outcome
+        if name in shown and (fields := shown[name](body)) is not None:
             row = {"operation_id": key, "stream_seq": seq, "signer": signer, **fields}
             row["outcome"] = refusal or APPLIED
             rows.append(row)

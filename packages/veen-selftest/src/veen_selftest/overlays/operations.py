@@ -66,9 +66,7 @@ async def _grant_and_pay(context: CheckContext, hub: HttpHub) -> None:
         await spender.send(pay(0))
     async with connected(hub, reader) as connection:
         state = state_after(await folded(connection, name, ACCOUNTS, reader.dh_keys))
-    outcomes = [
-        str(each.refusal) for each in sorted(state.operations.values()) if each.name == PaidOperation.NAME
-    ]
+    outcomes = [each.refusal for each in state.outcomes() if each.name == PaidOperation.NAME]
     expected = ["funds", Refusal.NO_GRANT, "", Refusal.AMOUNT, "", Refusal.NO_GRANT]
     require_equal(outcomes, [str(each) for each in expected], "outcomes of six payments (spec-3 2.4, 3.3)")
     balances = {key: account.state.balance for key, account in state.accounts.items()}

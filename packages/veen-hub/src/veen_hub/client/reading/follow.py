@@ -37,12 +37,12 @@ LeaveLabel = Callable[[Label], Awaitable[None]]
 
 
 async def read(
-    log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None = None, page: int = PAGE
+    log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None = None, page: int | None = None
 ) -> AsyncGenerator[Sequence[Entry], None]:
     """Yield verified pages up to ``to_seq``, or to the end of the log; one page is fetched ahead."""
     await log.check_head_once()
     reader: PipelinedClient | None = None
-    async with aclosing(one_ahead(_fetch(log, from_seq, to_seq, page))) as pages:
+    async with aclosing(one_ahead(_fetch(log, from_seq, to_seq, page or PAGE))) as pages:
         async for entries in pages:
             reader = await log.accept(entries, reader)
             yield entries

@@ -17,7 +17,7 @@ from veen_overlays.operations.domain.capabilities import grant, revoke
 from veen_overlays.operations.domain.changes import DomainChanges
 from veen_overlays.operations.domain.delegated import execute
 from veen_overlays.operations.domain.payments import pay
-from veen_overlays.operations.domain.state import NOTHING, OPERATIONS, Account, DomainState, Outcome
+from veen_overlays.operations.domain.state import NOTHING, OPERATIONS, Account, DomainState
 from veen_overlays.operations.frequent_record import Groups, Take
 from veen_overlays.operations.operation import operation_id
 from veen_overlays.operations.payment import Domain, PaidOperation, payment_in, payment_of
@@ -77,7 +77,7 @@ def _payment_taker(changes: DomainChanges) -> Take:
         name = operation_id(parent_id or msg_id)
         if name not in operations:
             refusal = Refusal.NO_SIGNER if signer is None else pay(changes, payment, signer, (), hub_ts)
-            operations[name] = Outcome(seq, PaidOperation.NAME, body, signer or b"", refusal or "")
+            operations[name] = seq, PaidOperation.NAME, body, signer or b"", str(refusal or "")
         return True
 
     return take
@@ -92,8 +92,7 @@ def _operate(changes: DomainChanges, event: Event) -> None:
     if changes.operations[name] is None:
         record, signer = event.record, event.client_id
         refusal = Refusal.NO_SIGNER if signer is None else _refusal(changes, event, record, signer)
-        outcome = Outcome(event.seq, record.NAME, event.body, signer or b"", refusal or "")
-        changes.operations[name] = outcome
+        changes.operations[name] = event.seq, record.NAME, event.body, signer or b"", str(refusal or "")
 
 
 def _refusal(changes: DomainChanges, event: Event, record: Record, signer: bytes) -> Refusal | None:

@@ -72,13 +72,23 @@ class DomainState(NamedTuple):
     subjects: Mapping[bytes, bytes]
     """The subject of each auth_ref."""
     revocations: Revocations
-    operations: Mapping[bytes, Outcome]
-    """By operation_id. The outcome holds the whole record, and so every delegation chain (D3)."""
+    operations: Mapping[bytes, tuple[int, str, bytes, bytes, str]]
+    """The fields of each operation's ``Outcome``, by operation_id. They contain the whole record, and so
+    every delegation chain (D3). The garbage collector visits plain tuples of atoms only once."""
 
     @property
     def authorities(self) -> tuple[bytes, ...]:
         """The keys whose grants count (A1)."""
         return () if self.domain is None else self.domain.authorities
+
+    def outcome(self, operation: bytes) -> Outcome | None:
+        """The outcome of an operation; None if the log has no such operation."""
+        found = self.operations.get(operation)
+        return None if found is None else Outcome._make(found)
+
+    def outcomes(self) -> list[Outcome]:
+        """The outcomes of all operations, in stream order."""
+        return [Outcome._make(each) for each in sorted(self.operations.values())]
 
     def granted(self, auth_ref: bytes) -> tuple[Grant, ...]:
         """The grants that an auth_ref stands for, the latest first; several only within one second."""
@@ -111,7 +121,7 @@ def load(item: Any) -> DomainState:
         held,
         {grant.auth_ref: subject for subject, each in held.items() for grant in each},
         revocations,
-        {key: Outcome._make(each) for key, each in operations.items()},
+        {key: tuple(each) for key, each in operations.items()},
     )
 
 
