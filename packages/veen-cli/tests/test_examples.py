@@ -109,7 +109,7 @@ BEFORE = {
     "veen kube destroy --tenant acme --yes": "veen kube apply --tenant acme --persistent --heads-memory",
     "veen kube rotate --tenant acme": "veen kube apply --tenant acme --persistent --heads-memory",
     "veen kube upgrade --tag 0.2.0 --universe stage --tenant acme": (
-        "veen kube apply --tenant acme --universe stage"
+        "veen kube apply --tenant acme --universe stage --persistent --heads-memory"
     ),
     "veen kube status --universe stage --json": "veen kube apply --tenant stage-1 --universe stage",
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
