@@ -27,6 +27,8 @@ from podman import podman
 Object = dict[str, Any]
 READY_SEC: Final = 60.0
 """Longest time until a pod is ready."""
+MAC: Final = "02:42:0a:59:00:f6"
+"""The address in the network of the one pod whose IP is fixed."""
 POLL_SEC: Final = 0.02
 UID: Final = 10_001
 UNVERIFIED: Final = ssl._create_unverified_context()
@@ -128,15 +130,20 @@ class Namespace:
         if pod_name in self.pods:
             self.pods[pod_name].remove()
         self._initialize(pod_name, template)
-        fixed = [] if ip is None else [f"--ip={ip}"]
+        fixed = [] if ip is None else [f"--ip={ip}", f"--mac-address={MAC}"]  # nobody's neighbour table ages
         podman("run", "--detach", *fixed, *self._options(pod_name, template), *self._command(template))
+        container = self._container(pod_name)
         shown = podman(
-            "inspect", pod_name, "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+            "inspect", container, "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
         )
-        pod = self.pods[pod_name] = Pod(pod_name, shown.stdout.strip(), template)
+        pod = self.pods[pod_name] = Pod(container, shown.stdout.strip(), template)
         if ready:
             pod.wait()
         return pod
+
+    def _container(self, pod_name: str) -> str:
+        """Return the name of a pod's container: two runs at the same time have different networks."""
+        return f"{self.network}.{pod_name}"
 
     def _initialize(self, pod_name: str, template: Object) -> None:
         """Run the init containers of a pod, one after the other; they share its volumes."""
@@ -199,10 +206,11 @@ class Namespace:
         security = {**spec["securityContext"], **container["securityContext"]}
         assert security["runAsNonRoot"]
         flags = [
-            f"--name={name}",
+            f"--name={self._container(name)}",
             f"--hostname={name.partition('.')[2]}",
             f"--user={security['runAsUser']}:{security['runAsGroup']}",
             f"--network={self.network}",
+            f"--dns-search={self.name}.svc.cluster.local",  # a short name is a Service of the own namespace
             "--read-only-tmpfs=false",
             *[f"--label={key}={value}" for key, value in labels.items()],
             f"--label=veen.namespace={self.name}",
@@ -222,7 +230,7 @@ class Namespace:
         for (kind, service), each in self.objects.items():
             if kind == "Service" and each["spec"]["selector"].items() <= labels.items():
                 full = f"{service}.{self.name}"
-                found += [service, full, f"{full}.svc", f"{full}.svc.cluster.local"]
+                found += [full, f"{full}.svc", f"{full}.svc.cluster.local"]
         return found
 
     def _value(self, entry: Object, template: Object) -> str:

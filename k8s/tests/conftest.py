@@ -16,15 +16,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cluster import Cluster, Namespace
-from podman import environment
+from podman import environment, podman
 
 from veen_cli.kube.keys import ADMIN, admin_secret, hub_secret
 from veen_cli.kube.tenant import Network, objects_of
 from veen_hub.version import VERSION
 
 ROOT = Path(__file__).parents[2]
-BASE = os.environ.get("VEEN_BASE_IMAGE")
-"""Base image for machines without a registry; `k8s/tests/make-base` makes one."""
+LOCAL_BASE = "localhost/veen-base:trixie"
+"""Base image for machines without a registry, made by `k8s/tests/make-base`."""
 TARGETS = ("veen-hub", "veen-cli", "veen-selftest", "veen-bridge", "veen-witness", "veen-query")
 
 
@@ -43,9 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def tag() -> str:
     """The tag of the images, built from this checkout."""
-    base = ["--base", BASE] if BASE else []
+    found = podman("image", "exists", LOCAL_BASE, check=False).returncode == 0
+    base = os.environ.get("VEEN_BASE_IMAGE", LOCAL_BASE if found else "")
     if os.environ.get("VEEN_IMAGES") != "built":  # by an earlier run, of the same files
-        subprocess.run([ROOT / "bin" / "images", *base, *TARGETS], check=True, env=environment())
+        subprocess.run(
+            [ROOT / "bin" / "images", *(["--base", base] if base else []), *TARGETS],
+            check=True,
+            env=environment(),
+        )
     return VERSION
 
 

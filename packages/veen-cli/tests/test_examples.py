@@ -66,7 +66,11 @@ IN_AN_EMPTY_FOLDER = (
 """Examples that create something that the test world already contains."""
 
 LATER = (
-    # Examples that remove what other examples need,
+    # Examples that need what other examples fetch,
+    "veen verify receipt.cbor hub-identity.cbor --trust HUB_ID",
+    "veen verify receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
+    "veen inspect receipt.cbor",
+    # that remove what other examples need,
     "veen id device phone.pub --disable --client bob",
     "veen id revoke --device DEVICE_ID --reason lost --client bob",
     "veen id revoke --own-ctx --realm shop",
@@ -102,8 +106,11 @@ BEFORE = {
     "veen hub promote --data-dir replica --new-keys successor-keys --out new-hub --admin admin --unplanned": (
         "rm -r new-hub && veen hub stop --data-dir replica && rm replica/handover.cbor"
     ),
-    "veen kube destroy --tenant acme --yes": "veen kube apply --tenant acme",
-    "veen kube rotate --tenant acme": "veen kube apply --tenant acme",
+    "veen kube destroy --tenant acme --yes": "veen kube apply --tenant acme --persistent --heads-memory",
+    "veen kube rotate --tenant acme": "veen kube apply --tenant acme --persistent --heads-memory",
+    "veen kube upgrade --tag 0.2.0 --universe stage --tenant acme": (
+        "veen kube apply --tenant acme --universe stage"
+    ),
     "veen kube status --universe stage --json": "veen kube apply --tenant stage-1 --universe stage",
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
     "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",

@@ -33,7 +33,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 """Longer than anything here takes: a test that waits so long has failed."""
 
 

@@ -52,7 +52,7 @@ export class LabelChain {
   broken = "";
   hubTs: bigint;
   readonly #terms: ChainTerms;
-  readonly #tree: Mmr;
+  #tree: Mmr;
   readonly #writers = new Map<string, bigint>();
 
   /** Continue after the entries of `tree`, the newest of which has this hub_ts. */
@@ -159,7 +159,7 @@ export class LabelChain {
     if (!equal(tree.root, receipt.mmr_root)) {
       throw new InvariantError("I3", `mmr_root is not the root with the new leaf (core §7, stream_seq ${seq})`);
     }
-    this.#tree.add(receipt.leaf_hash);
+    this.#tree = tree;
     this.hubTs = receipt.hub_ts;
     if (msg !== undefined) this.#writers.set(hex(msg.client_id), msg.client_seq);
   }
