@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 
 from veen_core.ids import MmrRoot
 from veen_overlays.live.query_view import DuckDbEngine
+from veen_overlays.query import canonical_json
 from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.digest import evidence_hash, evidence_summary, result_id, rows_hash
 from veen_overlays.query.engine import Answer, Budget, QueryEngine
@@ -47,7 +48,7 @@ def answered(engine: QueryEngine, descriptor: QueryDescriptor) -> dict[str, Any]
 def digests(descriptor: QueryDescriptor, answer: Answer) -> dict[str, Any]:
     verified = verified_receipts(descriptor, answer, split_rows(answer.rows))
     found: dict[str, Any] = {
-        "rows": [dict(row) for row in answer.rows],
+        "rows": [canonical_json.encode(dict(row)) for row in answer.rows],  # 1.8e+19 is also an integer there
         "rows_hash": rows_hash(answer.rows),
         "coverage": answer.coverage,
         "result_id": result_id(descriptor, answer.coverage),
