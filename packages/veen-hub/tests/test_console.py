@@ -187,7 +187,7 @@ def test_veen_console_forwards_reads_with_its_token_and_says_when_the_hub_is_gon
 
 @asynccontextmanager
 async def lying_hub_behind_a_console() -> AsyncIterator[tuple[str, dict[str, str], list[str]]]:
-    """Yield a console's address and sign-in header, and the paths that its hub, which sends HTML, was asked."""
+    """Yield a console's address, its sign-in header, and the paths asked of its hub, which sends HTML."""
     asked: list[str] = []
 
     async def say(request: web.Request) -> web.Response:

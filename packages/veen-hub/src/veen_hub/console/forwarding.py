@@ -116,7 +116,9 @@ def _forward_to(
     async def forward(request: web.Request) -> web.StreamResponse:
         url = _target(base, request)
         headers = {
-            name: value for name in REQUEST_HEADERS if (value := request.headers.get(name, "")) and value.isascii()
+            name: value
+            for name in REQUEST_HEADERS
+            if (value := request.headers.get(name, "")) and value.isascii()
         }
         body = await request.read() if request.method == "POST" else None
         prepared = None
@@ -151,8 +153,8 @@ def _target(base: str, request: web.Request) -> URL:
     if not PLAIN_PATH.fullmatch(path) or not PLAIN_QUERY.fullmatch(query):
         raise ApiError(
             Code.BAD_REQUEST,
-            "the path has a segment that is not forwarded: a segment begins with a letter or a digit, and has "
-            "only letters, digits and . _ -",
+            "the path is not forwarded: each of its segments must begin with a letter or a digit, "
+            "and have only letters, digits and . _ -",
         )
     return URL(f"{base}{path}?{query}" if query else f"{base}{path}", encoded=True)
 

@@ -31,7 +31,7 @@ SECURITY_HEADERS: Final = {
 }
 """Headers of every answer of a console's listener."""
 NOT_A_PAGE: Final = "default-src 'none'; sandbox"
-"""Content-Security-Policy of every answer but the page: a browser that opens it as a document runs nothing."""
+"""Content-Security-Policy of every answer but the page: opened as a document, it runs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
