@@ -21,7 +21,6 @@ from typing import Final
 
 import aiohttp
 from aiohttp import web
-from yarl import URL
 
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import Code
@@ -41,7 +40,7 @@ CONTENT_TYPES: Final = frozenset(
 """Content types that are passed on, without their parameters; any other becomes ``OPAQUE``."""
 PLAIN_PATH: Final = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+", re.ASCII)
 """A path that every HTTP client sends as it is: no empty or dot segment, no escape, no backslash."""
-PLAIN_QUERY: Final = re.compile(r"[A-Za-z0-9._~=&,+%-]*", re.ASCII)
+PLAIN_QUERY: Final = re.compile(r"[A-Za-z0-9._~=&,-]*", re.ASCII)
 CONNECT_SEC: Final = 10.0
 MAX_CONNECTIONS: Final = 64
 """Connections to the hub at once; a browser opens about six, live streams included."""
@@ -100,11 +99,11 @@ def make_app(
         return page.respond()
 
     app.add_routes([web.get("/", index), web.get("/console.json", serve_description(description))])
-    to_hub = _forward_to(session, _base_of(hub))
+    to_hub = _forward_to(session, hub.rstrip("/"))
     for route in read_routes():
         app.router.add_route(route.method, route.path, to_hub)
     if probes is not None:
-        to_probes = _forward_to(session, _base_of(probes))
+        to_probes = _forward_to(session, probes.rstrip("/"))
         for route in probe_routes():
             app.router.add_route(route.method, route.path, to_probes)
     return app
@@ -142,13 +141,8 @@ def _forward_to(
     return forward
 
 
-def _base_of(url: str) -> str:
-    """Return the encoded address before the path of a call: its own dot segments are resolved once, here."""
-    return str(URL(url)).rstrip("/")
-
-
-def _target(base: str, request: web.Request) -> URL:
-    """Return the URL to ask, with the path that the route was matched against, unchanged."""
+def _target(base: str, request: web.Request) -> str:
+    """Return the URL to ask: nothing in its path or query is left for the HTTP client to decode or resolve."""
     path, query = request.rel_url.raw_path, request.rel_url.raw_query_string
     if not PLAIN_PATH.fullmatch(path) or not PLAIN_QUERY.fullmatch(query):
         raise ApiError(
@@ -156,7 +150,7 @@ def _target(base: str, request: web.Request) -> URL:
             "the path is not forwarded: each of its segments must begin with a letter or a digit, "
             "and have only letters, digits and . _ -",
         )
-    return URL(f"{base}{path}?{query}" if query else f"{base}{path}", encoded=True)
+    return f"{base}{path}?{query}" if query else f"{base}{path}"
 
 
 def _content_type(given: str) -> str:
