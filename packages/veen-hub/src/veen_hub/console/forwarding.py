@@ -142,7 +142,7 @@ def _forward_to(
 
 
 def _target(base: str, request: web.Request) -> str:
-    """Return the URL to ask: nothing in its path or query is left for the HTTP client to decode or resolve."""
+    """Return the URL to ask: its path and query leave the HTTP client nothing to decode or resolve."""
     path, query = request.rel_url.raw_path, request.rel_url.raw_query_string
     if not PLAIN_PATH.fullmatch(path) or not PLAIN_QUERY.fullmatch(query):
         raise ApiError(
