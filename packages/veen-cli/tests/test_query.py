@@ -27,7 +27,7 @@ from veen_core.hashing import H
 from veen_core.receipt import Receipt
 from veen_overlays.live.query_service.principals import Limits
 from veen_overlays.query import canonical_json
-from veen_overlays.query.result_file import ResultFile, parse_result
+from veen_overlays.query.result.result_file import ResultFile, parse_result
 
 from .query_world import (
     OPERATOR,

@@ -46,26 +46,26 @@ from veen_core.tlog.policy import parse_policy
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_overlays.query import Answer, Prefix, QueryDescriptor, QueryError, SourceEvent, canonical_json
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.comparison import compare
 from veen_overlays.query.engine import SourceReceipt
-from veen_overlays.query.evidence import ResultEvidence, build_evidence
-from veen_overlays.query.inclusion import (
+from veen_overlays.query.plain_engine import PlainEngine
+from veen_overlays.query.result.evidence import ResultEvidence, build_evidence
+from veen_overlays.query.result.inclusion import (
     prove_from_leaves,
     prove_from_nodes,
     verify_leaves,
 )
-from veen_overlays.query.plain_engine import PlainEngine
-from veen_overlays.query.read_digest import read_digest
-from veen_overlays.query.reexecution import reexecute
-from veen_overlays.query.result_file import (
+from veen_overlays.query.result.read_digest import read_digest
+from veen_overlays.query.result.result_file import (
     ResultFile,
     encode_rows,
     make_result,
     parse_result,
     split_rows,
 )
-from veen_overlays.query.row_rules import difference
-from veen_overlays.query.verification import MAX_CLOCK_SKEW_MS, ResultTrust, verify_result
+from veen_overlays.query.verify.comparison import compare
+from veen_overlays.query.verify.reexecution import reexecute
+from veen_overlays.query.verify.row_rules import difference
+from veen_overlays.query.verify.verification import MAX_CLOCK_SKEW_MS, ResultTrust, verify_result
 
 FIRST, SECOND = two_streams()
 BOTH = (FIRST, SECOND)

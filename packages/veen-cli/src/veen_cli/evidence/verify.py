@@ -15,8 +15,8 @@ from veen_cli.arguments.object_files import writable
 from veen_cli.evidence.bundle_parts import is_part, verify_parts
 from veen_cli.evidence.hub_log import is_pinned, verify_checkpoint_note
 from veen_cli.evidence.page import write_page
-from veen_cli.evidence.recognize import recognize_all
-from veen_cli.evidence.recognized import Recognized
+from veen_cli.evidence.recognition.recognize import recognize_all
+from veen_cli.evidence.recognition.recognized import Recognized
 from veen_cli.evidence.rpc_transcript import identities
 from veen_cli.evidence.verdicts import Verdict
 from veen_cli.evidence.verification import NO_PIN, EvidenceVerifier
@@ -39,7 +39,7 @@ from veen_core.tlog.policy import WitnessPolicy
 from veen_core.wire import Wire
 from veen_hub.client.hub_log import load_policy
 from veen_hub.client.wire.connection import IDENTITY_RECORD
-from veen_overlays.query.result_file import ResultFile
+from veen_overlays.query.result.result_file import ResultFile
 from veen_overlays.rpc.transcript import Transcript
 from veen_storage.copies.export import Manifest, verify_export, verify_hub_export
 from veen_storage.copies.export.range_verifier import MAX_WRITERS
