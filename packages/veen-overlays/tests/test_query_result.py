@@ -63,6 +63,7 @@ from veen_overlays.query.result.result_file import (
     split_rows,
 )
 from veen_overlays.query.verify.comparison import compare
+from veen_overlays.query.verify.completeness import MARGIN_MS, check_complete
 from veen_overlays.query.verify.reexecution import reexecute
 from veen_overlays.query.verify.row_rules import difference
 from veen_overlays.query.verify.verification import MAX_CLOCK_SKEW_MS, ResultTrust, verify_result
@@ -609,6 +610,23 @@ def test_an_old_prefix_is_refused_whatever_the_executor_says_about_the_time() ->
     verify_result(backdated, PINNED)
     with pytest.raises(EvidenceError, match=r"ends at entry 5, although.*entry 9.*leave this receipt out"):
         verify_result(backdated, dataclasses.replace(PINNED, known=[known]))
+
+
+def test_the_log_shows_the_entries_and_sources_that_a_coverage_leaves_out() -> None:
+    descriptor, file = older()
+    other = Stream(FIRST.name, Hub(2))
+    other.add()
+
+    def check(late_ms: int, *streams: Stream) -> None:
+        """Check a result that was executed so long after the first entry that it lacks."""
+        digest = dataclasses.replace(file.digest, executed_at=1_000_000 + late_ms)
+        check_complete(descriptor, digest, engine(*streams), lambda _prefix, _seq: 1_000_000)
+
+    with pytest.raises(EvidenceError, match="ends at entry 5, although the hub had committed entry 6"):
+        check(MARGIN_MS, FIRST)
+    check(MARGIN_MS - 1, FIRST)
+    with pytest.raises(EvidenceError, match="leaves this source out, although the hub had committed entry 1"):
+        check(MARGIN_MS, other)
 
 
 def test_a_receipt_that_is_of_no_source_of_the_coverage_is_reported() -> None:
