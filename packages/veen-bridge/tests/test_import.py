@@ -226,7 +226,7 @@ def bridge_to_two(tmp_path: Path, hub: TargetHub, source: SourceZone, stream: st
 
 def map_to(bridge: OfflineBridge, source: SourceZone, stream: str, target: str) -> None:
     named = {"hub_id": source.hub_id.hex(), "mapping": [{"from": stream, "to": target}]}
-    bridge.write(sources=[named])
+    bridge.write(sources=[named], streams=[target])
 
 
 @pytest.fixture
