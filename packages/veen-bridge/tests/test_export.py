@@ -77,6 +77,8 @@ def test_a_range_that_would_leave_entries_in_no_bundle_is_refused(zone: SourceZo
     zone.send(5)
     with pytest.raises(ConfigError, match="entries 4 to 5 would be in no bundle"):
         zone.export(from_seq=6)
+    with pytest.raises(ConfigError, match="reversed"):
+        zone.export(from_seq=3, to_seq=2)
 
 
 def test_the_attachments_of_opened_messages_travel_and_others_are_counted(zone: SourceZone) -> None:

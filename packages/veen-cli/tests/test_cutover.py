@@ -140,7 +140,11 @@ def test_a_receipt_that_the_copy_lacks_is_listed_as_lost(tmp_path: Path) -> None
         veen("hub", "clone", "-d", tmp_path / "hub", "--out", tmp_path / "copy").ok()
         veen("send", "two", *alice, "--trust", made["hub_id"], "--receipt", files[1]).ok()
     asked = [part for file in files for part in ("--receipts", file)]
-    done = veen("hub", "lost", "-d", tmp_path / "copy", *asked)
+    done = veen("hub", "lost", "-d", tmp_path / "copy", *asked, "--receipts", files[0])
     assert done.code == Exit.PROTOCOL
     assert "1 kept, 1 not" in done.out
     assert "entry 2: lost" in done.out
+    (tmp_path / "none").touch()
+    done = veen("hub", "lost", "-d", tmp_path / "copy", "--receipts", tmp_path / "none")
+    assert done.code == Exit.USAGE
+    assert "no receipt" in done.err

@@ -68,6 +68,9 @@ class Planner:
 
     async def plan(self, stream: str, epoch: Epoch) -> ExportPlan | None:
         """Plan the next bundle of a label; None if it has no entry after the last bundle."""
+        wished = self._wishes.from_seq, self._wishes.to_seq
+        if wished[0] is not None and wished[1] is not None and wished[0] > wished[1]:
+            raise ConfigError(f"--from {wished[0]} is after --upto {wished[1]}: the range is reversed")
         label = self._label(stream, epoch)
         head = await self._head(label)
         before = self._audit.last_in_label(label)

@@ -219,7 +219,11 @@ def lost(out: Output, *, data_dir: Path, files: tuple[Path, ...]) -> Answer:
     The data directory is the successor's, whose ancestor is compared, or a replica's. Each receipt is
     verified under the old hub's identity. The exit code is 0 only if every receipt is kept.
     """
-    receipts = [receipt for file in files for receipt in read_receipts(file)]
+    receipts = list({each.encode(): each for file in files for each in read_receipts(file)}.values())
+    if not receipts:
+        raise CommandFailed(
+            "the files hold no receipt: nothing can be said", Exit.USAGE, "give files of `veen receipt --out`"
+        )
     with out.progress("comparing receipts"):
         fates = list(lost_receipts(data_dir, receipts))
     missing = [fate for fate in fates if fate.fate != "kept"]
