@@ -76,6 +76,12 @@ export class HubLogWatch {
     this.policyError = error;
   }
 
+  /** Whether the newest hub checkpoint satisfies the witness policy; without a policy, nothing is wanted of it. */
+  get isCosigned(): boolean {
+    if (this.policyError !== "") return false;
+    return this.policy === undefined || this.view.value.head?.quorum?.isMet === true;
+  }
+
   start(): void {
     const round = () => void this.#round().finally(() => setTimeout(round, EVERY_MS));
     const stop = this.#trust.hub.watch((hub) => {
@@ -97,7 +103,7 @@ export class HubLogWatch {
       return;
     }
     try {
-      await this.#accept(hub, note);
+      await this.#accept(note);
     } catch (error) {
       if (error instanceof CallError) {
         if (!error.isAbsent) return;
@@ -119,11 +125,14 @@ export class HubLogWatch {
     this.view.set({ ...this.view.value });
   }
 
-  async #accept(hub: ConfirmedHub, note: Bytes): Promise<void> {
+  async #accept(note: Bytes): Promise<void> {
     const held = this.view.value.head;
     const signed = parseSignedHead(note);
-    const origin = hub.status.hub_log_origin ?? originOf(hub.identity.hub_id);
-    await verifyHubCheckpoint(hub.identity, signed, origin);
+    const [hub, origin] = await this.#trust.check(async (each) => {
+      const name = each.status.hub_log_origin ?? originOf(each.identity.hub_id);
+      await verifyHubCheckpoint(each.identity, signed, name);
+      return [each, name] as const;
+    });
     this.#checkRemembered(hub, signed, note);
     const size = Number(signed.size);
     if (held !== undefined && size < held.size) {

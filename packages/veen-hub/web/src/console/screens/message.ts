@@ -42,7 +42,11 @@ export function message(app: App, root: HTMLElement, parts: readonly string[]): 
     const confirmed = app.trust.hub.value;
     if (confirmed === undefined) return;
     try {
-      const proof = await proveMessage(app.hub, confirmed, label, seq);
+      let proof = await proveMessage(app.hub, confirmed, app.hubLog, label, seq);
+      if (proof.checks.some((check) => check.verdict === "fails")) { // the hub may have rotated its key since
+        await app.trust.refresh();
+        proof = await proveMessage(app.hub, app.trust.hub.value ?? confirmed, app.hubLog, label, seq);
+      }
       await compareReceipt(app, proof, seq);
       if (!isOpen) return;
       const failed = proof.checks.filter((check) => check.verdict === "fails");
@@ -86,10 +90,10 @@ function draw(app: App, slot: HTMLElement, proof: MessageProof, seq: number): St
   const { msg, receipt, evidence } = proof;
   const content = el("div");
   const failed = proof.checks.some((check) => check.verdict === "fails");
-  const open = proof.checks.some((check) => check.verdict === "open");
+  const unproven = proof.checks.find((check) => check.verdict === "open");
   slot.replaceChildren(
     el("p", { class: "verdict-line" },
-      failed ? badge("fails", "does not hold") : open ? badge("open", "verified, not yet confirmed") : badge("holds", "verified and confirmed"),
+      failed ? badge("fails", "does not hold") : unproven ? badge("open", "verified, not confirmed", unproven.detail) : badge("holds", "verified and confirmed"),
       evidence === undefined ? null : el("button", { type: "button", class: "small", onclick: () => save(app.audit, `message-${seq}.evidence.cbor`, evidence) },
         "Download the evidence"),
       el("span", { class: "quiet" }, "as a file for `veen verify`, or for the verifier page")),

@@ -6,6 +6,7 @@ import { plural, VeenError } from "../../verify/wire/errors.ts";
 import type { App } from "../app.ts";
 import { clock, count, short, size, utc } from "../format.ts";
 import type { Row } from "../label_chain.ts";
+import type { LabelView } from "../label_watch.ts";
 import { epochsAt, labelOf } from "../label_names.ts";
 import { bodyText } from "../message_body.ts";
 import { go, linkTo } from "../router.ts";
@@ -115,11 +116,11 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
     label: "Messages",
     keyOf: (row) => {
       const confirmed = row.seq <= watch.view.value.confirmedUpTo ? "c" : "";
-      return `${row.seq}-${row.verdict}${confirmed}-${bodies.has(row.seq) ? "o" : ""}${version}`;
+      return `${row.seq}-${row.verdict}${confirmed}${watch.view.value.isCosigned ? "" : "w"}-${bodies.has(row.seq) ? "o" : ""}${version}`;
     },
     render: (row) => {
       open(row);
-      return rowElement(row, watch.view.value.confirmedUpTo, bodies.get(row.seq));
+      return rowElement(row, watch.view.value, bodies.get(row.seq));
     },
     onOpen: (row) => go(linkTo("message", id, row.seq)),
   });
@@ -225,11 +226,12 @@ function secondsOf(text: string): number {
   return Date.parse(/[zZ]|[+-]\d\d:\d\d$/.test(iso) ? iso : iso.length <= 10 ? iso : `${iso}Z`) / 1_000;
 }
 
-function rowElement(row: Row, confirmedUpTo: number, body: string | null | undefined): HTMLElement {
+function rowElement(row: Row, { confirmedUpTo, isCosigned }: LabelView, body: string | null | undefined): HTMLElement {
   const { msg, token, receipt } = row;
   const sign = row.verdict === "fails" ? badge("fails", "does not hold", row.reason)
     : row.seq <= confirmedUpTo ? badge("holds", "confirmed", "verified, and under the newest hub checkpoint")
-      : badge("holds", "verified");
+      : isCosigned ? badge("holds", "verified")
+        : badge("open", "not confirmed", "verified, but the newest hub checkpoint has no quorum of witnesses");
   const content = row.verdict === "fails" ? el("span", { class: "error" }, foreign(row.reason))
     : token !== undefined ? "authorizes a token"
       : body === undefined ? el("span", { class: "quiet" }, "sealed")
