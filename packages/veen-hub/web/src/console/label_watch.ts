@@ -208,7 +208,7 @@ export class LabelWatch {
     const all = [...rows, ...fresh];
     const dropped = Math.max(0, all.length - MAX_ROWS);
     const newest = fresh.at(-1)?.receipt?.hub_ts;
-    if (newest !== undefined && newest > this.#trust.seenHubTs) this.#trust.seenHubTs = newest;
+    if (newest !== undefined && fresh.every((row) => row.verdict === "holds")) this.#trust.see(newest, true);
     this.view.set({
       ...this.view.value, rows: dropped > 0 ? all.slice(dropped) : all, phase: "live",
       note: dropped > 0 ? `the oldest rows are dropped: this tab holds ${MAX_ROWS}` : note.includes("pruned") ? note : "",

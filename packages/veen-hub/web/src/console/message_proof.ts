@@ -45,15 +45,17 @@ export interface MessageProof {
   readonly evidence: Bytes | undefined;
 }
 
-/** The witness policy of the console: none was given, or why it cannot be read. */
-export interface Wanted {
+/** The hub log that the console follows, with its witness policy: none was given, or why it cannot be read. */
+export interface FollowedLog {
   readonly policy: WitnessPolicy | undefined;
   readonly policyError: string;
+  /** Throw `ProofError` if a hub checkpoint is not one of this log, `CallError` if that is not known yet. */
+  compare(note: Bytes): Promise<void>;
 }
 
 /** Fetch one entry and everything above it; a failed check is a result, no answer is an error. */
 export async function proveMessage(
-  hub: HubCalls, confirmed: ConfirmedHub, wanted: Wanted, label: Bytes, seq: number,
+  hub: HubCalls, confirmed: ConfirmedHub, followed: FollowedLog, label: Bytes, seq: number,
 ): Promise<MessageProof> {
   const isControl = equal(label, confirmed.status.control_label);
   const body = await hub.page(label, seq, 1);
@@ -72,7 +74,7 @@ export async function proveMessage(
   await checkReceipt(checks, confirmed, label, seq, receipt, msg, token);
   const path: PathNode[] = [{ kind: "leaf", title: `message ${seq}`, hash: hex(receipt.leaf_hash), sibling: undefined, side: undefined }];
   const evidence = await climb(checks, path, hub, confirmed, label, receipt);
-  const isWhole = evidence !== undefined && await verifyWhole(checks, evidence, confirmed, wanted);
+  const isWhole = evidence !== undefined && await verifyWhole(checks, evidence, confirmed, followed);
   return { msg, token, wire, receipt, checks: checks.all, path, evidence: isWhole ? encodeObject("HubEvidence", evidence) : undefined };
 }
 
@@ -175,7 +177,7 @@ async function climb(
 
 /** Verify the evidence as `veen verify` does, then under the witness policy; return whether it proves the message. */
 async function verifyWhole(
-  checks: Checks, evidence: HubEvidence, confirmed: ConfirmedHub, { policy, policyError }: Wanted,
+  checks: Checks, evidence: HubEvidence, confirmed: ConfirmedHub, followed: FollowedLog,
 ): Promise<boolean> {
   const pinned = confirmed.identity.hub_id;
   try {
@@ -185,6 +187,14 @@ async function verifyWhole(
     checks.fail("Evidence", "RESOLUTIONS P1", error.message);
     return false;
   }
+  try {
+    await followed.compare(evidence.checkpoint);
+  } catch (error) {
+    if (error instanceof CallError) checks.open("Followed hub log", "RESOLUTIONS P1", error.message);
+    else if (error instanceof VeenError) checks.fail("Followed hub log", "RESOLUTIONS P1", error.message);
+    else throw error;
+  }
+  const { policy, policyError } = followed;
   const [name, clause] = ["Witnesses", "RESOLUTIONS P2"];
   if (policyError !== "") checks.open(name, clause, policyError);
   if (policy === undefined) return true;

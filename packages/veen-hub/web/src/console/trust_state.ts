@@ -38,6 +38,8 @@ export class TrustState {
   readonly expected: string | undefined;
   /** Newest hub_ts of a receipt that was verified: no key may be ended before it. */
   seenHubTs = 0n;
+  /** Newest hub_ts of a receipt or of a label's head that was verified: the only time of the hub that is signed. */
+  newestHubTs = 0n;
   isRemembered: boolean;
   readonly #hub: HubCalls;
   readonly #problems: Problems;
@@ -72,6 +74,12 @@ export class TrustState {
       await this.refresh();
       return work(this.hub.value as ConfirmedHub);
     }
+  }
+
+  /** A receipt, or only a label's head, with this hub_ts was verified. */
+  see(hubTs: bigint, isReceipt: boolean): void {
+    if (hubTs > this.newestHubTs) this.newestHubTs = hubTs;
+    if (isReceipt && hubTs > this.seenHubTs) this.seenHubTs = hubTs;
   }
 
   start(): void {

@@ -1,5 +1,5 @@
 /** The first question: is this the hub that the person means? Nothing is verified before the answer. */
-import { el } from "../../ui/dom.ts";
+import { el, foreign } from "../../ui/dom.ts";
 import type { App } from "../app.ts";
 import type { Stop } from "../subject.ts";
 import { badge, card, facts, field } from "../widgets.ts";
@@ -24,7 +24,7 @@ export function confirm(app: App, root: HTMLElement): Stop {
     }
     if (candidate.problem !== undefined) {
       slot.replaceChildren(card("This hub's identity does not hold",
-        badge("fails", "does not hold"), el("p", {}, candidate.problem)));
+        badge("fails", "does not hold"), el("p", {}, foreign(candidate.problem))));
       return;
     }
     slot.replaceChildren(question(app, candidate.hubId));

@@ -1,5 +1,5 @@
 /** Streams: the labels of the hub, and one of them live, every row verified in this page. */
-import { foreign, el } from "../../ui/dom.ts";
+import { el, foreign, visible } from "../../ui/dom.ts";
 import { type Bytes, fromHex, hex } from "../../verify/wire/bytes.ts";
 import { CallError } from "../hub_calls.ts";
 import { plural, VeenError } from "../../verify/wire/errors.ts";
@@ -12,7 +12,7 @@ import { bodyText } from "../message_body.ts";
 import { go, linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { VirtualList } from "../virtual_list.ts";
-import { badge, empty, field, hash } from "../widgets.ts";
+import { badge, empty, field, hash, said } from "../widgets.ts";
 
 const ROW_HEIGHT = 44;
 /** On a phone the content has a line of its own. */
@@ -141,8 +141,8 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
     const shown = rows.filter((row) => matches(row, confirmedUpTo));
     list.setItems(shown);
     const failed = rows.some((row) => row.verdict === "fails");
-    const [kind, words] = failed ? ["fails", "does not hold"] : phase === "live" ? ["holds", "live"] : ["open", phase];
-    state.replaceChildren(badge(kind as "holds", words as string), el("span", { class: "quiet" }, note ? ` ${note}` : ""));
+    const sign = failed ? badge("fails", "does not hold") : phase === "live" ? said(true, "live") : badge("open", phase);
+    state.replaceChildren(sign, el("span", { class: "quiet" }, note ? " " : "", note ? foreign(note) : null));
     const head = rows.at(-1);
     counts.textContent = rows.length === 0 ? "" : `${count(shown.length)} of ${count(rows.length)} rows, up to ${head?.seq}`
       + `, confirmed by the hub checkpoint up to ${confirmedUpTo || "none"}`
@@ -171,7 +171,7 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
       else go(linkTo("streams", id, Math.max(1, seq)));
     } catch (found) {
       if (!(found instanceof VeenError || found instanceof CallError)) throw found;
-      error.textContent = found.message;
+      error.textContent = visible(found.message);
     }
   };
   const form = el("form", {
@@ -257,22 +257,22 @@ export function keyBox(app: App): HTMLElement {
       error.textContent = "";
       secret.value = "";
       app.announce(`${plural(added, "reader key")} taken`);
-      state.textContent = said();
+      state.textContent = held();
       box.open = false;
     } catch (found) {
       if (!(found instanceof VeenError)) throw found;
       error.textContent = `This is neither 64 hex digits nor a file of secrets: ${found.message}`;
     }
   };
-  const said = () => {
-    const held = app.keys.keys.value.length;
-    return held === 0 ? "No key: messages stay sealed." : `${held} in this tab's memory.`;
+  const held = () => {
+    const count = app.keys.keys.value.length;
+    return count === 0 ? "No key: messages stay sealed." : `${count} in this tab's memory.`;
   };
   file.addEventListener("change", () => {
     const [chosen] = file.files ?? [];
     void chosen?.arrayBuffer().then((buffer) => take(new Uint8Array(buffer)));
   });
-  state.textContent = said();
+  state.textContent = held();
   const box = el("details", { class: "keys" }, el("summary", {}, "Reader key ", state),
     el("form", {
       class: "toolbar",
@@ -286,7 +286,7 @@ export function keyBox(app: App): HTMLElement {
     field("Or a file of secrets", file),
     el("button", { type: "button", class: "small", onclick: () => {
       app.keys.forget();
-      state.textContent = said();
+      state.textContent = held();
     } }, "Forget")), error);
   return box;
 }
