@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from veen_core.ids import HubId
-from veen_overlays.query.result_file import parse_result
-from veen_overlays.query.verification import ResultTrust, verify_result
+from veen_overlays.query.result.result_file import parse_result
+from veen_overlays.query.verify.verification import ResultTrust, verify_result
 
 from .query_world import OPERATOR, STREAM, World, make_world, query
 from .running import ending_hubs, veen

@@ -17,10 +17,10 @@ from veen_core.ids import Epoch, Label, LeafHash, StreamSeq, UnixTime
 from veen_core.receipt import sign_receipt
 from veen_core.stream import label, routing_key, stream_id
 from veen_overlays.query import Prefix, SourceEvent, canonical_json, normalise, parse_descriptor
-from veen_overlays.query.evidence import HubLogLink, build_evidence
-from veen_overlays.query.inclusion import prove_from_leaves
 from veen_overlays.query.plain_engine import PlainEngine, SourceLog
-from veen_overlays.query.result_file import Execution, ResultFile, make_result
+from veen_overlays.query.result.evidence import HubLogLink, build_evidence
+from veen_overlays.query.result.inclusion import prove_from_leaves
+from veen_overlays.query.result.result_file import Execution, ResultFile, make_result
 
 from .running import veen
 

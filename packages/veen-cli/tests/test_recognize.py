@@ -10,10 +10,11 @@ from zlib import crc32
 
 import pytest
 
-from veen_cli.evidence import overlay_records, rendering, wire_kinds
-from veen_cli.evidence import recognize as recognizing
-from veen_cli.evidence.recognize import recognize
-from veen_cli.evidence.recognized import Bare
+from veen_cli.evidence import rendering
+from veen_cli.evidence.recognition import overlay_records, wire_kinds
+from veen_cli.evidence.recognition import recognize as recognizing
+from veen_cli.evidence.recognition.recognize import recognize
+from veen_cli.evidence.recognition.recognized import Bare
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_core import cbor, chunk, mmr
 from veen_core.entry import Entry

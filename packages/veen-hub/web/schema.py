@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from veen_cli.evidence.wire_kinds import KINDS
+from veen_cli.evidence.recognition.wire_kinds import KINDS
 from veen_core import kinds
 from veen_core.attached import Attached
 from veen_core.bundle.part import PartIndex, PartTrailer

@@ -17,11 +17,11 @@ from veen_core.keys import is_valid
 from veen_core.receipt import sign_receipt, signing_digest
 from veen_core.stream import label, routing_key, stream_id
 from veen_overlays.query import Prefix, QueryDescriptor, SourceEvent, canonical_json, normalise
-from veen_overlays.query.evidence import HubLogLink, build_evidence
-from veen_overlays.query.inclusion import prove_from_leaves
 from veen_overlays.query.plain_engine import PlainEngine, SourceLog
-from veen_overlays.query.result_file import Execution, ResultFile, make_result, parse_result
-from veen_overlays.query.verification import ResultTrust, verify_result
+from veen_overlays.query.result.evidence import HubLogLink, build_evidence
+from veen_overlays.query.result.inclusion import prove_from_leaves
+from veen_overlays.query.result.result_file import Execution, ResultFile, make_result, parse_result
+from veen_overlays.query.verify.verification import ResultTrust, verify_result
 
 EVERY = 8
 STREAM = "record/app/http"

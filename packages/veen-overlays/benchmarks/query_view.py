@@ -31,11 +31,11 @@ from veen_core.hashing import H
 from veen_core.ids import HubId, Label, LeafHash, Signature, StreamSeq, UnixTime
 from veen_core.receipt import Receipt, signed_bytes, unsigned_bytes
 from veen_overlays.live.query_view import DuckDbEngine, QueryView
-from veen_overlays.live.query_view.opened_entries import Found, Place, row_of
+from veen_overlays.live.query_view.feed.opened_entries import Found, Place, row_of
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.descriptor import QueryDescriptor, normalise
-from veen_overlays.query.timestamp import format_timestamp
+from veen_overlays.query.request.descriptor import QueryDescriptor, normalise
+from veen_overlays.query.request.timestamp import format_timestamp
 from veen_overlays.recorder.records import RecordEvent
 
 STREAM: Final = "record/app/http"

@@ -21,10 +21,10 @@ from veen_core.tlog.note import Note, sign_note
 from veen_core.tlog.tree_head import TreeHead
 from veen_overlays.query import Answer, Prefix, QueryDescriptor, SourceEvent, canonical_json, normalise
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.evidence import HubLogLink, ResultEvidence, build_evidence
-from veen_overlays.query.inclusion import prove_from_leaves
 from veen_overlays.query.plain_engine import PlainEngine, SourceLog
-from veen_overlays.query.result_file import Execution, ResultFile, make_result
+from veen_overlays.query.result.evidence import HubLogLink, ResultEvidence, build_evidence
+from veen_overlays.query.result.inclusion import prove_from_leaves
+from veen_overlays.query.result.result_file import Execution, ResultFile, make_result
 
 START = 1_763_500_000
 EXECUTION = Execution(executed_at=(START + 1_000_000) * 1000, hub_id="ab" * 32)

@@ -9,8 +9,8 @@ from query_logs import START, Hub, Stream, query
 
 from veen_overlays.query import QueryDescriptor
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.fields import BASE_FIELDS
-from veen_overlays.query.timestamp import format_timestamp
+from veen_overlays.query.request.fields import BASE_FIELDS
+from veen_overlays.query.request.timestamp import format_timestamp
 
 NAMES = ("record/a", "record/b")
 SUBJECTS = st.sampled_from(["user:1", "user:2", "é"])

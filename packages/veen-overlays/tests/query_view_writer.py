@@ -18,7 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from recorder_logs import NOON, RecorderLog, event, feed_of
 
 from veen_core.ids import UnixTime
-from veen_overlays.live.query_view import QueryView, ViewFollower, compaction, follower, merging, view
+from veen_overlays.live.query_view import QueryView, ViewFollower, view
+from veen_overlays.live.query_view.feed import follower
+from veen_overlays.live.query_view.files import compaction, merging
 
 STREAM = "record/app/http"
 EVENTS = 120

@@ -16,9 +16,9 @@ from veen_overlays.kv import Put
 from veen_overlays.live.query_view import EntryOpener, OriginHub, StreamFeed
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.event import SourceEvent
 from veen_overlays.query.plain_engine import SourceLog
+from veen_overlays.query.result.coverage import Prefix
 from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
 
 HUB_ID = hub_id(HubPk(HUB.public))

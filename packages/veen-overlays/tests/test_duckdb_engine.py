@@ -17,15 +17,21 @@ from recorder_logs import NOON, RecorderLog, event, feed_of
 from veen_core.ids import ClientId, UnixTime
 from veen_overlays.live.query_view import DuckDbEngine, QueryView, ViewFollower
 from veen_overlays.live.query_view.database import Database, DatabaseLimits
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor, normalise
-from veen_overlays.query.digest import VerifiedReceipt, evidence_hash, evidence_summary, result_id, rows_hash
 from veen_overlays.query.engine import Answer, Budget, QueryEngine
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.event import receipt_id
-from veen_overlays.query.fields import ALL_FIELDS, BASE_FIELDS
 from veen_overlays.query.plain_engine import PlainEngine
-from veen_overlays.query.timestamp import format_timestamp
+from veen_overlays.query.request.descriptor import QueryDescriptor, normalise
+from veen_overlays.query.request.fields import ALL_FIELDS, BASE_FIELDS
+from veen_overlays.query.request.timestamp import format_timestamp
+from veen_overlays.query.result.coverage import Prefix
+from veen_overlays.query.result.digest import (
+    VerifiedReceipt,
+    evidence_hash,
+    evidence_summary,
+    result_id,
+    rows_hash,
+)
 
 STREAMS = ("record/app/http", "record/app/ü %/x")
 DAY = 86_400

@@ -20,12 +20,18 @@ from query_logs import START, Hub, Stream, answer, engine, query, two_streams
 from veen_overlays.query import Budget, Prefix, QueryError, SourceEvent, canonical_json
 from veen_overlays.query.aggregation import Aggregation, receipt_set_id
 from veen_overlays.query.columns import stream_folder
-from veen_overlays.query.digest import RowsHasher, evidence_hash, evidence_summary, result_id, rows_hash
 from veen_overlays.query.engine import QueryEngine
-from veen_overlays.query.limits import limits_of
 from veen_overlays.query.plain_engine import PlainEngine
-from veen_overlays.query.result_file import Execution, make_digest
-from veen_overlays.query.sampling import draw, sampled
+from veen_overlays.query.result.digest import (
+    RowsHasher,
+    evidence_hash,
+    evidence_summary,
+    result_id,
+    rows_hash,
+)
+from veen_overlays.query.result.limits import limits_of
+from veen_overlays.query.result.result_file import Execution, make_digest
+from veen_overlays.query.result.sampling import draw, sampled
 from veen_overlays.query.selection import FieldReader
 
 VECTORS = Path(__file__).parent / "vectors" / "query"

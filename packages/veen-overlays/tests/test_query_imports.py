@@ -20,12 +20,12 @@ from veen_core.ids import BundleId, ClientId, MmrRoot, StreamId, UnixTime
 from veen_core.wire import Wire
 from veen_overlays.bridge.records import Imported, ImportedEvent, TargetRange, leaf_of
 from veen_overlays.live.query_view import DuckDbEngine, OriginHub, OriginLogReader, QueryView, ViewFollower
-from veen_overlays.live.query_view import follower as follower_module
 from veen_overlays.live.query_view import view as view_module
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor, normalise
+from veen_overlays.live.query_view.feed import follower as follower_module
 from veen_overlays.query.engine import Answer
 from veen_overlays.query.plain_engine import PlainEngine
+from veen_overlays.query.request.descriptor import QueryDescriptor, normalise
+from veen_overlays.query.result.coverage import Prefix
 from veen_overlays.recorder.records import KeyContinuity, RecordEvent, sign_continuity
 
 STREAM = "record/app/http"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veen_overlays.query import QueryError, canonical_json
-from veen_overlays.query.fields import parse_field
-from veen_overlays.query.timestamp import format_timestamp, parse_timestamp
+from veen_overlays.query.request.fields import parse_field
+from veen_overlays.query.request.timestamp import format_timestamp, parse_timestamp
 from veen_overlays.query.values import at_path
 
 SCALARS = (

@@ -19,22 +19,15 @@ from veen_core.errors import DivergenceError, StateError, VeenError
 from veen_core.ids import ClientId, Epoch, UnixTime
 from veen_core.receipt import sign_receipt
 from veen_core.rejection import Code
-from veen_overlays.live.query_view import (
-    DamagedViewError,
-    DuckDbEngine,
-    QueryView,
-    ViewFollower,
-    compaction,
-    data_files,
-    merging,
-)
-from veen_overlays.live.query_view.opened_entries import EntryOpener
-from veen_overlays.live.query_view.subject_filter import may_contain, subject_filter
+from veen_overlays.live.query_view import DamagedViewError, DuckDbEngine, QueryView, ViewFollower
+from veen_overlays.live.query_view.feed.opened_entries import EntryOpener
+from veen_overlays.live.query_view.files import compaction, data_files, merging
+from veen_overlays.live.query_view.files.subject_filter import may_contain, subject_filter
 from veen_overlays.query import canonical_json
-from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.engine import Answer, Budget, QueryEngine
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.plain_engine import PlainEngine
+from veen_overlays.query.request.descriptor import normalise
 from veen_overlays.query.scope_sources import empty_prefix
 from veen_overlays.recorder.records import sign_continuity
 

@@ -13,8 +13,8 @@ import pytest
 import query_view_writer as writer
 
 from veen_overlays.live.query_view import DuckDbEngine, QueryView
-from veen_overlays.query.descriptor import normalise
 from veen_overlays.query.plain_engine import PlainEngine
+from veen_overlays.query.request.descriptor import normalise
 
 ROUNDS = int(os.environ.get("VEEN_CRASH_ROUNDS", "4"))
 STEPS_PER_TEST = 12

@@ -32,12 +32,12 @@ from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor, normalise
-from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.event import SourceEvent
 from veen_overlays.query.plain_engine import PlainEngine, SourceLog
-from veen_overlays.query.result_file import Execution, make_digest
+from veen_overlays.query.request.descriptor import QueryDescriptor, normalise
+from veen_overlays.query.result.coverage import Prefix
+from veen_overlays.query.result.digest import ResultDigest
+from veen_overlays.query.result.result_file import Execution, make_digest
 from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.query.evidence import run_query

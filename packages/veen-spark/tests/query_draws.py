@@ -23,14 +23,14 @@ from veen_core.ids import Epoch, HubId, LeafHash, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt, sign_receipt
 from veen_overlays.live.query_view import QueryView
-from veen_overlays.live.query_view.data_files import ViewRow
+from veen_overlays.live.query_view.files.data_files import ViewRow
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor, normalise
 from veen_overlays.query.event import SourceEvent
 from veen_overlays.query.plain_engine import SourceLog
-from veen_overlays.query.timestamp import format_timestamp
+from veen_overlays.query.request.descriptor import QueryDescriptor, normalise
+from veen_overlays.query.request.timestamp import format_timestamp
+from veen_overlays.query.result.coverage import Prefix
 from veen_spark.query.event_rows import VIEW_SCHEMA
 from veen_spark.query.event_view import EventView
 

@@ -9,9 +9,9 @@ from veen_core.ids import ClientId
 from veen_overlays.kv import Put
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.event import SourceEvent
 from veen_overlays.query.plain_engine import PlainEngine, SourceLog
+from veen_overlays.query.result.coverage import Prefix
 from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
 
 from .logs import BORN, Hub, reader_key, signing_key

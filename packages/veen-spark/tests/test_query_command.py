@@ -12,10 +12,10 @@ import pytest
 
 from veen_cli.frame import Exit
 from veen_core.ids import ClientId, HubId
-from veen_overlays.query.descriptor import normalise
-from veen_overlays.query.digest import rows_hash
-from veen_overlays.query.result_file import Execution, make_digest, parse_result
-from veen_overlays.query.verification import ResultTrust, verify_result
+from veen_overlays.query.request.descriptor import normalise
+from veen_overlays.query.result.digest import rows_hash
+from veen_overlays.query.result.result_file import Execution, make_digest, parse_result
+from veen_overlays.query.verify.verification import ResultTrust, verify_result
 from veen_overlays.recorder.records import sign_continuity
 
 from .commands import Result, run

@@ -19,12 +19,12 @@ from pyspark.sql import functions as f
 from veen_core.ids import MmrRoot
 from veen_overlays.live.query_view import DuckDbEngine
 from veen_overlays.query import canonical_json
-from veen_overlays.query.descriptor import normalise
-from veen_overlays.query.digest import evidence_hash, evidence_summary, result_id, rows_hash
 from veen_overlays.query.engine import Answer, Budget, QueryEngine
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.plain_engine import PlainEngine
-from veen_overlays.query.result_file import split_rows, verified_receipts
+from veen_overlays.query.request.descriptor import normalise
+from veen_overlays.query.result.digest import evidence_hash, evidence_summary, result_id, rows_hash
+from veen_overlays.query.result.result_file import split_rows, verified_receipts
 from veen_spark.query.engine import SparkEngine
 from veen_spark.query.view_folder import read_view
 

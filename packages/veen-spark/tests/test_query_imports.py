@@ -26,10 +26,10 @@ from veen_overlays.live.query_view import (
     StreamFeed,
     ViewFollower,
 )
-from veen_overlays.query.descriptor import normalise
-from veen_overlays.query.digest import ResultDigest
-from veen_overlays.query.result_file import Execution, make_digest, parse_result
-from veen_overlays.query.verification import ResultTrust, verify_result
+from veen_overlays.query.request.descriptor import normalise
+from veen_overlays.query.result.digest import ResultDigest
+from veen_overlays.query.result.result_file import Execution, make_digest, parse_result
+from veen_overlays.query.verify.verification import ResultTrust, verify_result
 from veen_overlays.recorder.records import sign_continuity
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.query.evidence import run_query

@@ -38,15 +38,15 @@ from veen_storage.disk.identity_artifacts import read_artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import read_registry
 from veen_storage.errors import RESTORE, DamageError
-from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import fsck
-from veen_storage.fsck.attachments import check_attachment
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_index import DerivedIndex
 from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files import directory as fsck_directory
+from veen_storage.fsck.files.attachments import check_attachment
+from veen_storage.fsck.files.log_files import list_log
 from veen_storage.fsck.journal_items import applied_by_files, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.log_files import list_log
 from veen_storage.fsck.report import Level, Report
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import TABLES, Index, Transaction, View

@@ -30,7 +30,7 @@ from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import LockedError, StorageError
 from veen_storage.fsck import Fault, Report, fsck
-from veen_storage.fsck.attachments import check_attachment
+from veen_storage.fsck.files.attachments import check_attachment
 from veen_storage.index.lmdb_index import TABLES, Index
 from veen_storage.store import Store, create
 

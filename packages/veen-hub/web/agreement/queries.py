@@ -15,8 +15,8 @@ from cases import Case
 from veen_core.hashing import H
 from veen_core.tlog.note import COSIGNATURE, NoteKey, cosign
 from veen_overlays.query import QueryDescriptor, canonical_json
-from veen_overlays.query.evidence import build_evidence
-from veen_overlays.query.result_file import ResultFile, make_result
+from veen_overlays.query.result.evidence import build_evidence
+from veen_overlays.query.result.result_file import ResultFile, make_result
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "veen-overlays/tests"))
 import query_logs

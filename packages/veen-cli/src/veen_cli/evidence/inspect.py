@@ -6,7 +6,7 @@ import click
 
 from veen_cli.arguments import completions
 from veen_cli.evidence import rendering
-from veen_cli.evidence.recognize import recognize_all
+from veen_cli.evidence.recognition.recognize import recognize_all
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output
 

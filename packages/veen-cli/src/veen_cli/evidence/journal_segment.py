@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from veen_cli.evidence.recognized import Bare, Recognized
+from veen_cli.evidence.recognition.recognized import Bare, Recognized
 from veen_core.checkpoint import Checkpoint
 from veen_core.entry import Entry, unframe
 from veen_core.errors import DecodeError

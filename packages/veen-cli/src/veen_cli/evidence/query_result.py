@@ -10,8 +10,8 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_core.receipt import Receipt
 from veen_core.tlog.policy import WitnessPolicy
-from veen_overlays.query.result_file import ResultFile
-from veen_overlays.query.verification import ResultTrust, verify_result
+from veen_overlays.query.result.result_file import ResultFile
+from veen_overlays.query.verify.verification import ResultTrust, verify_result
 
 
 def verify_query_result(

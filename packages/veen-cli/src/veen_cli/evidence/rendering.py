@@ -8,7 +8,7 @@ from typing import Any, Final
 from veen_cli.arguments import times
 from veen_cli.evidence.hub_log import checkpoint_fields
 from veen_cli.evidence.query_result import result_fields
-from veen_cli.evidence.recognized import Bare, Thing, Unknown, name_of
+from veen_cli.evidence.recognition.recognized import Bare, Thing, Unknown, name_of
 from veen_cli.evidence.rpc_transcript import transcript_fields
 from veen_cli.frame.output import plural
 from veen_core.cap import CapToken
@@ -20,7 +20,7 @@ from veen_core.msg import Msg
 from veen_core.stream import hub_id
 from veen_core.tlog.tree_head import SignedHead
 from veen_core.wire import Wire
-from veen_overlays.query.result_file import ResultFile
+from veen_overlays.query.result.result_file import ResultFile
 from veen_overlays.rpc.transcript import Transcript
 
 MAX_SHOWN_BYTES: Final = 96

@@ -22,7 +22,7 @@ from veen_cli.evidence.hub_log import (
 )
 from veen_cli.evidence.proof_candidates import first_that_verifies, fits
 from veen_cli.evidence.query_result import verify_query_result
-from veen_cli.evidence.recognized import Recognized
+from veen_cli.evidence.recognition.recognized import Recognized
 from veen_cli.evidence.rpc_transcript import verify_rpc_transcript
 from veen_cli.evidence.verdicts import Roots, Undecided, Verdict
 from veen_cli.frame.output import plural
@@ -49,7 +49,7 @@ from veen_core.tlog.policy import WitnessPolicy
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.label.evidence import find_equivocation
 from veen_hub.witness.contradiction import LogContradiction, verify_contradiction
-from veen_overlays.query.result_file import ResultFile
+from veen_overlays.query.result.result_file import ResultFile
 from veen_overlays.rpc.transcript import Transcript
 
 NO_PIN: Final = "cannot be verified without the hub's id: give --trust HUB_ID"

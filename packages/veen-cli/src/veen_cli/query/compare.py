@@ -21,9 +21,9 @@ from veen_cli.query.verify import read_result
 
 if TYPE_CHECKING:
     from veen_overlays.live.query_service.view_backend import ViewBackend
-    from veen_overlays.query.comparison import Result
-    from veen_overlays.query.descriptor import QueryDescriptor
-    from veen_overlays.query.digest import ResultDigest
+    from veen_overlays.query.request.descriptor import QueryDescriptor
+    from veen_overlays.query.result.digest import ResultDigest
+    from veen_overlays.query.verify.comparison import Result
 
 REQUESTS: Final = "record/query/requests"
 RESULTS: Final = "record/query/results"
@@ -53,7 +53,7 @@ def compare(
     here: `veen query verify` does that.
     """
     del out
-    from veen_overlays.query.comparison import compare as compared  # noqa: PLC0415 - most commands need none
+    from veen_overlays.query.verify.comparison import compare as compared  # noqa: PLC0415 - most commands need none
 
     if (first is None) == (recorded is None) or (recorded is not None and second is not None):
         raise click.UsageError("give two result files, one result file, or --recorded QUERY_ID.")
@@ -95,10 +95,12 @@ async def _again(access: EventAccess, descriptor: QueryDescriptor, digest: Resul
 
 
 async def _execute(backend: ViewBackend, descriptor: QueryDescriptor, digest: ResultDigest) -> Result:
-    """Execute a query over the prefixes of an earlier result."""
+    """Execute a query over the prefixes of an earlier result; refuse prefixes that leave out entries."""
     from veen_overlays.query.engine import Budget  # noqa: PLC0415 - as above
-    from veen_overlays.query.result_file import parse_result  # noqa: PLC0415 - as above
+    from veen_overlays.query.result.result_file import parse_result  # noqa: PLC0415 - as above
+    from veen_overlays.query.verify.completeness import check_complete  # noqa: PLC0415 - as above
 
+    check_complete(descriptor, digest, backend.engine, backend.committed_at)
     ends = backend.ends_of([source.prefix for source in digest.coverage])
     executed = await backend.execute(descriptor, ends, time.time_ns() // 1_000_000, Budget())
     return parse_result(executed.file(executed.digest))
@@ -106,8 +108,8 @@ async def _execute(backend: ViewBackend, descriptor: QueryDescriptor, digest: Re
 
 async def _recorded(access: EventAccess, query_id: str) -> tuple[Result, Result]:
     """Find a recorded descriptor and digest, and execute the query again."""
-    from veen_overlays.query.descriptor import parse_descriptor  # noqa: PLC0415 - as above
-    from veen_overlays.query.read_digest import read_digest  # noqa: PLC0415 - as above
+    from veen_overlays.query.request.descriptor import parse_descriptor  # noqa: PLC0415 - as above
+    from veen_overlays.query.result.read_digest import read_digest  # noqa: PLC0415 - as above
 
     async with access.view((REQUESTS, RESULTS)) as backend:
         request = await _payload(backend, REQUESTS, "query.submitted", query_id)
@@ -120,7 +122,7 @@ async def _recorded(access: EventAccess, query_id: str) -> tuple[Result, Result]
 async def _payload(backend: ViewBackend, stream: str, event_type: str, query_id: str) -> str:
     """Return the payload of the record of a query in one of the streams of the Query API."""
     from veen_overlays.query import canonical_json  # noqa: PLC0415 - as above
-    from veen_overlays.query.descriptor import normalise  # noqa: PLC0415 - as above
+    from veen_overlays.query.request.descriptor import normalise  # noqa: PLC0415 - as above
 
     item: dict[str, Any] = {
         "scope": [stream],

@@ -14,7 +14,7 @@ from veen_cli.arguments.times import Moment
 from veen_cli.frame.exits import CommandFailed, Exit
 
 if TYPE_CHECKING:
-    from veen_overlays.query.descriptor import QueryDescriptor
+    from veen_overlays.query.request.descriptor import QueryDescriptor
 
 DEFAULT_FIELDS: Final = ("hub_commit_time", "event_type", "subject_id", "origin", "payload")
 """What is shown of a row unless --project says otherwise."""
@@ -167,7 +167,7 @@ def _split(names: tuple[str, ...]) -> list[str]:
 
 
 def _timestamp(seconds: int | None) -> str | None:
-    from veen_overlays.query.timestamp import format_timestamp  # noqa: PLC0415 - as above
+    from veen_overlays.query.request.timestamp import format_timestamp  # noqa: PLC0415 - as above
 
     return None if seconds is None else format_timestamp(1_000 * seconds)
 
@@ -192,8 +192,8 @@ def _conditions(given: tuple[str, ...]) -> dict[str, list[Any]]:
 
 def descriptor_of(item: dict[str, Any], new_query_id: str) -> QueryDescriptor:
     """Return the descriptor that the user asked for; a rule that it breaks is wrong usage (query-api §4)."""
-    from veen_overlays.query.descriptor import normalise  # noqa: PLC0415 - as above
     from veen_overlays.query.errors import QueryError  # noqa: PLC0415 - as above
+    from veen_overlays.query.request.descriptor import normalise  # noqa: PLC0415 - as above
 
     try:
         return normalise(item, new_query_id=new_query_id)

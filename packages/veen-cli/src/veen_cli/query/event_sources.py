@@ -30,9 +30,9 @@ from veen_overlays.live.query_view import (
     StreamFeed,
     ViewFollower,
 )
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.evidence import HubLogLink
-from veen_overlays.query.result_file import Execution
+from veen_overlays.query.result.coverage import Prefix
+from veen_overlays.query.result.evidence import HubLogLink
+from veen_overlays.query.result.result_file import Execution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from veen_cli.query.event_options import EventAccess, reads_events
 
 if TYPE_CHECKING:
     from veen_core.tlog.policy import WitnessPolicy
-    from veen_overlays.query.result_file import ResultFile
-    from veen_overlays.query.verification import ResultVerdict
+    from veen_overlays.query.result.result_file import ResultFile
+    from veen_overlays.query.verify.verification import ResultVerdict
 
 NOT_PINNED: Final = "no hub is pinned: give --trust to check whose log this is"
 
@@ -128,8 +128,8 @@ async def ask(
 ) -> ResultFile:
     """Submit a query to a service, wait, and fetch its result file; refuse the answer to another query."""
     from veen_cli.query import service_client  # noqa: PLC0415 - it loads aiohttp
-    from veen_overlays.query.descriptor import normalise  # noqa: PLC0415 - as above
-    from veen_overlays.query.result_file import parse_result  # noqa: PLC0415 - as above
+    from veen_overlays.query.request.descriptor import normalise  # noqa: PLC0415 - as above
+    from veen_overlays.query.result.result_file import parse_result  # noqa: PLC0415 - as above
 
     given = click.get_current_context().params
     tls = load_tls(given.get("ca"), given.get("cert"), given.get("cert_key"))
@@ -162,9 +162,9 @@ async def ask(
 
 async def execute(access: EventAccess, item: dict[str, Any]) -> ResultFile:
     """Read the streams and execute a query with one's own keys."""
-    from veen_overlays.query.descriptor import query_id_of  # noqa: PLC0415 - most commands need none
     from veen_overlays.query.engine import Budget  # noqa: PLC0415 - as above
-    from veen_overlays.query.result_file import parse_result  # noqa: PLC0415 - as above
+    from veen_overlays.query.request.descriptor import query_id_of  # noqa: PLC0415 - most commands need none
+    from veen_overlays.query.result.result_file import parse_result  # noqa: PLC0415 - as above
 
     descriptor = descriptor_of(item, query_id_of(os.urandom(16)))
     async with access.view(descriptor.scope) as backend:
@@ -179,7 +179,7 @@ def verified(file: ResultFile, access: EventAccess, asked_at: int, *, is_foreign
     The witness policy applies to a result of a service (``is_foreign``). Without a service, the connection
     has applied it to the hub's log, and events after the newest checkpoint count too.
     """
-    from veen_overlays.query.verification import ResultTrust, verify_result  # noqa: PLC0415 - as above
+    from veen_overlays.query.verify.verification import ResultTrust, verify_result  # noqa: PLC0415 - as above
 
     policy = witness_policy() if is_foreign else None
     asked_between = asked_at, time.time_ns() // 1_000_000

@@ -17,7 +17,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_overlays.live.query_service.result_files import is_result_id
 from veen_overlays.query import canonical_json
 from veen_overlays.query.errors import QueryError
-from veen_overlays.query.result_file import MAX_RESULT_BYTES
+from veen_overlays.query.result.result_file import MAX_RESULT_BYTES
 
 STATUS_WAIT_SEC: Final = 20
 FIRST_PAUSE_SEC: Final = 0.1

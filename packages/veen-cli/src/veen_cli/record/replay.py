@@ -16,9 +16,16 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.record.checkpointing import read_checkpoint
-from veen_cli.record.replay_output import LinesInFile, LinesOnStdout, ParquetFolder, ReplaySink
-from veen_cli.record.replaying import LabelRange, Sizes, Verify, merged, ranges_by_seq, ranges_by_time
-from veen_cli.record.resumed_replay import Position
+from veen_cli.record.replays.replay_output import LinesInFile, LinesOnStdout, ParquetFolder, ReplaySink
+from veen_cli.record.replays.replaying import (
+    LabelRange,
+    Sizes,
+    Verify,
+    merged,
+    ranges_by_seq,
+    ranges_by_time,
+)
+from veen_cli.record.replays.resumed_replay import Position
 from veen_cli.record.role_file import RoleFile, role_options
 from veen_cli.record.session import RecordedLabel, RecorderSession, open_session
 from veen_cli.record.validation import compare_with_hub

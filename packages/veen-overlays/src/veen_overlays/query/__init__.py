@@ -1,13 +1,16 @@
 """The Query API's model: queries as data, engines as a protocol, results that carry their proof (query-api).
 
+``request`` is what a query asks, ``result`` what it answers, ``verify`` judges an answer. Beside them: the
+protocol of engines, the plain loop that all engines must agree with, and canonical JSON.
+
 Pure: no IO, no clock, no randomness. ``docs/concepts/queries.md`` introduces it; ADR 0020 has the decisions.
 """
 
-from veen_overlays.query.coverage import Prefix, SourceCoverage
-from veen_overlays.query.descriptor import QueryDescriptor, normalise, parse_descriptor, query_id_of
 from veen_overlays.query.engine import Answer, Budget, QueryEngine, SourceReceipt
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.event import SourceEvent
+from veen_overlays.query.request.descriptor import QueryDescriptor, normalise, parse_descriptor, query_id_of
+from veen_overlays.query.result.coverage import Prefix, SourceCoverage
 
 __all__ = [
     "Answer",

@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol, Self
 
 from veen_core.hashing import Ht
 from veen_overlays.query import canonical_json
-from veen_overlays.query.aggregate import Aggregate, Metric
 from veen_overlays.query.canonical_json import Json
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Budget
 from veen_overlays.query.errors import execution_failed
-from veen_overlays.query.fields import Field
+from veen_overlays.query.request.aggregate import Aggregate, Metric
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.request.fields import Field
 from veen_overlays.query.selection import FieldReader
 from veen_overlays.query.values import OrderKey, order_key, rendered
 

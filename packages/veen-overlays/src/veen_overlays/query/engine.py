@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from veen_overlays.query import canonical_json
-from veen_overlays.query.coverage import Prefix, SourceCoverage
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.result.coverage import Prefix, SourceCoverage
 
 Row = Mapping[str, Any]
 """A ResultRow (query-api §5.1)."""

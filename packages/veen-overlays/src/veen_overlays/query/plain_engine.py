@@ -12,11 +12,11 @@ from typing import Any
 from veen_core.ids import HubId
 from veen_overlays.query.aggregation import Aggregation
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix, SourceCoverage, covered
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, SourceReceipt
 from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.event import SourceEvent
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.result.coverage import Prefix, SourceCoverage, covered
 from veen_overlays.query.scope_sources import is_empty_source, scope_prefixes
 from veen_overlays.query.selection import FieldReader, Selection
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from veen_core import stream as streams
 from veen_core.ids import Epoch, HubId
-from veen_overlays.query.coverage import Prefix, in_order
 from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.result.coverage import Prefix, in_order
 
 UNKNOWN: Final = ("is unknown here", "name a stream that is recorded and that you may read")
 """Why a stream is refused, and the next step."""

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from veen_overlays.query import canonical_json
 from veen_overlays.query.canonical_json import Json
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.errors import QueryError, execution_failed
-from veen_overlays.query.fields import Field
-from veen_overlays.query.filter import Filter
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.request.fields import Field
+from veen_overlays.query.request.filter import Filter
 from veen_overlays.query.values import at_path, rendered
 
 

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from veen_overlays.query.canonical_json import Json
 from veen_overlays.query.errors import execution_failed
-from veen_overlays.query.fields import TIME_FIELDS
-from veen_overlays.query.timestamp import format_timestamp
+from veen_overlays.query.request.fields import TIME_FIELDS
+from veen_overlays.query.request.timestamp import format_timestamp
 
 OrderKey: TypeAlias = "tuple[int, bool | int | float | bytes]"
 """Sort key of a scalar: the rank of its type, then its value."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from veen_core.hashing import H
 from veen_overlays.query import canonical_json
-from veen_overlays.query.result_file import parse_result
+from veen_overlays.query.result.result_file import parse_result
 from veen_selftest.query.site import STREAM, query, query_site
 from veen_selftest.runner.check import Check, require_equal
 from veen_selftest.runner.context import CheckContext

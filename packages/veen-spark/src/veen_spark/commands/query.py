@@ -25,10 +25,10 @@ from veen_spark.functions.reader_keys import ReaderKeys
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from veen_overlays.query.coverage import Prefix
-    from veen_overlays.query.descriptor import QueryDescriptor
-    from veen_overlays.query.digest import ResultDigest
-    from veen_overlays.query.result_file import ResultFile
+    from veen_overlays.query.request.descriptor import QueryDescriptor
+    from veen_overlays.query.result.coverage import Prefix
+    from veen_overlays.query.result.digest import ResultDigest
+    from veen_overlays.query.result.result_file import ResultFile
     from veen_spark.query.event_view import EventView
 
 _USAGE_STATUS: Final = 500
@@ -150,7 +150,7 @@ def query(
         result = run_query(view, wanted, executed_at=time.time_ns() // 1_000_000, prefixes=prefixes)
         content = None if target is None else _encoded(result)
     if target is not None and content is not None:
-        from veen_overlays.live.query_view.private_files import replace  # noqa: PLC0415 - --help needs none
+        from veen_overlays.live.query_view.files.private_files import replace  # noqa: PLC0415 - --help needs none
 
         replace(target.absolute(), content)
     return _show(out, result, target, limit)
@@ -169,7 +169,7 @@ def _query_errors() -> Iterator[None]:
 
 
 def _descriptor(path: Path) -> QueryDescriptor:
-    from veen_overlays.query.descriptor import parse_descriptor, query_id_of  # noqa: PLC0415 - as above
+    from veen_overlays.query.request.descriptor import parse_descriptor, query_id_of  # noqa: PLC0415 - as above
 
     return parse_descriptor(path.read_bytes(), new_query_id=query_id_of(secrets.token_bytes(16)))
 
@@ -178,7 +178,7 @@ def _prefixes(path: Path) -> Sequence[Prefix]:
     """Return how far an earlier result has read; its hub checkpoints are not repeated."""
     from dataclasses import replace  # noqa: PLC0415 - --help needs none
 
-    from veen_overlays.query.result_file import parse_result  # noqa: PLC0415 - as above
+    from veen_overlays.query.result.result_file import parse_result  # noqa: PLC0415 - as above
 
     try:
         coverage = parse_result(path.read_bytes()).digest.coverage
@@ -236,7 +236,7 @@ def _pinned_only(given: list[HubIdentity], pinned: tuple[HubId, ...]) -> list[Hu
 
 def _encoded(result: ResultFile) -> bytes:
     from veen_overlays.query.errors import QueryError, QueryErrorCode  # noqa: PLC0415 - --help needs none
-    from veen_overlays.query.result_file import MAX_RESULT_BYTES  # noqa: PLC0415 - as above
+    from veen_overlays.query.result.result_file import MAX_RESULT_BYTES  # noqa: PLC0415 - as above
 
     content = result.encode()
     if len(content) > MAX_RESULT_BYTES:

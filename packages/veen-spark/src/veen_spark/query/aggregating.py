@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from veen_overlays.query import canonical_json
 from veen_overlays.query.aggregation import Aggregation
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import Budget
 from veen_overlays.query.errors import QueryError
+from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.selection import Selection
 from veen_spark.fold.ranges import Task, record_batches, spark_type
 from veen_spark.query.selecting import matching_events

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, Row, SourceReceipt
 from veen_overlays.query.errors import execution_failed
-from veen_overlays.query.evidence_policy import EvidenceMode
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.request.evidence_policy import EvidenceMode
+from veen_overlays.query.result.coverage import Prefix
 from veen_overlays.query.scope_sources import is_empty_source, scope_prefixes
 from veen_spark.query import selecting
 from veen_spark.query.aggregating import aggregate_rows

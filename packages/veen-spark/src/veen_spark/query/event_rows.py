@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veen_overlays.query.columns import COLUMNS, ColumnType
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.event import receipt_id
-from veen_overlays.query.fields import Field
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.request.fields import Field
 
 UINT64: Final = pa.decimal128(20, 0)
 _SPARK_TYPES: Final[dict[ColumnType, pa.DataType]] = {

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.evidence import HubLogLink
+from veen_overlays.query.result.coverage import Prefix
+from veen_overlays.query.result.evidence import HubLogLink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget
-from veen_overlays.query.evidence import HubLogLink, build_evidence, chosen
-from veen_overlays.query.inclusion import gap_subtrees, prove_from_nodes
-from veen_overlays.query.result_file import Execution, ResultFile, make_result
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.result.coverage import Prefix
+from veen_overlays.query.result.evidence import HubLogLink, build_evidence, chosen
+from veen_overlays.query.result.inclusion import gap_subtrees, prove_from_nodes
+from veen_overlays.query.result.result_file import Execution, ResultFile, make_result
 from veen_spark.query.engine import SparkEngine
 from veen_spark.query.event_view import EventView
 from veen_spark.query.prefix_rows import rows_of

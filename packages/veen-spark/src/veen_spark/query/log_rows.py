@@ -19,8 +19,8 @@ from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Label, StreamSeq
 from veen_core.keys import DhKey
-from veen_overlays.live.query_view.data_files import CARRIED
-from veen_overlays.live.query_view.opened_entries import EntryOpener, Found, OriginHub, Place, row_of
+from veen_overlays.live.query_view.feed.opened_entries import EntryOpener, Found, OriginHub, Place, row_of
+from veen_overlays.live.query_view.files.data_files import CARRIED
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.recorder.attribution import links
 from veen_spark.fold.ranges import Task, record_batches, spark_type

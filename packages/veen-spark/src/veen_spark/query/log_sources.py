@@ -18,8 +18,8 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Epoch, HubId, Label, MmrRoot, UnixTime
 from veen_core.registry import Registry
 from veen_core.tlog.tree_head import parse_signed_head
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.evidence import HubLogLink
+from veen_overlays.query.result.coverage import Prefix
+from veen_overlays.query.result.evidence import HubLogLink
 from veen_spark.errors import DamagedLog
 from veen_spark.read.log_files import VERSION, find_logs, home_of
 from veen_spark.read.pushdown import first_ts

@@ -20,8 +20,8 @@ from veen_core.ids import Epoch, HubId, Label
 from veen_core.mmr import mmr_at, peak_positions
 from veen_core.receipt import Receipt
 from veen_overlays.bridge.records import OFFLINE_LOG
-from veen_overlays.live.query_view.data_files import CARRIED
-from veen_overlays.query.coverage import Prefix
+from veen_overlays.live.query_view.files.data_files import CARRIED
+from veen_overlays.query.result.coverage import Prefix
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.query.event_rows import VIEW_SCHEMA
 from veen_spark.query.event_view import EventView

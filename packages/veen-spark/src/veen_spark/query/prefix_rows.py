@@ -11,9 +11,9 @@ import pyarrow as pa
 from veen_core.errors import DecodeError
 from veen_core.receipt import Receipt
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix, SourceCoverage, covered
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.errors import execution_failed
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.result.coverage import Prefix, SourceCoverage, covered
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from veen_overlays.live.query_view.data_files import CARRIED
-from veen_overlays.live.query_view.origin_log import ListedOrigin, audited
+from veen_overlays.live.query_view.feed.origin_log import ListedOrigin, audited
+from veen_overlays.live.query_view.files.data_files import CARRIED
 from veen_overlays.query.columns import COLUMNS
 from veen_spark.fold.ranges import Task, record_batches, spark_type
 from veen_spark.functions.reader_keys import ReaderKeys

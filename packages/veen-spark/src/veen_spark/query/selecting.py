@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veen_overlays.query import canonical_json
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import Row, SourceReceipt
+from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.selection import FieldReader, Selection
 from veen_spark.fold.ranges import Task, record_batches, spark_type
 from veen_spark.query.event_rows import PLACE, events

@@ -3,16 +3,15 @@
 Read in this order:
 
 report          faults, notes, counters
-directory       registry, identity, keys, fork record
-log_files       the files in ``log/`` by label; ``journal_items``: the items of the journal
+files           what lies in the directory, and the checks of one file at a time
+journal_items   the items of the journal
 entries         each entry by itself, in any process; ``plan`` and ``workers`` share the work
-label_fold      the entries of a label in order, by the rules of ``entry_order``; ``checkpoint_files``
+label_fold      the entries of a label in order, by the rules of ``entry_order``
 hub_log_fold    the hub log and its heads, against the labels; ``hub_log_notes``: its signed notes
 pending         what the journal holds beyond the index
-derived_files   summaries, peaks, checkpoint indices, bindings; ``derived_index``: the index that follows
+derived_index   the index that follows from the log
 log_check       all of the log
 index_check     the existing index, compared with the derived one
-attachments     every attachment, and the index's record of them
 check, repair   the two commands
 """
 

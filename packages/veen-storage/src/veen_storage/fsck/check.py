@@ -21,10 +21,11 @@ from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import not_a_data_directory
 from veen_storage.errors import REPAIR, DamageError
 from veen_storage.fsck import index_check
-from veen_storage.fsck.attachments import check_attachments, record_attachments, record_fault
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_index import DerivedIndex
-from veen_storage.fsck.directory import (
+from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files.attachments import check_attachments, record_attachments, record_fault
+from veen_storage.fsck.files.directory import (
     add_fault,
     check_fork_record,
     check_identity,
@@ -32,7 +33,7 @@ from veen_storage.fsck.directory import (
     check_names,
     check_registry,
 )
-from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files.log_files import LogFiles, list_log
 from veen_storage.fsck.index_check import INDEX_FILE, Survey, TableFault
 from veen_storage.fsck.journal_items import (
     JournalItems,
@@ -42,7 +43,6 @@ from veen_storage.fsck.journal_items import (
     read_journal,
 )
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.log_files import LogFiles, list_log
 from veen_storage.fsck.report import Fault, Level, Report, ReportProgress, counted
 from veen_storage.fsck.workers import Workers, available_cores
 from veen_storage.index.lmdb_index import Index

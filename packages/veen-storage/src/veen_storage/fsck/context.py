@@ -9,11 +9,11 @@ from pathlib import Path
 from veen_core.ids import AuthRef, Label, StreamSeq
 from veen_storage.commit.changes import Step
 from veen_storage.disk.layout import Layout
-from veen_storage.fsck.derived_files import Bindings
 from veen_storage.fsck.derived_index import DerivedIndex
 from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files.derived_files import Bindings
+from veen_storage.fsck.files.log_files import LogFiles
 from veen_storage.fsck.journal_items import HubItem, JournalItem, JournalItems
-from veen_storage.fsck.log_files import LogFiles
 from veen_storage.fsck.report import Fault, Report
 
 

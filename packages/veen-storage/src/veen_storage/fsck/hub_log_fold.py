@@ -29,8 +29,8 @@ from veen_storage.commit.hub_log import LENGTH_BYTES
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES
 from veen_storage.errors import unreadable
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.derived_files import check_tail
 from veen_storage.fsck.entries import EntryFacts
+from veen_storage.fsck.files.derived_files import check_tail
 from veen_storage.fsck.hub_log_notes import HubLogNotes
 from veen_storage.index.lmdb_index import Transaction
 from veen_storage.index.records import HubLogCursor, HubPlace, LabelNo

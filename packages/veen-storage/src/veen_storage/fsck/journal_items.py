@@ -21,7 +21,7 @@ from veen_storage.commit.journal import Item, JournalBatch
 from veen_storage.commit.journal_floor import FLOOR, read_floor
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError
-from veen_storage.fsck.log_files import LabelFiles, LogFiles, chunks_of, count_frames
+from veen_storage.fsck.files.log_files import LabelFiles, LogFiles, chunks_of, count_frames
 from veen_storage.fsck.report import MOVE_AWAY, Fault, Report
 
 

@@ -23,13 +23,13 @@ from veen_storage.commit import journal
 from veen_storage.commit.changes import Prune, Sealed
 from veen_storage.commit.ledger import Draft
 from veen_storage.errors import REPAIR, RESTORE, DamageError
-from veen_storage.fsck.checkpoint_files import CheckpointFiles
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.derived_files import LabelArtifacts, describe
 from veen_storage.fsck.entries import EntryFacts
 from veen_storage.fsck.entry_order import note_content, place_entry
+from veen_storage.fsck.files.checkpoint_files import CheckpointFiles
+from veen_storage.fsck.files.derived_files import LabelArtifacts, describe
+from veen_storage.fsck.files.log_files import ChunkRef
 from veen_storage.fsck.hub_log_fold import LabelHeads
-from veen_storage.fsck.log_files import ChunkRef
 from veen_storage.fsck.plan import ChunkEnds
 from veen_storage.fsck.report import MOVE_AWAY
 from veen_storage.index.records import LabelCursor

@@ -12,9 +12,9 @@ from veen_storage.commit.applier import encode_finishing
 from veen_storage.commit.changes import Changes
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.entries import Span
+from veen_storage.fsck.files.log_files import chunks_of
 from veen_storage.fsck.hub_log_fold import HubLogFold
 from veen_storage.fsck.label_fold import LabelFold
-from veen_storage.fsck.log_files import chunks_of
 from veen_storage.fsck.pending import pending_entries, replay_pending
 from veen_storage.fsck.plan import ChunkBegins, ChunkEnds, Event, LabelBegins, LabelEnds, Planner
 from veen_storage.fsck.report import ReportProgress

@@ -17,13 +17,13 @@ from veen_storage.commit.changes import Anchor, Checkpointed, Prune, Sealed, Ste
 from veen_storage.commit.ledger import Draft
 from veen_storage.commit.writer import file_anchor, file_checkpoint, file_prune
 from veen_storage.errors import REPAIR
-from veen_storage.fsck.checkpoint_files import check_checkpoint
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.derived_files import check_tail, describe
 from veen_storage.fsck.entries import EntryFacts, Span
 from veen_storage.fsck.entry_order import note_content, place_entry
+from veen_storage.fsck.files.checkpoint_files import check_checkpoint
+from veen_storage.fsck.files.derived_files import check_tail, describe
+from veen_storage.fsck.files.log_files import MAX_SEQ
 from veen_storage.fsck.journal_items import HubItem, JournalItem
-from veen_storage.fsck.log_files import MAX_SEQ
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.records import LabelCursor
 

@@ -13,10 +13,17 @@ from typing import Final
 from veen_core.ids import NO_ENTRIES, Label, StreamSeq
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, unreadable
-from veen_storage.fsck.derived_files import check_tail
 from veen_storage.fsck.entries import Span
+from veen_storage.fsck.files.derived_files import check_tail
+from veen_storage.fsck.files.log_files import (
+    MAX_SEQ,
+    ChunkRef,
+    FrameWalk,
+    LabelFiles,
+    chunks_of,
+    count_frames,
+)
 from veen_storage.fsck.journal_items import JournalItem
-from veen_storage.fsck.log_files import MAX_SEQ, ChunkRef, FrameWalk, LabelFiles, chunks_of, count_frames
 from veen_storage.fsck.workers import BUNDLE_FRAMES
 
 MAX_SPAN_BYTES: Final = 2 * 1_048_576

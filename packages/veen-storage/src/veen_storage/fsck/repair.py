@@ -35,15 +35,15 @@ from veen_storage.disk.layout import HUB_LOG_PUBLISHED, Layout
 from veen_storage.disk.registry import Registry, read_registry
 from veen_storage.errors import RESTORE, DamageError, read_file
 from veen_storage.fsck import index_check
-from veen_storage.fsck.attachments import attachment_sizes, record_attachments
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_index import DerivedIndex
-from veen_storage.fsck.directory import check_identity
 from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files.attachments import attachment_sizes, record_attachments
+from veen_storage.fsck.files.directory import check_identity
+from veen_storage.fsck.files.log_files import list_log
 from veen_storage.fsck.index_check import Row, Survey
 from veen_storage.fsck.journal_items import applied_by_files, lowest_applied, newest_segment, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.log_files import list_log
 from veen_storage.fsck.report import Counters, Fault, Level, Report, ReportProgress, counted
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index

@@ -12,7 +12,7 @@ import click
 from veen_cli.arguments import completions
 from veen_cli.arguments.numbers import Integer
 from veen_cli.evidence import rendering
-from veen_cli.evidence.recognize import read
+from veen_cli.evidence.recognition.recognize import read
 from veen_cli.evidence.verify import TrustOptions, print_verdicts, trust_options, verify_files
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import Command, command

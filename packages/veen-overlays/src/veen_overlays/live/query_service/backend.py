@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from veen_overlays.live.query_service.source_end import SourceEnd
-from veen_overlays.query.descriptor import QueryDescriptor
-from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.engine import Budget
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.result.digest import ResultDigest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,11 +41,11 @@ from veen_overlays.live.query_service.result_files import ResultFiles, TooLargeE
 from veen_overlays.live.query_service.service_log import LOGGER, log
 from veen_overlays.live.query_service.source_end import read_ends
 from veen_overlays.query import canonical_json
-from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor
-from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.engine import Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode
-from veen_overlays.query.timestamp import parse_timestamp
+from veen_overlays.query.request.descriptor import QueryDescriptor, parse_descriptor
+from veen_overlays.query.request.timestamp import parse_timestamp
+from veen_overlays.query.result.digest import ResultDigest
 
 MAX_ATTEMPTS: Final = 3
 FIRST_PAUSE_SEC: Final = 0.2

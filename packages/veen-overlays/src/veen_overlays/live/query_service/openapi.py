@@ -6,7 +6,7 @@ import functools
 from typing import Any, Final
 
 from veen_overlays.query.errors import STATUS, QueryErrorCode
-from veen_overlays.query.fields import ALL_FIELDS
+from veen_overlays.query.request.fields import ALL_FIELDS
 
 TITLE: Final = "VEEN Query API"
 VERSION: Final = "0.0.1"

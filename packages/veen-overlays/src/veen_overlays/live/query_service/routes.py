@@ -34,8 +34,8 @@ from veen_overlays.live.query_service.recording import HubUnavailableError
 from veen_overlays.live.query_service.service import DEFAULT_PAGE_ROWS, MAX_WAIT_SECONDS, QueryService
 from veen_overlays.live.query_service.service_log import LOGGER, log
 from veen_overlays.query import canonical_json
-from veen_overlays.query.descriptor import MAX_DESCRIPTOR_BYTES
 from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.request.descriptor import MAX_DESCRIPTOR_BYTES
 
 SERVICE = web.AppKey("service", QueryService)
 AUTHENTICATOR = web.AppKey("authenticator", Authenticator)

@@ -36,9 +36,9 @@ from veen_overlays.live.query_service.recording import (
 from veen_overlays.live.query_service.result_files import Page, ResultFiles, is_result_id
 from veen_overlays.live.query_service.source_end import write_ends
 from veen_overlays.query import canonical_json
-from veen_overlays.query.descriptor import QueryDescriptor, parse_descriptor, query_id_of
-from veen_overlays.query.digest import result_id
 from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.query.request.descriptor import QueryDescriptor, parse_descriptor, query_id_of
+from veen_overlays.query.result.digest import result_id
 
 T = TypeVar("T")
 MAX_WAIT_SECONDS: Final = 30

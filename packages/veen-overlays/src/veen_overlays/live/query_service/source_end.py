@@ -12,8 +12,8 @@ from typing import Any
 
 from veen_core.ids import HubId, Label, MmrRoot
 from veen_overlays.query import canonical_json
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.evidence import HubLogLink
+from veen_overlays.query.result.coverage import Prefix
+from veen_overlays.query.result.evidence import HubLogLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

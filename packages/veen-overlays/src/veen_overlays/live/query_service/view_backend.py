@@ -18,23 +18,24 @@ from pyarrow.dataset import dataset
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
+from veen_core.receipt import Receipt
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_overlays.live.query_service.backend import ExecutedQuery
 from veen_overlays.live.query_service.service_log import log
 from veen_overlays.live.query_service.source_end import SourceEnd
 from veen_overlays.live.query_view import DuckDbEngine, QueryView, ViewFollower
-from veen_overlays.live.query_view.manifest import REBUILD, DamagedViewError
+from veen_overlays.live.query_view.files.manifest import REBUILD, DamagedViewError
 from veen_overlays.live.query_view.snapshot import Snapshot, prefix_of
 from veen_overlays.query import canonical_json
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor
-from veen_overlays.query.digest import ResultDigest
 from veen_overlays.query.engine import Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
-from veen_overlays.query.evidence import HubLogLink, build_evidence
-from veen_overlays.query.result_file import MAX_RESULT_BYTES, Execution, make_result
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.result.coverage import Prefix
+from veen_overlays.query.result.digest import ResultDigest
+from veen_overlays.query.result.evidence import HubLogLink, build_evidence
+from veen_overlays.query.result.result_file import MAX_RESULT_BYTES, Execution, make_result
 from veen_overlays.query.scope_sources import is_empty_source
-from veen_overlays.query.source_rules import check_link
+from veen_overlays.query.verify.source_rules import check_link
 
 REFRESH_SEC: Final = 1.0
 """Time between two looks for new entries while no query asks for them."""
@@ -88,6 +89,14 @@ class ViewBackend:
                 SourceEnd(prefix=replace(each, checkpoint=None), head=receipt_at(snapshot, each))
                 for each in prefixes
             )
+
+    def committed_at(self, prefix: Prefix, seq: int) -> int:
+        """Return ``hub_ts`` of an entry of a prefix of this view, in milliseconds."""
+        with self._view.snapshot() as snapshot:
+            root = snapshot.nodes(prefix).root(seq)
+            wire = receipt_at(snapshot, replace(prefix, to_seq=seq, mmr_root=root))
+        assert wire is not None  # seq is that of an entry
+        return Receipt.decode(wire).hub_ts * 1000
 
     # --- keeping up
 

@@ -1,7 +1,8 @@
 """The query view: opened recorder events in columns, and the engine that answers queries from them (P13).
 
-``QueryView`` is the folder, ``ViewFollower`` keeps it up to date, ``DuckDbEngine`` answers queries. Needs the
-extra ``service`` of veen-overlays. Names are imported on first use: veen-spark reads views without DuckDB.
+``QueryView`` is the folder (``files``), ``ViewFollower`` keeps it up to date (``feed``), ``DuckDbEngine``
+answers queries. Needs the extra ``service`` of veen-overlays. Names are imported on first use: veen-spark
+reads views without DuckDB.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from veen_overlays.live.query_view.engine import DuckDbEngine
-    from veen_overlays.live.query_view.feeds import StreamFeed
-    from veen_overlays.live.query_view.follower import ViewFollower
-    from veen_overlays.live.query_view.manifest import DamagedViewError
-    from veen_overlays.live.query_view.opened_entries import EntryOpener, OriginHub
-    from veen_overlays.live.query_view.origin_log import OriginLogReader
+    from veen_overlays.live.query_view.feed.feeds import StreamFeed
+    from veen_overlays.live.query_view.feed.follower import ViewFollower
+    from veen_overlays.live.query_view.feed.opened_entries import EntryOpener, OriginHub
+    from veen_overlays.live.query_view.feed.origin_log import OriginLogReader
+    from veen_overlays.live.query_view.files.manifest import DamagedViewError
     from veen_overlays.live.query_view.view import QueryView
 
 __all__ = [
@@ -30,14 +31,14 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "DamagedViewError": "veen_overlays.live.query_view.manifest",
+    "DamagedViewError": "veen_overlays.live.query_view.files.manifest",
     "DuckDbEngine": "veen_overlays.live.query_view.engine",
-    "EntryOpener": "veen_overlays.live.query_view.opened_entries",
-    "OriginHub": "veen_overlays.live.query_view.opened_entries",
-    "OriginLogReader": "veen_overlays.live.query_view.origin_log",
+    "EntryOpener": "veen_overlays.live.query_view.feed.opened_entries",
+    "OriginHub": "veen_overlays.live.query_view.feed.opened_entries",
+    "OriginLogReader": "veen_overlays.live.query_view.feed.origin_log",
     "QueryView": "veen_overlays.live.query_view.view",
-    "StreamFeed": "veen_overlays.live.query_view.feeds",
-    "ViewFollower": "veen_overlays.live.query_view.follower",
+    "StreamFeed": "veen_overlays.live.query_view.feed.feeds",
+    "ViewFollower": "veen_overlays.live.query_view.feed.follower",
 }
 
 

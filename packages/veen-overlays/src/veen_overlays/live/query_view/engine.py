@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from veen_core.ids import HubId
-from veen_overlays.live.query_view.data_files import KINDS
 from veen_overlays.live.query_view.database import Database, DatabaseLimits
-from veen_overlays.live.query_view.manifest import DamagedViewError
+from veen_overlays.live.query_view.files.data_files import KINDS
+from veen_overlays.live.query_view.files.manifest import DamagedViewError
 from veen_overlays.live.query_view.plan import Plan, opened_in, plan
 from veen_overlays.live.query_view.snapshot import Snapshot
 from veen_overlays.live.query_view.sql import COLUMN_OF, Cut, Parameters, rows_sql
@@ -27,14 +27,14 @@ from veen_overlays.live.query_view.sql_aggregate import (
 from veen_overlays.live.query_view.view import QueryView
 from veen_overlays.query.aggregation import Aggregation
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix, SourceCoverage, covered
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, SourceReceipt
 from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.event import receipt_id
-from veen_overlays.query.evidence_policy import EvidenceMode
-from veen_overlays.query.fields import Field
-from veen_overlays.query.filter import Filter
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.request.evidence_policy import EvidenceMode
+from veen_overlays.query.request.fields import Field
+from veen_overlays.query.request.filter import Filter
+from veen_overlays.query.result.coverage import Prefix, SourceCoverage, covered
 from veen_overlays.query.scope_sources import scope_prefixes
 from veen_overlays.query.selection import FieldReader, Selection
 

@@ -11,16 +11,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from veen_overlays.live.query_view.data_files import CARRIED, KINDS
-from veen_overlays.live.query_view.manifest import REBUILD, DataFile, Span
-from veen_overlays.live.query_view.manifest_index import SourceKey
+from veen_overlays.live.query_view.files.data_files import CARRIED, KINDS
+from veen_overlays.live.query_view.files.manifest import REBUILD, DataFile, Span
+from veen_overlays.live.query_view.files.manifest_index import SourceKey
 from veen_overlays.live.query_view.snapshot import Snapshot
 from veen_overlays.live.query_view.sql import Cut, FileSet
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.coverage import Prefix
-from veen_overlays.query.descriptor import QueryDescriptor
 from veen_overlays.query.errors import execution_failed
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.result.coverage import Prefix
 from veen_overlays.query.scope_sources import is_empty_source
 
 CountCut = Callable[[Sequence[str], Cut], Sequence[int]]

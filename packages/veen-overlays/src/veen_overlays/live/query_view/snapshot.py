@@ -9,15 +9,15 @@ from typing import Final
 
 from veen_core.ids import StreamSeq
 from veen_core.proof import MmrProof
-from veen_overlays.live.query_view.data_files import path_of
-from veen_overlays.live.query_view.kept_files import KeptFiles
-from veen_overlays.live.query_view.manifest import DataFile, Source
-from veen_overlays.live.query_view.manifest_index import ManifestIndex
-from veen_overlays.live.query_view.node_file import NodeFile
-from veen_overlays.live.query_view.subject_filter import may_contain
+from veen_overlays.live.query_view.files.data_files import path_of
+from veen_overlays.live.query_view.files.kept_files import KeptFiles
+from veen_overlays.live.query_view.files.manifest import DataFile, Source
+from veen_overlays.live.query_view.files.manifest_index import ManifestIndex
+from veen_overlays.live.query_view.files.node_file import NodeFile
+from veen_overlays.live.query_view.files.subject_filter import may_contain
 from veen_overlays.query.columns import stream_folder
-from veen_overlays.query.coverage import Prefix
 from veen_overlays.query.errors import QueryError, execution_failed
+from veen_overlays.query.result.coverage import Prefix
 
 NODES: Final = "nodes"
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from veen_overlays.query.canonical_json import Json
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.filter import Condition, Filter
+from veen_overlays.query.request.filter import Condition, Filter
 
 COLUMN_OF: Final = {
     "subject_id": "subject_id",

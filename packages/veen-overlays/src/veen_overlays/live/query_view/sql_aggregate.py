@@ -12,11 +12,11 @@ from typing import Any
 
 from veen_overlays.live.query_view.sql import COLUMN_OF
 from veen_overlays.query import canonical_json
-from veen_overlays.query.aggregate import Metric
 from veen_overlays.query.canonical_json import Json
-from veen_overlays.query.descriptor import QueryDescriptor
-from veen_overlays.query.evidence_policy import EvidenceMode
-from veen_overlays.query.fields import Field
+from veen_overlays.query.request.aggregate import Metric
+from veen_overlays.query.request.descriptor import QueryDescriptor
+from veen_overlays.query.request.evidence_policy import EvidenceMode
+from veen_overlays.query.request.fields import Field
 from veen_overlays.query.values import rendered
 
 

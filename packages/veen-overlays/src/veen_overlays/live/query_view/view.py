@@ -34,8 +34,15 @@ from typing import Any, Final, Self
 from veen_core.errors import StateError
 from veen_core.ids import HubId, Label
 from veen_core.mmr import Mmr
-from veen_overlays.live.query_view.compaction import next_merge
-from veen_overlays.live.query_view.data_files import (
+from veen_overlays.live.query_view.feed.growing import GrowingSource, resumed
+from veen_overlays.live.query_view.feed.waiting_events import (
+    WAITING,
+    read_waiting,
+    waiting_path,
+    write_waiting,
+)
+from veen_overlays.live.query_view.files.compaction import next_merge
+from veen_overlays.live.query_view.files.data_files import (
     DATA,
     Partition,
     ViewRow,
@@ -44,9 +51,8 @@ from veen_overlays.live.query_view.data_files import (
     table_of,
     write_file,
 )
-from veen_overlays.live.query_view.growing import GrowingSource, resumed
-from veen_overlays.live.query_view.kept_files import KeptFiles
-from veen_overlays.live.query_view.manifest import (
+from veen_overlays.live.query_view.files.kept_files import KeptFiles
+from veen_overlays.live.query_view.files.manifest import (
     MANIFEST,
     DamagedViewError,
     DataFile,
@@ -58,10 +64,10 @@ from veen_overlays.live.query_view.manifest import (
     load_manifest,
     save_manifest,
 )
-from veen_overlays.live.query_view.manifest_index import ManifestIndex, SourceKey
-from veen_overlays.live.query_view.merging import merged
-from veen_overlays.live.query_view.node_file import NodeFile
-from veen_overlays.live.query_view.private_files import (
+from veen_overlays.live.query_view.files.manifest_index import ManifestIndex, SourceKey
+from veen_overlays.live.query_view.files.merging import merged
+from veen_overlays.live.query_view.files.node_file import NodeFile
+from veen_overlays.live.query_view.files.private_files import (
     FOLDER_MODE,
     TEMPORARY,
     exclusive,
@@ -69,12 +75,6 @@ from veen_overlays.live.query_view.private_files import (
     sync_folder,
 )
 from veen_overlays.live.query_view.snapshot import NODES, Snapshot, nodes_path
-from veen_overlays.live.query_view.waiting_events import (
-    WAITING,
-    read_waiting,
-    waiting_path,
-    write_waiting,
-)
 
 FLUSH_ROWS: Final = 16_384
 """Rows in memory after which a writer should commit."""

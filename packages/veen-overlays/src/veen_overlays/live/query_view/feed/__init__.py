@@ -1,0 +1,1 @@
+"""From logs to rows: the feeds that a view reads, and the follower that keeps it up to date."""

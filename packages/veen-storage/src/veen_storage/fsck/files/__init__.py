@@ -1,0 +1,8 @@
+"""What lies in a data directory, and the checks of one kind of file at a time.
+
+directory          registry, identity, keys, fork record
+log_files          the files in ``log/``, by label
+checkpoint_files   checkpoints with their peaks and index, and anchors
+derived_files      summaries, peaks, checkpoint indices, bindings: they follow from the log
+attachments        every attachment, and the index's record of them
+"""
