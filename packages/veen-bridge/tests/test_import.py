@@ -206,7 +206,8 @@ def test_a_stream_whose_rule_changed_is_refused(
 ) -> None:
     bridge.import_(exported(2))
     rule = {"from": stream, "to": "import/elsewhere"}
-    bridge.write(sources=[{"hub_id": source.hub_id.hex(), "mapping": [rule]}])
+    moved = [{"hub_id": source.hub_id.hex(), "mapping": [rule]}]
+    bridge.write(sources=moved, streams=["import/elsewhere"])
     assert codes(bridge.import_(exported(1))) == ["MAPPING_CHANGED"]
     bridge.write(sources=[{"hub_id": source.hub_id.hex(), "mapping": [{"from": "x/*", "to": "import/*"}]}])
     assert codes(bridge.import_(exported(1))) == ["NO_MAPPING"]
@@ -225,7 +226,7 @@ def bridge_to_two(tmp_path: Path, hub: TargetHub, source: SourceZone, stream: st
 
 def map_to(bridge: OfflineBridge, source: SourceZone, stream: str, target: str) -> None:
     named = {"hub_id": source.hub_id.hex(), "mapping": [{"from": stream, "to": target}]}
-    bridge.write(sources=[named])
+    bridge.write(sources=[named], streams=[target])
 
 
 @pytest.fixture

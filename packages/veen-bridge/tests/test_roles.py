@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from veen_bridge.roles.config import OFFLINE, ONLINE, BridgeConfig, load_config, parse_config
 from veen_bridge.roles.mapping import MappingRule, NamePattern, StreamMapping, check_one_to_one
 from veen_bridge.roles.path_check import check_paths
-from veen_bridge.roles.session import RoleKeys, check_one_side
+from veen_bridge.roles.session import RoleKeys, check_one_side, check_own_hub
 from veen_bridge.roles.templates import issue_token
 from veen_core.cap import mint
 from veen_core.errors import ConfigError
 from veen_core.hashing import H
-from veen_core.ids import ClientId, HubId
+from veen_core.ids import ClientId, HubId, HubPk
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
-from veen_core.stream import stream_id
+from veen_core.stream import hub_id, stream_id
 from veen_hub.client import Identity
 
 from .source_zone import VEEN
@@ -33,6 +33,7 @@ BRIDGE_KEY = SigningKey(SigningSeed(H(b"bridge")))
 ONLINE_KEY = SigningKey(SigningSeed(H(b"online")))
 BRIDGE_ID = ClientId(BRIDGE_KEY.public)
 ONLINE_ID = ClientId(ONLINE_KEY.public)
+HUB_PK = HubPk(ISSUER.public)
 HUB_1, HUB_2 = HubId(H(b"hub 1")), HubId(H(b"hub 2"))
 
 
@@ -66,6 +67,21 @@ def test_a_configuration_has_one_direction(role: str, more: dict[str, Any]) -> N
 def test_the_target_hub_is_no_source() -> None:
     with pytest.raises(ConfigError, match="lead back"):
         config(OFFLINE, sources=[{"hub_id": HUB_2.hex()}])
+
+
+def test_a_hub_is_known_by_its_hub_id() -> None:
+    with pytest.raises(ConfigError, match="lead back"):
+        config(OFFLINE, trust=bytes(HUB_PK).hex(), sources=[{"hub_id": hub_id(HUB_PK).hex()}])
+    given = config(OFFLINE, trust=bytes(HUB_PK).hex())
+    with pytest.raises(ConfigError, match="is a hub_pk"):
+        check_own_hub(given, hub_id(HUB_PK))
+    check_own_hub(config(OFFLINE), HUB_2)
+
+
+@pytest.mark.parametrize("stream", ["export/zone2/back", "bridge/online/log", "import/*"])
+def test_a_configuration_lists_no_stream_beyond_the_role(stream: str) -> None:
+    with pytest.raises(ConfigError, match="may not write"):
+        config(OFFLINE, streams=["import/a", stream])
 
 
 def test_a_setting_given_twice_is_refused(tmp_path: Path) -> None:
@@ -125,7 +141,7 @@ def test_no_token_permits_more_than_the_role_needs(stream: str) -> None:
     given = config(
         OFFLINE, sources=[{"hub_id": HUB_1.hex(), "mapping": [{"from": "e/*", "to": "import/z/*"}]}]
     )
-    with pytest.raises(ConfigError, match="no token"):
+    with pytest.raises(ConfigError, match="may not write"):
         issue_token(ISSUER, OFFLINE, BRIDGE_ID, [stream], given.sources, ttl=60)
 
 
@@ -142,6 +158,7 @@ def test_one_key_never_serves_both_zones() -> None:
 
 DH_KEY = DhKey(DhSecret(H(b"reader")))
 KEYS = RoleKeys(identity=Identity(signing_key=BRIDGE_KEY, dh_keys=(DH_KEY,)), readers=(), source_readers=())
+ONLINE_KEYS = dataclasses.replace(KEYS, identity=Identity(signing_key=ONLINE_KEY, dh_keys=(DH_KEY,)))
 
 
 def failing(given: BridgeConfig, keys: RoleKeys = KEYS, **more: Any) -> list[str]:
@@ -170,8 +187,19 @@ def test_the_doctor_names_one_key_in_both_zones_and_a_mapping_that_leads_on() ->
     ]
     given = config(ONLINE)
     online = dataclasses.replace(given, access=dataclasses.replace(given.access, trust=HUB_1.hex()))
-    assert failing(config(OFFLINE), other=(online, ONLINE_ID)) == ["tokens"]
-    assert failing(config(OFFLINE), other=(online, BRIDGE_ID)) == ["tokens", "two keys"]
+    tokens = ["bridge_offline: tokens", "bridge_online: tokens"]
+    assert failing(config(OFFLINE), other=(online, ONLINE_KEYS)) == tokens
+    assert failing(config(OFFLINE), other=(online, KEYS)) == [*tokens, "two keys"]
+    in_pk = dataclasses.replace(given, access=dataclasses.replace(given.access, trust=bytes(HUB_PK).hex()))
+    assert "two hubs" in failing(config(OFFLINE, trust=hub_id(HUB_PK).hex()), other=(in_pk, ONLINE_KEYS))
+
+
+def test_the_doctor_names_what_the_other_role_could_write(tmp_path: Path) -> None:
+    wide = mint(ISSUER, ONLINE_ID, [stream_id("export/a")], 60)
+    (tmp_path / "wide.cap").write_bytes(wide.encode())
+    online = config(ONLINE, tmp_path, tokens=["wide.cap"], trust=HUB_1.hex())
+    found = failing(config(OFFLINE), other=(online, ONLINE_KEYS))
+    assert found == ["bridge_offline: tokens", "bridge_online: token wide.cap"]
 
 
 @pytest.mark.parametrize("role", [ONLINE, OFFLINE])
@@ -198,7 +226,7 @@ def test_a_source_reader_that_signs_as_bridge_online_is_refused() -> None:
     unnamed = config(OFFLINE, source_readers=["online", "reader"], sources=[{"hub_id": HUB_1.hex()}])
     online = config(ONLINE)
     online = dataclasses.replace(online, access=dataclasses.replace(online.access, trust=HUB_1.hex()))
-    assert "source reader online" in failing(unnamed, keys, other=(online, ONLINE_ID))
+    assert "bridge_offline: source reader online" in failing(unnamed, keys, other=(online, ONLINE_KEYS))
 
 
 def veen(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -236,7 +264,7 @@ def test_init_refuses_a_stream_outside_the_role(tmp_path: Path) -> None:
         *("--stream", "record/app"),
     )
     assert made.returncode != 0
-    assert "no token for stream record/app" in made.stderr
+    assert "may not write to stream record/app" in made.stderr
     assert not (tmp_path / "z2").exists()
 
 

@@ -6,7 +6,9 @@ import contextlib
 import gc
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from veen_core.errors import SignatureError
 from veen_core.hashing import H, u64be
 from veen_core.ids import Signature
 from veen_core.keys import SigningKey, SigningSeed
-from veen_core.signatures import Claim, SignatureBatch
+from veen_core.signatures import Claim, SignatureBatch, assisted
 
 KEY, OTHER = (SigningKey(SigningSeed(H(name))) for name in (b"one", b"other"))
 COUNT = 320
@@ -71,6 +73,33 @@ def test_what_a_lost_process_had_taken_is_verified_here(
     taken = [at for at in range(0, COUNT, 32) if processes.offer(at, CLAIMS[at : at + 32])]
     assert processes.collect() == [at for at in FLIPPED if at // 32 * 32 in taken]
     assert not processes.offer(0, CLAIMS[:32])
+
+
+@pytest.mark.parametrize("started", [0, 1])
+def test_processes_that_cannot_be_started_change_no_result(
+    started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, tries = subprocess.Popen, iter(range(100))
+
+    def popen(*about: Any, **named: Any) -> Any:
+        if next(tries) >= started:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return start(*about, **named)
+
+    monkeypatch.setattr(signature_processes, "usable_cores", lambda: 3)
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with contextlib.closing(SignatureProcesses()) as made, assisted(made), SignatureBatch() as batch:
+        assert len(made._processes) == started
+        batch.claims += CLAIMS
+        assert batch.finish() == FLIPPED
+
+
+def test_many_cores_start_only_so_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(signature_processes, "usable_cores", lambda: 192)
+    monkeypatch.setattr(signature_processes, "_Process", lambda: made.append(1))
+    SignatureProcesses()
+    assert len(made) == signature_processes.MAX_PROCESSES
 
 
 def test_bulk_verification_has_the_result_of_one_thread_and_restores_the_collector() -> None:

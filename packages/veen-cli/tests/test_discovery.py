@@ -412,7 +412,15 @@ def test_connect_says_what_token_to_ask_for_and_then_binds(directory: Town, west
         "--out",
         token,
     ).ok()
+    veen("context", "add", "mailer", "--hub", directory.url).ok()
+    assert "context mailer already" in directory.as_("bob", *connect_, "--token", token).failed(6)
+    connections = people / "bob" / "connections.json"
+    connections.write_text("[]")
+    refused = directory.as_("bob", *connect_, "--token", token, "--name", "mail").failed(1)
+    assert (f"{connections} is not a list" in refused, connections.read_text()) == (True, "[]")
+    connections.unlink()
     done = directory.as_("bob", *connect_, "--token", token, "--name", "mail", "--json").json
+    assert done["publisher"] == Identity.load(people / "alice").client_id.hex()
     assert (done["hub"], done["hub_id"], done["auth_ref"] is not None) == (west.url, west.hub_id, True)
     assert {step["phase"] for step in done["steps"]} == {1, 2, 3, 4}
     shown = veen("context", "show", "mail", "--json").json

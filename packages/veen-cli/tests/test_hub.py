@@ -22,6 +22,8 @@ from cryptography.x509.oid import NameOID
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.hub.process import launch
 from veen_core.ids import HubId
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.tlog.note import COSIGNATURE, NoteKey
 from veen_storage import Files, Layout, Registry, lock_owner
 from veen_storage.copies.export import VerifiedExport, verify_export
 
@@ -316,7 +318,11 @@ def test_an_export_verifies_offline_until_it_is_changed(place: Path, tmp_path: P
     veen("verify", target, "--trust", told["hub_id"]).failed(Exit.PROTOCOL)
     by_time = ("--since", "2020-01-01", "--until", "+1h", "--form", "chunks")
     veen("hub", "export", *data_dir, "-s", "log", *by_time, "--out", tmp_path / "chunks").ok()
-    veen("verify", tmp_path / "chunks", "--trust", told["hub_id"]).ok()
+    chunks = ("verify", tmp_path / "chunks", "--trust", told["hub_id"])
+    veen(*chunks).ok()
+    witness = NoteKey(name="w.example/w", kind=COSIGNATURE, public=SigningKey(SigningSeed(bytes(32))).public)
+    (tmp_path / "policy.txt").write_text(f"witness w {witness.text}\nquorum w\n")
+    assert "no quorum" in veen(*chunks, "--witnesses", tmp_path / "policy.txt").failed(Exit.PROTOCOL)
     assert "no entries" in veen("hub", "export", *data_dir, "-s", "x", "--out", tmp_path / "n").failed(
         Exit.USAGE
     )

@@ -27,6 +27,8 @@ from veen_core.hashing import H
 from veen_core.receipt import Receipt
 from veen_overlays.live.query_service.principals import Limits
 from veen_overlays.query import canonical_json
+from veen_overlays.query.event import receipt_id
+from veen_overlays.query.result.digest import VerifiedReceipt, evidence_hash, evidence_summary
 from veen_overlays.query.result.result_file import ResultFile, parse_result
 
 from .query_world import (
@@ -427,10 +429,24 @@ def test_compare_says_where_two_results_part(world: World, result: Path, tmp_pat
 
 
 def rewritten(file: ResultFile, rows: list[Any]) -> ResultFile:
-    """Return the file with other rows, and every hash that needs no signature made to fit."""
+    """Return the file with other rows, and every hash made to fit: no signature covers any of them."""
     encoded = [canonical_json.encode(row) for row in rows]
     joined = b"[" + b",".join(encoded) + b"]"
-    digest = dataclasses.replace(file.digest, row_count=len(rows), rows_hash=H(joined).hex())
+    verified = [
+        VerifiedReceipt(
+            receipt_id=receipt_id(wire), mmr_root=source.mmr_root, hub_id=source.hub_id, row_hash=H(row)
+        )
+        for source, evidence in zip(file.digest.coverage, file.evidence.sources, strict=True)
+        for wire, row in zip(evidence.receipts, encoded, strict=False)
+        if source.mmr_root is not None
+    ]
+    summary = evidence_summary(file.descriptor, file.digest.coverage, verified)
+    digest = dataclasses.replace(
+        file.digest,
+        row_count=len(rows),
+        rows_hash=H(joined).hex(),
+        evidence_hash=evidence_hash(summary),
+    )
     return dataclasses.replace(
         file,
         rows_json=joined,
@@ -440,7 +456,6 @@ def rewritten(file: ResultFile, rows: list[Any]) -> ResultFile:
 
 
 LIES: dict[str, Callable[[list[Any]], list[Any]]] = {
-    "an altered row": lambda rows: [{**rows[0], "payload.status": 500}, *rows[1:]],
     "a hidden row": lambda rows: rows[1:],
     "a hidden last row": lambda rows: rows[:-1],
     "a doubled row": lambda rows: [rows[0], *rows],
@@ -520,11 +535,11 @@ def test_run_asks_an_endlessly_pending_service_seldom_and_gives_up() -> None:
 
 
 def test_an_altered_value_that_fits_every_hash_is_caught_by_executing_again(
-    world: World, service: Service, tmp_path: Path
+    world: World, result: Path, tmp_path: Path
 ) -> None:
-    """Without evidence, hashes can be made to fit; the log cannot."""
-    name = service.completed(query(evidence={"mode": "none"}))
-    file = parse_result(service.ask(f"/api/query/evidence/{name}").body)
+    """Hashes can be made to fit, also those of a result with full evidence; the log cannot."""
+    file = parse_result(result.read_bytes())
+    assert file.descriptor.evidence.mode == "full"
     lie = rewritten(file, [{**row, "payload.status": 200} for row in file.rows()])
     path = tmp_path / "lie.veenq"
     path.write_bytes(lie.encode())
@@ -532,6 +547,29 @@ def test_an_altered_value_that_fits_every_hash_is_caught_by_executing_again(
     done = veen("query", "verify", path, "--execute", *world.flags)
     assert done.code == 3
     assert "the log gives other rows" in done.out
+
+
+def test_an_old_prefix_is_caught_by_the_log(world: World, tmp_path: Path) -> None:
+    """The file ends at the first of three entries, or before all of them, and says that it is of today."""
+    early = tmp_path / "early.veenq"
+    stream = "record/app/short"
+    for count in (0, 1):
+        if count:
+            emit(world.root, world.url, world.hub_id, [1], stream)
+        options = ("-s", stream, "--out", early, "--quiet")
+        early.unlink(missing_ok=True)
+        assert veen("query", "run", *options, *world.flags).code == 0
+        emit(world.root, world.url, world.hub_id, [2, 3], stream)
+        veen("query", "verify", early, "--execute", *world.flags).ok()
+        file = parse_result(early.read_bytes())
+        end = sum(source.to_seq for source in file.digest.coverage)
+        late = dataclasses.replace(file.digest, executed_at=file.digest.executed_at + 60_000)
+        early.write_bytes(dataclasses.replace(file, digest_json=late.canonical()).encode())
+        assert veen("query", "verify", early, "--trust", world.hub_id).code == 0
+        for command in (("verify", early, "--execute"), ("compare", early)):
+            done = veen("query", *command, *world.flags)
+            assert done.code == 3, done
+            assert f"committed entry {end + 1} at" in done.out + done.err
 
 
 def test_an_old_prefix_is_caught_by_a_receipt_that_the_verifier_holds(

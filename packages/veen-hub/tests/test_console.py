@@ -6,12 +6,15 @@ import asyncio
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from veen_core.errors import ConfigError
 from veen_core.status import Status
@@ -179,3 +182,88 @@ def test_veen_console_forwards_reads_with_its_token_and_says_when_the_hub_is_gon
     asyncio.run(calls())
     assert {route.method for route in read_routes()} == {"GET", "POST"}
     assert all("submit" not in route.path for route in read_routes())
+
+
+@asynccontextmanager
+async def lying_hub_behind_a_console() -> AsyncIterator[tuple[str, dict[str, str], list[str]]]:
+    """Yield a console's address, its sign-in header, and the paths asked of its hub, which sends HTML."""
+    asked: list[str] = []
+
+    async def say(request: web.Request) -> web.Response:
+        asked.append(request.raw_path)
+        headers = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": "script-src *"}
+        return web.Response(text="<script>alert(1)</script>", headers=headers)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", say)
+    description = ConsoleDescription(served_by="veen console", has_probes=False, version="1")
+    async with TestServer(app) as hub:
+        settings = {"probes": None, "tls": None, "description": description, "host": "127.0.0.1", "port": 0}
+        async with serve_console(hub=str(hub.make_url("/")), **settings) as url:  # type: ignore[arg-type]
+            base, _, token = url.partition("/?token=")
+            yield base, {"Authorization": f"Bearer {token}"}, asked
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/log/tile/../../v1/replica/snapshot",
+        "/log/tile/%2e%2e/%2e%2e/v1/replica/snapshot",
+        "/log/tile/x/..%2f..%2f..%2fv1/replica/journal",
+        "/log/tile/..\\..\\v1/replica/snapshot",
+        "/log/tile//v1/replica/snapshot",
+        "/log/tile/./x",
+        "/v1/attachment/%2e%2e",
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_not_forwarded(path: str) -> None:
+    async def calls() -> None:
+        async with lying_hub_behind_a_console() as (base, headers, asked):
+            port = int(base.rpartition(":")[2])
+            refused = await asyncio.to_thread(request, port, "GET", path, None, headers)
+            assert refused.status in {400, 404}
+            plain = await asyncio.to_thread(request, port, "GET", "/log/tile/0/x001/067.p/8", None, headers)
+            assert plain.status == 200
+            assert asked == ["/log/tile/0/x001/067.p/8"]
+
+    asyncio.run(calls())
+
+
+def test_an_answer_of_the_hub_never_becomes_a_document_of_the_console() -> None:
+    async def calls() -> None:
+        async with (
+            lying_hub_behind_a_console() as (base, headers, _),
+            aiohttp.ClientSession() as session,
+            session.get(f"{base}/healthz", headers=headers) as answer,
+        ):
+            assert answer.headers["Content-Type"] == "application/octet-stream"
+            assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+    asyncio.run(calls())
+
+
+def test_every_answer_but_the_page_is_sandboxed(hub_with_console: RunningHub) -> None:
+    for path in ("/healthz", "/console.json", "/nothing"):
+        answer = ask(hub_with_console, "GET", path)
+        assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+
+
+def test_a_wrong_method_is_405_and_a_strange_host_or_token_is_refused(tmp_path: Path) -> None:
+    make_directory(tmp_path / "hub")
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    hub = RunningHub(
+        tmp_path / "hub", gating=False, console={"port": 0, "token_file": str(tmp_path / "token")}
+    )
+    try:
+        right = f"Bearer {TOKEN}"
+        for method in ("PUT", "OPTIONS", "HEAD"):
+            answer = ask(hub, method, f"/v1/stream/{'00' * 32}", Authorization=right)
+            assert (answer.status, answer.headers["allow"]) == (405, "GET")
+        assert ask(hub, "GET", "/v1/status", Authorization="Bearer \xff\xfe").status == 401
+        cookie = f"veen_console_{console_port(hub)}=\xff\xfe"
+        assert ask(hub, "GET", "/v1/status", Cookie=cookie).status == 401
+        assert ask(hub, "GET", f"/?token={TOKEN}", Host="127.0.0.1:ab;c=d").status == 400
+        assert ask(hub, "GET", f"/?token={TOKEN}", Host="[::1]").status == 303
+    finally:
+        hub.stop()

@@ -167,7 +167,9 @@ class World:
         def bounds(told: Told) -> bool:
             return told.grant.maximum_amount is not None and told.grant.currency_code in (None, unit)
 
-        charged = [told for told in chain if bounds(told)]
+        charged = [told for told in chain if told.grant.maximum_amount is not None]
+        if not all(bounds(told) for told in charged):
+            return "no-grant"
         for told in charged:
             if why := self.covers(told, amount, now):
                 return why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ from veen_core.keys import SigningKey
 from veen_overlays.discovery import DISCOVERY, Directory, listing
 from veen_overlays.discovery import query as asked
 from veen_overlays.discovery import records as disc
+from veen_overlays.discovery.connecting import choose_services
+from veen_overlays.discovery.identifiers import overlay_id
 from veen_overlays.discovery.state import MAX_DESCRIPTOR_BYTES
 from veen_overlays.fold.event import Message
 from veen_overlays.recorder.records import sign_continuity
@@ -346,3 +349,10 @@ def _numbered(n: int, **values: Any) -> disc.ServiceAdvertise:
 def test_a_limit_of_zero_asks_whether_there_is_anything() -> None:
     found = asked.answer(directory([said(1, service(), KEYS[3])]), ask("service", limit=0), 100)
     assert (found.results, found.more) == ((), True)
+
+
+def test_no_descriptor_changes_the_schemas_of_rpc_that_a_client_knows() -> None:
+    rpc = overlay_id("rpc")
+    own = replace(service(), overlay_id=rpc)
+    forged = disc.OverlayAdvertise(overlay_id=rpc, name="rpc", version="1", schemas=(), tags=(), ttl_sec=1)
+    assert [each.accepted for each in choose_services([(own, bytes(32))], [forged])] == [True]

@@ -465,6 +465,12 @@ def test_every_grant_of_a_chain_bounds_what_is_spent() -> None:
     assert executed((BOB, NOON + 1, execution(*chain)), (ANN, NOON + 1, capped)) == Refusal.AMOUNT
 
 
+def test_a_grant_of_a_chain_in_another_unit_covers_nothing() -> None:
+    capped = grant(BOB, allowed_stream_ids=NARROW, maximum_amount=99, currency_code="JPY", reason="cards")
+    chain = REFS[0], ref(ANN, capped, NOON + 1)
+    assert executed((BOB, NOON + 1, execution(*chain)), (ANN, NOON + 1, capped)) == Refusal.NO_GRANT
+
+
 def test_an_embedded_operation_of_another_profile_is_kept_with_its_chain() -> None:
     call = replace(execution(*REFS), operation_schema=open_(0).schema_id, operation_body={"method": "x"})
     rows = view(EXECUTIONS, log(*CHAIN, (BOB, NOON, call)))

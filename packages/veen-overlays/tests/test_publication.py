@@ -149,14 +149,16 @@ def test_runs_of_digits_compare_as_numbers_of_any_length() -> None:
     [
         "v1.0-alpha v1.0-beta v1.0-rc v1.0-rc0 v1.0-rc1 v1.0-RC2 v1.0-rc10 v1.0 v1.0.1-rc1 v1.0.1 v1.1",
         "1.0.dev3 1.0alpha 1.0rc2 1.0 1.0.0-x.7 1.0.0 1.0.1",
+        "1.0a1 1.0b2 1.0c1 1.0~rc1 1.0 1.0b",
         "2025-11-13 2025-11-13T12:00Z 2025-11-14",
     ],
-    ids=["hyphens", "words", "dates"],
+    ids=["hyphens", "words", "letters", "dates"],
 )
 def test_a_pre_release_is_lower_than_its_release_and_any_other_suffix_higher(rising: str) -> None:
     versions = rising.split()
     assert sorted(random.Random(1).sample(versions, len(versions)), key=version_order) == versions
     assert version_order("1.0") == version_order("v1.0")
+    assert version_order("1.0 rc1") < version_order("1.0")
 
 
 # --- the oracle

@@ -63,6 +63,7 @@ from veen_overlays.query.result.result_file import (
     split_rows,
 )
 from veen_overlays.query.verify.comparison import compare
+from veen_overlays.query.verify.completeness import MARGIN_MS, check_complete
 from veen_overlays.query.verify.reexecution import reexecute
 from veen_overlays.query.verify.row_rules import difference
 from veen_overlays.query.verify.verification import MAX_CLOCK_SKEW_MS, ResultTrust, verify_result
@@ -609,6 +610,44 @@ def test_an_old_prefix_is_refused_whatever_the_executor_says_about_the_time() ->
     verify_result(backdated, PINNED)
     with pytest.raises(EvidenceError, match=r"ends at entry 5, although.*entry 9.*leave this receipt out"):
         verify_result(backdated, dataclasses.replace(PINNED, known=[known]))
+
+
+def test_the_log_shows_the_entries_and_sources_that_a_coverage_leaves_out() -> None:
+    descriptor, file = older()
+    other = Stream(FIRST.name, Hub(2))
+    other.add()
+
+    def check(late_ms: int, *streams: Stream) -> None:
+        """Check a result that was executed so long after the first entry that it lacks."""
+        digest = dataclasses.replace(file.digest, executed_at=1_000_000 + late_ms)
+        check_complete(descriptor, digest, engine(*streams), lambda _prefix, _seq: 1_000_000)
+
+    with pytest.raises(EvidenceError, match="ends at entry 5, although the hub had committed entry 6"):
+        check(MARGIN_MS, FIRST)
+    check(MARGIN_MS - 1, FIRST)
+    with pytest.raises(EvidenceError, match="leaves this source out, although the hub had committed entry 1"):
+        check(MARGIN_MS, other)
+
+
+def test_a_held_receipt_of_a_stream_in_the_scope_that_the_coverage_leaves_out_is_refused() -> None:
+    later = Stream(FIRST.name, FIRST.hub, epoch=7)
+    later.add()
+    file = result(query(FIRST.name), later)
+    with pytest.raises(EvidenceError, match=r"epoch 0: the coverage leaves this source out.*entry 3"):
+        verify_result(file, dataclasses.replace(PINNED, known=[FIRST.receipts[2]]))
+
+
+def test_a_result_that_was_executed_before_its_last_entry_is_refused() -> None:
+    _, file = older()
+    committed = FIRST.receipts[4].hub_ts * 1000
+
+    def executed(at: int) -> ResultFile:
+        digest = dataclasses.replace(file.digest, executed_at=at)
+        return dataclasses.replace(file, digest_json=digest.canonical())
+
+    verify_result(executed(committed - MAX_CLOCK_SKEW_MS), PINNED)
+    with pytest.raises(EvidenceError, match=r"entry 5 at .*, after the query was executed"):
+        verify_result(executed(committed - MAX_CLOCK_SKEW_MS - 1), PINNED)
 
 
 def test_a_receipt_that_is_of_no_source_of_the_coverage_is_reported() -> None:

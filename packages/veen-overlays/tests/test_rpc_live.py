@@ -276,6 +276,24 @@ async def test_a_reply_of_someone_who_is_no_server_does_not_count() -> None:
 
 
 @scenario
+async def test_a_request_that_names_another_as_its_parent_is_answered_under_its_own_id() -> None:
+    """Otherwise a transcript would show the reply to a request that another writer has sent."""
+    log = MemoryLog()
+    alice, mallory = MemoryCallStream(log, "alice"), MemoryCallStream(log, "mallory")
+    async with serving(make_server(Counted().service, log)):
+        asked = await alice.send(Request(method="add", args=[1]))
+        while not parents(log):
+            await asyncio.sleep(0.01)
+        forged = await mallory.send(Request(method="add", args=[665]), parent=asked.leaf_hash)
+        while sum(bytes(entry.msg.client_id) == key("server").public for entry in log.entries) < 3:
+            await asyncio.sleep(0.01)  # an announcement and two replies
+    assert {bytes(parent): reply.result for parent, (_, reply) in parents(log).items()} == {
+        bytes(asked.leaf_hash): 2,
+        bytes(forged.leaf_hash): 666,
+    }
+
+
+@scenario
 async def test_two_servers_share_the_calls_and_each_runs_once() -> None:
     log, one, two = MemoryLog(), Counted(), Counted()
     servers = make_server(one.service, log, "one"), make_server(two.service, log, "two")

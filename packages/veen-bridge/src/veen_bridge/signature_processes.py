@@ -25,6 +25,8 @@ from veen_core.ids import Signature, VerifyKey
 from veen_core.keys import is_valid
 from veen_core.signatures import Claim, invalid_signatures
 
+MAX_PROCESSES: Final = 8
+"""Most helper processes: each has its own memory."""
 MAX_TAKEN: Final = 4
 """Requests that one process holds: as long as Python keeps a thread waiting for the GIL, 5 ms."""
 ANSWER_SECONDS: Final = 30.0
@@ -36,13 +38,18 @@ _READY: Final = b"r"
 
 
 class SignatureProcesses:
-    """A helper process for each core but one; implements ``veen_core.signatures.Assistant``."""
+    """A helper process for each core but one, up to a limit; implements ``veen_core.signatures.Assistant``.
+
+    If the system refuses a process, those that exist do the work; without any, this process does.
+    """
 
     def __init__(self) -> None:
         self._processes: list[_Process] = []
         try:
-            for _ in range(usable_cores() - 1):
+            for _ in range(min(usable_cores() - 1, MAX_PROCESSES)):
                 self._processes.append(_Process())
+        except OSError:
+            pass  # too many processes or files, or too little memory
         except BaseException:
             self.close()
             raise
@@ -76,13 +83,17 @@ class _Process:
         self._is_ready = False
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)  # its buffer has room for all requests that the process may hold
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module, nothing from the working directory
-                [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # Ctrl-C is for this process to handle
-            )
+        try:
+            with theirs:
+                self._process = subprocess.Popen(  # noqa: S603 - our own module, nothing from the working directory
+                    [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,  # Ctrl-C is for this process to handle
+                )
+        except BaseException:
+            self._socket.close()
+            raise
 
     def offer(self, at: int, claims: Sequence[Claim]) -> bool:
         self._read(wait=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from veen_core import SigningKey, SigningSeed
+from veen_core import SigningKey, SigningSeed, hub_log
 from veen_core.ciphertext import Binding
 from veen_core.hashing import H
 from veen_core.hub_evidence import HubEvidence
@@ -19,6 +19,7 @@ from veen_core.keys import DhKey, DhSecret
 from veen_core.msg import seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
+from veen_core.tlog.note import COSIGNATURE, NoteKey
 from veen_hub.web.verifier_page import page_with_evidence, verifier_page
 
 from .conftest import PATIENCE_MS
@@ -80,6 +81,8 @@ def test_evidence_holds_and_every_hash_on_its_path_is_computed_again(open_page: 
     page = open_page()
     page.locator("#hub").fill(context["pinned"])
     drop(page, **{"message.evidence": wire, "policy.txt": context["policy"].encode()})
+    page.get_by_role("heading", name="It holds, if the witness policy is the right one.").wait_for()
+    page.locator("#confirmed").check()
     page.get_by_role("heading", name="This holds.").wait_for()
     assert page.locator(".steps li").last.inner_text().startswith("2 of 2 witnesses cosigned it")
     nodes = page.locator(".path .node")
@@ -118,6 +121,40 @@ def test_a_mailed_page_holds_only_once_its_reader_has_confirmed_the_hub(open_pag
     own = open_page()
     drop(own, **{"mailed.html": mailed})
     own.get_by_role("heading", name="It holds, if the hub is the right one.").wait_for()
+
+
+def test_a_senders_policy_neither_names_the_hub_nor_replaces_that_of_the_reader(open_page: OpenPage) -> None:
+    wire, context = vector("hub_evidence/two_of_two")
+    evidence = HubEvidence.decode(wire)
+    [log] = hub_log.note_keys(evidence.identity, evidence.signed_head.head.origin)
+    weak = f"log {log.text}\nquorum none\n"
+    page = open_page(page_with_evidence({"evil.evidence": wire}, hub_id=None, policy=weak))
+    page.get_by_role("heading", name="Something is missing to decide.").wait_for()
+    assert page.locator("#hub").input_value() == page.locator("#policy").input_value() == ""
+    page.locator("#hub").fill(context["pinned"])
+    page.get_by_role("heading", name="It holds, if the witness policy is the right one.").wait_for()
+    own = open_page()
+    own.locator("#hub").fill(context["pinned"])
+    own.locator("#more summary").click()
+    stranger = NoteKey(name="carol.example/w", kind=COSIGNATURE, public=log.public)
+    own.locator("#policy").fill(f"witness carol {stranger.text}\nquorum carol\n")
+    drop(own, **{"mailed.html": page_with_evidence({"m.evidence": wire}, hub_id=None, policy="quorum none")})
+    own.get_by_role("heading", name="This does not hold.").wait_for()
+    assert "no quorum" in own.locator(".card.fails").inner_text()
+    assert "quorum none" in own.locator("#proposed").inner_text()
+    assert not own.locator("#confirmed").is_visible()
+
+
+def test_a_file_that_cannot_be_read_removes_the_verdict_and_is_named(open_page: OpenPage) -> None:
+    wire, context = vector("hub_evidence/without_a_policy")
+    page = open_page()
+    page.locator("#hub").fill(context["pinned"])
+    drop(page, **{"message.evidence": wire})
+    page.get_by_role("heading", name="This holds.").wait_for()
+    page.evaluate("void (Blob.prototype.arrayBuffer = () => Promise.reject(new Error('gone')))")
+    drop(page, **{"gone.evidence": wire})
+    page.get_by_role("heading", name="1 of 2 do not hold.").wait_for()
+    assert "this file was not read" in page.locator(".card.fails").inner_text()
 
 
 def test_a_message_opens_with_a_reader_key_and_its_text_stays_text(open_page: OpenPage) -> None:

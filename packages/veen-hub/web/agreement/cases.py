@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Iterable, Iterator
@@ -13,11 +14,15 @@ from veen_core import cbor
 from veen_core.errors import DecodeError
 from veen_core.hub_identity import HubIdentity, HubKey, key_id
 from veen_core.ids import HubPk, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.stream import hub_id
+from veen_core.tlog.note import COSIGNATURE, NoteKey
 
 PACKAGES = Path(__file__).resolve().parents[3]
 VECTORS = (PACKAGES / "veen-core/tests/vectors", PACKAGES / "veen-overlays/tests/vectors")
 MAX_FLIPPED_BYTES = 4
+LATE = 2**40
+"""A time long after every receipt of the corpus, in seconds."""
 
 
 @dataclass
@@ -93,6 +98,8 @@ def evidence(root: Path, trust: bytes, policy: str) -> list[Case]:
         }
         for form in ("set", "chunks")
     }
+    spaced = held["receipt-3.cbor"].hex(" ")
+    split = _split_digits(held["receipt-3.cbor"].hex())
     return [
         Case("receipt", some("receipt-3.cbor"), trust),
         Case("receipt without a pin", some("receipt-3.cbor")),
@@ -115,8 +122,37 @@ def evidence(root: Path, trust: bytes, policy: str) -> list[Case]:
         Case("bundle", bundle, trust, policy),
         Case("export as a set", exports["set"], trust),
         Case("export as chunks", exports["chunks"], trust),
+        Case("export with a policy", exports["set"], trust, policy),
+        Case("export with a policy of other witnesses", exports["chunks"], trust, _other_witness(policy)),
         Case("everything", held, trust, policy),
+        *_orders(held, trust),
+        Case("hex text with spaces between bytes", {"receipt.txt": spaced.encode()} | identity, trust),
+        Case("hex text with a space in a byte", {"receipt.txt": split.encode()} | identity, trust),
     ]
+
+
+def _other_witness(policy: str) -> str:
+    """Return a policy that wants the cosignature of a witness that does not know the hub's log."""
+    key = SigningKey(SigningSeed(bytes(32)))
+    witness = NoteKey(name="carol.example/w", kind=COSIGNATURE, public=key.public).text
+    return f"{policy.splitlines()[0]}\nwitness carol {witness}\nquorum carol\n"
+
+
+def _split_digits(text: str) -> str:
+    """Return hexadecimal text with a space between the two digits of its second byte."""
+    return f"{text[:3]} {text[3:]}"
+
+
+def _orders(held: dict[str, bytes], trust: bytes) -> Iterator[Case]:
+    """Evidence and a hub-identity with another valid_from, in both orders: the verdicts must not differ."""
+    identity = HubIdentity.decode(held["hub-identity.cbor"])
+    later = dataclasses.replace(identity.hub_keys[0], valid_from=UnixTime(LATE))
+    other = dataclasses.replace(identity, hub_keys=(later, *identity.hub_keys[1:])).encode()
+    files = {"message.evidence": held["message.evidence"], "hub-identity.cbor": other}
+    yield Case("hub evidence before another hub-identity", files, trust)
+    yield Case("hub evidence after another hub-identity", dict(reversed(files.items())), trust)
+    everything = {name: held[name] for name in reversed(held)}
+    yield Case("everything in reverse order", everything, trust)
 
 
 def mutations(cases: Iterable[Case], count: int, seed: int) -> Iterator[Case]:

@@ -19,7 +19,7 @@ from veen_cli.frame import Answer, Exit, Output, command, passphrase_option
 @click.option(
     "--other",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Configuration of the role in the other zone, to compare keys and hubs.",
+    help="Configuration of the role in the other zone: check it too, and compare keys and hubs.",
 )
 @passphrase_option
 def doctor(out: Output, *, config_file: Path, other: Path | None, passphrase_file: Path | None) -> Answer:
@@ -31,8 +31,7 @@ def doctor(out: Output, *, config_file: Path, other: Path | None, passphrase_fil
     config, keys = load_role(config_file, passphrase_file)
     opposite = None
     if other is not None:
-        other_config, other_keys = load_role(other, passphrase_file)
-        opposite = other_config, other_keys.bridge_id
+        opposite = load_role(other, passphrase_file)
     findings = check_paths(config, keys, other=opposite)
     one_way = all(finding.ok for finding in findings)
     data = {

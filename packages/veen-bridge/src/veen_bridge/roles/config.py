@@ -23,14 +23,15 @@ A key of the other role is refused: a configuration has one direction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from veen_bridge.roles.mapping import DEFAULT_RULES, MappingRule, StreamMapping, check_one_to_one
 from veen_core.errors import ConfigError, DecodeError
-from veen_core.ids import ClientId, HubId
+from veen_core.ids import ClientId, HubId, HubPk
+from veen_core.stream import hub_id
 from veen_hub.client.roles import ACCESS_KEYS, RoleAccess, Settings, parse_access, read_settings
 from veen_overlays.bridge.records import OFFLINE_LOG, ONLINE_LOG
 
@@ -38,6 +39,8 @@ Role = Literal["bridge_online", "bridge_offline"]
 ONLINE: Final = "bridge_online"
 OFFLINE: Final = "bridge_offline"
 AUDIT_STREAMS: Final = {ONLINE: ONLINE_LOG, OFFLINE: OFFLINE_LOG}
+
+IMPORT_PREFIX: Final = "import/"
 
 _COMMON: Final = ACCESS_KEYS - {"witnesses"} | {"role", "operator", "streams"}
 _OWN: Final = {
@@ -84,6 +87,11 @@ class BridgeConfig:
     @property
     def trust(self) -> str:
         return self.access.trust
+
+    @property
+    def trusted_hubs(self) -> frozenset[HubId]:
+        """The hub that ``trust`` names: as its hub_id, or as the hub whose first hub_pk it is."""
+        return frozenset((HubId.from_hex(self.trust), hub_id(HubPk.from_hex(self.trust))))
 
     @property
     def client(self) -> Path:
@@ -179,8 +187,23 @@ def _check(config: BridgeConfig) -> None:
     hubs = [source.hub_id for source in config.sources]
     if len(set(hubs)) < len(hubs):
         raise ConfigError("sources: one hub_id is listed twice")
-    if any(hub.hex() == config.trust for hub in hubs):
+    if not config.trusted_hubs.isdisjoint(hubs):
         raise ConfigError("the target hub is also listed in `sources`: events would lead back (AGB0 J3)")
+    if config.role == OFFLINE:
+        check_import_streams(config.streams, config.sources)
     check_one_to_one((source.hub_id, source.mapping) for source in config.sources)
     if config.mode == "reseal" and not config.source_readers:
         raise ConfigError("mode reseal needs source_readers: the bridge must open what it seals again (P4)")
+
+
+def check_import_streams(streams: Sequence[str], sources: Sequence[SourceHub]) -> None:
+    """Refuse a stream that no mapping rule writes to, or that is not below import/ (P5)."""
+    for name in streams:
+        if not name.startswith(IMPORT_PREFIX) or "*" in name:
+            raise ConfigError(
+                f"bridge_offline may not write to stream {name}: it writes to streams below {IMPORT_PREFIX} "
+                "only, each named in full (AGB0 4.3)"
+            )
+        rules = (rule for source in sources for rule in source.mapping.rules)
+        if not any(rule.target.match(name) is not None for rule in rules):
+            raise ConfigError(f"bridge_offline may not write to stream {name}: no mapping rule leads to it")

@@ -7,12 +7,12 @@ folder, for every hub. It cannot see networks or other identities; the guide say
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from veen_bridge.roles.config import OFFLINE, BridgeConfig
+from veen_bridge.roles.config import IMPORT_PREFIX, OFFLINE, BridgeConfig
 from veen_bridge.roles.session import RoleKeys
-from veen_bridge.roles.templates import IMPORT_PREFIX, excess_streams
+from veen_bridge.roles.templates import excess_streams
 from veen_core.cap import CapToken, verify_token
 from veen_core.errors import CapError, DecodeError
 from veen_core.ids import ClientId, HubId
@@ -29,17 +29,30 @@ class PathFinding:
     detail: str
 
 
+Side = tuple[BridgeConfig, RoleKeys]
+"""The configuration and the keys of a role."""
+
+
 def check_paths(
-    config: BridgeConfig, keys: RoleKeys, *, other: tuple[BridgeConfig, ClientId] | None = None
+    config: BridgeConfig, keys: RoleKeys, *, other: Side | None = None
 ) -> tuple[PathFinding, ...]:
-    """Check one role; ``other`` is the configuration and the key of the role in the other zone, if known."""
+    """Check one role, and the role in the other zone if it is given."""
+    if other is None:
+        return tuple(_role(config, keys, None))
+    findings = [
+        replace(finding, check=f"{side[0].role}: {finding.check}")
+        for side, opposite in (((config, keys), other), (other, (config, keys)))
+        for finding in _role(*side, opposite)
+    ]
+    return (*findings, *_both(config, keys.bridge_id, other[0], other[1].bridge_id))
+
+
+def _role(config: BridgeConfig, keys: RoleKeys, other: Side | None) -> list[PathFinding]:
     bridge = keys.bridge_id
     findings = [_one_hub(config), *_tokens(config, bridge), *_state(config)]
     if config.role == OFFLINE:
         findings += [*_sources(config, bridge), *_targets(config), *_source_readers(config, keys, other)]
-    if other is not None:
-        findings += _both(config, bridge, *other)
-    return tuple(findings)
+    return findings
 
 
 def _one_hub(config: BridgeConfig) -> PathFinding:
@@ -117,11 +130,11 @@ def _sources(config: BridgeConfig, bridge: ClientId) -> Iterator[PathFinding]:
             yield PathFinding(check=check, ok=True, detail="is made by a bridge with another key")
 
 
-def _source_readers(
-    config: BridgeConfig, keys: RoleKeys, other: tuple[BridgeConfig, ClientId] | None
-) -> Iterator[PathFinding]:
+def _source_readers(config: BridgeConfig, keys: RoleKeys, other: Side | None) -> Iterator[PathFinding]:
     """A reader key of the source must not come with a key that signs there (RESOLUTIONS P5)."""
-    online = {source.bridge_id for source in config.sources} | ({other[1]} if other is not None else set())
+    online = {source.bridge_id for source in config.sources} | (
+        {other[1].bridge_id} if other is not None else set()
+    )
     for folder, reader in zip(config.source_readers, keys.source_reader_ids, strict=True):
         ok = reader not in online
         detail = "only reads" if ok else "has the signing key of bridge_online: this role could write there"
@@ -153,7 +166,7 @@ def _both(
         if same
         else "the two roles have different keys",
     )
-    same = config.trust == other.trust
+    same = not config.trusted_hubs.isdisjoint(other.trusted_hubs)
     yield PathFinding(
         check="two hubs",
         ok=not same,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from veen_bridge.roles.config import BridgeConfig
 from veen_core.errors import ConfigError
-from veen_core.ids import ClientId
+from veen_core.ids import ClientId, HubId
 from veen_core.keys import DhKey
 from veen_hub.client import Hub, Identity, Retry, Stream
 from veen_hub.client.roles import Unlock, connect_role, dh_keys_of, load_plain
@@ -81,6 +81,17 @@ def check_one_side(config: BridgeConfig, keys: RoleKeys) -> None:
             )
 
 
+def check_own_hub(config: BridgeConfig, hub: HubId) -> None:
+    """Refuse a hub that ``trust`` names by a hub_pk, and one that is also a source (AGB0 J3)."""
+    if config.source(hub) is not None:
+        raise ConfigError("the target hub is also listed in `sources`: events would lead back (AGB0 J3)")
+    if hub.hex() != config.trust:
+        raise ConfigError(
+            f"trust in bridge.yaml is a hub_pk: {config.trust}",
+            action=f"write trust: {hub.hex()}, the hub_id",
+        )
+
+
 @asynccontextmanager
 async def open_session(
     config: BridgeConfig, keys: RoleKeys, *, retry: Retry | None = None
@@ -92,4 +103,5 @@ async def open_session(
     """
     check_one_side(config, keys)
     async with connect_role(config.access, keys.identity, retry=retry) as hub:
+        check_own_hub(config, hub.hub_id)
         yield RoleSession(config=config, keys=keys, hub=hub)

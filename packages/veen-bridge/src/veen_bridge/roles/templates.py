@@ -11,9 +11,8 @@ A cap token permits writing. Reading needs no token: messages are sealed, and a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from veen_bridge.roles.config import AUDIT_STREAMS, OFFLINE, ONLINE, Role, SourceHub
+from veen_bridge.roles.config import AUDIT_STREAMS, OFFLINE, ONLINE, Role, SourceHub, check_import_streams
 from veen_core.cap import CapToken
 from veen_core.errors import ConfigError
 from veen_core.ids import ClientId, StreamId
@@ -22,27 +21,10 @@ from veen_core.stream import stream_id
 from veen_hub.client import roles
 from veen_hub.client.roles import issue_role_token
 
-IMPORT_PREFIX: Final = "import/"
-
 
 def writable_streams(role: Role, streams: Sequence[str]) -> tuple[str, ...]:
     """The names of the streams that a role writes to; ``streams`` are the role's own, as configured."""
     return (AUDIT_STREAMS[role],) if role == ONLINE else (*streams, AUDIT_STREAMS[role])
-
-
-def check_import_streams(streams: Sequence[str], sources: Sequence[SourceHub]) -> None:
-    """Refuse a token for a stream that no mapping rule writes to, or that is not below import/ (P5)."""
-    if not streams:
-        raise ConfigError("bridge_offline needs the name of every import stream that it writes to")
-    for name in streams:
-        if not name.startswith(IMPORT_PREFIX) or "*" in name:
-            raise ConfigError(
-                f"bridge_offline gets no token for stream {name}: it writes to streams below {IMPORT_PREFIX} "
-                "only, each named in full (AGB0 4.3)"
-            )
-        rules = (rule for source in sources for rule in source.mapping.rules)
-        if not any(rule.target.match(name) is not None for rule in rules):
-            raise ConfigError(f"bridge_offline gets no token for stream {name}: no mapping rule leads to it")
 
 
 def issue_token(
@@ -58,6 +40,8 @@ def issue_token(
     if any(source.bridge_id == bridge for source in sources):
         raise ConfigError("the same key may not serve as bridge_online and bridge_offline (RESOLUTIONS P5)")
     if role == OFFLINE:
+        if not streams:
+            raise ConfigError("bridge_offline needs the name of every import stream that it writes to")
         check_import_streams(streams, sources)
     writable = map(stream_id, writable_streams(role, streams))
     return issue_role_token(issuer, bridge, writable, ttl=ttl, role="bridge")

@@ -194,12 +194,41 @@ async def _pinned(
     )
 
 
-def _store_connection(access: Access, name: str, data: dict[str, Any]) -> None:
+def _connections(access: Access) -> dict[str, Any]:
+    """What `veen connect` has set up for this identity; a damaged file is refused, never overwritten."""
     path = access.folder.root / CONNECTIONS_FILE
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
+        known = None
+    if not isinstance(known, dict) or not all(isinstance(each, dict) for each in known.values()):
+        raise CommandFailed(
+            f"{path} is not a list of connections; nothing was sent",
+            Exit.USAGE,
+            "repair it, or move it away: your contexts and tokens do not need it",
+        )
+    return known
+
+
+def _check_context(access: Access, name: str, service: ServiceAdvertise) -> None:
+    """Refuse to replace a context that connect has not made for this service."""
+    context = settings.load().named.get(name)
+    if context is None:
+        return
+    made = _connections(access).get(name, {})
+    if made.get("service_id") != service.service_id.hex() or made.get("hub") != context.hub:
+        raise CommandFailed(
+            f"there is a context {name} already, which is not for this service; nothing was changed",
+            Exit.POLICY,
+            "give the new context another name with --name",
+        )
+
+
+def _store_connection(access: Access, name: str, data: dict[str, Any]) -> None:
+    path = access.folder.root / CONNECTIONS_FILE
+    known = _connections(access)
     known[name] = data
     Files().replace(path, json.dumps(known, indent=1, sort_keys=True).encode() + b"\n")
 
@@ -303,7 +332,8 @@ def connect(
     named: dict[Kind, str | None] = {"hub": hubs, "service": services, "overlay": overlays}
     wanted = Wanted(service_name, method, region, tags, publisher, trust_hub, named)
     explained = Explanation(out)
-    data = loop.run(_connect(access, wanted, token_file, explained))
+    _connections(access)
+    data = loop.run(_connect(access, wanted, token_file, explained, context_name))
     name = context_name or data["service"]
     _store_connection(access, name, data)
     context = Context(
@@ -322,7 +352,11 @@ def connect(
 
 
 async def _connect(
-    access: Access, wanted: Wanted, token_file: Path | None, explained: Explanation
+    access: Access,
+    wanted: Wanted,
+    token_file: Path | None,
+    explained: Explanation,
+    context_name: str | None,
 ) -> dict[str, Any]:
     async with access.streams(reader_of=public_reader) as at_stream:
         sources = {kind: at_stream(stream_of(kind, name)) for kind, name in wanted.directories.items()}
@@ -337,7 +371,9 @@ async def _connect(
             publisher=wanted.publisher,
         )
         explained.judged(2, judged)
-        service = _first(judged, "service")[0]
+        service, *others = _first(judged, "service")
+        signers = {id(each): signer.hex() for each, signer in listed["service"]}
+        _check_context(access, context_name or service.name, service)
         candidates = choose_hubs(
             [each for each, _ in listed["hub"]],
             profiles=[each.profile_id for each in PROFILES.values()],
@@ -347,5 +383,12 @@ async def _connect(
         )
         explained.judged(1, candidates)
         pinned = await _pinned(access, _first(candidates, "hub"), wanted, explained)
-        explained.add(2, _name(service), True, next(each.why for each in judged if each.accepted))
-        return await _bind(access, sources["service"], pinned, service, token_file)
+        why = next(each.why for each in judged if each.accepted)
+        explained.add(2, _name(service), True, f"{why}; its publisher is {signers[id(service)]}")
+        for other in others:
+            publisher = signers[id(other)]
+            explained.add(
+                2, _name(other), False, f"another was taken first; --publisher {publisher} asks for this one"
+            )
+        data = await _bind(access, sources["service"], pinned, service, token_file)
+        return data | {"publisher": signers[id(service)]}

@@ -13,7 +13,7 @@ import click
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.object_files import writable
 from veen_cli.evidence.bundle_parts import is_part, verify_parts
-from veen_cli.evidence.hub_log import is_pinned, verify_checkpoint_note
+from veen_cli.evidence.hub_log import cosigned_step, is_pinned, verify_checkpoint_note
 from veen_cli.evidence.page import write_page
 from veen_cli.evidence.recognition.recognize import recognize_all
 from veen_cli.evidence.recognition.recognized import Recognized
@@ -28,10 +28,10 @@ from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.identity.hub_records import CheckedStateStore
 from veen_cli.identity.identity_folder import Folder
 from veen_cli.identity.verified_roots import ClientKnowledge, client_knowledge
-from veen_core import stream
+from veen_core import hub_log, stream
 from veen_core.errors import QuorumError, VeenError
 from veen_core.export import MANIFEST
-from veen_core.hub_evidence import HubEvidence
+from veen_core.hub_evidence import HubEvidence, check_log_name
 from veen_core.hub_export import HUB_EXPORT, HubManifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
@@ -41,10 +41,11 @@ from veen_hub.client.hub_log import load_policy
 from veen_hub.client.wire.connection import IDENTITY_RECORD
 from veen_overlays.query.result.result_file import ResultFile
 from veen_overlays.rpc.transcript import Transcript
-from veen_storage.copies.export import Manifest, verify_export, verify_hub_export
+from veen_storage.copies.export import Manifest, VerifiedExport, verify_export, verify_hub_export
 from veen_storage.copies.export.range_verifier import MAX_WRITERS
 
 NO_HUB_LOG: Final = "the hub log is empty, so nothing shows whether a label is missing"
+NO_HUB_HEAD: Final = "the export has no hub checkpoint that covers it, which a witness could have cosigned"
 MARKS: Final = {True: "✓", False: "✗", None: "?"}
 
 
@@ -116,10 +117,10 @@ def _verify_folder(folder: Path, pin: HubId | None, policy: WitnessPolicy | None
         if pin is None:
             return Verdict(str(folder), "export of a hub", None, NO_PIN)
         return _verify_hub_export(folder, pin, policy)
-    return _verify_export(folder, pin)
+    return _verify_export(folder, pin, policy)
 
 
-def _verify_export(folder: Path, pin: HubId | None) -> Verdict:
+def _verify_export(folder: Path, pin: HubId | None, policy: WitnessPolicy | None) -> Verdict:
     if not (folder / MANIFEST).exists():
         return Verdict(
             str(folder),
@@ -131,17 +132,29 @@ def _verify_export(folder: Path, pin: HubId | None) -> Verdict:
         return Verdict(str(folder), "export", None, NO_PIN)
     try:
         made = verify_export(folder, _hub_of(Manifest, folder / MANIFEST, pin))
+        cosigned = f"; {_check_quorum(made, policy)}" if policy is not None else ""
     except VeenError as exc:
         return Verdict(str(folder), "export", False, str(exc))
     manifest = made.manifest
     why = (
         f"entries {manifest.from_seq} to {manifest.to_seq} of label {manifest.label.hex()[:16]}…, "
         f"{plural(made.checkpoints, 'checkpoint')}, {plural(made.pruned, 'pruned payload')}; "
-        f"root {made.mmr_root.hex()[:16]}…"
+        f"root {made.mmr_root.hex()[:16]}…{cosigned}"
     )
     if not made.followed_all:
         why += f"; {NOT_CHECKED}"
     return Verdict(str(folder), "export", True, why, complete=made.followed_all)
+
+
+def _check_quorum(made: VerifiedExport, policy: WitnessPolicy) -> str:
+    """Say which witnesses cosigned the export's hub checkpoint; raise unless they are a quorum (P1)."""
+    identity, signed = made.identity, made.hub_checkpoint
+    if signed is None:
+        raise QuorumError(f"{NO_HUB_HEAD} (C2SP tlog-policy)")
+    origin = signed.head.origin
+    check_log_name(identity, origin, policy, identity.hub_id, None)
+    cosigned = policy.check(signed, log_keys=hub_log.note_keys(identity, origin))
+    return cosigned_step(cosigned, policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,9 +338,10 @@ def verify(
     Files are verified together: proofs against the receipts and checkpoints given, and receipts and
     checkpoints under the identity of the pinned hub. With --client, receipts and checkpoints are also
     compared with what that identity has verified before; a contradiction fails. With --witnesses, hub
-    checkpoints and hub evidence must also have the cosignatures of a quorum. With --page, the files travel
-    inside a page that makes the same checks without VEEN or a network. Exits with 3 if a file does not
-    verify, if evidence is missing, or if a check was skipped and --allow-partial is not given.
+    checkpoints, hub evidence, bundles, query results and exports must also have the cosignatures of a
+    quorum. With --page, the files travel inside a page that makes the same checks without VEEN or a
+    network. Exits with 3 if a file does not verify, if evidence is missing, or if a check was skipped and
+    --allow-partial is not given.
     """
     verdicts = verify_files(out, files, against)
     wrote = None

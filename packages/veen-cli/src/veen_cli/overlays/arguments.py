@@ -34,7 +34,7 @@ class JsonMap(click.ParamType[dict[str, Any]]):
             return value
         try:
             found = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             self.fail(f'{value!r} is not a JSON object such as {{"name": "Bob"}}', param, ctx)

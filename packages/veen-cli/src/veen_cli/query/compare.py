@@ -95,10 +95,12 @@ async def _again(access: EventAccess, descriptor: QueryDescriptor, digest: Resul
 
 
 async def _execute(backend: ViewBackend, descriptor: QueryDescriptor, digest: ResultDigest) -> Result:
-    """Execute a query over the prefixes of an earlier result."""
+    """Execute a query over the prefixes of an earlier result; refuse prefixes that leave out entries."""
     from veen_overlays.query.engine import Budget  # noqa: PLC0415 - as above
     from veen_overlays.query.result.result_file import parse_result  # noqa: PLC0415 - as above
+    from veen_overlays.query.verify.completeness import check_complete  # noqa: PLC0415 - as above
 
+    check_complete(descriptor, digest, backend.engine, backend.committed_at)
     ends = backend.ends_of([source.prefix for source in digest.coverage])
     executed = await backend.execute(descriptor, ends, time.time_ns() // 1_000_000, Budget())
     return parse_result(executed.file(executed.digest))

@@ -6,7 +6,7 @@ Exit codes: 0 the result verifies; 3 it does not.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,6 +20,11 @@ from veen_cli.query.run import NOT_PINNED, pinned_hubs, witness_policy
 
 if TYPE_CHECKING:
     from veen_overlays.query.result.result_file import ResultFile
+
+SOURCES_NOT_LISTED: Final = (
+    "Nothing in a file lists the epochs and hubs of a stream: the coverage may leave some out. --execute "
+    "looks for them in the log."
+)
 
 
 def read_result(path: Path) -> ResultFile:
@@ -83,6 +88,7 @@ def verify(
     pin = pinned_hub(given.get("trust"))
     notes = [] if pin is not None else [NOT_PINNED]
     limits = [each["means"] for each in verdict.digest.limits]
+    limits += [] if execute else [SOURCES_NOT_LISTED]
     data = {
         "file": str(file),
         "ok": True,
@@ -101,7 +107,9 @@ def verify(
 async def _execute(access: EventAccess, result: ResultFile) -> None:
     import asyncio  # noqa: PLC0415 - only here
 
+    from veen_overlays.query.verify.completeness import check_complete  # noqa: PLC0415 - as above
     from veen_overlays.query.verify.reexecution import reexecute  # noqa: PLC0415 - as above
 
     async with access.view(result.descriptor.scope) as backend:
+        check_complete(result.descriptor, result.digest, backend.engine, backend.committed_at)
         await asyncio.to_thread(reexecute, result, backend.engine)

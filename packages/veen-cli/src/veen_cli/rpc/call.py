@@ -37,6 +37,8 @@ def _args(text: str | None) -> Any:
         return None
     try:
         return json.loads(text)
+    except RecursionError:
+        raise CommandFailed("ARGS are nested too deeply", Exit.USAGE, "send a flatter value") from None
     except ValueError as exc:
         raise CommandFailed(
             f"ARGS are not JSON: {exc}", Exit.USAGE, 'write a map such as {"a": 2} or a list such as [2, 3]'
@@ -46,6 +48,8 @@ def _args(text: str | None) -> Any:
 def _check_encodes(request: Request) -> None:
     try:
         request.encode()
+    except RecursionError:
+        raise CommandFailed("ARGS are nested too deeply", Exit.USAGE, "send a flatter value") from None
     except VeenError as exc:
         raise CommandFailed(
             f"ARGS cannot be a record: {exc}", Exit.USAGE, "send a fraction as a string or as a whole number"

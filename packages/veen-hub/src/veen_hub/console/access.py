@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,7 @@ SIGN_IN: Final = (
 )
 OWN_SITES: Final = frozenset({"same-origin", "none"})
 """Values of ``Sec-Fetch-Site`` that the page itself and a typed address have."""
+_HOST: Final = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +47,9 @@ class Access:
     @web.middleware
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let a request through, set the cookie for a right ``?token=``, or refuse."""
+        name, _ = _split_host(request.host)
         if self.token is None:
-            _check_loopback_name(request.host)
+            _check_loopback_name(name)
         elif request.path == "/" and "token" in request.query:
             return self._sign_in(request, request.query["token"])
         elif not self._has_token(request):
@@ -55,7 +58,12 @@ class Access:
             raise ApiError(Code.UNAUTHORIZED, SIGN_IN)
         if request.path != "/" and request.headers.get("Sec-Fetch-Site", "none") not in OWN_SITES:
             raise ApiError(Code.FORBIDDEN, "the request comes from a page of another site")
-        return await handler(request)
+        try:
+            return await handler(request)
+        except web.HTTPMethodNotAllowed as exc:
+            allowed = ", ".join(sorted(exc.allowed_methods))
+            text = f"{request.path} has no method {request.method}: use {allowed}\n"
+            return web.Response(status=405, text=text, headers={"Allow": allowed})
 
     def _sign_in(self, request: web.Request, given: str) -> web.Response:
         if not self._is_token(given):
@@ -68,14 +76,14 @@ class Access:
 
     def _has_token(self, request: web.Request) -> bool:
         cookie = request.cookies.get(_cookie_name(request))
-        if cookie is not None and hmac.compare_digest(cookie.encode(), self._session().encode()):
+        if cookie is not None and _are_equal(cookie, self._session()):
             return True
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._is_token(given.strip())
 
     def _is_token(self, given: str) -> bool:
         assert self.token is not None
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        return _are_equal(given, self.token)
 
     def _session(self) -> str:
         """The cookie's value: made from the token, and not the token."""
@@ -83,15 +91,24 @@ class Access:
         return hashlib.sha256(b"veen-console-session\0" + self.token.encode()).hexdigest()
 
 
+def _are_equal(given: str, wanted: str) -> bool:
+    """Compare in constant time; bytes of a header that are not UTF-8 are lone surrogates here."""
+    return hmac.compare_digest(given.encode(errors="surrogatepass"), wanted.encode())
+
+
 def _cookie_name(request: web.Request) -> str:
     """Name the cookie by port: a browser sends cookies of one host to all its ports."""
-    return f"{COOKIE_PREFIX}{request.host.rpartition(':')[2] if ':' in request.host else 'default'}"
+    return f"{COOKIE_PREFIX}{_split_host(request.host)[1] or 'default'}"
 
 
-def _check_loopback_name(host: str) -> None:
-    name, colon, port = host.rpartition(":")
-    if not colon or not port.isdecimal():
-        name = host
+def _split_host(host: str) -> tuple[str, str | None]:
+    found = _HOST.fullmatch(host)
+    if found is None:
+        raise ApiError(Code.BAD_REQUEST, "the Host header is not a name or an address with an optional port")
+    return found["name"], found["port"]
+
+
+def _check_loopback_name(name: str) -> None:
     if name.lower() not in LOOPBACK_NAMES:
         raise ApiError(
             Code.FORBIDDEN, "this console answers under localhost, 127.0.0.1 and [::1] only: use one of them"

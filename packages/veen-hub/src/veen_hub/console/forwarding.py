@@ -4,10 +4,15 @@ Nothing else is forwarded: not a submit, not an admin's call, no header beyond t
 hub sees the client certificate of the person who started the command, so every call needs the session's
 token. Answers are passed on as they arrive, so a live stream stays live; when the page hangs up, so does the
 call to the hub.
+
+Neither side is trusted. A path is forwarded byte by byte and only if it has plain segments: otherwise an HTTP
+client would resolve ``..`` after the route was chosen. A content type is passed on only if the console uses
+it: a hub's answer must never become a document or a script on the console's origin.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,7 +32,15 @@ from veen_hub.http.content import MAX_REQUEST_BYTES
 from veen_hub.http.errors import envelopes
 
 REQUEST_HEADERS: Final = ("Accept", "Content-Type")
-ANSWER_HEADERS: Final = ("Content-Type", "Cache-Control", "Retry-After", "Veen-Next", "VEEN-Request-Id")
+ANSWER_HEADERS: Final = ("Cache-Control", "Retry-After", "Veen-Next", "VEEN-Request-Id")
+OPAQUE: Final = "application/octet-stream"
+CONTENT_TYPES: Final = frozenset(
+    {"application/cbor", "application/cbor-seq", "application/json", "text/plain", OPAQUE}
+)
+"""Content types that are passed on, without their parameters; any other becomes ``OPAQUE``."""
+PLAIN_PATH: Final = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+", re.ASCII)
+"""A path that every HTTP client sends as it is: no empty or dot segment, no escape, no backslash."""
+PLAIN_QUERY: Final = re.compile(r"[A-Za-z0-9._~=&,-]*", re.ASCII)
 CONNECT_SEC: Final = 10.0
 MAX_CONNECTIONS: Final = 64
 """Connections to the hub at once; a browser opens about six, live streams included."""
@@ -51,7 +64,7 @@ async def serve_console(
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
-        app = make_app(session, hub.rstrip("/"), probes, description, token)
+        app = make_app(session, hub, probes, description, token)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await runner.setup()
         try:
@@ -86,7 +99,7 @@ def make_app(
         return page.respond()
 
     app.add_routes([web.get("/", index), web.get("/console.json", serve_description(description))])
-    to_hub = _forward_to(session, hub)
+    to_hub = _forward_to(session, hub.rstrip("/"))
     for route in read_routes():
         app.router.add_route(route.method, route.path, to_hub)
     if probes is not None:
@@ -100,14 +113,20 @@ def _forward_to(
     session: aiohttp.ClientSession, base: str
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def forward(request: web.Request) -> web.StreamResponse:
-        headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
+        url = _target(base, request)
+        headers = {
+            name: value
+            for name in REQUEST_HEADERS
+            if (value := request.headers.get(name, "")) and value.isascii()
+        }
         body = await request.read() if request.method == "POST" else None
         prepared = None
         try:
             async with session.request(
-                request.method, base + request.path_qs, data=body, headers=headers, allow_redirects=False
+                request.method, url, data=body, headers=headers, allow_redirects=False
             ) as answer:
                 passed = {name: answer.headers[name] for name in ANSWER_HEADERS if name in answer.headers}
+                passed["Content-Type"] = _content_type(answer.headers.get("Content-Type", ""))
                 prepared = web.StreamResponse(status=answer.status, headers=passed)
                 await prepared.prepare(request)
                 async for part in answer.content.iter_any():
@@ -120,3 +139,20 @@ def _forward_to(
         return prepared
 
     return forward
+
+
+def _target(base: str, request: web.Request) -> str:
+    """Return the URL to ask: its path and query leave the HTTP client nothing to decode or resolve."""
+    path, query = request.rel_url.raw_path, request.rel_url.raw_query_string
+    if not PLAIN_PATH.fullmatch(path) or not PLAIN_QUERY.fullmatch(query):
+        raise ApiError(
+            Code.BAD_REQUEST,
+            "the path is not forwarded: each of its segments must begin with a letter or a digit, "
+            "and have only letters, digits and . _ -",
+        )
+    return f"{base}{path}?{query}" if query else f"{base}{path}"
+
+
+def _content_type(given: str) -> str:
+    kind = given.partition(";")[0].strip().lower()
+    return kind if kind in CONTENT_TYPES else OPAQUE

@@ -30,6 +30,8 @@ SECURITY_HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 """Headers of every answer of a console's listener."""
+NOT_A_PAGE: Final = "default-src 'none'; sandbox"
+"""Content-Security-Policy of every answer but the page: opened as a document, it runs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +83,4 @@ def content_security_policy(page: bytes) -> str:
 async def add_security_headers(_request: web.Request, response: web.StreamResponse) -> None:
     """Add the security headers to an answer before it is sent, also to a live stream (aiohttp's signal)."""
     response.headers.update(SECURITY_HEADERS)
+    response.headers.setdefault("Content-Security-Policy", NOT_A_PAGE)

@@ -34,12 +34,16 @@ function badge(state: State): HTMLElement {
   return el("span", { class: `badge ${state}` }, el("span", { "aria-hidden": "true" }, mark), word);
 }
 
-/** Return the whole result. `fromSender` says that the hub's id came with the evidence. */
+/** What only the sender's word supports, in the words of the summary. */
+const PROPOSALS = { hub: "hub", policy: "witness policy" } as const;
+type Unconfirmed = readonly (keyof typeof PROPOSALS)[];
+
+/** Return the whole result. `unconfirmed` lists what came with the evidence and the reader did not confirm. */
 export function resultsView(
   report: Report,
   readers: readonly Bytes[],
   pin: Bytes | null,
-  fromSender: boolean,
+  unconfirmed: Unconfirmed,
 ): HTMLElement[] {
   const order: State[] = ["fails", "open", "holds"];
   const sorted = [...report.verdicts].sort((a, b) => order.indexOf(stateOf(a)) - order.indexOf(stateOf(b)));
@@ -47,20 +51,20 @@ export function resultsView(
   const left = sorted.length - cards.length;
   const more =
     left > 0 ? [el("p", { class: "quiet" }, `… and ${left} more objects, all counted above.`)] : [];
-  return [summary(report.verdicts, pin, fromSender), ...cards, ...more];
+  return [summary(report.verdicts, pin, unconfirmed), ...cards, ...more];
 }
 
-function summary(verdicts: readonly Verdict[], pin: Bytes | null, fromSender: boolean): HTMLElement {
+function summary(verdicts: readonly Verdict[], pin: Bytes | null, unconfirmed: Unconfirmed): HTMLElement {
   const count = (state: State): number => verdicts.filter((verdict) => stateOf(verdict) === state).length;
   const [fails, open, holds] = [count("fails"), count("open"), count("holds")];
   const all = verdicts.length === 1 ? "It was" : `All ${verdicts.length} objects were`;
-  const state: State = fails > 0 ? "fails" : open > 0 || fromSender ? "open" : "holds";
+  const state: State = fails > 0 ? "fails" : open > 0 || unconfirmed.length > 0 ? "open" : "holds";
   const titles: Record<State, string> = {
     fails:
       fails === verdicts.length && fails === 1
         ? "This does not hold."
         : `${fails} of ${verdicts.length} do not hold.`,
-    open: open > 0 ? "Something is missing to decide." : "It holds, if the hub is the right one.",
+    open: open > 0 ? "Something is missing to decide." : `It holds, if the ${PROPOSALS[unconfirmed[0] ?? "hub"]} is the right one.`,
     holds: verdicts.length === 1 ? "This holds." : "Everything holds.",
   };
   const lines: Record<State, string> = {
@@ -68,7 +72,9 @@ function summary(verdicts: readonly Verdict[], pin: Bytes | null, fromSender: bo
     open:
       open > 0
         ? `${open} of ${verdicts.length} cannot be decided with what is here; ${holds} ${holds === 1 ? "holds" : "hold"}.`
-        : "The hub's id came with the evidence. Compare it with the id that you have from the hub's operator, then confirm it above.",
+        : unconfirmed.includes("hub")
+          ? "The hub's id came with the evidence. Compare it with the id that you have from the hub's operator, then confirm it above."
+          : "The witness policy came as a file. Compare it with what you know of the witnesses, then confirm it above.",
     holds: pin === null ? `${all} verified.` : `${all} verified, for the hub that you named.`,
   };
   return el(

@@ -94,10 +94,14 @@ def choose_hubs(
 
 
 def refused_overlay(used: OverlayId, described: OverlayAdvertise | None) -> str:
-    """Why this client cannot use a service's overlay; empty if its schemas are those of RPC0."""
+    """Why this client cannot use a service's overlay; empty if its schemas are those of RPC0.
+
+    This client knows the schemas of ``rpc`` itself: no descriptor of another publisher can change them.
+    """
+    if used == overlay_id("rpc"):
+        return ""
     if described is None:
-        own = used == overlay_id("rpc")
-        return "" if own else f"the directory does not describe its overlay {used.hex()}"
+        return f"the directory does not describe its overlay {used.hex()}"
     missing = RPC_SCHEMAS.difference(described.schemas)
     return f"its overlay {described.name} lacks the schema {min(missing).hex()} of rpc" if missing else ""
 

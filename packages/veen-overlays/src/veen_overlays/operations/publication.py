@@ -149,7 +149,8 @@ class SurvivorRule(enum.StrEnum):
 
 
 _DIGITS: Final = re.compile(r"(\d+)", re.ASCII)
-_PRE_RELEASE: Final = re.compile(r"-[a-z]|[-._]?(alpha|beta|dev|pre|preview|rc)(?![a-z])", re.IGNORECASE)
+_PRE_RELEASE: Final = re.compile(r"-[a-z]|~|[-._ ]?(alpha|beta|dev|pre|preview|rc)(?![a-z])", re.IGNORECASE)
+_PRE_RELEASE_LETTER: Final = re.compile(r"[abc]", re.IGNORECASE)
 
 
 def version_order(version: str) -> list[tuple[int, str]]:
@@ -157,8 +158,9 @@ def version_order(version: str) -> list[tuple[int, str]]:
 
     Runs of digits compare as numbers: ``v1.10`` is higher than ``v1.9``. A suffix that starts with a hyphen
     and a letter, or with ``alpha``, ``beta``, ``dev``, ``pre``, ``preview`` or ``rc``, names a pre-release,
-    which is lower: ``v1.0-rc1`` and ``v1.0rc1`` are lower than ``v1.0``. Any other suffix makes a version
-    higher: ``v1.0.1`` is higher than ``v1.0``. A ``v`` in front of a number does not count.
+    which is lower: ``v1.0-rc1`` and ``v1.0rc1`` are lower than ``v1.0``. So does a suffix that starts with
+    ``~``, and one letter ``a``, ``b`` or ``c`` between two numbers, as in ``1.0b2``. Any other suffix makes a
+    version higher: ``v1.0.1`` is higher than ``v1.0``. A ``v`` in front of a number does not count.
     """
     parts = _DIGITS.split(re.sub(r"^[vV](?=\d)", "", version))
     order = []
@@ -169,7 +171,9 @@ def version_order(version: str) -> list[tuple[int, str]]:
         elif n and not part:
             order.append((1, ""))  # the end: higher than a pre-release, lower than any other suffix
         else:
-            order.append((0, part.lower()) if n and _PRE_RELEASE.match(part) else (2, part))
+            numbered = n < len(parts) - 1 and _PRE_RELEASE_LETTER.fullmatch(part)
+            is_pre_release = n and (numbered or _PRE_RELEASE.match(part))
+            order.append((0, part.lower()) if is_pre_release else (2, part))
     return order
 
 

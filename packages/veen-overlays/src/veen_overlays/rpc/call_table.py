@@ -112,12 +112,16 @@ class CallTable:
 
     # --- the log
 
-    def apply(self, message: Message) -> tuple[OpenCall, Record | None] | None:
-        """Take in the next message of the stream; return the call whose request it is, with the request."""
+    def apply(self, message: Message, *, is_copy: bool = False) -> tuple[OpenCall, Record | None] | None:
+        """Take in the next message of the stream; return the call whose request it is, with the request.
+
+        ``is_copy`` says that the message is a verified copy of the request that its parent names. Any other
+        request is answered under its own MsgID: a writer cannot have its own request answered as another's.
+        """
         self.now = max(self.now, message.hub_ts)
         schema = message.schema
         if (exchange := self._by_request.get(schema)) is not None:
-            return self._request(exchange, message)
+            return self._request(exchange, message, message.origin if is_copy else message.msg_id)
         if schema in self._by_reply:
             self.apply_reply(message, self._stream)
         elif schema in (_LEASE, _TAKE):
@@ -146,12 +150,10 @@ class CallTable:
                 if call.holder == lease.replaces:
                     call.holder = server.client_id
 
-    def _request(self, exchange: Exchange, message: Message) -> tuple[OpenCall, Record | None] | None:
-        found, origin, client = (
-            self._decode(exchange.request, message.body),
-            message.origin,
-            message.client_id,
-        )
+    def _request(
+        self, exchange: Exchange, message: Message, origin: bytes
+    ) -> tuple[OpenCall, Record | None] | None:
+        found, client = self._decode(exchange.request, message.body), message.client_id
         if client is None or origin in self._open:
             return None  # a copy of an open request
         record = None if isinstance(found, Undecodable) else found

@@ -5,7 +5,7 @@ import { type Entry, splitFrames } from "../log/entry.ts";
 import { keyIdOf } from "../log/identity.ts";
 import { MAX_NOTE_BYTES, parseSignedHead, type SignedHead } from "../hublog/note.ts";
 import { parsePolicy, POLICY_ACTION } from "../hublog/policy.ts";
-import { type Bytes, equal, fromHex, fromUtf8, hex } from "../wire/bytes.ts";
+import { type Bytes, equal, fromHexText, fromUtf8, hex } from "../wire/bytes.ts";
 import { CborMap, decode, itemEnd } from "../wire/cbor.ts";
 import { decodeAny, type Thing } from "../wire/codec.ts";
 import { DecodeError, VeenError } from "../wire/errors.ts";
@@ -56,8 +56,7 @@ export function baseName(path: string): string {
 
 /** Return the bytes that hexadecimal text spells; other bytes as they are. */
 export function unhex(data: Bytes): Bytes {
-  if (data.some((byte) => byte > 0x7f)) return data;
-  const spelled = fromHex((fromUtf8(data) as string).replace(/[\t-\r ]/g, ""));
+  const spelled = fromHexText(data);
   return spelled !== undefined && spelled.length >= MIN_HEX_BYTES ? spelled : data;
 }
 

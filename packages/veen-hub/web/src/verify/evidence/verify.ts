@@ -66,7 +66,7 @@ export async function reportOn(files: readonly EvidenceFile[], trust: Trust = {}
     ...(await verifyParts(parts, pin, policy)),
     ...unreadable,
   ];
-  for (const [where, folder] of exports) verdicts.push(await verifyExport(where, folder, pin));
+  for (const [where, folder] of exports) verdicts.push(await verifyExport(where === "" ? "export" : where, folder, pin, policy));
   return { verdicts, identity, policy };
 }
 
@@ -91,8 +91,10 @@ function splitExports(files: readonly EvidenceFile[]): Split {
       others.push(file);
       continue;
     }
-    const where = folder === "" ? "export" : folder;
-    exports.set(where, (exports.get(where) ?? new Map<string, Bytes>()).set(baseName(file.name), file.bytes));
+    exports.set(
+      folder,
+      (exports.get(folder) ?? new Map<string, Bytes>()).set(baseName(file.name), file.bytes),
+    );
   }
   return { exports, others };
 }
@@ -110,15 +112,16 @@ function listedFlat(files: readonly EvidenceFile[]): ReadonlySet<string> | null 
   }
 }
 
-/** Return the pinned hub's identity from the files; the one with the most keys. */
+/** Return the pinned hub's identity from the files: the one with the most keys, first of all a hub-identity. */
 async function pinnedIdentity(found: readonly Recognized[], pin: Bytes | null): Promise<HubIdentity | null> {
   if (pin === null) return null;
   let best: HubIdentity | null = null;
-  for (const { thing } of found) {
-    for (const shown of identitiesIn(thing)) {
-      if (!(await isPinned(shown, pin))) continue;
-      if (best === null || shown.hub_keys.length > best.hub_keys.length) best = shown;
-    }
+  const things = ["HubIdentity", "HubEvidence", "ResultFile"].flatMap((kind) =>
+    found.filter(({ thing }) => thing.kind === kind),
+  );
+  for (const shown of things.flatMap(({ thing }) => identitiesIn(thing))) {
+    if (!(await isPinned(shown, pin))) continue;
+    if (best === null || shown.hub_keys.length > best.hub_keys.length) best = shown;
   }
   return best;
 }

@@ -2,18 +2,19 @@
 
 import { hashLarge, Ht } from "../crypto/hash.ts";
 import { isValid, verify } from "../crypto/signatures.ts";
-import { headLeaf, verifyHubCheckpoint } from "../hublog/checkpoint.ts";
+import { checkLogName, headLeaf, noteKeys, verifyHubCheckpoint } from "../hublog/checkpoint.ts";
 import { parseSignedHead } from "../hublog/note.ts";
+import { cosignedStep, type WitnessPolicy } from "../hublog/policy.ts";
 import { verifyInclusion } from "../hublog/tree.ts";
 import { hubIdOf, verifyIdentity } from "../log/identity.ts";
 import { Mmr } from "../log/mmr.ts";
 import { verifyConsistency } from "../log/proof.ts";
 import { NO_PIN } from "../evidence/verifier.ts";
-import { short, type Verdict, verdict } from "../evidence/verdict.ts";
+import { formatUtc, short, type Verdict, verdict } from "../evidence/verdict.ts";
 import { type Bytes, compare, equal, hex } from "../wire/bytes.ts";
 import { CborMap, encode } from "../wire/cbor.ts";
 import { decodeObject, encodeObject } from "../wire/codec.ts";
-import { DecodeError, EvidenceError, FAULT, plural, VeenError } from "../wire/errors.ts";
+import { DecodeError, EvidenceError, FAULT, plural, QuorumError, VeenError } from "../wire/errors.ts";
 import type { HubHead, HubIdentity, HubKey, Manifest, Registry } from "../wire/schema.ts";
 import { checkChunks } from "./chunks.ts";
 import { MANIFEST, MAX_WRITERS, RangeVerifier, type VerifiedRange } from "./range.ts";
@@ -23,21 +24,28 @@ import { checkSet } from "./set.ts";
 export const SIGNATURE = "manifest.sig";
 const HUB_HEAD = "hub-head.cbor";
 const IDENTITY = ["hub-identity.cbor", "hub-identity.sig", "hub-key-map.cbor", "registry.cbor"] as const;
+const NO_HUB_HEAD = "the export has no hub checkpoint that covers it, which a witness could have cosigned";
 const NOT_CHECKED =
   "NOT CHECKED: client_seq (I9) and tokens (H5) of every writer, because the export has more than " +
   `${MAX_WRITERS.toLocaleString("en")} writers or tokens`;
 
 /** Return the verdict on the files of one export; `where` names the folder. */
-export async function verifyExport(where: string, folder: Folder, pin: Bytes | null): Promise<Verdict> {
+export async function verifyExport(
+  where: string,
+  folder: Folder,
+  pin: Bytes | null,
+  policy: WitnessPolicy | null,
+): Promise<Verdict> {
   if (pin === null) return verdict(where, "export", null, NO_PIN);
   try {
     const content = folder.get(MANIFEST) as Bytes;
     const claimed = decodeObject("Manifest", content).hub_id;
     const derived = hubIdOf(pin);
     const { manifest, made, identity, link } = await check(folder, equal(claimed, derived) ? derived : pin);
+    const cosigned = policy === null ? "" : `; ${await checkQuorum(identity, link, policy)}`;
     let why =
       `entries ${manifest.from_seq} to ${manifest.to_seq} of label ${short(manifest.label)}, ` +
-      `${plural(made.checkpoints, "checkpoint")}, ${plural(made.pruned, "pruned payload")}; root ${short(made.root)}`;
+      `${plural(made.checkpoints, "checkpoint")}, ${plural(made.pruned, "pruned payload")}; root ${short(made.root)}${cosigned}`;
     if (!made.followedAll) why += `; ${NOT_CHECKED}`;
     const { root, messages } = made;
     const range = { root, size: manifest.to_seq, identity, link, messages };
@@ -46,6 +54,19 @@ export async function verifyExport(where: string, folder: Folder, pin: Bytes | n
     if (error instanceof VeenError) return verdict(where, "export", false, error.full);
     throw error;
   }
+}
+
+/** Say which witnesses cosigned the hub checkpoint of the export; throw unless they are a quorum (P1). */
+async function checkQuorum(
+  identity: HubIdentity,
+  link: HubHead | null,
+  policy: WitnessPolicy,
+): Promise<string> {
+  if (link === null) throw new QuorumError(`${NO_HUB_HEAD} (C2SP tlog-policy)`);
+  const signed = parseSignedHead(link.checkpoint);
+  checkLogName(identity, signed.origin, policy, identity.hub_id);
+  const cosigned = await policy.check(signed, noteKeys(identity, signed.origin));
+  return cosignedStep(cosigned, policy, formatUtc);
 }
 
 interface Checked {

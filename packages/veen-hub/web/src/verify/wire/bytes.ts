@@ -46,6 +46,31 @@ export function fromHex(text: string): Bytes | undefined {
   );
 }
 
+/** The value of each ASCII hexadecimal digit; 16 for any other byte. */
+const DIGITS = Uint8Array.from({ length: 256 }, (_, byte) => {
+  const value = "0123456789abcdef".indexOf(String.fromCharCode(byte).toLowerCase());
+  return value < 0 ? 16 : value;
+});
+
+const isSpace = (byte: number | undefined): boolean =>
+  byte === 0x20 || (byte !== undefined && byte >= 0x09 && byte <= 0x0d);
+
+/** Decode hexadecimal text; white space may stand between bytes only, as in Python's `bytes.fromhex`. */
+export function fromHexText(text: Uint8Array): Bytes | undefined {
+  const made = new Uint8Array(text.length >> 1);
+  let size = 0;
+  for (let at = 0; at < text.length; at += 2) {
+    while (isSpace(text[at])) at += 1;
+    if (at === text.length) break;
+    const high = DIGITS[text[at] as number] as number;
+    const low = DIGITS[text[at + 1] ?? 0] as number;
+    if (high > 15 || low > 15) return undefined;
+    made[size] = 16 * high + low;
+    size += 1;
+  }
+  return made.slice(0, size);
+}
+
 export function utf8(text: string): Bytes {
   return encoder.encode(text);
 }

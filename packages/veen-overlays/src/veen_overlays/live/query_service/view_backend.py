@@ -18,6 +18,7 @@ from pyarrow.dataset import dataset
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
+from veen_core.receipt import Receipt
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_overlays.live.query_service.backend import ExecutedQuery
 from veen_overlays.live.query_service.service_log import log
@@ -88,6 +89,14 @@ class ViewBackend:
                 SourceEnd(prefix=replace(each, checkpoint=None), head=receipt_at(snapshot, each))
                 for each in prefixes
             )
+
+    def committed_at(self, prefix: Prefix, seq: int) -> int:
+        """Return ``hub_ts`` of an entry of a prefix of this view, in milliseconds."""
+        with self._view.snapshot() as snapshot:
+            root = snapshot.nodes(prefix).root(seq)
+            wire = receipt_at(snapshot, replace(prefix, to_seq=seq, mmr_root=root))
+        assert wire is not None  # seq is that of an entry
+        return Receipt.decode(wire).hub_ts * 1000
 
     # --- keeping up
 

@@ -16,6 +16,7 @@ from veen_core.ids import ClientId, Label, LeafHash, StreamId
 from veen_core.keys import DhKey
 from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
+from veen_overlays.bridge.unwrapping import is_wrapped
 from veen_overlays.fold.event import Message
 from veen_overlays.live.opening import open_entry
 from veen_overlays.schema.record import Record
@@ -55,6 +56,13 @@ class StreamAccess:
     def open(self, entry: Entry) -> Message:
         """Open an entry; one that no key opens has the schema ``UNOPENED``."""
         return open_entry(entry, entry.receipt, self.stream.keys)
+
+    def is_copy(self, entry: Entry, opened: Message) -> bool:
+        """Whether an opened message is a wrapped copy of an original that names no parent itself (P4, P7)."""
+        if opened.parent_id is None:
+            return False
+        outer = open_entry(entry, entry.receipt, self.stream.keys, keep_wrappers=True)
+        return is_wrapped(outer) and outer.parent_id == opened.parent_id
 
 
 def access(stream: CallStream, reader: LogReader) -> StreamAccess:

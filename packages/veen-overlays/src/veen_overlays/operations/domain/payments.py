@@ -62,8 +62,10 @@ def _charges(  # noqa: PLR0917 - called once
     the payer's own. A payer without any such grant needs none, unless the domain requires it.
     """
     amount = paid.amount
-    charges = [grant for grant in chain if _bounds(grant, unit)]
+    charges = [grant for grant in chain if grant.record.maximum_amount is not None]
     for grant in charges:
+        if not _bounds(grant, unit):
+            return Refusal.NO_GRANT
         if (why := grant.refused_charge(amount, hub_ts)) is not None:
             return why
     authorities = changes.rules.authorities
