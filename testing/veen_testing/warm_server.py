@@ -57,9 +57,24 @@ def become(request: dict[str, Any], fds: list[int]) -> None:
     for target, fd in enumerate(fds):
         os.dup2(fd, target)
     os.closerange(STANDARD_FDS, max(fds) + 1)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        reopen(name, mode)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+
+
+def reopen(name: str, mode: str) -> None:
+    """Open a standard stream anew: the old one still knows whether the server's own file can seek."""
+    old = getattr(sys, name)
+    line_by_line = 1 if name == "stderr" else -1
+    new = open(  # noqa: SIM115 - open until the process ends
+        old.fileno(), mode, line_by_line, encoding=old.encoding, errors=old.errors, closefd=False
+    )
+    if mode == "w":
+        new.reconfigure(write_through=old.write_through)
+    setattr(sys, name, new)
+    setattr(sys, f"__{name}__", new)
 
 
 def run(words: list[str]) -> None:

@@ -175,7 +175,11 @@ class WarmStarts:
             str(theirs.fileno()),
         ]
         self._server = subprocess.Popen(
-            [*program, *MODULES], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            [*program, *MODULES],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
         )
         theirs.close()
         self._control = ours

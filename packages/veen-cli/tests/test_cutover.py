@@ -25,7 +25,10 @@ def test_a_planned_cutover_by_commands_loses_nothing(tmp_path: Path) -> None:
         receipt = tmp_path / "receipt.cbor"
         veen("send", "one", *alice, *there, "--receipt", receipt).ok()
         copy = veen("hub", "start", "-d", tmp_path / "replica", "--replica-of", hub, *start).json["url"]
-        refused = veen("send", "two", *alice, "--hub", copy, "--trust", made["hub_id"])
+        to_copy = ("send", "two", *alice, "--hub", copy, "--trust", made["hub_id"])
+        deadline = time.monotonic() + PATIENCE
+        while (refused := veen(*to_copy)).code == Exit.NETWORK:  # the replica has not caught up yet
+            assert time.monotonic() < deadline, refused
         assert hub in refused.failed(Exit.REFUSED)
 
         keys, new = tmp_path / "keys", tmp_path / "new"

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -45,6 +46,7 @@ def hub(
     made = veen("hub", "init", *data, "--admin", root / "admin", "--json").json
     if rotated:
         veen("hub", "rotate", *data, "--window", "7d").ok()
+        time.sleep(1)  # a new key is valid from the next second on
     file = root / f"{name}.yaml"
     file.write_text(config if isinstance(config, str) else config(made["hub_pk"]))
     started = veen(

@@ -75,7 +75,7 @@ class GrantingPolicy(SetPolicy):
         self._granted: dict[AuthRef, GrantedToken] = {}
 
     def grant(self, token: CapToken, issued_at: int) -> AuthRef:
-        self._granted[token.auth_ref] = GrantedToken(token, UnixTime(issued_at))
+        self._granted[token.auth_ref] = (token, UnixTime(issued_at))
         return token.auth_ref
 
     def granted(self, auth_ref: AuthRef, hub_ts: UnixTime) -> GrantedToken | None:

@@ -13,6 +13,7 @@ from veen_testing.warm_start import WarmStarts
 
 FACTS = """
 import json, os, random, resource, signal, sys
+sys.stdout.reconfigure(errors="replace")
 print(json.dumps({
     "argv": sys.argv,
     "name": __name__,
@@ -24,6 +25,10 @@ print(json.dumps({
     "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
     "leads its session": os.getsid(0) == os.getpid(),
     "leads its group": os.getpgid(0) == os.getpid(),
+    "streams": [
+        [each.seekable(), each.line_buffering, each.write_through, each.encoding, each.errors, each.fileno()]
+        for each in (sys.stdin, sys.stdout, sys.stderr, sys.__stdout__)
+    ],
     "files": resource.getrlimit(resource.RLIMIT_NOFILE),
     "core": resource.getrlimit(resource.RLIMIT_CORE),
     "stdin": sys.stdin.read(),

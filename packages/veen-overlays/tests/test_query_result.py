@@ -629,6 +629,27 @@ def test_the_log_shows_the_entries_and_sources_that_a_coverage_leaves_out() -> N
         check(MARGIN_MS, other)
 
 
+def test_a_held_receipt_of_a_stream_in_the_scope_that_the_coverage_leaves_out_is_refused() -> None:
+    later = Stream(FIRST.name, FIRST.hub, epoch=7)
+    later.add()
+    file = result(query(FIRST.name), later)
+    with pytest.raises(EvidenceError, match=r"epoch 0: the coverage leaves this source out.*entry 3"):
+        verify_result(file, dataclasses.replace(PINNED, known=[FIRST.receipts[2]]))
+
+
+def test_a_result_that_was_executed_before_its_last_entry_is_refused() -> None:
+    _, file = older()
+    committed = FIRST.receipts[4].hub_ts * 1000
+
+    def executed(at: int) -> ResultFile:
+        digest = dataclasses.replace(file.digest, executed_at=at)
+        return dataclasses.replace(file, digest_json=digest.canonical())
+
+    verify_result(executed(committed - MAX_CLOCK_SKEW_MS), PINNED)
+    with pytest.raises(EvidenceError, match=r"entry 5 at .*, after the query was executed"):
+        verify_result(executed(committed - MAX_CLOCK_SKEW_MS - 1), PINNED)
+
+
 def test_a_receipt_that_is_of_no_source_of_the_coverage_is_reported() -> None:
     _, file = older()
     held = [FIRST.receipts[2], SECOND.receipts[3]]

@@ -112,6 +112,7 @@ def open_console(browser: Browser) -> Iterator[OpenConsole]:
 
 
 FAULTY_HUB = Path(__file__).parents[3] / "veen-selftest" / "tests" / "faulty_hub.py"
+PROGRAM = (sys.executable, str(FAULTY_HUB))
 
 
 @pytest.fixture(scope="session")
@@ -119,7 +120,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A hub with a witness, a console and messages; its faults can be switched on while it runs."""
     from .console_world import ConsoleWorld  # noqa: PLC0415 - veen-selftest is installed only here
 
-    made = ConsoleWorld(tmp_path_factory.mktemp("console"), [sys.executable, str(FAULTY_HUB)])
+    made = ConsoleWorld(tmp_path_factory.mktemp("console"), PROGRAM)
     yield made
     made.close()
 

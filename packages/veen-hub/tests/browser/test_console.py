@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from veen_core.hub_evidence import HubEvidence, verify_evidence
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.tlog.note import COSIGNATURE, NoteKey
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -193,6 +197,12 @@ def test_hostile_names_and_texts_stay_text(open_console: Any, healthy: Any) -> N
     assert page.evaluate("window.hacked") is None
 
 
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString"])
+def test_an_unknown_screen_is_the_overview(open_console: Any, healthy: Any, name: str) -> None:
+    page = open_console(healthy.url, fragment=f"#/{name}")
+    page.get_by_role("heading", name="Overview").wait_for()
+
+
 def test_the_browser_itself_refuses_markup_from_text(open_console: Any, healthy: Any) -> None:
     page = open_console(healthy.url)
     refused = page.evaluate(
@@ -263,31 +273,70 @@ def test_every_screen_is_readable(open_console: Any, healthy: Any, scheme: str, 
         assert found == {"poor": [], "nameless": [], "small": [], "wide": 0}, (place, found)
 
 
-def test_veen_console_forwards_to_a_hub_and_verifies_its_witness(
-    open_console: Any, healthy: Any, tmp_path: Path
-) -> None:
-    policy = tmp_path / "policy.txt"
-    policy.write_text(healthy.policy)
-    command = ["console", "--hub", healthy.hub.url, "--trust", healthy.hub_id.hex()]
-    command += ["--witnesses", str(policy), "--probes", healthy.hub.probes_url]
+@contextmanager
+def veen_console(world: Any, folder: Path, policy: str, trust: str) -> Iterator[str]:
+    """Run ``veen console`` against the hub, and yield the address that it prints."""
+    file = folder / "policy.txt"
+    file.write_text(policy)
+    command = ["console", "--hub", world.hub.url, "--trust", trust]
+    command += ["--witnesses", str(file), "--probes", world.hub.probes_url]
     process = subprocess.Popen(
-        [Path(sys.executable).with_name("veen"), *command], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        [Path(sys.executable).with_name("veen"), *command], stdout=subprocess.PIPE, text=True, cwd=folder
     )
     try:
         assert process.stdout is not None
-        url = process.stdout.readline().split(": ", 1)[1].strip()
+        yield process.stdout.readline().split(": ", 1)[1].strip()
+    finally:
+        process.terminate()
+        process.wait(20)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_veen_console_forwards_to_a_hub_and_verifies_its_witness(
+    open_console: Any, healthy: Any, tmp_path: Path
+) -> None:
+    with veen_console(healthy, tmp_path, healthy.policy, healthy.hub_id.hex()) as url:
         page = open_console(url, confirm=False)
         page.get_by_text("as the hub_id that was pinned where this console was started").wait_for()
         page.get_by_role("button", name="Compare and open").click()
         page.get_by_text("1 of 1 witnesses").first.wait_for()
         go(page, "streams", healthy.label("orders"))
         page.get_by_text("40 of 40 rows").wait_for()
+        page.get_by_text("confirmed by the hub checkpoint up to 40").wait_for()
         healthy.send("orders-2", ["x"])
         go(page, "audit")
         page.context.clear_cookies()
         assert page.evaluate("fetch('/v1/status').then(answer => answer.status)") == 401
         page.traffic.said.clear()
-    finally:
-        process.terminate()
-        process.wait(20)
-        process.stdout.close()
+
+
+def test_without_a_quorum_nothing_is_called_confirmed(
+    open_console: Any, healthy: Any, tmp_path: Path
+) -> None:
+    absent = NoteKey("absent", COSIGNATURE, SigningKey(SigningSeed(b"\x09" * 32)).public).text
+    policy = f"witness w1 {healthy.witness.key}\nwitness w2 {absent}\ngroup both all w1 w2\nquorum both\n"
+    with veen_console(healthy, tmp_path, policy, healthy.hub_id.hex()) as url:
+        page = open_console(url, confirm=False)
+        page.get_by_role("button", name="Compare and open").click()
+        go(page, "streams", healthy.label("orders"))
+        page.locator(".message-row .badge.open", has_text="not confirmed").first.wait_for()
+        page.get_by_text("40 of 40 rows").wait_for()
+        page.get_by_text("no quorum").or_(
+            page.get_by_text("confirmed by the hub checkpoint up to none")
+        ).wait_for()
+        assert page.locator(".message-row .badge.holds").count() == 0
+        go(page, "message", healthy.label("orders"), 13)
+        page.locator(".verdict-line .badge.open", has_text="verified, not confirmed").wait_for()
+        page.locator(".checks li", has_text="which is no quorum").wait_for()
+
+
+def test_another_hub_than_the_pinned_one_cannot_be_waved_through(
+    open_console: Any, healthy: Any, tmp_path: Path
+) -> None:
+    with veen_console(healthy, tmp_path, healthy.policy, "00" * 32) as url:
+        page = open_console(url, confirm=False)
+        page.locator(".problem.lie", has_text="This is another hub").wait_for()
+        assert page.get_by_role("button", name="I have compared it myself").is_disabled()
+        page.get_by_role("button", name="Compare and open").click()
+        page.get_by_text("This is another hub: the hub_id above").wait_for()

@@ -9,6 +9,7 @@ import pytest
 
 from veen_core.equivocation import Equivocation, verify_evidence
 
+from .conftest import PROGRAM
 from .test_console import go
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def test_equivocation_is_shown_with_evidence_that_convicts_the_hub(open_console:
     healthy.fault = "equivocates"
     go(page, "message", healthy.label("orders"), 5)
     problem(page, "the hub signed two receipts for stream_seq 5")
+    page.locator(".verdict-line .badge.fails", has_text="does not hold").wait_for()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download equivocation-5.cbor").click()
     evidence = Equivocation.decode(Path(download.value.path()).read_bytes())
@@ -130,6 +132,27 @@ def test_a_hub_that_dies_is_said_to_be_silent_and_what_was_shown_stays(
         page.locator(".problem.silence").wait_for(timeout=40_000)
         assert page.locator(".message-row").count() > 5
     page.locator(".problem.silence").wait_for(state="detached", timeout=40_000)
+
+
+def test_a_rotation_of_the_hub_key_is_followed_and_called_no_lie(open_console: Any, tmp_path: Path) -> None:
+    from .console_world import ConsoleWorld  # noqa: PLC0415 - veen-selftest is installed only here
+
+    world = ConsoleWorld(tmp_path, PROGRAM)
+    try:
+        page = open_console(world.url, fragment=f"#/streams/{world.label('orders')}")
+        page.get_by_text("40 of 40 rows").wait_for()
+        world.own.stop()
+        world.own.rotate(30)
+        world.witnessed.restart()
+        world.hub = world.witnessed.hub
+        page.wait_for_timeout(1_500)  # the next key is valid from the next second
+        world.submit_raw("orders", 1)
+        page.locator(".message-row .seq", has_text="41").wait_for()
+        go(page, "message", world.label("orders"), 41)
+        page.locator(".verdict-line .badge").wait_for()
+        assert page.locator(".problem.lie, .badge.fails").all_inner_texts() == []
+    finally:
+        world.close()
 
 
 # What such a hub has written stays wrong: these tests are the last.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from veen_core.cap import CapToken, Rate
 from veen_core.errors import ConfigError
@@ -39,11 +39,10 @@ class Question:
     """Whether the token stands for a grant that the policy has folded (spec-3 3.3)."""
 
 
-class GrantedToken(NamedTuple):
-    """A token that a policy derives from a grant, and its issued_at: the time of the grant's receipt."""
-
-    token: CapToken
-    issued_at: UnixTime
+GrantedToken = tuple[CapToken, UnixTime]
+"""A token that a policy derives from a grant, and its issued_at: the time of the grant's receipt. A plain
+tuple, for policies live in packages that know nothing of the hub.
+"""
 
 
 @runtime_checkable

@@ -245,7 +245,7 @@ class BatchContext:
         """The bucket of a granted token: the log's buckets know only authorized tokens."""
         assert msg.auth_ref is not None
         grant = self._grant_of(msg.auth_ref)
-        issued_at = UnixTime(0) if grant is None else grant.issued_at
+        _token, issued_at = grant if grant is not None else (None, UnixTime(0))
         return self.class_rates.grant_bucket(self.rate_key(msg), rate, self.hub_ts, issued_at)
 
     def rate_key(self, msg: Submission | Writer) -> RateKey:

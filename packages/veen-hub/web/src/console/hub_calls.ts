@@ -1,4 +1,4 @@
-/** The hub's public read calls, on the page's own origin. Answers are raw bytes: whoever uses them verifies them. */
+/** The hub's public read calls, on the page's own origin. Answers are raw bytes: the caller verifies them. */
 import type { Bytes } from "../verify/wire/bytes.ts";
 import { hex } from "../verify/wire/bytes.ts";
 import { readError } from "./answers.ts";

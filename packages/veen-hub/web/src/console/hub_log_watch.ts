@@ -59,8 +59,12 @@ export class HubLogWatch {
   readonly #problems: Problems;
   readonly #trust: TrustState;
   #tree = new Tree();
+  /** Leaf hashes of the tree: the root of every earlier size follows from them. */
+  #leaves: readonly Bytes[] = [];
   #labels = new Map<string, LabelHead>();
   #before: Bytes | undefined;
+  #isRememberedChecked = false;
+  #reading: Promise<void> = Promise.resolve();
 
   constructor(hub: HubCalls, problems: Problems, trust: TrustState, policyText: string | null) {
     this.#hub = hub;
@@ -76,6 +80,12 @@ export class HubLogWatch {
     this.policyError = error;
   }
 
+  /** Whether the newest hub checkpoint satisfies the witness policy; without a policy, nothing is wanted of it. */
+  get isCosigned(): boolean {
+    if (this.policyError !== "") return false;
+    return this.policy === undefined || this.view.value.head?.quorum?.isMet === true;
+  }
+
   start(): void {
     const round = () => void this.#round().finally(() => setTimeout(round, EVERY_MS));
     const stop = this.#trust.hub.watch((hub) => {
@@ -85,7 +95,28 @@ export class HubLogWatch {
     });
   }
 
-  async #round(): Promise<void> {
+  /**
+   * Check that a hub checkpoint that was shown elsewhere is one of the followed log (RESOLUTIONS P1).
+   *
+   * Throws `CallError` if the hub has not published so long a log yet: then nothing is decided.
+   */
+  async compare(note: Bytes): Promise<void> {
+    const shown = parseSignedHead(note);
+    if (shown.size > BigInt(this.view.value.head?.size ?? 0)) await this.#round();
+    const { head } = this.view.value;
+    if (head === undefined || shown.size > BigInt(head.size)) {
+      throw new CallError(`the hub log that this page follows has not reached size ${shown.size} yet`, 0, "behind");
+    }
+    await this.#checkStart(shown, parseSignedHead(head.note));
+  }
+
+  /** Read the newest hub checkpoint, after any reading that is under way. */
+  #round(): Promise<void> {
+    this.#reading = this.#reading.catch(() => undefined).then(() => this.#read());
+    return this.#reading;
+  }
+
+  async #read(): Promise<void> {
     const hub = this.#trust.hub.value;
     if (hub === undefined || this.#problems.of("hub log")?.isLie) return;
     let note: Bytes;
@@ -97,7 +128,7 @@ export class HubLogWatch {
       return;
     }
     try {
-      await this.#accept(hub, note);
+      await this.#accept(note);
     } catch (error) {
       if (error instanceof CallError) {
         if (!error.isAbsent) return;
@@ -119,19 +150,31 @@ export class HubLogWatch {
     this.view.set({ ...this.view.value });
   }
 
-  async #accept(hub: ConfirmedHub, note: Bytes): Promise<void> {
+  async #accept(note: Bytes): Promise<void> {
     const held = this.view.value.head;
     const signed = parseSignedHead(note);
-    const origin = hub.status.hub_log_origin ?? originOf(hub.identity.hub_id);
-    await verifyHubCheckpoint(hub.identity, signed, origin);
-    this.#checkRemembered(hub, signed, note);
+    const [hub, origin] = await this.#trust.check(async (each) => {
+      const name = each.status.hub_log_origin ?? originOf(each.identity.hub_id);
+      await verifyHubCheckpoint(each.identity, signed, name);
+      return [each, name] as const;
+    });
+    const before = this.#remembered(hub, note);
     const size = Number(signed.size);
     if (held !== undefined && size < held.size) {
       throw new ProofError(`the hub log went back from size ${held.size} to ${size} (RESOLUTIONS P1)`);
     }
+    if (held !== undefined && size === held.size && hex(signed.root) !== held.root) {
+      throw new ProofError(`the hub signed two roots of the hub log at size ${size} (RESOLUTIONS P1)`);
+    }
+    if (before !== undefined && signed.size < before.size) {
+      throw new ProofError(
+        `the hub log is at size ${size}, but this browser saw it at ${before.size} before (RESOLUTIONS P1)`);
+    }
     const isComplete = size <= MAX_ENTRIES;
     if (isComplete) await this.#extend(size, signed.root);
-    else if (held !== undefined && size > held.size) await this.#checkConsistency(held, signed);
+    else if (held !== undefined && size > held.size) await this.#checkConsistency(parseSignedHead(held.note), signed);
+    if (before !== undefined) await this.#checkStart(before, signed);
+    this.#isRememberedChecked = true;
     const head: HubHead = {
       size, root: hex(signed.root), note, seenAt: Date.now(), ...(await this.#cosigned(hub, signed, origin)),
     };
@@ -144,25 +187,38 @@ export class HubLogWatch {
     if (isNew && this.#trust.isRemembered) localStorage.setItem(STORE + hub.hubId, new TextDecoder().decode(note));
   }
 
-  /** Compare with the checkpoint of an earlier visit: the hub may not go back behind it. */
-  #checkRemembered(hub: ConfirmedHub, signed: SignedHead, note: Bytes): void {
-    if (this.#before !== undefined) return;
-    this.#before = note;
+  /** The checkpoint of an earlier visit, until it was compared: the followed log must begin with its tree. */
+  #remembered(hub: ConfirmedHub, note: Bytes): SignedHead | undefined {
+    if (this.#isRememberedChecked) return undefined;
     const text = localStorage.getItem(STORE + hub.hubId);
-    if (text === null) return;
-    const before = parseSignedHead(utf8(text));
-    this.#before = utf8(text);
-    const isBack = signed.size < before.size || (signed.size === before.size && !equal(signed.root, before.root));
-    if (isBack) {
-      throw new ProofError(
-        `the hub log is at size ${signed.size}, but this browser saw it at ${before.size} before (RESOLUTIONS P1)`);
+    this.#before = text === null ? note : utf8(text);
+    return text === null ? undefined : parseSignedHead(this.#before);
+  }
+
+  /** Check that an earlier tree is the start of the newest one. */
+  async #checkStart(before: SignedHead, newest: SignedHead): Promise<void> {
+    if (before.size > BigInt(this.#leaves.length) && before.size < newest.size) {
+      await this.#checkConsistency(before, newest);
+      return;
     }
+    const root = before.size === newest.size ? newest.root : this.#rootAt(Number(before.size));
+    if (!equal(root, before.root)) {
+      throw new ProofError(
+        `the hub log at size ${newest.size} does not continue the one that was shown at ${before.size} (RESOLUTIONS P1)`);
+    }
+  }
+
+  #rootAt(size: number): Bytes {
+    const tree = new Tree();
+    for (const leaf of this.#leaves.slice(0, size)) tree.append(leaf);
+    return tree.root;
   }
 
   /** Read the entries after those of the held tree, and check that they lead to the signed root. */
   async #extend(size: number, root: Bytes): Promise<void> {
     const tree = this.#tree.copy();
     const labels = new Map(this.#labels);
+    const leaves = [...this.#leaves];
     let at = Number(tree.size);
     while (at < size) {
       const tile = Math.floor(at / TILE_WIDTH);
@@ -179,6 +235,7 @@ export class HubLogWatch {
         }
         if (tile * TILE_WIDTH + place < at) continue;
         tree.append(leaf);
+        leaves.push(leaf);
         addHead(labels, decodeObject("LabelHead", entry));
       }
       at = tile * TILE_WIDTH + width;
@@ -188,15 +245,18 @@ export class HubLogWatch {
         `the entries of the hub log do not have the root that the hub signed at size ${size} (RESOLUTIONS P1)`);
     }
     this.#tree = tree;
+    this.#leaves = leaves;
     this.#labels = labels;
+    for (const head of labels.values()) this.#trust.see(head.hub_ts, false);
   }
 
-  async #checkConsistency(held: HubHead, signed: SignedHead): Promise<void> {
-    const answer = decodeObject("HubConsistencyResponse", await this.#hub.hubLogConsistency(held.size));
-    const before = parseSignedHead(held.note).root;
-    const [oldRoot, newRoot] = rootsOfProof(BigInt(held.size), signed.size, answer.proof, before);
-    if (!equal(oldRoot, before) || !equal(newRoot, signed.root)) {
-      throw new ProofError(`the hub log at size ${signed.size} does not continue the one at ${held.size} (RESOLUTIONS P1)`);
+  async #checkConsistency(before: SignedHead, newest: SignedHead): Promise<void> {
+    const answer = decodeObject("HubConsistencyResponse", await this.#hub.hubLogConsistency(Number(before.size)));
+    if (answer.new_size > newest.size) throw new CallError("the hub log grew meanwhile", 0, "behind");
+    const [oldRoot, newRoot] = rootsOfProof(before.size, newest.size, answer.proof, before.root);
+    if (!equal(oldRoot, before.root) || !equal(newRoot, newest.root)) {
+      throw new ProofError(
+        `the hub log at size ${newest.size} does not continue the one at ${before.size} (RESOLUTIONS P1)`);
     }
   }
 

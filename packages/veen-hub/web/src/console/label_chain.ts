@@ -31,7 +31,10 @@ export interface Row {
 
 export interface ChainTerms {
   readonly label: Bytes;
-  readonly identity: HubIdentity;
+  /** The identity that is held now: the hub may rotate its key while the label is followed. */
+  readonly identity: () => HubIdentity;
+  /** Fetch the identity anew; throws if the hub does not answer. */
+  readonly refresh: () => Promise<void>;
   readonly profileId: Bytes;
   readonly isControl: boolean;
 }
@@ -68,10 +71,18 @@ export class LabelChain {
 
   /** Verify the next items, in their order. Signatures are checked together, rules one after the other. */
   async accept(items: readonly Bytes[]): Promise<Row[]> {
+    let [steps, invalid] = await this.#verify(items);
+    if (invalid.size > 0) {
+      await this.#terms.refresh();
+      [steps, invalid] = await this.#verify(items);
+    }
+    return steps.map((step) => this.#advance(step, invalid));
+  }
+
+  async #verify(items: readonly Bytes[]): Promise<[Step[], ReadonlySet<Claim>]> {
     const steps = await Promise.all(items.map((item) => this.#decode(item)));
     const claims = steps.flatMap((step) => ("error" in step ? [] : step.claims));
-    const invalid = new Set((await invalidSignatures(claims)).map((at) => claims[at] as Claim));
-    return steps.map((step) => this.#advance(step, invalid));
+    return [steps, new Set((await invalidSignatures(claims)).map((at) => claims[at] as Claim))];
   }
 
   async #decode(item: Bytes): Promise<Step> {
@@ -93,7 +104,7 @@ export class LabelChain {
 
   #withReceipt(receipt: Receipt | null, seq: bigint): { receipt: Receipt; claims: Claim[] } {
     if (receipt === null) throw new InvariantError("I3", `the item has no RECEIPT (core §10.2, stream_seq ${seq})`);
-    return { receipt, claims: [receiptClaim(this.#terms.identity, receipt)] };
+    return { receipt, claims: [receiptClaim(this.#terms.identity(), receipt)] };
   }
 
   #advance(step: Step, invalid: ReadonlySet<Claim>): Row {

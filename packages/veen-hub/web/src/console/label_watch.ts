@@ -32,12 +32,14 @@ export interface LabelView {
   readonly note: string;
   /** Rows up to here are confirmed by the newest hub checkpoint. */
   readonly confirmedUpTo: number;
+  /** Whether the newest hub checkpoint has what the witness policy wants, if one is given. */
+  readonly isCosigned: boolean;
   /** `upto_seq` of the label's newest CHECKPOINT that was verified against the rows. */
   readonly checkpointedUpTo: number;
 }
 
 export class LabelWatch {
-  readonly view = new Subject<LabelView>({ rows: [], phase: "starting", note: "", confirmedUpTo: 0, checkpointedUpTo: 0 });
+  readonly view = new Subject<LabelView>({ rows: [], phase: "starting", note: "", confirmedUpTo: 0, isCosigned: true, checkpointedUpTo: 0 });
   readonly label: Bytes;
   readonly name: string;
   readonly #hub: HubCalls;
@@ -68,7 +70,7 @@ export class LabelWatch {
     this.#abort = new AbortController();
     this.#chain = undefined;
     this.#isRunning = true;
-    this.view.set({ rows: [], phase: "starting", note: "", confirmedUpTo: 0, checkpointedUpTo: 0 });
+    this.view.set({ rows: [], phase: "starting", note: "", confirmedUpTo: 0, isCosigned: true, checkpointedUpTo: 0 });
     void this.#run(from, this.#abort.signal);
   }
 
@@ -81,11 +83,10 @@ export class LabelWatch {
 
   /** The place of the first row that is not older than a time, found by the receipts of the hub. */
   async seqAt(seconds: number): Promise<number> {
-    const hub = this.#trust.hub.value as ConfirmedHub;
-    let [low, high] = [1, Number((await this.#receipt(hub, 0)).stream_seq)];
+    let [low, high] = [1, Number((await this.#receipt(0)).stream_seq)];
     while (low < high) {
       const middle = Math.floor((low + high) / 2);
-      if (Number((await this.#receipt(hub, middle)).hub_ts) < seconds) low = middle + 1;
+      if (Number((await this.#receipt(middle)).hub_ts) < seconds) low = middle + 1;
       else high = middle;
     }
     return low;
@@ -127,25 +128,27 @@ export class LabelWatch {
   async #begin(hub: ConfirmedHub, from: number): Promise<LabelChain> {
     const isControl = equal(this.label, hub.status.control_label);
     const terms = {
-      label: this.label, identity: hub.identity, isControl,
+      label: this.label, isControl,
+      identity: () => this.#trust.hub.value?.identity ?? hub.identity,
+      refresh: () => this.#trust.refresh(),
       profileId: profileId(encodeObject("Profile", hub.status.profile)),
     };
-    const newest = from === 0 ? Number((await this.#receipt(hub, 0)).stream_seq) : from;
+    const newest = from === 0 ? Number((await this.#receipt(0)).stream_seq) : from;
     const first = from === 0 ? Math.max(1, newest - TAIL_ROWS + 1) : Math.max(1, from);
     if (first === 1) return new LabelChain(terms, new Mmr(), 0n);
-    const receipt = await this.#receipt(hub, first - 1);
+    const receipt = await this.#receipt(first - 1);
     const size = BigInt(first - 1);
     const { mmr_proof: proof } = decodeObject("ProofResponse", await this.#hub.proof(this.label, first - 1, first - 1));
     verifyInclusion(proof, receipt.mmr_root, size, receipt.leaf_hash, size);
     return new LabelChain(terms, new Mmr(size, [climb(proof), ...proof.peaks_after]), receipt.hub_ts);
   }
 
-  async #receipt(hub: ConfirmedHub, seq: number): Promise<Receipt> {
+  async #receipt(seq: number): Promise<Receipt> {
     const { receipt } = decodeObject("ReceiptResponse", await this.#hub.receipt(this.label, seq));
     if (!equal(receipt.label, this.label) || (seq !== 0 && Number(receipt.stream_seq) !== seq)) {
       throw new VerificationError(`the hub answers with the receipt of another entry than ${seq} (core §10.4.3)`);
     }
-    await verifyReceipt(hub.identity, receipt);
+    await this.#trust.check((hub) => verifyReceipt(hub.identity, receipt));
     await this.compare(receipt);
     return receipt;
   }
@@ -158,10 +161,11 @@ export class LabelWatch {
 
   /** Two signed receipts for one place that differ convict the hub (spec-1 §14). */
   async compareTwo(held: Receipt, receipt: Receipt): Promise<void> {
-    const hub = this.#trust.hub.value;
-    if (hub === undefined || (equal(held.mmr_root, receipt.mmr_root) && equal(held.leaf_hash, receipt.leaf_hash))) return;
+    if (this.#trust.hub.value === undefined || (equal(held.mmr_root, receipt.mmr_root) && equal(held.leaf_hash, receipt.leaf_hash))) return;
     const statements: Statement[] = [];
-    for (const each of [held, receipt]) statements.push({ hub_pk: await verifyReceipt(hub.identity, each), receipt: each });
+    for (const each of [held, receipt]) {
+      statements.push({ hub_pk: await this.#trust.check((hub) => verifyReceipt(hub.identity, each)), receipt: each });
+    }
     statements.sort((a, b) => compare(encodeObject("Statement", a), encodeObject("Statement", b)));
     const [first, second] = statements as [Statement, Statement];
     const bytes = encodeObject("Equivocation", { ver: 1n, first, second });
@@ -204,7 +208,7 @@ export class LabelWatch {
     const all = [...rows, ...fresh];
     const dropped = Math.max(0, all.length - MAX_ROWS);
     const newest = fresh.at(-1)?.receipt?.hub_ts;
-    if (newest !== undefined && newest > this.#trust.seenHubTs) this.#trust.seenHubTs = newest;
+    if (newest !== undefined && fresh.every((row) => row.verdict === "holds")) this.#trust.see(newest, true);
     this.view.set({
       ...this.view.value, rows: dropped > 0 ? all.slice(dropped) : all, phase: "live",
       note: dropped > 0 ? `the oldest rows are dropped: this tab holds ${MAX_ROWS}` : note.includes("pruned") ? note : "",
@@ -218,6 +222,8 @@ export class LabelWatch {
 
   /** Compare the label's head in the hub log with the row at its place. */
   #confirm(): void {
+    const { isCosigned } = this.#hubLog;
+    if (this.view.value.isCosigned !== isCosigned) this.view.set({ ...this.view.value, isCosigned });
     const head = this.#hubLog.view.value.labels.get(this.name);
     const { rows, confirmedUpTo } = this.view.value;
     const upTo = Number(head?.upto_seq ?? 0n);
@@ -231,13 +237,12 @@ export class LabelWatch {
       ]);
       return;
     }
-    this.view.set({ ...this.view.value, confirmedUpTo: upTo });
+    if (isCosigned) this.view.set({ ...this.view.value, confirmedUpTo: upTo });
   }
 
   /** Verify the label's newest CHECKPOINT, and compare it with the row at its place (core §4.4, §8.4). */
   async #readCheckpoint(): Promise<void> {
-    const hub = this.#trust.hub.value;
-    if (hub === undefined || this.view.value.phase !== "live") return;
+    if (this.#trust.hub.value === undefined || this.view.value.phase !== "live") return;
     let body: Bytes;
     try {
       body = await this.#hub.checkpoint(this.label);
@@ -247,16 +252,19 @@ export class LabelWatch {
     }
     try {
       const { checkpoint } = decodeObject("CheckpointResponse", body);
-      await this.#checkCheckpoint(hub, checkpoint);
+      await this.#checkCheckpoint(checkpoint);
     } catch (error) {
+      if (error instanceof CallError) return;
       if (!(error instanceof VeenError)) throw error;
       this.#lie(error.message, [{ name: "checkpoint-answer.cbor", bytes: body }]);
     }
   }
 
-  async #checkCheckpoint(hub: ConfirmedHub, made: Checkpoint): Promise<void> {
-    await verifyCheckpoint(hub.identity, made, hub.status.profile.epoch_sec);
-    await verifyWitnesses(made, [], hub.identity.hub_keys.map((key) => key.hub_pk));
+  async #checkCheckpoint(made: Checkpoint): Promise<void> {
+    await this.#trust.check(async (hub) => {
+      await verifyCheckpoint(hub.identity, made, hub.status.profile.epoch_sec);
+      await verifyWitnesses(made, [], hub.identity.hub_keys.map((key) => key.hub_pk));
+    });
     if (!equal(made.label_curr, this.label)) {
       throw new CheckpointError("CHECKPOINT.label_curr (core §4.4): is another label than was asked for");
     }

@@ -63,8 +63,8 @@ function drawTop(app: App): void {
     const hub = app.trust.hub.value;
     const silent = app.problems.of("connection") !== undefined;
     const lies = app.problems.all.value.filter((each) => each.isLie).length;
-    const state: Verdict = silent ? "fails" : lies > 0 ? "fails" : hub === undefined ? "open" : "holds";
-    const text = silent ? "no answer" : lies > 0 ? `${lies} failed` : hub === undefined ? "not confirmed" : "verified";
+    const state: Verdict = lies > 0 ? "fails" : silent || hub === undefined ? "open" : "holds";
+    const text = lies > 0 ? `${lies} failed` : silent ? "no answer" : hub === undefined ? "not confirmed" : "verified";
     name.replaceChildren(
       el("span", { class: "mono" }, hub === undefined ? "" : `${hub.hubId.slice(0, 12)}…`),
       badge(state, text));
@@ -82,10 +82,13 @@ function toggleTheme(): void {
 
 function drawNav(app: App, route: Route): void {
   const links = Object.entries(SCREENS).filter(([, entry]) => entry.key !== undefined).map(([name, entry]) => {
-    const isFailing = entry.areas.some((area) => app.problems.in(area).length > 0);
+    const problems = entry.areas.flatMap((area) => app.problems.in(area));
+    const isFailing = problems.some((each) => each.isLie);
+    const mark = isFailing ? el("span", { class: "dot", title: "something here does not hold" }, "!")
+      : problems.length > 0 ? el("span", { class: "dot silent", title: "something here does not answer" }, "?") : null;
     const isHere = route.screen === name || (route.screen === "message" && name === "streams");
     return el("a", { href: linkTo(name), "aria-current": isHere ? "page" : null, class: isFailing ? "failing" : null },
-      entry.title, isFailing ? el("span", { class: "dot", title: "something here does not hold" }, "!") : null);
+      entry.title, mark);
   });
   byId("nav").replaceChildren(...links);
 }
@@ -98,7 +101,7 @@ function run(app: App): void {
     const { screen, parts } = route.value;
     const isConfirmed = app.trust.hub.value !== undefined;
     document.body.classList.toggle("nav-hidden", !isConfirmed);
-    const entry = SCREENS[screen] ?? (SCREENS["overview"] as Entry);
+    const entry = (Object.hasOwn(SCREENS, screen) ? SCREENS[screen] : SCREENS["overview"]) as Entry;
     const key = `${isConfirmed} ${screen} ${parts.join("/")}`;
     drawNav(app, route.value);
     if (key === shown) return;

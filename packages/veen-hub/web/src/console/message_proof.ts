@@ -1,7 +1,8 @@
 /** All that proves one message: fetched from the hub, and verified here step by step (core §5.4, RESOLUTIONS P1). */
 import { H } from "../verify/crypto/hash.ts";
-import { headLeaf, verifyHubCheckpoint, originOf } from "../verify/hublog/checkpoint.ts";
+import { headLeaf, verifyHubCheckpoint, verifyHubEvidence, originOf } from "../verify/hublog/checkpoint.ts";
 import { parseSignedHead, type SignedHead } from "../verify/hublog/note.ts";
+import type { WitnessPolicy } from "../verify/hublog/policy.ts";
 import { inclusionSteps, verifyInclusion as verifyHeadInclusion } from "../verify/hublog/tree.ts";
 import { verify as verifySignature } from "../verify/crypto/signatures.ts";
 import { verifyAuthorize } from "../verify/log/entry.ts";
@@ -44,8 +45,18 @@ export interface MessageProof {
   readonly evidence: Bytes | undefined;
 }
 
+/** The hub log that the console follows, with its witness policy: none was given, or why it cannot be read. */
+export interface FollowedLog {
+  readonly policy: WitnessPolicy | undefined;
+  readonly policyError: string;
+  /** Throw `ProofError` if a hub checkpoint is not one of this log, `CallError` if that is not known yet. */
+  compare(note: Bytes): Promise<void>;
+}
+
 /** Fetch one entry and everything above it; a failed check is a result, no answer is an error. */
-export async function proveMessage(hub: HubCalls, confirmed: ConfirmedHub, label: Bytes, seq: number): Promise<MessageProof> {
+export async function proveMessage(
+  hub: HubCalls, confirmed: ConfirmedHub, followed: FollowedLog, label: Bytes, seq: number,
+): Promise<MessageProof> {
   const isControl = equal(label, confirmed.status.control_label);
   const body = await hub.page(label, seq, 1);
   const { items } = decodeObject(isControl ? "ControlResponse" : "StreamResponse", body);
@@ -63,7 +74,8 @@ export async function proveMessage(hub: HubCalls, confirmed: ConfirmedHub, label
   await checkReceipt(checks, confirmed, label, seq, receipt, msg, token);
   const path: PathNode[] = [{ kind: "leaf", title: `message ${seq}`, hash: hex(receipt.leaf_hash), sibling: undefined, side: undefined }];
   const evidence = await climb(checks, path, hub, confirmed, label, receipt);
-  return { msg, token, wire, receipt, checks: checks.all, path, evidence };
+  const isWhole = evidence !== undefined && await verifyWhole(checks, evidence, confirmed, followed);
+  return { msg, token, wire, receipt, checks: checks.all, path, evidence: isWhole ? encodeObject("HubEvidence", evidence) : undefined };
 }
 
 class Checks {
@@ -72,13 +84,21 @@ class Checks {
   async add(name: string, clause: string, detail: string, work: () => void | Promise<unknown>): Promise<boolean> {
     try {
       await work();
-      this.all.push({ name, clause, verdict: "holds", detail });
+      this.hold(name, clause, detail);
       return true;
     } catch (error) {
       if (!(error instanceof VeenError)) throw error;
-      this.all.push({ name, clause, verdict: "fails", detail: error.message });
+      this.fail(name, clause, error.message);
       return false;
     }
+  }
+
+  hold(name: string, clause: string, detail: string): void {
+    this.all.push({ name, clause, verdict: "holds", detail });
+  }
+
+  fail(name: string, clause: string, detail: string): void {
+    this.all.push({ name, clause, verdict: "fails", detail });
   }
 
   open(name: string, clause: string, detail: string): void {
@@ -122,7 +142,7 @@ async function checkReceipt(
 /** From the leaf to the hub checkpoint; without one that covers the message, to the receipt's own root. */
 async function climb(
   checks: Checks, path: PathNode[], hub: HubCalls, confirmed: ConfirmedHub, label: Bytes, receipt: Receipt,
-): Promise<Bytes | undefined> {
+): Promise<HubEvidence | undefined> {
   const seq = Number(receipt.stream_seq);
   let covered: { head: LabelHead; index: bigint; proof: readonly Bytes[]; checkpoint: Bytes } | undefined;
   try {
@@ -149,11 +169,44 @@ async function climb(
   }
   path.push({ kind: "checkpoint", title: `hub checkpoint at size ${signed.size}, signed by the hub`, hash: hex(signed.root), sibling: undefined, side: undefined });
   if (checks.all.some((check) => check.verdict === "fails")) return undefined;
-  const evidence: HubEvidence = {
+  return {
     kind: "veen-hub-evidence", ver: 1n, identity: confirmed.identity, receipt, proof, head, index,
     head_proof: covered.proof, checkpoint, origin: confirmed.status.hub_log_origin,
   };
-  return encodeObject("HubEvidence", evidence);
+}
+
+/** Verify the evidence as `veen verify` does, then under the witness policy; return whether it proves the message. */
+async function verifyWhole(
+  checks: Checks, evidence: HubEvidence, confirmed: ConfirmedHub, followed: FollowedLog,
+): Promise<boolean> {
+  const pinned = confirmed.identity.hub_id;
+  try {
+    await verifyHubEvidence(evidence, pinned, null, null);
+  } catch (error) {
+    if (!(error instanceof VeenError)) throw error;
+    checks.fail("Evidence", "RESOLUTIONS P1", error.message);
+    return false;
+  }
+  try {
+    await followed.compare(evidence.checkpoint);
+  } catch (error) {
+    if (error instanceof CallError) checks.open("Followed hub log", "RESOLUTIONS P1", error.message);
+    else if (error instanceof VeenError) checks.fail("Followed hub log", "RESOLUTIONS P1", error.message);
+    else throw error;
+  }
+  const { policy, policyError } = followed;
+  const [name, clause] = ["Witnesses", "RESOLUTIONS P2"];
+  if (policyError !== "") checks.open(name, clause, policyError);
+  if (policy === undefined) return true;
+  try {
+    const { cosigned } = await verifyHubEvidence(evidence, pinned, policy, null);
+    const count = cosigned?.witnesses.length ?? 0;
+    checks.hold(name, clause, `${count} of ${policy.witnesses.length} witnesses cosigned the hub checkpoint`);
+  } catch (error) {
+    if (!(error instanceof VeenError)) throw error;
+    checks.open(name, clause, error.message);
+  }
+  return true;
 }
 
 async function checkHead(

@@ -3,7 +3,7 @@ import { labelOf } from "./label_names.ts";
 import { verify as verifySignature } from "../verify/crypto/signatures.ts";
 import { Ht } from "../verify/crypto/hash.ts";
 import { verifyIdentity } from "../verify/log/identity.ts";
-import { type Bytes, equal, hex } from "../verify/wire/bytes.ts";
+import { equal, hex } from "../verify/wire/bytes.ts";
 import { decodeObject, encodeObject } from "../verify/wire/codec.ts";
 import { IdentityError, VeenError } from "../verify/wire/errors.ts";
 import type { HubIdentity, HubKey, Status } from "../verify/wire/schema.ts";
@@ -34,15 +34,18 @@ export interface ConfirmedHub {
 export class TrustState {
   readonly candidate = new Subject<Candidate | undefined>(undefined);
   readonly hub = new Subject<ConfirmedHub | undefined>(undefined);
-  /** The pin of whoever started this console, or of an earlier visit. */
+  /** The pin of the operator who started this console, or of an earlier visit. */
   readonly expected: string | undefined;
   /** Newest hub_ts of a receipt that was verified: no key may be ended before it. */
   seenHubTs = 0n;
+  /** Newest hub_ts of a receipt or of a label's head that was verified: the only time of the hub that is signed. */
+  newestHubTs = 0n;
   isRemembered: boolean;
   readonly #hub: HubCalls;
   readonly #problems: Problems;
   readonly #audit: AuditLog;
   #latest: Status | undefined;
+  #reading: Promise<void> = Promise.resolve();
 
   constructor(hub: HubCalls, problems: Problems, audit: AuditLog, pinned: string | null) {
     this.#hub = hub;
@@ -51,6 +54,32 @@ export class TrustState {
     const remembered = recall();
     this.isRemembered = remembered !== undefined;
     this.expected = pinned ?? remembered;
+  }
+
+  /** Fetch the status and verify its identity, after any request that is under way: answers stay in their order. */
+  refresh(): Promise<void> {
+    this.#reading = this.#reading.catch(() => undefined).then(() => this.#read());
+    return this.#reading;
+  }
+
+  /**
+   * Run a check under the held identity. If it fails, run it again under the newest one: the hub may have rotated its
+   * key since, and the identity is up to 5 s old. Throws `CallError` if the hub does not answer: that is no verdict.
+   */
+  async check<T>(work: (hub: ConfirmedHub) => Promise<T>): Promise<T> {
+    try {
+      return await work(this.hub.value as ConfirmedHub);
+    } catch (error) {
+      if (!(error instanceof VeenError)) throw error;
+      await this.refresh();
+      return work(this.hub.value as ConfirmedHub);
+    }
+  }
+
+  /** A receipt, or only a label's head, with this hub_ts was verified. */
+  see(hubTs: bigint, isReceipt: boolean): void {
+    if (hubTs > this.newestHubTs) this.newestHubTs = hubTs;
+    if (isReceipt && hubTs > this.seenHubTs) this.seenHubTs = hubTs;
   }
 
   start(): void {
@@ -77,13 +106,15 @@ export class TrustState {
   }
 
   async #round(): Promise<void> {
-    let body: Bytes;
     try {
-      body = await this.#hub.status();
+      await this.refresh();
     } catch (error) {
-      if (!(error instanceof CallError)) throw error;
-      return; // vitals report that the hub does not answer
+      if (!(error instanceof CallError)) throw error; // vitals report that the hub does not answer
     }
+  }
+
+  async #read(): Promise<void> {
+    const body = await this.#hub.status();
     try {
       const status = decodeObject("Status", body);
       await this.#accept(status);

@@ -1,5 +1,5 @@
 /** Small parts of screens: cards, verdicts, hashes, downloads. */
-import { type Child, el, foreign, svg } from "../ui/dom.ts";
+import { type Child, el, foreign, svg, visible } from "../ui/dom.ts";
 import type { AuditLog } from "./audit.ts";
 import { short, utc } from "./format.ts";
 import type { Evidence, Problem } from "./problems.ts";
@@ -11,7 +11,7 @@ const MARKS: Readonly<Record<Verdict, string>> = { holds: "✓", fails: "✕", o
 /** A verdict as sign, colour and words: never by colour alone. */
 export function badge(verdict: Verdict, text: string, title = ""): HTMLElement {
   const mark = el("span", { "aria-hidden": "true" }, MARKS[verdict]);
-  return el("span", { class: `badge ${verdict}`, title: title || null }, mark, text);
+  return el("span", { class: `badge ${verdict}`, title: visible(title) || null }, mark, visible(text));
 }
 
 /** What the hub says of itself without a signature: never in the colour and with the sign of what is verified. */
@@ -27,12 +27,12 @@ export function empty(text: string): HTMLElement {
   return el("p", { class: "quiet empty" }, text);
 }
 
-/** Names and values; a value may be text or an element. */
+/** Names and values; a value may be text, which is taken as text of others, or an element. */
 export function facts(rows: readonly (readonly [string, Child])[]): HTMLElement {
   const list = el("dl", { class: "facts" });
   for (const [name, value] of rows) {
     if (value === null || value === undefined || value === false) continue;
-    list.append(el("dt", {}, name), el("dd", {}, value));
+    list.append(el("dt", {}, foreign(name)), el("dd", {}, typeof value === "string" ? foreign(value) : value));
   }
   return list;
 }

@@ -1,5 +1,5 @@
 /** Capabilities: the tokens that the hub authorized, each verified from its issuer's signatures (core §6, H5). */
-import { el, foreign } from "../../ui/dom.ts";
+import { el, foreign, visible } from "../../ui/dom.ts";
 import { authRef } from "../../verify/log/grants.ts";
 import { hex } from "../../verify/wire/bytes.ts";
 import { decodeObject } from "../../verify/wire/codec.ts";
@@ -15,6 +15,12 @@ import type { Stop } from "../subject.ts";
 import { VirtualList } from "../virtual_list.ts";
 import { badge, card, facts, field, hash, type Verdict } from "../widgets.ts";
 
+/** The hub's time: of the newest verified receipt or head, and of the status, which is not signed. */
+interface Now {
+  readonly signed: number;
+  readonly said: number;
+}
+
 interface Validity {
   readonly verdict: Verdict;
   readonly text: string;
@@ -29,7 +35,7 @@ export function capabilities(app: App, root: HTMLElement): Stop {
   const wanted = el("input", { type: "text", autocomplete: "off", spellcheck: "false", "data-search": "",
     placeholder: "auth_ref, issuer or subject begins with …" });
   const detail = el("div", { class: "token-detail" });
-  const now = () => Number(app.trust.hub.value?.status.hub_ts ?? 0n);
+  const now = (): Now => ({ signed: Number(app.trust.newestHubTs), said: Number(app.trust.hub.value?.status.hub_ts ?? 0n) });
   const list = new VirtualList<Row>({
     rowHeight: matchMedia("(max-width: 800px)").matches ? 68 : 44,
     label: "Tokens",
@@ -64,11 +70,12 @@ export function capabilities(app: App, root: HTMLElement): Stop {
 }
 
 /** Whether a token can still be used, by the time of the hub; an authorized token ends its ttl after its receipt. */
-function validity(row: Row, now: number): Validity {
+function validity(row: Row, now: Now): Validity {
   const { token, receipt } = row;
   if (row.verdict === "fails" || token === undefined || receipt === undefined) return { verdict: "fails", text: "does not hold" };
-  const left = Number(receipt.hub_ts + token.allow.ttl) - now;
-  return left > 0 ? { verdict: "holds", text: "not expired" } : { verdict: "open", text: "expired" };
+  const end = Number(receipt.hub_ts + token.allow.ttl);
+  if (end <= now.signed) return { verdict: "open", text: "expired" };
+  return end > now.said ? { verdict: "holds", text: "not expired" } : { verdict: "open", text: "expired, by the hub's unsigned clock" };
 }
 
 function tokenRow(row: Row, state: Validity): HTMLElement {
@@ -119,6 +126,6 @@ async function askHub(app: App, token: CapToken, slot: HTMLElement): Promise<voi
       : " The hub says, unsigned: not known.";
   } catch (error) {
     if (!(error instanceof CallError || error instanceof VeenError)) throw error;
-    slot.textContent = ` ${error.message}`;
+    slot.textContent = ` ${visible(error.message)}`;
   }
 }

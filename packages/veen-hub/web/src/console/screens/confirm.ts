@@ -1,5 +1,5 @@
 /** The first question: is this the hub that the person means? Nothing is verified before the answer. */
-import { el } from "../../ui/dom.ts";
+import { el, foreign } from "../../ui/dom.ts";
 import type { App } from "../app.ts";
 import type { Stop } from "../subject.ts";
 import { badge, card, facts, field } from "../widgets.ts";
@@ -24,7 +24,7 @@ export function confirm(app: App, root: HTMLElement): Stop {
     }
     if (candidate.problem !== undefined) {
       slot.replaceChildren(card("This hub's identity does not hold",
-        badge("fails", "does not hold"), el("p", {}, candidate.problem)));
+        badge("fails", "does not hold"), el("p", {}, foreign(candidate.problem))));
       return;
     }
     slot.replaceChildren(question(app, candidate.hubId));
@@ -34,6 +34,7 @@ export function confirm(app: App, root: HTMLElement): Stop {
 function question(app: App, hubId: string): HTMLElement {
   const expected = app.trust.expected;
   const matches = expected !== undefined && app.trust.isOf(expected);
+  const isAnother = expected !== undefined && !matches;
   const remember = el("input", { type: "checkbox", id: "remember" });
   const error = el("p", { class: "error", role: "alert" });
   const pasted = el("input", {
@@ -55,13 +56,15 @@ function question(app: App, hubId: string): HTMLElement {
   },
   el("h2", {}, "The hub says that it is"), grouped(hubId),
   matches ? el("p", {}, badge("holds", "same"), " as the hub_id that was pinned where this console was started.") : null,
+  isAnother ? el("div", { class: "problem lie", role: "alert" }, el("strong", {}, "This is another hub"),
+    el("p", {}, `The hub that was pinned where this console was started, or in this browser, is ${expected}. Do not go on.`)) : null,
   field("The hub_id or first hub_pk that you expect", pasted, "The operator prints it with: veen hub keys"),
   el("label", { class: "check" }, remember,
     " Remember this hub and its newest checkpoint in this browser, so that a rollback between two visits shows"),
   error,
   el("div", { class: "buttons" },
     el("button", { type: "submit", class: "primary" }, "Compare and open"),
-    el("button", { type: "button", onclick: () => app.trust.confirm(hubId, remember.checked) },
+    el("button", { type: "button", disabled: isAnother, onclick: () => app.trust.confirm(hubId, remember.checked) },
       "I have compared it myself")));
   return el("div", {}, el("section", { class: "panel card confirmation" }, form), el("div", { class: "served" },
     facts([["Served by", app.description.served_by === "hub" ? "the hub itself" : "veen console"], ["Hub", app.description.hub]])));

@@ -42,7 +42,11 @@ export function message(app: App, root: HTMLElement, parts: readonly string[]): 
     const confirmed = app.trust.hub.value;
     if (confirmed === undefined) return;
     try {
-      const proof = await proveMessage(app.hub, confirmed, label, seq);
+      let proof = await proveMessage(app.hub, confirmed, app.hubLog, label, seq);
+      if (proof.checks.some((check) => check.verdict === "fails")) { // the hub may have rotated its key since
+        await app.trust.refresh();
+        proof = await proveMessage(app.hub, app.trust.hub.value ?? confirmed, app.hubLog, label, seq);
+      }
       await compareReceipt(app, proof, seq);
       if (!isOpen) return;
       const failed = proof.checks.filter((check) => check.verdict === "fails");
@@ -79,17 +83,26 @@ function report(app: App, proof: MessageProof, id: string, seq: number): void {
     { name: `message-${seq}.cbor`, bytes: proof.wire },
     { name: `receipt-${seq}.cbor`, bytes: encodeObject("Receipt", proof.receipt) },
     ...(identity === undefined ? [] : [{ name: "hub-identity.cbor", bytes: encodeObject("HubIdentity", identity) }]),
+    ...(proof.evidence === undefined ? [] : [{ name: `message-${seq}.evidence.cbor`, bytes: proof.evidence }]),
   ]);
 }
 
 function draw(app: App, slot: HTMLElement, proof: MessageProof, seq: number): Stop {
   const { msg, receipt, evidence } = proof;
   const content = el("div");
+  const id = hex(receipt.label);
   const failed = proof.checks.some((check) => check.verdict === "fails");
-  const open = proof.checks.some((check) => check.verdict === "open");
+  const unproven = proof.checks.find((check) => check.verdict === "open");
+  const sign = el("span");
+  const stopSign = app.problems.all.watch((all) => {
+    const streamFails = all.some((each) => each.isLie && each.subject === id);
+    sign.replaceChildren(failed ? badge("fails", "does not hold")
+      : streamFails ? badge("fails", "verified, but this stream does not hold")
+        : unproven ? badge("open", "verified, not confirmed", unproven.detail) : badge("holds", "verified and confirmed"));
+  });
   slot.replaceChildren(
     el("p", { class: "verdict-line" },
-      failed ? badge("fails", "does not hold") : open ? badge("open", "verified, not yet confirmed") : badge("holds", "verified and confirmed"),
+      sign,
       evidence === undefined ? null : el("button", { type: "button", class: "small", onclick: () => save(app.audit, `message-${seq}.evidence.cbor`, evidence) },
         "Download the evidence"),
       el("span", { class: "quiet" }, "as a file for `veen verify`, or for the verifier page")),
@@ -114,9 +127,13 @@ function draw(app: App, slot: HTMLElement, proof: MessageProof, seq: number): St
           el("button", { type: "button", class: "small", onclick: () => save(app.audit, `receipt-${seq}.cbor`, encodeObject("Receipt", receipt)) }, "Download the receipt")))));
   if (msg === undefined) {
     content.append(el("p", {}, "An authorized token, which is not sealed."));
-    return () => undefined;
+    return stopSign;
   }
-  return app.keys.keys.watch(() => void drawContent(app, content, msg));
+  const stopContent = app.keys.keys.watch(() => void drawContent(app, content, msg));
+  return () => {
+    stopSign();
+    stopContent();
+  };
 }
 
 /** Text of others in lines: each line keeps its direction to itself. */

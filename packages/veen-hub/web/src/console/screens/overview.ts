@@ -44,14 +44,14 @@ function health(app: App, vitals: Vitals): readonly HTMLElement[] {
   const status = app.trust.hub.value?.status;
   const lies = app.problems.all.value.filter((each) => each.isLie).length;
   const rows: [string, HTMLElement | string | null][] = [
-    ["Answers", silent === undefined ? badge("holds", "yes") : badge("fails", "no")],
+    ["Answers", silent === undefined ? said(true, "yes") : badge("open", "no")],
     ["Ready", vitals.ready === undefined ? badge("open", "unknown", vitals.why)
       : said(vitals.ready, vitals.ready ? "yes" : "no")],
     ["Reason", vitals.why || null],
     ["Signing", status === undefined ? null : said(status.not_signing === null, status.not_signing === null ? "yes" : "no")],
     ["Why not", status?.not_signing ?? null],
     ["Checks that failed", lies === 0 ? badge("holds", "none") : badge("fails", count(lies))],
-    ["Writers", status === undefined ? null : status.gating ? "need a token" : "anybody who reaches the port"],
+    ["Writers", status === undefined ? null : status.gating ? "need a token" : "every client that reaches the port"],
     ["Version", status?.server_version ?? null],
     ["Replica of", status?.replica_of ?? null],
   ];

@@ -1,17 +1,18 @@
 /** Streams: the labels of the hub, and one of them live, every row verified in this page. */
-import { foreign, el } from "../../ui/dom.ts";
+import { el, foreign, visible } from "../../ui/dom.ts";
 import { type Bytes, fromHex, hex } from "../../verify/wire/bytes.ts";
 import { CallError } from "../hub_calls.ts";
 import { plural, VeenError } from "../../verify/wire/errors.ts";
 import type { App } from "../app.ts";
 import { clock, count, short, size, utc } from "../format.ts";
 import type { Row } from "../label_chain.ts";
+import type { LabelView } from "../label_watch.ts";
 import { epochsAt, labelOf } from "../label_names.ts";
 import { bodyText } from "../message_body.ts";
 import { go, linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { VirtualList } from "../virtual_list.ts";
-import { badge, empty, field, hash } from "../widgets.ts";
+import { badge, empty, field, hash, said } from "../widgets.ts";
 
 const ROW_HEIGHT = 44;
 /** On a phone the content has a line of its own. */
@@ -115,11 +116,11 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
     label: "Messages",
     keyOf: (row) => {
       const confirmed = row.seq <= watch.view.value.confirmedUpTo ? "c" : "";
-      return `${row.seq}-${row.verdict}${confirmed}-${bodies.has(row.seq) ? "o" : ""}${version}`;
+      return `${row.seq}-${row.verdict}${confirmed}${watch.view.value.isCosigned ? "" : "w"}-${bodies.has(row.seq) ? "o" : ""}${version}`;
     },
     render: (row) => {
       open(row);
-      return rowElement(row, watch.view.value.confirmedUpTo, bodies.get(row.seq));
+      return rowElement(row, watch.view.value, bodies.get(row.seq));
     },
     onOpen: (row) => go(linkTo("message", id, row.seq)),
   });
@@ -140,8 +141,8 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
     const shown = rows.filter((row) => matches(row, confirmedUpTo));
     list.setItems(shown);
     const failed = rows.some((row) => row.verdict === "fails");
-    const [kind, words] = failed ? ["fails", "does not hold"] : phase === "live" ? ["holds", "live"] : ["open", phase];
-    state.replaceChildren(badge(kind as "holds", words as string), el("span", { class: "quiet" }, note ? ` ${note}` : ""));
+    const sign = failed ? badge("fails", "does not hold") : phase === "live" ? said(true, "live") : badge("open", phase);
+    state.replaceChildren(sign, el("span", { class: "quiet" }, note ? " " : "", note ? foreign(note) : null));
     const head = rows.at(-1);
     counts.textContent = rows.length === 0 ? "" : `${count(shown.length)} of ${count(rows.length)} rows, up to ${head?.seq}`
       + `, confirmed by the hub checkpoint up to ${confirmedUpTo || "none"}`
@@ -170,7 +171,7 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
       else go(linkTo("streams", id, Math.max(1, seq)));
     } catch (found) {
       if (!(found instanceof VeenError || found instanceof CallError)) throw found;
-      error.textContent = found.message;
+      error.textContent = visible(found.message);
     }
   };
   const form = el("form", {
@@ -225,11 +226,12 @@ function secondsOf(text: string): number {
   return Date.parse(/[zZ]|[+-]\d\d:\d\d$/.test(iso) ? iso : iso.length <= 10 ? iso : `${iso}Z`) / 1_000;
 }
 
-function rowElement(row: Row, confirmedUpTo: number, body: string | null | undefined): HTMLElement {
+function rowElement(row: Row, { confirmedUpTo, isCosigned }: LabelView, body: string | null | undefined): HTMLElement {
   const { msg, token, receipt } = row;
   const sign = row.verdict === "fails" ? badge("fails", "does not hold", row.reason)
     : row.seq <= confirmedUpTo ? badge("holds", "confirmed", "verified, and under the newest hub checkpoint")
-      : badge("holds", "verified");
+      : isCosigned ? badge("holds", "verified")
+        : badge("open", "not confirmed", "verified, but the newest hub checkpoint has no quorum of witnesses");
   const content = row.verdict === "fails" ? el("span", { class: "error" }, foreign(row.reason))
     : token !== undefined ? "authorizes a token"
       : body === undefined ? el("span", { class: "quiet" }, "sealed")
@@ -255,22 +257,22 @@ export function keyBox(app: App): HTMLElement {
       error.textContent = "";
       secret.value = "";
       app.announce(`${plural(added, "reader key")} taken`);
-      state.textContent = said();
+      state.textContent = held();
       box.open = false;
     } catch (found) {
       if (!(found instanceof VeenError)) throw found;
       error.textContent = `This is neither 64 hex digits nor a file of secrets: ${found.message}`;
     }
   };
-  const said = () => {
-    const held = app.keys.keys.value.length;
-    return held === 0 ? "No key: messages stay sealed." : `${held} in this tab's memory.`;
+  const held = () => {
+    const count = app.keys.keys.value.length;
+    return count === 0 ? "No key: messages stay sealed." : `${count} in this tab's memory.`;
   };
   file.addEventListener("change", () => {
     const [chosen] = file.files ?? [];
     void chosen?.arrayBuffer().then((buffer) => take(new Uint8Array(buffer)));
   });
-  state.textContent = said();
+  state.textContent = held();
   const box = el("details", { class: "keys" }, el("summary", {}, "Reader key ", state),
     el("form", {
       class: "toolbar",
@@ -284,7 +286,7 @@ export function keyBox(app: App): HTMLElement {
     field("Or a file of secrets", file),
     el("button", { type: "button", class: "small", onclick: () => {
       app.keys.forget();
-      state.textContent = said();
+      state.textContent = held();
     } }, "Forget")), error);
   return box;
 }

@@ -9,7 +9,7 @@ import { count, span, utc } from "../format.ts";
 import type { HubHead } from "../hub_log_watch.ts";
 import type { Stop } from "../subject.ts";
 import type { ConfirmedHub } from "../trust_state.ts";
-import { badge, card, empty, facts, hash, save } from "../widgets.ts";
+import { badge, card, empty, facts, hash, said, save } from "../widgets.ts";
 import { grouped } from "./confirm.ts";
 
 const MAX_SHOWN = 20;
@@ -26,7 +26,7 @@ export function trust(app: App, root: HTMLElement): Stop {
     app.trust.hub.watch((hub) => {
       if (hub === undefined) return;
       slots.pin.replaceChildren(pin(app, hub));
-      slots.keys.replaceChildren(...keys(hub));
+      slots.keys.replaceChildren(...keys(hub, app.trust.newestHubTs));
       slots.enforces.replaceChildren(enforces(hub));
     }),
     app.hubLog.view.watch((view) => {
@@ -55,7 +55,7 @@ function pin(app: App, hub: ConfirmedHub): HTMLElement {
 }
 
 /** Each key as a bar from its first to its last second, and below it as a list. */
-function keys(hub: ConfirmedHub): readonly (HTMLElement | SVGElement)[] {
+function keys(hub: ConfirmedHub, signedNow: bigint): readonly (HTMLElement | SVGElement)[] {
   const now = hub.status.hub_ts;
   const all = hub.identity.hub_keys;
   const start = Number((all[0] as HubKey).valid_from);
@@ -74,7 +74,7 @@ function keys(hub: ConfirmedHub): readonly (HTMLElement | SVGElement)[] {
   }, ...bars, svg("line", { x1: nowAt, x2: nowAt, y1: 0, y2: height, class: "now" }));
   const list = el("ol", { class: "key-list" }, ...all.map((key) => el("li", {},
     hash(hex(key.hub_pk), 16),
-    isActive(key, now) ? badge("holds", "active") : badge("open", Number(key.valid_from) > Number(now) ? "not yet" : "retired"),
+    isActive(key, signedNow) ? badge("holds", "active") : isActive(key, now) ? said(true, "active") : badge("open", Number(key.valid_from) > Number(now) ? "not yet" : "retired"),
     el("p", { class: "quiet" }, `from ${utc(Number(key.valid_from))}`, key.valid_until === null ? ""
       : ` until ${utc(Number(key.valid_until))}`, key.endorsement === null ? ", the first key: its hash is the hub_id"
       : ", endorsed by the key before"))));

@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from veen_core import hub_identity
+from veen_core import stream as streams
 from veen_core.errors import EvidenceError, VerificationError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId
+from veen_core.ids import Epoch, HubId
 from veen_core.receipt import Receipt
 from veen_core.tlog.policy import WitnessPolicy
 from veen_overlays.query.request.descriptor import QueryDescriptor
@@ -155,14 +156,46 @@ class _Verification:
                 head = check_head(source, evidence.head, self.keys[source.hub_id])
             except VerificationError as exc:
                 raise EvidenceError(f"{_placed(source, exc)}", action=ROWS_ACTION) from None
+            self._check_executed_after(source, head)
             self.heads.append(head)
         unmatched = [receipt for receipt in self.trust.known if not self._check_known(receipt)]
+        for receipt in unmatched:
+            self._check_left_out(receipt)
         self.steps.append("a hub signed the root at the end of each source")
         self.steps += [
             f"not compared: your receipt of entry {receipt.stream_seq} of label {receipt.label.hex()}, which "
             "the coverage does not have; if it is of a stream in the scope, the result leaves out an epoch"
             for receipt in unmatched
         ]
+
+    def _check_executed_after(self, source: SourceCoverage, head: Receipt | None) -> None:
+        """Refuse a result that was executed before its last entry was committed."""
+        if head is not None and head.hub_ts * 1000 > self.digest.executed_at + MAX_CLOCK_SKEW_MS:
+            raise EvidenceError(
+                f"{named(source)}: the hub committed entry {source.to_seq} at "
+                f"{format_timestamp(head.hub_ts * 1000)}, after the query was executed, at "
+                f"{format_timestamp(self.digest.executed_at)} (query-api §5.1)",
+                action="set the clocks of hub and executor, and ask for the query again",
+            )
+
+    def _check_left_out(self, known: Receipt) -> None:
+        """Refuse a coverage without the source of a held receipt, if that is of a stream in the scope.
+
+        A stream has one label without epochs (epoch 0). The labels of other epochs cannot be told from those
+        of other streams, unless the length of the hub's epochs is known.
+        """
+        for source in self.coverage:
+            name = self.trust.aliases.get(source.stream, source.stream)
+            routing = streams.routing_key(source.hub_id)
+            if streams.label(routing, streams.stream_id(name), Epoch(0)) != known.label:
+                continue
+            hub_identity.verify_receipt(self.keys[source.hub_id].identity, known)
+            raise EvidenceError(
+                f"stream {source.stream!r} at hub {source.hub_id.hex()[:16]}…, epoch 0: the coverage leaves "
+                f"this source out, although the hub had committed entry {known.stream_seq} at "
+                f"{format_timestamp(known.hub_ts * 1000)} (RESOLUTIONS P13)",
+                action=ROWS_ACTION,
+            )
 
     def _check_known(self, known: Receipt) -> bool:
         """Refuse a coverage that contradicts a held receipt or ends before it; return whether it applies."""
