@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
 from veen_core import cbor, rejection, stream
@@ -116,6 +116,9 @@ def require_refused_by(row: Rejection, answer: HttpResponse) -> None:
 class HttpHub:
     """One hub at one address. ``admin`` is the key of its admin, if known."""
 
+    _admin_stamps: ClassVar[dict[HubId, int]] = {}
+    """Time of the newest admin request per hub. A copy of a hub has the replay guard of its original."""
+
     def __init__(
         self,
         url: str,
@@ -137,7 +140,6 @@ class HttpHub:
         self._parts = urlsplit(self.url)
         self.prefix = self._parts.path
         """Path prefix, if a proxy serves the hub below a folder."""
-        self._stamp = 0
 
     def second_client(self) -> HttpHub:
         """Return the hub as another client: with a User-Agent and, on one machine, another address."""
@@ -316,8 +318,10 @@ class HttpHub:
         """Send a request signed by the admin, with a fresh time: a signature is valid once (H19)."""
         if self.admin is None:
             raise Skip("needs a request signed by the hub's admin: give --admin-key")
-        self._stamp = max(self._stamp + 1, self.status().hub_ts)
-        return self.call("POST", path, body, self.signed(path, body, self._stamp, self.admin))
+        hub_id = self.known.identity.hub_id
+        stamp = max(self._admin_stamps.get(hub_id, 0) + 1, self.status().hub_ts)
+        self._admin_stamps[hub_id] = stamp
+        return self.call("POST", path, body, self.signed(path, body, stamp, self.admin))
 
     def signed(
         self, path: str, body: bytes, at: int, by: SigningKey, hub_id: HubId | None = None
