@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from veen_cli.kube import kustomize
-from veen_cli.kube.kustomize import containers_of, pod_template
+from veen_cli.kube.kustomize import containers_of, metadata_of, pod_template
 from veen_cli.kube.tenant import CONFIG_HASH, Network, check_images, manifests, objects_of
 from veen_core.errors import ConfigError
 from veen_hub.ops.config.loading import load as load_hub
@@ -236,6 +236,10 @@ def test_a_hub_starts_as_spec_4_writes_it(network: str, role: str, config: str, 
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
+COMPONENTS = {"hub", "bridge", "cli", "selftest", "witness", "query"}
+ROLES = {"authority", "tenant", "bridge", "selftest", "witness", "query"}
+
+
 def test_every_workload_has_the_labels_of_spec_4() -> None:
     for name, objects in RENDERED.items():
         if name.startswith("base/"):
@@ -243,20 +247,14 @@ def test_every_workload_has_the_labels_of_spec_4() -> None:
         for each in objects:
             if each["kind"] not in ("Deployment", "StatefulSet", "Job", "CronJob", "Service"):
                 continue
-            labels = each["metadata"]["labels"]
-            assert labels["app.kubernetes.io/part-of"] == "veen"
-            assert labels["app.kubernetes.io/component"] in (
-                "hub",
-                "bridge",
-                "cli",
-                "selftest",
-                "witness",
-                "query",
-            )
-            assert labels["veen.io/role"] in ("authority", "tenant", "bridge", "selftest", "witness", "query")
-            assert labels["veen.io/universe-id"]
             tenant = each["metadata"]["namespace"].startswith("veen-tenant-")
-            assert ("veen.io/tenant-id" in labels) is tenant, each["metadata"]["name"]
+            for metadata in metadata_of(each):  # also of the pods, and of the Jobs that a CronJob makes
+                labels = metadata["labels"]
+                assert labels.get("app.kubernetes.io/part-of") == "veen", each["metadata"]["name"]
+                assert labels["app.kubernetes.io/component"] in COMPONENTS
+                assert labels["veen.io/role"] in ROLES
+                assert labels["veen.io/universe-id"]
+                assert ("veen.io/tenant-id" in labels) is tenant, each["metadata"]["name"]
 
 
 @pytest.mark.parametrize(
