@@ -1,4 +1,4 @@
-"""The keys and certificates of a test cluster: an authority, the API server, one administrator, accounts of pods."""
+"""Keys and certificates of a test cluster: authority, API server, administrator, accounts of pods."""
 
 from __future__ import annotations
 

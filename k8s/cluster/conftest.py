@@ -79,10 +79,16 @@ def cluster() -> Iterator[LiveCluster]:
         if prefix is None:
             pytest.fail("set VEEN_IMAGE_PREFIX to the registry from which the cluster takes our images")
         found = LiveCluster(
-            version, prefix, os.environ.get("VEEN_IMAGE_TAG", VERSION), os.environ.get("VEEN_IMAGE_NEXT_TAG"), None
+            version,
+            prefix,
+            os.environ.get("VEEN_IMAGE_TAG", VERSION),
+            os.environ.get("VEEN_IMAGE_NEXT_TAG"),
+            None,
         )
         if networks := found.veen("status")["networks"]:
-            pytest.fail(f"the cluster has VEEN networks already ({networks[0]['namespace']}): use another one")
+            pytest.fail(
+                f"the cluster has VEEN networks already ({networks[0]['namespace']}): use another one"
+            )
         yield found
         for namespace in found.kubectl.select("namespaces", None, "app.kubernetes.io/part-of=veen"):
             found.kubectl.run("delete", "namespace", namespace["metadata"]["name"], "--wait=true")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ class LiveCluster:
     """Tag of a second version for the upgrade; None if the images have only one."""
     node: Node | None
     """The node, if the test run has made the cluster."""
-    kubectl: Kubectl = Kubectl(None)
+    kubectl: Kubectl = field(default_factory=lambda: Kubectl(None))
 
     def image(self, name: str) -> str:
         return f"{self.image_prefix}{name}:{self.tag}"
@@ -45,7 +45,9 @@ class LiveCluster:
         done = subprocess.run(
             [program, "kube", *words, "--json"], capture_output=True, text=True, check=False, timeout=900
         )
-        assert done.returncode == code, f"veen kube {' '.join(words)}: {done.stdout[-500:]}{done.stderr[-3_000:]}"
+        assert done.returncode == code, (
+            f"veen kube {' '.join(words)}: {done.stdout[-500:]}{done.stderr[-3_000:]}"
+        )
         return json.loads(done.stdout) if done.stdout.strip() else None
 
     def apply(self, *words: str, tag: str | None = None, code: int = 0) -> Any:
@@ -68,7 +70,9 @@ class LiveCluster:
 
     def ask(self, namespace: str, service: str, path: str) -> str:
         """Ask a Service through the API server."""
-        return self.kubectl.run("get", "--raw", f"/api/v1/namespaces/{namespace}/services/{service}/proxy{path}")
+        return self.kubectl.run(
+            "get", "--raw", f"/api/v1/namespaces/{namespace}/services/{service}/proxy{path}"
+        )
 
     def status(self, namespace: str, service: str = "veen-hub:api") -> Object:
         found: Object = json.loads(self.ask(namespace, service, "/v1/status"))
@@ -89,7 +93,9 @@ class LiveCluster:
             wait_until("the pod has ended", lambda: not self.kubectl.select("pods", namespace, selector))
 
     def wait_for_rollout(self, namespace: str, workload: str) -> None:
-        self.kubectl.run("rollout", "status", workload, f"--namespace={namespace}", f"--timeout={WAIT_SEC:.0f}s")
+        self.kubectl.run(
+            "rollout", "status", workload, f"--namespace={namespace}", f"--timeout={WAIT_SEC:.0f}s"
+        )
 
     def run_job(self, job: Object) -> tuple[int, str]:
         """Run a Job to its end, in place of an earlier one; return the exit code of its pod, and its log."""
@@ -110,12 +116,18 @@ class LiveCluster:
             ]
             return [state for state in states if state]
 
-        wait_until(f"the Job {name} has ended", lambda: bool(ended()), lambda: self.why(namespace, f"job-name={name}"))
+        wait_until(
+            f"the Job {name} has ended",
+            lambda: bool(ended()),
+            lambda: self.why(namespace, f"job-name={name}"),
+        )
         return int(ended()[0]["exitCode"]), self.logs(namespace, f"job/{name}")
 
     def why(self, namespace: str, selector: str) -> str:
         """Say why pods do not run, in Kubernetes' words."""
-        found = [json.dumps(pod.get("status", {})) for pod in self.kubectl.select("pods", namespace, selector)]
+        found = [
+            json.dumps(pod.get("status", {})) for pod in self.kubectl.select("pods", namespace, selector)
+        ]
         return "\n".join(found)[-3_000:]
 
     def job(
@@ -137,11 +149,17 @@ class LiveCluster:
         volumes: list[Object] = [{"name": "work", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
         for number, (path, secret) in enumerate((secrets or {}).items()):
             mounts.append({"name": f"secret-{number}", "mountPath": path})
-            volumes.append({"name": f"secret-{number}", "secret": {"secretName": secret, "defaultMode": 0o440}})
+            volumes.append(
+                {"name": f"secret-{number}", "secret": {"secretName": secret, "defaultMode": 0o440}}
+            )
         for number, (path, claim) in enumerate((claims or {}).items()):
             mounts.append({"name": f"claim-{number}", "mountPath": path})
             volumes.append({"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": claim}})
-        allowed = {"app.kubernetes.io/part-of": "veen", "app.kubernetes.io/component": "cli", **(labels or {})}
+        allowed = {
+            "app.kubernetes.io/part-of": "veen",
+            "app.kubernetes.io/component": "cli",
+            **(labels or {}),
+        }
         container = {
             "name": "cli",
             "image": self.image(image),

@@ -9,8 +9,8 @@
 4. Everything ends with process 1 of the node. Then its cgroups and files are removed, and the settings of the
    machine that a kubelet writes are compared with what they were, and restored if they differ.
 
-Real: API server with admission and RBAC, controllers, scheduler, kubelet, containerd, Services, DNS names, volumes with
-a static provisioner. Not there: NetworkPolicy, and what Kubernetes 1.20 does not know.
+Real: API server with admission and RBAC, controllers, scheduler, kubelet, containerd, Services and their
+names, volumes. Not there: NetworkPolicy, and what Kubernetes 1.20 does not know.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,7 +81,15 @@ class Node:
         self._write_settings()
         self._make_cgroups()
         # It ends with this process, and the node with it.
-        command = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation=private", "--net", "--pid"]
+        command = [
+            "setpriv",
+            "--pdeathsig=KILL",
+            "unshare",
+            "--mount",
+            "--propagation=private",
+            "--net",
+            "--pid",
+        ]
         command += ["--uts", "--ipc", "--fork", "--kill-child=KILL", HERE / "start-node"]
         environment = {
             "PATH": os.environ["PATH"],
@@ -97,13 +104,18 @@ class Node:
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._connect_network()
-        self._wait_until("the API server does not answer", lambda: self.kubectl("get", "--raw=/readyz", check=False) == "ok")
+        self._wait_until(
+            "the API server does not answer",
+            lambda: self.kubectl("get", "--raw=/readyz", check=False) == "ok",
+        )
         threading.Thread(target=self._write_names, daemon=True).start()
         self._make_pause_image()
         self._wait_until("the node is not ready", self._is_ready)
         self._make_volumes()
+        self.create(RESTRICTED)
         self._wait_until(
-            "no account for pods", lambda: "default" in self.kubectl("get", "serviceaccounts", "--output=name")
+            "no account for pods",
+            lambda: "default" in self.kubectl("get", "serviceaccounts", "--output=name"),
         )
 
     def _write_settings(self) -> None:
@@ -186,18 +198,24 @@ class Node:
 
     def _is_ready(self) -> bool:
         found = self.kubectl("get", "nodes", "--output=json", check=False)
-        conditions = [c for node in json.loads(found or '{"items": []}')["items"] for c in node["status"]["conditions"]]
+        conditions = [
+            c for node in json.loads(found or '{"items": []}')["items"] for c in node["status"]["conditions"]
+        ]
         return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
 
     def _make_pause_image(self) -> None:
         """Import the program that holds a pod's namespaces, as an image of one file."""
         with tempfile.TemporaryDirectory() as folder:
             archive, image = Path(folder) / "files.tar", Path(folder) / "image.tar"
-            run("tar", "--create", f"--file={archive}", f"--directory={self.packages / 'kubernetes'}", "pause")
+            run(
+                "tar", "--create", f"--file={archive}", f"--directory={self.packages / 'kubernetes'}", "pause"
+            )
             podman("import", "--quiet", '--change=ENTRYPOINT ["/pause"]', str(archive), PAUSE)
             podman("save", "--quiet", "--format=docker-archive", f"--output={image}", PAUSE)
             podman("rmi", PAUSE)
-            self._wait_until("containerd does not answer", lambda: (self.inside("ctr", "version", check=False)) != "")
+            self._wait_until(
+                "containerd does not answer", lambda: (self.inside("ctr", "version", check=False)) != ""
+            )
             self.import_images(image)
 
     def import_images(self, archive: Path) -> None:
@@ -232,13 +250,19 @@ class Node:
             objects.append(
                 {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": specification}
             )
-        self.kubectl("create", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        self.create(objects)
+
+    def create(self, objects: list[dict[str, Any]]) -> None:
+        listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+        self.kubectl("create", "--filename=-", stdin=json.dumps(listed))
 
     def _write_names(self) -> None:
         """Write the names of Services into the file of the DNS server, until the node ends."""
         file, before = self.state / "cluster" / "dns" / "hosts", ""
         while not self._ended.wait(POLL_SEC):
-            found = self.kubectl("get", "services,endpoints", "--all-namespaces", "--output=json", check=False)
+            found = self.kubectl(
+                "get", "services,endpoints", "--all-namespaces", "--output=json", check=False
+            )
             if not found:
                 continue
             text = "".join(sorted(names(json.loads(found)["items"])))
@@ -258,7 +282,16 @@ class Node:
 
     def inside(self, *command: str, stdin: Any = subprocess.DEVNULL, check: bool = True) -> str:
         """Run a program in the node; return its output."""
-        enter = ["nsenter", f"--target={self.process()}", "--mount", "--net", "--pid", "--uts", "--ipc", "--wd=/"]
+        enter = [
+            "nsenter",
+            f"--target={self.process()}",
+            "--mount",
+            "--net",
+            "--pid",
+            "--uts",
+            "--ipc",
+            "--wd=/",
+        ]
         done = subprocess.run([*enter, *command], stdin=stdin, capture_output=True, text=True, check=False)
         if done.returncode != 0 and check:
             raise NodeError(f"{' '.join(command[:3])}: {done.stderr.strip()[-800:]}")
@@ -273,7 +306,9 @@ class Node:
         while not holds():
             self.process()  # raises if the node has ended
             if time.monotonic() > deadline:
-                logs = "\n".join(f"--- {name}\n{self.log(name)}" for name in ("apiserver", "kubelet", "containerd"))
+                logs = "\n".join(
+                    f"--- {name}\n{self.log(name)}" for name in ("apiserver", "kubelet", "containerd")
+                )
                 raise NodeError(f"{what} after {START_SEC:.0f} s\n{logs}")
             time.sleep(POLL_SEC)
 
@@ -296,14 +331,12 @@ class Node:
 
 
 def remove_folder(cgroup: Path) -> None:
-    try:
+    with suppress(OSError):  # a process in it is still ending
         cgroup.rmdir()
-    except OSError:
-        pass  # a process in it is still ending
 
 
 def names(objects: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of the DNS server's file: a Service has one address, a headless one those of its pods."""
+    """Yield the lines of the DNS server's file: a headless Service has the addresses of its pods."""
     pods = {
         (each["metadata"]["namespace"], each["metadata"]["name"]): [
             address["ip"] for part in each.get("subsets", []) for address in part.get("addresses", [])
@@ -363,6 +396,61 @@ def running(packages: Path) -> Iterator[Node]:
                 sys.stderr.write(f"restored {', '.join(changed)} in /proc/sys\n")
 
 
+RESTRICTED: Final[list[dict[str, Any]]] = [
+    {
+        "apiVersion": "policy/v1beta1",
+        "kind": "PodSecurityPolicy",
+        "metadata": {
+            "name": "restricted",
+            "annotations": {"seccomp.security.alpha.kubernetes.io/allowedProfileNames": "runtime/default"},
+        },
+        "spec": {
+            "privileged": False,
+            "allowPrivilegeEscalation": False,
+            "requiredDropCapabilities": ["ALL"],
+            "volumes": [
+                "configMap",
+                "emptyDir",
+                "projected",
+                "secret",
+                "downwardAPI",
+                "persistentVolumeClaim",
+            ],
+            "runAsUser": {"rule": "MustRunAsNonRoot"},
+            "seLinux": {"rule": "RunAsAny"},
+            "supplementalGroups": {"rule": "RunAsAny"},
+            "fsGroup": {"rule": "RunAsAny"},
+            "readOnlyRootFilesystem": True,
+        },
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "restricted-pods"},
+        "rules": [
+            {
+                "apiGroups": ["policy"],
+                "resources": ["podsecuritypolicies"],
+                "resourceNames": ["restricted"],
+                "verbs": ["use"],
+            }
+        ],
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "restricted-pods"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "restricted-pods",
+        },
+        "subjects": [
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
+        ],
+    },
+]
+"""The restricted standard as Kubernetes 1.20 enforces it, and a read-only root, for every pod."""
 CONTAINERD: Final = f"""version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE}"
@@ -400,8 +488,10 @@ NETWORK: Final = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--folder", type=Path, required=True, help="the folder that make-kubernetes has filled")
-    parser.add_argument("--image", action="append", default=[], help="an image of podman for the node; repeatable")
+    parser.add_argument("--folder", type=Path, required=True, help="folder that make-kubernetes has filled")
+    parser.add_argument(
+        "--image", action="append", default=[], help="an image of podman for the node; repeatable"
+    )
     parser.add_argument("command", nargs="+", help="program that gets KUBECONFIG, with its arguments")
     given = parser.parse_args()
     with running(given.folder.resolve()) as node:

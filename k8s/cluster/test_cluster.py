@@ -1,4 +1,4 @@
-"""VEEN networks in a real cluster: applied, tested, killed, rotated, upgraded, restored, deleted (spec-4 §11, §12.2)."""
+"""VEEN networks in a real cluster: applied, killed, rotated, upgraded, restored, deleted (spec-4 §11)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 import yaml
 from live_cluster import LiveCluster, Object, wait_until
 
+from veen_cli.frame.exits import CommandFailed
 from veen_cli.kube.keys import HUB_ID
 from veen_cli.kube.tenant import VERSION
 
@@ -74,7 +75,12 @@ def test_authority_and_tenant_are_ready_and_their_self_tests_have_passed(
 def test_applying_again_changes_nothing(cluster: LiveCluster, tenant: str) -> None:
     before = snapshot(cluster, tenant)
     cluster.apply(
-        "--tenant=acme", "--persistent", "--heads-memory", "--selftest=core", "--selftest=overlays", "--no-selftest"
+        "--tenant=acme",
+        "--persistent",
+        "--heads-memory",
+        "--selftest=core",
+        "--selftest=overlays",
+        "--no-selftest",
     )
     assert snapshot(cluster, tenant) == before
 
@@ -101,13 +107,14 @@ def test_a_job_of_the_cli_image_sends_with_a_token_of_the_admin(cluster: LiveClu
 
 
 def send(cluster: LiveCluster, namespace: str, stream: str, count: int) -> None:
-    trust, hub = hub_id(cluster, namespace), "--hub=http://veen-hub:8080"
+    trust = hub_id(cluster, namespace)
     script = f"""umask 077
         mkdir admin && cp /secrets/admin/* admin/
         veen-cli keygen --out writer --no-passphrase
         veen-cli cap issue --issuer admin --subject writer --stream {stream} --ttl 600 --out cap.cbor
-        seq {count} | veen-cli send --batch --stream {stream} {hub} --trust {trust} --client writer --cap cap.cbor
-        test "$(veen-cli read --stream {stream} {hub} --trust {trust} --client writer --json | wc -l)" -gt 0"""
+        export VEEN_HUB=http://veen-hub:8080 VEEN_TRUST={trust} VEEN_CLIENT=writer VEEN_STREAM={stream}
+        seq {count} | veen-cli send --batch --cap cap.cbor
+        test "$(veen-cli read --quiet | wc -l)" -eq {count}"""
     secrets, labels = {"/secrets/admin": "veen-admin-keys"}, {"veen.io/client": "true"}
     cluster.run(cluster.job(namespace, "veen-cli-send", "veen-cli", script, secrets=secrets, labels=labels))
 
@@ -119,7 +126,12 @@ def self_test(cluster: LiveCluster, namespace: str, *more: str) -> Object:
     """Return the self-test's Job as it was applied, under another name and with more arguments."""
     applied = cluster.get("job", "veen-selftest-core", namespace)
     template = copy.deepcopy(applied["spec"]["template"])
-    for label in ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"):
+    for label in (
+        "controller-uid",
+        "job-name",
+        "batch.kubernetes.io/controller-uid",
+        "batch.kubernetes.io/job-name",
+    ):
         template["metadata"]["labels"].pop(label, None)
     template["spec"]["containers"][0]["args"] += more
     metadata = {"name": "veen-selftest-once", "namespace": namespace, "labels": applied["metadata"]["labels"]}
@@ -127,14 +139,16 @@ def self_test(cluster: LiveCluster, namespace: str, *more: str) -> Object:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": specification}
 
 
-def test_a_self_test_with_a_failing_check_ends_with_5_and_says_which(cluster: LiveCluster, tenant: str) -> None:
+def test_a_self_test_with_a_failing_check_ends_with_5_and_says_which(
+    cluster: LiveCluster, tenant: str
+) -> None:
     """This hub has no epochs, so the check is skipped, which is not a pass."""
     code, log = cluster.run_job(self_test(cluster, tenant, "--only=epoch.roll"))
     assert code == 5, log[-2_000:]
     assert json.loads(log.splitlines()[-1])["ok"] is False
-    assert [row["selftest"] for row in cluster.veen("status", code=5)["networks"] if row["namespace"] == tenant] == [
-        "failed"
-    ]
+    assert [
+        row["selftest"] for row in cluster.veen("status", code=5)["networks"] if row["namespace"] == tenant
+    ] == ["failed"]
     cluster.kubectl.run("delete", "job", "veen-selftest-once", f"--namespace={tenant}", "--wait=true")
 
 
@@ -152,7 +166,10 @@ def test_the_cronjob_makes_jobs_that_pass(cluster: LiveCluster, tenant: str) -> 
 def test_a_killed_pod_is_replaced_and_has_its_log(cluster: LiveCluster, tenant: str) -> None:
     before, pod = cluster.checkpoint(tenant), cluster.hub(tenant)["metadata"]
     cluster.kubectl.run("delete", "pod", pod["name"], f"--namespace={tenant}", "--grace-period=0", "--force")
-    wait_until("another pod", lambda: [p["metadata"]["uid"] for p in running(cluster, tenant)] not in ([], [pod["uid"]]))
+    wait_until(
+        "another pod",
+        lambda: [p["metadata"]["uid"] for p in running(cluster, tenant)] not in ([], [pod["uid"]]),
+    )
     cluster.wait_for_rollout(tenant, WORKLOAD)
     assert cluster.checkpoint(tenant) == before
 
@@ -169,19 +186,26 @@ def test_a_drained_hub_ends_with_0_and_starts_elsewhere(cluster: LiveCluster, te
     eviction = json.dumps({"apiVersion": group, "kind": "Eviction", "metadata": metadata})
     path = f"/api/v1/namespaces/{tenant}/pods/{pod['name']}/eviction"
     with subprocess.Popen(
-        ["kubectl", "logs", "--follow", f"--namespace={tenant}", pod["name"]], stdout=subprocess.PIPE, text=True
+        ["kubectl", "logs", "--follow", f"--namespace={tenant}", pod["name"]],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as follower:
         cluster.kubectl.run("create", f"--raw={path}", "--filename=-", stdin=eviction)
         log, _ = follower.communicate(timeout=120)
     assert json.loads(log.splitlines()[-1])["event"] == "stopped", log[-1_000:]
-    wait_until("another pod", lambda: [p["metadata"]["uid"] for p in running(cluster, tenant)] not in ([], [pod["uid"]]))
+    wait_until(
+        "another pod",
+        lambda: [p["metadata"]["uid"] for p in running(cluster, tenant)] not in ([], [pod["uid"]]),
+    )
     cluster.wait_for_rollout(tenant, WORKLOAD)
 
 
 def test_a_second_pod_on_the_same_volume_never_signs(cluster: LiveCluster, tenant: str) -> None:
     first = cluster.hub(tenant)
     template = cluster.get("deployment", "veen-hub", tenant)["spec"]["template"]
-    labels = {key: value for key, value in template["metadata"]["labels"].items() if key != "app.kubernetes.io/name"}
+    labels = {
+        key: value for key, value in template["metadata"]["labels"].items() if key != "app.kubernetes.io/name"
+    }
     specification = {**template["spec"], "restartPolicy": "Never", "nodeName": first["spec"]["nodeName"]}
     labels["app.kubernetes.io/component"] = "second"
     metadata = {"name": "veen-hub-second", "namespace": tenant, "labels": labels}
@@ -201,7 +225,9 @@ def test_a_second_pod_on_the_same_volume_never_signs(cluster: LiveCluster, tenan
 # --- rotation and upgrade (spec-4 §11.3, §11.4)
 
 
-def test_rotation_gives_the_hub_its_next_key_and_keeps_its_identity(cluster: LiveCluster, tenant: str) -> None:
+def test_rotation_gives_the_hub_its_next_key_and_keeps_its_identity(
+    cluster: LiveCluster, tenant: str
+) -> None:
     before = cluster.status(tenant)
     answer = cluster.veen("rotate", "--tenant=acme")
     assert answer["secret"] == "veen-hub-keys-next"
@@ -247,7 +273,9 @@ def test_a_version_that_is_not_there_stops_at_the_first_hub_and_says_why(
 
 
 @pytest.fixture
-def operator(cluster: LiveCluster, authority: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def operator(
+    cluster: LiveCluster, authority: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Be a user who has the role veen-operator in the whole cluster and nothing else."""
     del authority
     binding = {
@@ -279,19 +307,27 @@ def test_the_operators_role_suffices_for_the_life_of_a_tenant(cluster: LiveClust
 
 
 def test_an_application_may_not_change_the_hub(cluster: LiveCluster, tenant: str) -> None:
-    """spec-4 §9.1: with the Role of the tenant, an account can read some objects and change none of the hub's."""
+    """spec-4 §9.1: the Role of the tenant lets an account read some objects, and change none of the hub's."""
     (role,) = cluster.kubectl.select("roles", tenant, "app.kubernetes.io/part-of=veen")
     where = f"--namespace={tenant}"
     name = role["metadata"]["name"]
     cluster.kubectl.run("create", "serviceaccount", "application", where)
     cluster.kubectl.run(
-        "create", "rolebinding", "application", where, f"--role={name}", f"--serviceaccount={tenant}:application"
+        "create",
+        "rolebinding",
+        "application",
+        where,
+        f"--role={name}",
+        f"--serviceaccount={tenant}:application",
     )
     account = f"--as=system:serviceaccount:{tenant}:application"
 
     def may(verb: str, what: str) -> bool:
         done = subprocess.run(
-            ["kubectl", "auth", "can-i", verb, what, where, account], capture_output=True, text=True, check=False
+            ["kubectl", "auth", "can-i", verb, what, where, account],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return done.stdout.strip() == "yes"
 
@@ -305,6 +341,17 @@ def test_an_application_may_not_change_the_hub(cluster: LiveCluster, tenant: str
     for what in ("deployment/veen-hub", "configmap/veen-hub-config", "secret/veen-hub-keys"):
         assert not [verb for verb in ("update", "patch", "delete") if may(verb, what)], what
     assert not may("get", "secret/veen-hub-keys")
+
+
+def test_the_cluster_refuses_a_pod_with_privileges_in_a_tenants_namespace(
+    cluster: LiveCluster, tenant: str
+) -> None:
+    """Pods of the manifests run all the same: they obey the restricted standard."""
+    pod = cluster.job(tenant, "privileged", "veen-cli", "true")["spec"]["template"]
+    pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    refused = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "privileged", "namespace": tenant}}
+    with pytest.raises(CommandFailed, match=r"(?i)privileged"):
+        cluster.kubectl.apply([{**refused, "spec": pod["spec"]}])
 
 
 # --- network policies (spec-4 §9.2)
@@ -324,7 +371,9 @@ def test_only_pods_with_the_labels_of_the_policy_reach_the_hub(cluster: LiveClus
 # --- a restored volume (RESOLUTIONS P3)
 
 
-def test_a_hub_on_a_restored_volume_signs_nothing_and_its_pod_is_not_ready(cluster: LiveCluster, tenant: str) -> None:
+def test_a_hub_on_a_restored_volume_signs_nothing_and_its_pod_is_not_ready(
+    cluster: LiveCluster, tenant: str
+) -> None:
     copies = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -344,16 +393,18 @@ def test_a_hub_on_a_restored_volume_signs_nothing_and_its_pod_is_not_ready(clust
     restore = "rm -rf /data/hub/* && cp -r /snapshot/hub/. /data/hub/"
     cluster.run(cluster.job(tenant, "veen-restore", "veen-cli", restore, claims=claims))
     cluster.scale(tenant, "veen-hub", 1)
-    wait_until("the hub says that it does not sign", lambda: "signing_stopped" in hub_log(cluster, tenant))
+    wait_until("the hub says that it does not sign", lambda: "signing_stopped" in hub_log(tenant))
     pod = cluster.hub(tenant)
     ready = {each["type"]: each["status"] for each in pod["status"]["conditions"]}["Ready"]
     assert ready == "False"
     proxy = f"/api/v1/namespaces/{tenant}/pods/{pod['metadata']['name']}:8080/proxy/v1/status"
     assert "not_signing" in json.loads(cluster.kubectl.run("get", "--raw", proxy))
-    assert [row["ready"] for row in cluster.veen("status", code=2)["networks"] if row["namespace"] == tenant] == [False]
+    assert [
+        row["ready"] for row in cluster.veen("status", code=2)["networks"] if row["namespace"] == tenant
+    ] == [False]
 
 
-def hub_log(cluster: LiveCluster, namespace: str) -> str:
+def hub_log(namespace: str) -> str:
     """Return the log of the hub's container; empty while it does not run."""
     done = subprocess.run(
         ["kubectl", "logs", WORKLOAD, f"--namespace={namespace}", "--tail=-1"],
@@ -365,7 +416,9 @@ def hub_log(cluster: LiveCluster, namespace: str) -> str:
 # --- deletion (spec-4 §11.2, §12.2)
 
 
-def test_deleting_a_tenant_changes_nothing_anywhere_else(cluster: LiveCluster, authority: str, tenant: str) -> None:
+def test_deleting_a_tenant_changes_nothing_anywhere_else(
+    cluster: LiveCluster, authority: str, tenant: str
+) -> None:
     cluster.apply("--tenant=other")
     before = {each: snapshot(cluster, each) for each in (authority, OTHER)}
     assert len(before[OTHER]) > 5

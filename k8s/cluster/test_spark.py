@@ -39,7 +39,9 @@ def exported(cluster: LiveCluster) -> str:
 
 def objects(cluster: LiveCluster, pinned: str) -> tuple[list[Object], Object]:
     """Return the objects of the manifest for this cluster, and the Job apart from the others."""
-    text = MANIFEST.read_text(encoding="utf-8").replace("veen-tenant-acme", NAMESPACE).replace("HUB_ID", pinned)
+    text = (
+        MANIFEST.read_text(encoding="utf-8").replace("veen-tenant-acme", NAMESPACE).replace("HUB_ID", pinned)
+    )
     *others, job = yaml.safe_load_all(text)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     container["image"] = container["env"][0]["value"] = cluster.image("veen-spark")
@@ -53,7 +55,9 @@ def verify(cluster: LiveCluster, pinned: str) -> tuple[int, Any, set[str]]:
     code, log = cluster.run_job(job)
     answers = [line for line in log.splitlines() if line.startswith("{")]
     assert answers, log[-3_000:]
-    events = json.loads(cluster.kubectl.run("get", "events", f"--namespace={NAMESPACE}", "--output=json"))["items"]
+    events = json.loads(cluster.kubectl.run("get", "events", f"--namespace={NAMESPACE}", "--output=json"))[
+        "items"
+    ]
     pods = {each["involvedObject"]["name"] for each in events if each["reason"] == "Started"}
     return code, json.loads(answers[-1]), {name for name in pods if "-exec-" in name}
 
@@ -69,7 +73,8 @@ def test_executors_in_pods_verify_an_exported_hub(cluster: LiveCluster, exported
 def test_executors_in_pods_find_a_changed_byte(cluster: LiveCluster, exported: str) -> None:
     script = """python3 - <<'P'
 import pathlib
-largest = max(pathlib.Path("/exports/hub").rglob("*"), key=lambda path: path.is_file() and path.stat().st_size)
+files = [path for path in pathlib.Path("/exports/hub").rglob("*") if path.is_file()]
+largest = max(files, key=lambda path: path.stat().st_size)
 content = bytearray(largest.read_bytes())
 content[len(content) // 2] ^= 1
 largest.write_bytes(content)

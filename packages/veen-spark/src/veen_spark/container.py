@@ -1,7 +1,7 @@
 """What the image veen-spark runs: an executor that Spark starts in Kubernetes, else ``veen spark``.
 
-Spark starts the pods of its executors with the argument ``executor`` and describes the executor in environment
-variables. The script that Spark's own images have for this needs a shell and Spark's folder layout.
+Spark starts the pods of its executors with the argument ``executor`` and describes the executor in variables
+of the environment. The script that Spark's own images have for this needs a shell and Spark's folder layout.
 """
 
 from __future__ import annotations
