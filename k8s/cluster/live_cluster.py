@@ -46,9 +46,15 @@ class LiveCluster:
             [program, "kube", *words, "--json"], capture_output=True, text=True, check=False, timeout=900
         )
         assert done.returncode == code, (
-            f"veen kube {' '.join(words)}: {done.stdout[-500:]}{done.stderr[-3_000:]}"
+            f"veen kube {' '.join(words)}: {done.stdout[-500:]}{done.stderr[-3_000:]}\n{self._failed_jobs()}"
         )
         return json.loads(done.stdout) if done.stdout.strip() else None
+
+    def _failed_jobs(self) -> str:
+        """Return the ends of the logs of Jobs that have failed."""
+        jobs = self.kubectl.select("jobs", None, "app.kubernetes.io/part-of=veen")
+        failed = [each["metadata"] for each in jobs if each.get("status", {}).get("failed")]
+        return "\n".join(self.logs(each["namespace"], f"job/{each['name']}")[-3_000:] for each in failed)
 
     def apply(self, *words: str, tag: str | None = None, code: int = 0) -> Any:
         images = (f"--image-prefix={self.image_prefix}", f"--tag={tag or self.tag}")
