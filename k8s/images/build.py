@@ -35,6 +35,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CONTAINERFILE: Final = ROOT / "k8s" / "images" / "Containerfile"
 PYTHON: Final = "3.13"
 """The Python of the base image."""
+LABEL: Final = "org.opencontainers.image"
 UV: Final = os.environ.get("VEEN_UV", "uv")
 
 
@@ -216,8 +217,9 @@ def build_images(
         image = f"localhost/{name}:{tag}"
         options = [
             f"--build-arg=TARGET={name}",
-            f"--build-arg=VERSION={version_of(TARGETS[name].package)}",
-            f"--build-arg=REVISION={revision}",
+            f"--label={LABEL}.title={name}",
+            f"--label={LABEL}.version={version_of(TARGETS[name].package)}",
+            f"--label={LABEL}.revision={revision}",
             "--network=none",
             f"--target={name}",
             f"--tag={image}",
