@@ -33,7 +33,7 @@ def executor_command(environment: Mapping[str, str], jars: Path) -> list[str]:
     """Return the arguments of Java for the executor that the variables describe."""
     numbered = {int(found[1]): name for name in environment if (found := _JAVA_OPTION.fullmatch(name))}
     memory = environment["SPARK_EXECUTOR_MEMORY"]
-    folders = (environment.get("SPARK_CONF_DIR"), f"{jars}/*", environment.get("SPARK_EXTRA_CLASSPATH"))
+    folders = (environment.get("SPARK_CONF_DIR"), environment.get("SPARK_CLASSPATH"), f"{jars}/*")
     return [
         *(environment[numbered[number]] for number in sorted(numbered)),
         f"-Xms{memory}",
