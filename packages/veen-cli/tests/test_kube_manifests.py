@@ -312,6 +312,8 @@ def test_the_operators_role_allows_all_that_veen_kube_does(network: str) -> None
         for verb in rule["verbs"]
     }
     needed = {("", "secrets", "create"), ("", "namespaces", "delete"), ("batch", "jobs", "delete")}
+    # kubectl does not wait for the end of what it may not watch: `veen kube destroy` would end too early.
+    needed |= {("", "namespaces", "watch"), ("batch", "jobs", "watch")}
     for each in objects_of(NETWORKS[network]):
         group = each["apiVersion"].partition("/")[0] if "/" in each["apiVersion"] else ""
         resource = RESOURCES.get(each["kind"], each["kind"].lower() + "s")
@@ -375,6 +377,14 @@ def test_selectors_never_change_with_tenant_version_or_choice() -> None:
             found.setdefault((each["kind"], each["metadata"]["name"]), set()).add(str(selector))
     assert len(found) > 5
     assert all(len(selectors) == 1 for selectors in found.values()), found
+
+
+def test_a_stateful_set_replaces_a_pod_that_never_became_ready() -> None:
+    """Kubernetes waits for such a pod by default: a version that does not start could not be taken back."""
+    sets = [each for each in everything() if each["kind"] == "StatefulSet"]
+    assert {each["metadata"]["name"] for each in sets} == {"veen-authority-hub", "veen-witness"}
+    for each in sets:
+        assert each["spec"].get("podManagementPolicy") == "Parallel", each["metadata"]["name"]
 
 
 # --- the choices of `veen kube`
