@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,9 +35,8 @@ def test_the_variables_of_an_executors_pod_become_the_arguments_of_its_backend()
 
 
 def test_an_executor_that_spark_did_not_start_says_which_variable_is_missing() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "veen_spark.container", "executor"],
-        capture_output=True, text=True, check=False, timeout=60, env={"PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    command = [sys.executable, "-m", "veen_spark.container", "executor"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
     assert done.returncode == 1
     assert "SPARK_EXECUTOR_MEMORY" in done.stderr
