@@ -152,12 +152,26 @@ def test_a_self_test_with_a_failing_check_ends_with_5_and_says_which(
     cluster.kubectl.run("delete", "job", "veen-selftest-once", f"--namespace={tenant}", "--wait=true")
 
 
-def test_the_cronjob_makes_jobs_that_pass(cluster: LiveCluster, tenant: str) -> None:
+def test_the_cronjob_makes_a_job_that_passes_and_that_status_shows(cluster: LiveCluster, tenant: str) -> None:
     where = f"--namespace={tenant}"
-    cluster.kubectl.run("create", "job", "veen-selftest-now", "--from=cronjob/veen-selftest-core", where)
-    code, log = cluster.end_of_job(tenant, "veen-selftest-now")
+    every_minute = json.dumps({"spec": {"schedule": "* * * * *"}})
+    patch = ("patch", "cronjob", "veen-selftest-core", where, "--type=merge")
+    cluster.kubectl.run(*patch, f"--patch={every_minute}")
+
+    def made() -> list[Object]:
+        jobs = cluster.kubectl.select("jobs", tenant, "app.kubernetes.io/part-of=veen")
+        return [each for each in jobs if owner_of(each) == "CronJob"]
+
+    wait_until("the CronJob has made a Job", lambda: bool(made()))
+    cluster.kubectl.run(*patch, f"--patch={json.dumps({'spec': {'suspend': True}})}")
+    code, log = cluster.end_of_job(tenant, made()[0]["metadata"]["name"])
     assert code == 0, log[-2_000:]
     assert json.loads(log.splitlines()[-1])["event"] == "selftest_finished"
+
+
+def owner_of(each: Object) -> str | None:
+    owners = each["metadata"].get("ownerReferences", [])
+    return owners[0]["kind"] if owners else None
 
 
 # --- pods (RESOLUTIONS P3)
