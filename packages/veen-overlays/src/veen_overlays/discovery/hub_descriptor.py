@@ -22,7 +22,7 @@ from veen_overlays.schema.record import Record
 
 
 class Settings(Protocol):
-    """What the operator says: the section ``discovery`` of hub.yaml."""
+    """The operator's settings: the section ``discovery`` of hub.yaml."""
 
     @property
     def region(self) -> str: ...

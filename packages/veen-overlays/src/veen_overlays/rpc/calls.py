@@ -53,7 +53,7 @@ class Answered(NamedTuple):
 
 
 class Exchanges(NamedTuple):
-    """What a range says about one MsgID: its request, and its replies."""
+    """The request with one MsgID and its replies, as far as they lie in a range."""
 
     request: Asked | None = None
     replies: Mapping[bytes, tuple[Answered, ...]] = {}

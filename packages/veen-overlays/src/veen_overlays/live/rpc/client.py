@@ -132,7 +132,7 @@ class RpcClient:
             end = start - 1
 
     def _add_server(self, message: Message) -> bool:
-        """Take in an announcement; False if the message is another one."""
+        """Apply an announcement; return False if the message is not one."""
         if message.schema != ServerLease.SCHEMA:
             return False
         lease = decode_record((ServerLease,), message.body)
@@ -187,7 +187,7 @@ class RpcClient:
         return [each for each in self.servers.live(self._clock.now) if method in each.methods]
 
     def _check_served(self, method: str) -> None:
-        """Raise unless a live server offers the method: nothing is sent in vain."""
+        """Raise unless a live server offers the method: no request is sent that no server will answer."""
         if self.live_servers(method):
             return
         live = self.servers.live(self._clock.now)

@@ -44,7 +44,7 @@ LEASE_MARGIN_SEC: Final = 2
 MAX_RUNNING: Final = 64
 MAX_WAITING: Final = 1_024
 TICK_SEC: Final = 1.0
-"""Longest pause between two looks at the calls that no live server holds."""
+"""Longest pause between two checks for calls that no live server holds."""
 SEND_PAUSES_SEC: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Pauses between attempts to write a record, in addition to the retries of the hub's client."""
 MAX_ANNOUNCEMENTS: Final = 3
@@ -217,7 +217,7 @@ class RpcServer:
             await asyncio.sleep(0.05)
 
     async def _heartbeat(self) -> None:
-        """Renew the lease; start the calls that this server holds, and take those that nobody holds."""
+        """Renew the lease; start the calls that this server holds, and take those that no server holds."""
         while True:
             now = self._clock.now
             for call in (*self.table.held_by(self._me, now), *self.table.free(self._me, now)):

@@ -79,7 +79,7 @@ def add_entries(view: QueryView, feed: StreamFeed, source: GrowingSource, entrie
             listed = feed.origin_log.take(found.parent)
             if listed is None and not feed.origin_log.is_complete(source.label, receipt.stream_seq):
                 return count
-            if listed is not None:  # the bridge's key sealed the copy: the origin has the writer's
+            if listed is not None:  # the copy names the bridge's key; the listed origin names the writer's
                 origin, found = listed.place, found._replace(client=listed.client)
         place = Place(source.hub_id, source.label, source.epoch, receipt, wire)
         if origin is None:
