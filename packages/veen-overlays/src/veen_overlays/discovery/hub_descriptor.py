@@ -35,7 +35,7 @@ class Settings(Protocol):
 
 
 class Facts(Protocol):
-    """What the hub knows about itself: the shape of veen-hub's ``HubFacts``."""
+    """The hub's facts about itself; has the shape of veen-hub's ``HubFacts``."""
 
     @property
     def identity(self) -> HubIdentity: ...

@@ -32,7 +32,7 @@ TOO_LARGE: Final = "the descriptor is larger than 65536 bytes"
 
 
 class Claim(NamedTuple):
-    """What one key has published about one id."""
+    """The records of one key about one id."""
 
     first: int | None = None
     """Position of its first advertisement; None if it has only retired the id."""

@@ -167,7 +167,7 @@ def version_order(version: str) -> list[tuple[int, str]]:
     for n, part in enumerate(parts):
         if n % 2:
             number = part.lstrip("0")
-            order.append((len(number), number))  # compared by length: no number is too long
+            order.append((len(number), number))  # by length, then by digits: a number of any length
         elif n and not part:
             order.append((1, ""))  # the end: higher than a pre-release, lower than any other suffix
         else:

@@ -43,7 +43,7 @@ class ProvedPublication:
     hub_ts: UnixTime
     """When the hub signed the receipt."""
     cosigned: Cosigned | None
-    """Who cosigned the hub log; None if no policy was given."""
+    """The witnesses that cosigned the hub log; None if no policy was given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one query may use. An engine calls ``check`` as it finds events, rows and groups."""
+    """The limits of one query. An engine calls ``check`` as it finds events, rows and groups."""
 
     max_rows: int = 1_000_000
     """Most rows, or groups, of a result."""

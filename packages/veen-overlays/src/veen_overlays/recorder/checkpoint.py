@@ -102,7 +102,7 @@ class CheckpointVerdict:
 
     signed: SignedHead
     cosigned: Cosigned | None
-    """Who cosigned; None if no policy was given."""
+    """The witnesses that cosigned; None if no policy was given."""
     empty: tuple[str, ...]
     """Streams without a head. That the hub log had none is claimed, not proved; so it is that the heads of
     the other streams are their newest."""

@@ -163,7 +163,7 @@ class ViewBackend:
         return found
 
     async def _linked(self, end: SourceEnd) -> SourceEnd:
-        """Add the verified proofs up to the hub checkpoint; sources that are empty or of other hubs have none."""
+        """Add the verified proofs up to the hub checkpoint; an empty or foreign source has none."""
         prefix = end.prefix
         if is_empty_source(prefix) or prefix.hub_id.hex() != self._executing.hub_id:
             return end

@@ -35,7 +35,7 @@ SPILL: Final = "spill"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseLimits:
-    """What all queries of one engine may use together."""
+    """The limits of one engine, shared by its queries."""
 
     memory_bytes: int = 512 << 20
     spill_bytes: int = 4 << 30

@@ -147,7 +147,7 @@ class RpcClient:
         if bytes(entry.receipt.leaf_hash) in self._waiting:
             self._own.add(entry.msg.client_id)
         if entry.msg.client_id in self._own and self.servers.get(entry.msg.client_id) is None:
-            return  # a request of this client need not be opened
+            return  # a request of this client: neither a reply nor an announcement
         message = self._access.open(entry)
         if not self._add_server(message):
             self._take_reply(entry, message)

@@ -1,4 +1,4 @@
-"""What events have changed in the state of a domain, while the state before them stays as it is."""
+"""Changes that events make to the state of a domain; the state before them is not modified."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class StreamFeed:
 
     @property
     def name(self) -> str:
-        """What identifies the feed in the manifest."""
+        """The feed's name in the manifest; unique in the view."""
         return f"{self.hub_id.hex()}/{self._first_label.hex()}"
 
     @property

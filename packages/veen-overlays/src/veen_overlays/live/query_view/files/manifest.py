@@ -69,7 +69,7 @@ class Source(Wire):
 
     @property
     def key(self) -> tuple[str, bytes, bytes]:
-        """What identifies the source."""
+        """The identity of the source: stream, hub_id and label."""
         return self.stream, self.hub_id, self.label
 
 
