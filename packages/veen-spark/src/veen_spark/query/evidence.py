@@ -46,7 +46,7 @@ class SparkEvidence:
         return prove_from_nodes(lambda h, i: self._nodes.node(number, h, i), seqs, prefix.to_seq)
 
     def link(self, prefix: Prefix) -> HubLogLink | None:
-        """Return an export's proofs up to a hub checkpoint; None if the prefix ends before the export does."""
+        """Return an export's proofs up to a hub checkpoint; None if the prefix ends before the export."""
         whole = any((p.label, p.to_seq) == (prefix.label, prefix.to_seq) for p in self._view.prefixes)
         return self._view.links.get(bytes(prefix.label)) if whole and prefix.checkpoint else None
 

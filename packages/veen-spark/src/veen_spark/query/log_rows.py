@@ -154,7 +154,7 @@ def _keys(found: Found) -> tuple[bytes | None, bytes | None]:
 
 
 def attributed(rows: DataFrame) -> DataFrame:
-    """Mark the events whose principal is the signer, or is linked to it by an earlier entry (SDR0 I3, P10)."""
+    """Mark the events whose principal is the signer, or is linked to it by earlier entries (SDR0 I3)."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     event = f.col("kind") == int(EntryKind.EVENT)

@@ -82,7 +82,7 @@ def view_of_logs(
 
 
 def _audit_logs(paths: Sequence[str], report: VerificationReport) -> Pieces:
-    """Find the audit logs of importing bridges; raise for a hub without one whose logs may be incomplete."""
+    """Find the audit logs of importing bridges; raise if a hub's audit log is missing from a partial copy."""
     found = find_sources(paths, report, {OFFLINE_LOG: OFFLINE_LOG}).pieces
     audited = {piece.hub_id for piece in found.values()} | set(whole_hubs(paths, report))
     for row in report.labels:
