@@ -1,4 +1,4 @@
-"""Whether a verified bundle may be imported, decided from its header and the target's audit log (AGB0 4.5).
+"""Admission of a verified bundle, decided from its header and the target's audit log (AGB0 4.5).
 
 The rules, in order:
 
@@ -49,7 +49,7 @@ class BundleRefusedError(VerificationError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """What is to be done for a bundle that may be imported."""
+    """The writes that the import of an admitted bundle needs."""
 
     bundle_id: BundleId
     header: BundleHeader
@@ -169,7 +169,7 @@ def _target(source: SourceHub, header: BundleHeader, state: ImportState) -> str:
 def _reported(
     target: str, header: BundleHeader, state: ImportState
 ) -> tuple[bool, tuple[ImportMapping, ...]]:
-    """Whether the audit log shows this mapping, and which reported mappings contradict it (rule 3)."""
+    """Return whether the audit log shows this mapping, and which reported mappings contradict it (rule 3)."""
     wanted = header.hub_id, header.stream_id
     completed = any((each.source_hub_id, each.source_stream_id) == wanted for each, _ in _uses(state))
     own, others = None, []

@@ -65,7 +65,7 @@ class MirrorSettings:
 
 
 class MirrorService:
-    """Runs until it is stopped, or until a failure that no retry helps against."""
+    """Mirrors until it is stopped, or until a failure that no retry can repair."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
@@ -133,7 +133,10 @@ class MirrorService:
 async def connected(
     given: MirrorSettings, stage: Callable[[str], None] = lambda _stage: None
 ) -> AsyncIterator[tuple[Hub, Hub]]:
-    """Connect to the source, without an identity, and to the target; ``stage`` is told which comes next."""
+    """Connect to the source, without an identity, and to the target.
+
+    ``stage`` is called with the hub that a failure from now on concerns: source, target or either.
+    """
     stage("source")
     async with connect(
         given.source.url, trust=given.source.pin, tls=given.source.tls, state=given.store, retry=SESSION_RETRY

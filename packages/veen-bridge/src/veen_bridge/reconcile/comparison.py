@@ -1,4 +1,4 @@
-"""Compare what was exported with what was imported: a pure function of two folded states (AGB0 4.7, J1, J2).
+"""Compare exports with imports: a pure function of two folded states (AGB0 4.7, J1, J2).
 
     reconcile(source, target) → findings, and for each source label its consistent region (K2)
 

@@ -18,7 +18,7 @@ from veen_overlays.bridge.records import OFFLINE_LOG, ONLINE_LOG, origin_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
-    """One step; ``found`` is None if the step could not be looked at, for want of the zone that has it."""
+    """One step of K1; ``found`` is None if the zone that the step needs was not given."""
 
     step: int
     what: str

@@ -108,8 +108,8 @@ def exchange(
     sent = spark.range(0, len(pieces), 1, numPartitions=len(pieces)).mapInArrow(
         senders, "receiver long, record binary"
     )
-    # The number of partitions is given, or Spark merges small ones: the records are few bytes, but each receiver
-    # also reads its part of the log.
+    # The number of partitions is given, or Spark merges small ones: the records are few bytes, but each
+    # receiver also reads its part of the log.
     frame = (
         sent.repartition(len(receivers), "receiver")
         .sortWithinPartitions("receiver")
