@@ -34,6 +34,7 @@ from veen_overlays.bridge.imports import (
     reported_mappings,
 )
 from veen_overlays.bridge.records import Imported, ImportMapping
+from veen_overlays.utc import format_utc
 
 RootAt = Callable[[StreamSeq], MmrRoot]
 """Returns the root in the receipt of one of a verified bundle's events."""
@@ -106,7 +107,7 @@ def plan_import(
     if (done := imported_bundle(state, bundle)) is not None:
         raise BundleRefusedError(
             "ALREADY_IMPORTED",
-            f"bundle {bundle.hex()} was imported at {done.import_time}, "
+            f"bundle {bundle.hex()} was imported at {format_utc(done.import_time)}, "
             + (f"entries {done.from_seq} to {done.to_seq}" if done.events else "a heartbeat"),
             action="leave it out, or skip such bundles with --skip-imported",
         )

@@ -83,7 +83,7 @@ def _misplaced(imports: tuple[ReportedImport, ...]) -> Iterator[Finding]:
 
 def _orphans(target: TargetSide) -> Iterator[Finding]:
     for stream, count in sorted(target.without_origin.items()):
-        detail = f"{count} message(s) of stream {stream} name no origin"
+        detail = f"messages of stream {stream} that name no origin: {count}"
         yield Finding(kind=FindingKind.NO_ORIGIN, detail=detail)
 
 

@@ -81,9 +81,10 @@ def _token(check: str, token: CapToken, config: BridgeConfig, bridge: ClientId) 
         return PathFinding(
             check=check, ok=False, detail=f"permits writing to streams beyond the role: {names}"
         )
-    count = len(token.allow.stream_ids)
     return PathFinding(
-        check=check, ok=True, detail=f"permits the {count} stream(s) of role {config.role} only"
+        check=check,
+        ok=True,
+        detail=f"permits only streams of role {config.role} ({len(token.allow.stream_ids)})",
     )
 
 
@@ -96,14 +97,16 @@ def _state(config: BridgeConfig) -> Iterator[PathFinding]:
         check = f"state of hub {hub.hex()[:8]}"
         tokens = held_tokens(store, hub)
         if hub.hex() != config.trust and tokens:
-            detail = f"holds {len(tokens)} token(s) for another hub than the role's own, {hub.hex()}"
+            detail = f"holds tokens for another hub than the role's own, {hub.hex()}: {len(tokens)}"
             yield PathFinding(check=check, ok=False, detail=detail)
             continue
         excess = [
             each.hex() for token in tokens for each in excess_streams(token, config.role, config.streams)
         ]
         detail = (
-            f"permits streams beyond the role: {', '.join(excess)}" if excess else f"{len(tokens)} token(s)"
+            f"permits writing to streams beyond the role: {', '.join(excess)}"
+            if excess
+            else f"all tokens permit only streams of the role ({len(tokens)})"
         )
         yield PathFinding(check=check, ok=not excess, detail=detail)
 
