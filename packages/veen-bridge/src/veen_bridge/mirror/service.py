@@ -1,8 +1,8 @@
 """The mirror service: connects to both hubs, runs one mirror per stream, and reconnects (spec-4 §6).
 
-A session ends with the first failure of any stream. Silence and overload are retried with a growing pause:
-a hub restarts, rotates its keys or is moved. Everything else ends the service: a source that diverges (its
-evidence is on disk then), a refused token, an invalid answer.
+A session ends with the first failure of any stream. If a hub is silent or overloaded, the service reconnects
+with growing pauses, because the hub may be restarting, rotating its keys or moving. Any other failure ends the
+service: a source that diverges (the evidence is on disk then), a refused token, an invalid answer.
 """
 
 from __future__ import annotations
