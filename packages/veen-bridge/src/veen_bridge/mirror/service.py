@@ -1,8 +1,8 @@
 """The mirror service: connects to both hubs, runs one mirror per stream, and reconnects (spec-4 §6).
 
 A session ends with the first failure of any stream. If a hub is silent or overloaded, the service reconnects
-with growing pauses, because the hub may be restarting, rotating its keys or moving. Any other failure ends the
-service: a source that diverges (the evidence is on disk then), a refused token, an invalid answer.
+with growing pauses, because the hub may be restarting, rotating its keys or moving. Any other failure ends
+the service: a source that diverges (the evidence is on disk then), a refused token, an invalid answer.
 """
 
 from __future__ import annotations
