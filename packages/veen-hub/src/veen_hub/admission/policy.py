@@ -79,10 +79,10 @@ class AdmissionPolicy(Protocol):
 
 @runtime_checkable
 class GrantingPolicy(AdmissionPolicy, Protocol):
-    """A policy that knows tokens beside those of ``/tooling/authorize`` (spec-3 3.3, A2)."""
+    """A policy that knows tokens in addition to those of ``/tooling/authorize`` (spec-3 3.3, A2)."""
 
     def granted(self, auth_ref: AuthRef, hub_ts: UnixTime) -> GrantedToken | None:
-        """Return the token of an auth_ref that the hub was not given; None if the policy does not know it."""
+        """Return the token of an auth_ref that is not authorized at the hub; None if the policy has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

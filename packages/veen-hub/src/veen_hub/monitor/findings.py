@@ -19,7 +19,7 @@ Evidence = HubLogFork | LabelFork
 MAX_OPEN_PER_KEY: Final = 100
 """Findings of one key at one hub that are listed; further ones are counted only."""
 MAX_UNLISTED: Final = 10_000
-"""Findings that are counted and not listed; beyond that, the count stands still."""
+"""Findings that are counted and not listed; beyond that, the count no longer rises."""
 
 
 ENTRIES: Final = "entries"

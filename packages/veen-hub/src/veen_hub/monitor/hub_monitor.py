@@ -41,7 +41,7 @@ from veen_hub.monitor.witness_source import WitnessSource
 PROOFS: Final = "proofs"
 """Name of the check whose findings end when the hub gives the proof after all."""
 DEFAULT_GRACE_SEC: Final = 30.0
-"""How long a hub may take to publish what it has acknowledged or has had cosigned."""
+"""Seconds a hub may take to publish entries it has acknowledged, or a checkpoint that witnesses cosigned."""
 MAX_OVERRUN_SEC: Final = 60.0
 """How long a round may take after the time at which it stops to read entries."""
 

@@ -1,4 +1,4 @@
-"""Garbage collection: fewer passes of the cycle collector, and no cycles that need it."""
+"""Garbage collection: run the cycle collector rarely, and store exceptions without reference cycles."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def load_policy(given: WitnessPolicy | Path | str) -> WitnessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A hub checkpoint, and who cosigned it."""
+    """A hub checkpoint, and the witnesses that cosigned it."""
 
     signed: SignedHead
     cosigned: Cosigned
@@ -214,7 +214,7 @@ class HubCheckpoints:
             if new.root != old.root:
                 raise await self._diverged(f"the hub signed two hub logs of {new.size} entries", held, shown)
             return
-        for last in (False, True):  # twice: a proof has no signature and may be damaged on its way
+        for last in (False, True):  # two attempts: a proof is not signed, so a proxy may have damaged it
             try:
                 await self._prove(old, new)
             except (ProofError, NotFound, BadRequest, Misbehaved) as exc:

@@ -90,7 +90,7 @@ class WitnessLink:
             self._session = None
 
     def _checked(self, told: int, head: TreeHead) -> int:
-        """Return the size that a witness told; raise if the hub is behind it."""
+        """Return the size that a witness named; raise if the hub is behind it."""
         if told > self._hub_log.size:
             raise behind(self.name, told, self._hub_log.size)
         self.old_size = told
