@@ -87,7 +87,7 @@ class Job:
     "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor",
     "veen monitor https://hub.example --trust HUB_ID --seen alice --once --json",
 )
-@click.argument("urls", nargs=-1, metavar="URL…", envvar="VEEN_HUB")
+@click.argument("urls", nargs=-1, metavar="[URL]…", envvar="VEEN_HUB")
 @click.option(
     "--trust",
     multiple=True,

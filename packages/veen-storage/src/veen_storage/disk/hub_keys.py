@@ -244,7 +244,7 @@ def read_identity(layout: Layout, hub: HubId) -> HubIdentity:
 
 
 def identity_problems(layout: Layout, identity: HubIdentity) -> Iterable[DamageError]:
-    """Yield an error for the signature and for the key map that disagrees with a verified identity."""
+    """Yield an error for each of signature and key map that does not match a verified identity."""
     try:
         hub_identity.verify_identity_signature(identity, Signature(read_file(layout.identity_signature)))
     except VeenError as exc:
