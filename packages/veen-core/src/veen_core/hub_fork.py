@@ -5,7 +5,7 @@ cut at the size of the earlier statement. Its hashes lead to the later root, but
 the hub signed. A third party verifies it offline, with the hub's identity and nothing else. Without a pinned
 hub_id, the evidence convicts the hub that it names.
 
-The identity inside the evidence is what its maker says: endorsements cover the keys, but not their ends
+The maker of the evidence chooses the identity inside it: endorsements cover the keys, but not their ends
 (core §8.4). A verifier that has a record of the hub's keys therefore uses its own, and refuses receipts by a
 key that had ended. A hub checkpoint has no time, so the holder of a retired key can make evidence of two hub
 logs against its hub.
