@@ -171,7 +171,7 @@ def _check_pair(msg: Msg, receipt: Receipt, limits: Limits) -> None:
 
 
 def examine(entry: Entry, terms: LogTerms) -> LogStep:
-    """Check an entry without other entries, and the terms of its log; return its step. No signature is checked."""
+    """Check one entry, and the terms of its log; return its step. No signature is checked."""
     step = verify_alone(entry, terms.limits)
     if entry.label != terms.label:
         found = f"the entry has label {entry.label.hex()}, not {terms.label.hex()}"

@@ -181,7 +181,7 @@ class PipelinedClient(LabelClient):
         self._verify_receipt(receipt)
 
     def verify_within(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:
-        """Verify a receipt within the prefix: its tree has its leaf and is part of the verified tree (B10, B11)."""
+        """Verify a receipt within the prefix: its tree is part of the verified tree (B10, B11)."""
         self._verify_receipt(receipt)
         tree = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self.verify_part(tree, consistency, receipt.encode())

@@ -271,7 +271,7 @@ def _start(work: Callable[[], None], count: int) -> list[Future[None]]:
             started.append(Future())
             executor.submit(_run, started[-1], work)
     except RuntimeError:  # no more threads, or the interpreter is shutting down
-        _Pool.executor = None  # its queue holds work that no thread may ever take
+        _Pool.executor = None  # its queue has work that perhaps no thread will take
     return started
 
 

@@ -71,7 +71,7 @@ def promote(
     progress: ReportProgress = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Fork:
-    """Create the successor at ``target``; with a ``handover`` only from exactly the point that it names."""
+    """Create the successor at ``target``; a ``handover`` names the point at which the replica must be."""
     files = files or Files()
     if handover is not None:
         if stream.hub_id(HubPk(new_key.public)) != handover.new_hub:

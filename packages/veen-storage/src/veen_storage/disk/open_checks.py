@@ -29,7 +29,7 @@ MAX_CHECKED_LABELS: Final = 384
 def check_names(layout: Layout) -> None:
     """Raise if a folder or the checkpoint binding is missing: it must not be taken for an empty one."""
     for path in (*layout.directories(), layout.checkpoint_binding):
-        if path != layout.hub_log and not path.exists():  # an older veen made none (``disk.hub_log_start``)
+        if path != layout.hub_log and not path.exists():  # older veens had no hub log
             derived = path in (layout.index, layout.checkpoint_binding)
             raise DamageError(path.name, None, "is missing", REPAIR if derived else RESTORE)
 
