@@ -262,7 +262,7 @@ class Hub:
         return outbox
 
     def require_witnesses(self) -> Confirmations:
-        """Return the confirmations, or say that there is no witness policy."""
+        """Return the confirmations; raise if there is no witness policy."""
         if self.confirmations is None:
             raise StateError(
                 "without a witness policy no message is ever confirmed",

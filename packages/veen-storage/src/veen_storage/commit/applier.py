@@ -104,7 +104,7 @@ class Applier:
 
     def _write_files(self, changes: list[Changes]) -> None:
         appends: dict[Path, _Appends] = {}
-        growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # not keyed by path: making a path costs 6 µs an entry
+        growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # no paths as keys: one costs 6 µs an entry
         pruned: set[tuple[Label, StreamSeq]] = set()
         refused: set[int] = set()
         for step in (step for change in changes for step in change.steps):
