@@ -106,7 +106,7 @@ class PolicyServices:
     """Returns the ancestor of this hub that has entries of a stream; None if this hub is no successor, or if
     the logs are another hub's."""
     issuers: frozenset[bytes] = frozenset()
-    """The issuers whose tokens this hub accepts (H18), and so whose grants and revocations (A1)."""
+    """The issuers whose tokens (H18), grants and revocations (A1) this hub accepts."""
 
 
 @runtime_checkable
