@@ -34,7 +34,7 @@ from veen_core.mmr import Mmr
 from veen_core.signatures import SignatureBatch
 from veen_core.tlog.policy import Cosigned
 
-BATCH: Final = 1_024
+EVENTS_PER_BATCH: Final = 1_024
 """Events whose signatures are verified together, on all cores."""
 EVENTS_PER_START: Final = 32
 """Events whose signatures are offered to the assistant together, if this process has an assistant."""
@@ -179,8 +179,8 @@ class PartVerifier:
         """
         events = self.parser.feed(block)
         self._waiting.extend(events)
-        while len(self._waiting) >= BATCH:
-            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+        while len(self._waiting) >= EVENTS_PER_BATCH:
+            batch, self._waiting = self._waiting[:EVENTS_PER_BATCH], self._waiting[EVENTS_PER_BATCH:]
             self._verify(batch)
         return events
 

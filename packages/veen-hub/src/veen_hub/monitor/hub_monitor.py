@@ -156,7 +156,7 @@ class HubMonitor:
         self._settle("signature", [])
         self.progress.shown = shown
         is_sound = await self._compare_shown(shown)
-        self._settle("others", await self._checkpoints.others([*cosigned, *seen.checkpoints, *others]))
+        self._settle("others", await self._checkpoints.check_others([*cosigned, *seen.checkpoints, *others]))
         if shown is not None:
             self._check_quorum(shown)
         if is_sound:
@@ -194,7 +194,7 @@ class HubMonitor:
 
     async def _compare_shown(self, shown: SignedHead | None) -> bool:
         """Compare the hub checkpoint with the one held, and hold it if it extends that one."""
-        found = await self._checkpoints.shown(shown)
+        found = await self._checkpoints.check_shown(shown)
         self._settle("checkpoint", found)
         if found or shown is None:
             return False
