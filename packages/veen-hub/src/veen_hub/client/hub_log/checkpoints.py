@@ -4,8 +4,8 @@ The largest hub checkpoint that was ever accepted is a record in the state store
 later must be an extension of it, by a consistency proof. A smaller one, or one without a valid proof, is a
 contradiction: both notes are saved as evidence, and ``Diverged`` is raised.
 
-A hub checkpoint that has no quorum yet is not accepted, and not an error by itself. It is one once the newest
-accepted one is older than the policy's max_age.
+A hub checkpoint that has no quorum yet is not accepted. The missing quorum is an error only once the newest
+accepted hub checkpoint is older than the policy's max_age.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ verification of their receipts, in one task:
     2. send them in one request
     3. check the receipts, verify their signatures together, accept them
 
-Only what usually happens is done here. A label that is not ready, for example because another operation uses
-it, sends by itself from the beginning. A message that is answered with anything but its receipt, the next one
-of its label, continues by itself with that answer. So no message waits for another one that fails.
+This module handles only the usual case. A label that is not ready, for example because another operation uses
+it, sends without a group. A message whose answer is not the receipt of the label's next entry leaves the
+group and continues with that answer. So no message waits for another one that fails.
 """
 
 from __future__ import annotations
