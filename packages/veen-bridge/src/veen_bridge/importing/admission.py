@@ -182,8 +182,8 @@ def _reported(
     contested = [each for each in others if each.target_stream_id == stream_id(target)]
     if own is None or own.target_stream_id == stream_id(target):
         return completed or own is not None, tuple(contested)
-    # A later mapping of another source stream to the same import stream proves that the import stream was empty
-    # then, because that import checked it. So this source never used its mapping.
+    # A later mapping of another source stream to the same import stream proves that the import stream was
+    # empty then, because that import checked it. So this source never used its mapping.
     if not completed and all(each.target_stream_id != own.target_stream_id for each in others):
         contested.append(own)
     return completed, tuple(contested)
