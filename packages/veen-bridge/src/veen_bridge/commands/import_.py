@@ -35,7 +35,7 @@ from veen_hub.client import Identity
     name="import",
 )
 @click.argument(
-    "files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="FILE..."
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="FILE…"
 )
 @config_option
 @click.option(
