@@ -19,7 +19,7 @@ import pyarrow as pa
 from veen_core.entry import ENTRY_VERSION, FLAG_AUTHORIZE, FRAME_SIZE
 from veen_core.limits import DEFAULT_LIMITS, ENTRY_OVERHEAD
 from veen_spark.read import field_layout
-from veen_spark.read.segment import SAMPLE_BYTES, Authorize, Damage, Items, Segment, Span
+from veen_spark.read.segment import SAMPLE_BYTES, ControlEntry, Damage, Items, Segment, Span
 
 WINDOW_BYTES: Final = 4 * 1_048_576
 PIECE_BYTES: Final = 16_384
@@ -227,7 +227,9 @@ class ChunkWalk:
             seq, msg_len, receipt_len = _NUMBERS.unpack_from(data, at + _NUMBERS_AT)
             receipt_at = at + FRAME_SIZE + msg_len
             self._at = receipt_at + receipt_len
-            yield Authorize(seq, base + at, data[at + FRAME_SIZE : receipt_at], data[receipt_at : self._at])
+            yield ControlEntry(
+                seq, base + at, data[at + FRAME_SIZE : receipt_at], data[receipt_at : self._at]
+            )
             return
         bounds = np.array(self._frame_bounds(), dtype=np.int64)
         begin, end = bounds[:-1], bounds[1:]

@@ -22,7 +22,7 @@ from veen_core.entry import FRAME_SIZE, frame_size, unframe
 from veen_core.errors import VeenError
 from veen_core.receipt import Receipt
 from veen_spark.read.chunk_walk import MAX_FRAME_BYTES, open_raw
-from veen_spark.read.segment import Pruned, Segment, Span
+from veen_spark.read.segment import PrunedLogEntry, Segment, Span
 from veen_spark.read.walk import walk
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def first_ts(segment: Segment) -> int | None:
         for item in walk(segment):
             if isinstance(item, Span):
                 return Receipt.decode(item.data[item.receipt_at[0] : item.end[0]]).hub_ts
-            return item.entry.receipt.hub_ts if isinstance(item, Pruned) else None
+            return item.entry.receipt.hub_ts if isinstance(item, PrunedLogEntry) else None
     except (VeenError, OSError, struct.error):
         pass  # the task that reads the segment reports the error
     return None

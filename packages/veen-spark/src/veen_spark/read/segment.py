@@ -86,7 +86,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Authorize:
+class ControlEntry:
     """A control entry, which holds a cap token instead of a MSG (RESOLUTIONS H5)."""
 
     seq: int
@@ -96,7 +96,7 @@ class Authorize:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedLogEntry:
     """An entry whose payload retention removed."""
 
     seq: int
@@ -117,8 +117,8 @@ class Damage:
     """The first ``SAMPLE_BYTES`` of the range."""
 
 
-SingleItem = Pair | Authorize | Pruned | Damage
-Item = Span | Authorize | Pruned | Damage
+SingleItem = Pair | ControlEntry | PrunedLogEntry | Damage
+Item = Span | ControlEntry | PrunedLogEntry | Damage
 Items = Iterator[Item]
 
 
