@@ -31,7 +31,7 @@ _LENGTHS_AT: Final = 42
 _NUMBERS: Final = struct.Struct(">QII")
 """stream_seq, the length of the MSG and the length of the RECEIPT."""
 _NUMBERS_AT: Final = 34
-_PADDING: Final = bytes(field_layout.PAD)
+_PADDING: Final = bytes(field_layout.PAD_BYTES)
 _DIGEST_AT: Final = 50
 _ENTRY: Final = sha256(b"veen/entry")
 _NEED_MORE: Final = "more bytes are needed"
@@ -90,7 +90,7 @@ class ChunkWalk:
         self._segment = segment
         self._starts = tuple(bytes((ENTRY_VERSION, flags)) + segment.label for flags in (0, FLAG_AUTHORIZE))
         self._data = _PADDING
-        """The current window, followed by ``field_layout.PAD`` zero bytes."""
+        """The current window, followed by ``field_layout.PAD_BYTES`` zero bytes."""
         self._size = 0
         """The size of the window without the padding."""
         self._at = 0

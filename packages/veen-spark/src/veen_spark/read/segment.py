@@ -68,7 +68,7 @@ class Span:
     """
 
     data: bytes
-    """The buffer, with ``field_layout.PAD`` zero bytes after the last entry."""
+    """The buffer, with ``field_layout.PAD_BYTES`` zero bytes after the last entry."""
     seq: Counts
     """The expected stream_seq: from the frame header, or from the position in a set-form export."""
     offset: Ints

@@ -17,7 +17,7 @@ from veen_core.errors import DecodeError, VeenError
 from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
 from veen_core.limits import DEFAULT_LIMITS
 from veen_spark.read.chunk_walk import MAX_SPAN_ENTRIES
-from veen_spark.read.field_layout import PAD
+from veen_spark.read.field_layout import PAD_BYTES
 from veen_spark.read.segment import (
     SAMPLE_BYTES,
     ControlEntry,
@@ -138,7 +138,7 @@ class _SpanBuilder:
         """Yield the entries collected so far as a span."""
         if self._parts:
             seq, *bounds = np.array(self._bounds, dtype=np.int64).T
-            yield Span(b"".join((*self._parts, bytes(PAD))), seq.astype(np.uint64), *bounds)
+            yield Span(b"".join((*self._parts, bytes(PAD_BYTES))), seq.astype(np.uint64), *bounds)
             self._parts, self._size, self._bounds = [], 0, []
 
 
