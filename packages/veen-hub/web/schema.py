@@ -1,8 +1,8 @@
 """Write the declarations of VEEN for the web pages: wire objects, and the records of all overlays.
 
 Usage: schema.py [--check]. Needs an environment with veen-cli, such as ``.tox/cli/bin/python``. The pages
-interpret these tables; no field is declared a second time in TypeScript. ``src/verify/wire/schema.ts`` has the
-wire objects, ``src/console/records/schema.ts`` the records.
+interpret these tables; no field is declared a second time in TypeScript. The wire objects are in
+``src/verify/wire/schema.ts``, the records in ``src/console/records/schema.ts``.
 """
 
 from __future__ import annotations

@@ -20,8 +20,17 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SCREENS = (
-    "overview", "streams", "trust", "capabilities", "revocations", "replicas", "bridges", "records", "operations", "audit",
-)  # fmt: skip
+    "overview",
+    "streams",
+    "trust",
+    "capabilities",
+    "revocations",
+    "replicas",
+    "bridges",
+    "records",
+    "operations",
+    "audit",
+)
 
 
 def go(page: Page, *parts: str | int) -> None:

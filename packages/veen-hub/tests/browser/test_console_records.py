@@ -1,4 +1,4 @@
-"""The console's screens over records: queries whose result others verify, operations, bridges, revocations."""
+"""The console's screens over records: queries that others verify, operations, bridges, revocations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recorded(world: Any, reader: Path) -> Any:
-    """The hub with recorder events: some before and some after the link to the identity key, one of another key."""
+    """The hub with recorder events: the first before the link to the identity key."""
     identity = Identity.load(reader)
     principal = identity.client_id
 
@@ -165,9 +165,16 @@ def test_operations_are_below_what_led_to_them_and_calls_have_their_replies(
     failed = Reply(ok=False, error=ErrorBody(code="too_late"))
     world.send_records("work", [Outgoing(body=failed, parent=asked.leaf_hash)], identity)
     service = ServiceAdvertise(
-        service_id=ServiceId(b"\x05" * 32), name="adder", overlay_id=OverlayId(b"\x06" * 32), methods=("add",),
-        stream_ids=(), regions=(), required_caps=(), tags=(), ttl_sec=3_600,
-    )  # fmt: skip
+        service_id=ServiceId(b"\x05" * 32),
+        name="adder",
+        overlay_id=OverlayId(b"\x06" * 32),
+        methods=("add",),
+        stream_ids=(),
+        regions=(),
+        required_caps=(),
+        tags=(),
+        ttl_sec=3_600,
+    )
     world.send_records("work", [service], identity)
     page = open_records(open_console, world, reader, "operations", "work")
     page.get_by_text("Operations: 3").wait_for()
@@ -188,12 +195,24 @@ def test_operations_are_below_what_led_to_them_and_calls_have_their_replies(
 def exported(bundle: int, previous: int, first: int, last: int, label: Label) -> Exported:
     before = first - 1
     return Exported(
-        bundle_id=BundleId(bytes([bundle]) * 32), prev_bundle_id=BundleId(bytes([previous]) * 32),
-        parts_hash=PartsHash(bytes(32)), source_hub_id=HubId(b"\x09" * 32), stream_id=StreamId(b"\x08" * 32), stream="orders",
-        label=label, from_seq=StreamSeq(first), to_seq=StreamSeq(last), events=last - first + 1, root_before=MmrRoot(bytes(32)),
-        peaks_before=(NodeHash(bytes(32)),) * before.bit_count(), root_after=MmrRoot(bytes(32)),
-        checkpoint=CheckpointHash(bytes(32)), ts=UnixTime(1), bridge_id=ClientId(b"\x04" * 32), operator="ann",
-    )  # fmt: skip
+        bundle_id=BundleId(bytes([bundle]) * 32),
+        prev_bundle_id=BundleId(bytes([previous]) * 32),
+        parts_hash=PartsHash(bytes(32)),
+        source_hub_id=HubId(b"\x09" * 32),
+        stream_id=StreamId(b"\x08" * 32),
+        stream="orders",
+        label=label,
+        from_seq=StreamSeq(first),
+        to_seq=StreamSeq(last),
+        events=last - first + 1,
+        root_before=MmrRoot(bytes(32)),
+        peaks_before=(NodeHash(bytes(32)),) * before.bit_count(),
+        root_after=MmrRoot(bytes(32)),
+        checkpoint=CheckpointHash(bytes(32)),
+        ts=UnixTime(1),
+        bridge_id=ClientId(b"\x04" * 32),
+        operator="ann",
+    )
 
 
 def test_bridges_show_bundles_gaps_and_what_is_not_exported(
@@ -208,9 +227,13 @@ def test_bridges_show_bundles_gaps_and_what_is_not_exported(
     page.get_by_text("3 records,").wait_for()
     page.get_by_text("10 not exported").wait_for()
     refused = ImportFailed(
-        position=StreamSeq(0), code="unknown_hub", reason=HOSTILE, import_time=UnixTime(1),
-        bridge_id=ClientId(b"\x04" * 32), operator="ann",
-    )  # fmt: skip
+        position=StreamSeq(0),
+        code="unknown_hub",
+        reason=HOSTILE,
+        import_time=UnixTime(1),
+        bridge_id=ClientId(b"\x04" * 32),
+        operator="ann",
+    )
     world.send_records("bridge/offline/log", [refused], identity)
     page.get_by_role("link", name="Imports to this hub").click()
     page.get_by_text("refused: unknown_hub").wait_for()
