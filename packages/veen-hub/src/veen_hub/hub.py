@@ -390,7 +390,7 @@ class Hub:
             self.metrics.replica_missing_attachments.set(self.replica.missing_attachments)
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
-        with contextlib.suppress(OSError):  # a scrape does not fail because the volume is gone
+        with contextlib.suppress(OSError):  # a lost volume must not fail the scrape
             disk = shutil.disk_usage(self.store.layout.root)
             self.metrics.disk_bytes.set(disk.total)
             self.metrics.disk_free_bytes.set(disk.free)
