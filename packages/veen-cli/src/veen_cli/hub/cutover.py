@@ -141,9 +141,9 @@ def promote(
     """Make a replica's successor: a new hub with the old log as evidence.
 
     A planned promotion uses the old hub's handover. The replica must be exactly at the point that the
-    handover names, so that nothing is lost. An unplanned promotion (--unplanned) uses what the replica has; `veen hub
-    lost` then lists what is missing. The successor has its own identity and labels; the old log is in
-    ancestry/. Never start the old primary again after an unplanned promotion.
+    handover names, so that nothing is lost. An unplanned promotion (--unplanned) uses what the replica has;
+    `veen hub lost` then lists what is missing. The successor has its own identity and labels; the old log is
+    in ancestry/. Never start the old primary again after an unplanned promotion.
     """
     record = _handover_of(data_dir, file, unplanned=unplanned)
     with private_umask(), out.progress("copying labels") as progress:
