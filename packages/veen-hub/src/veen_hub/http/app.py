@@ -51,7 +51,7 @@ def read_routes() -> list[web.RouteDef]:
     """Return the calls that read the hub; a console's listener has them and no others (ADR 0030)."""
     return [
         web.post("/v1/stream", reads_log(reading.page)),
-        web.get("/v1/stream/{label}", reads_log(reading.follow), allow_head=False),  # it never ends
+        web.get("/v1/stream/{label}", reads_log(reading.follow), allow_head=False),  # HEAD would not end
         web.post("/v1/receipt", reads_log(reading.receipt)),
         web.post("/v1/proof", reads_log(reading.proof)),
         web.post("/v1/consistency", reads_log(reading.consistency)),
