@@ -1,9 +1,9 @@
 """``POST /v1/submit``: one envelope in and one out, or a sequence of them (§10.4.1, H14).
 
 ``SubmitCall`` holds every rule of a submit: the prefilter of §8.1 (size, address, proof of work; SH1+ 5.1,
-H13), the envelopes, the reply, metrics and log. It is used in two ways. ``Connection`` calls it directly for
-a request that arrived whole, whatever its headers; the handler ``submit`` calls it for all others, after
-aiohttp has read the body.
+H13), the envelopes, the reply, metrics and log. It is used in two ways. An HTTP/1.1 connection calls it
+directly for a request that arrived whole, whatever its headers; the handler ``submit`` calls it for all
+others, and for other transports.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from aiohttp import web
-from multidict import CIMultiDictProxy
-
 from veen_core import cbor
 from veen_core import pow as proof_of_work
 from veen_core.api import SubmitRequest, SubmitResponse, envelope_of, split_submits, unwrap_submit
@@ -28,11 +25,10 @@ from veen_core.msg import Msg
 from veen_core.pow import PowCookie, PowSalt
 from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code, Stage
 from veen_hub.admission.stateless import DECODING, Submission
-from veen_hub.http.content import (
+from veen_hub.api.content import (
     CBOR,
     CBOR_SEQ,
     JSON,
-    Reply,
     check_length,
     content_type_of,
     over_the_cap,
@@ -40,9 +36,9 @@ from veen_hub.http.content import (
     reply,
     wants_json,
 )
-from veen_hub.http.errors import as_api_error, refuse
-from veen_hub.http.keys import hub_of
-from veen_hub.http.request_ids import REQUEST_ID
+from veen_hub.api.errors import as_api_error, refuse
+from veen_hub.api.reply import Headers, Reply
+from veen_hub.api.request import ApiRequest
 from veen_hub.hub import Hub
 from veen_hub.ops.config import Network
 from veen_hub.ops.logs import LOGGER, log
@@ -59,10 +55,10 @@ JSON_FACTOR: Final = 3
 """A JSON body may be this much longer than CBOR: bytes are hex, and there is punctuation."""
 
 
-async def submit(request: web.Request) -> web.Response:
-    """Handle a submit whose body aiohttp reads."""
-    hub = hub_of(request)
-    call = SubmitCall(hub, request.headers, request.remote, request[REQUEST_ID])
+async def submit(request: ApiRequest) -> Reply:
+    """Handle a submit whose body may still be arriving."""
+    hub = request.hub
+    call = SubmitCall(hub, request.headers, request.remote, request.request_id)
     try:
         timeout = hub.config.listen.request_timeout_sec
         body = await read_body(request, call.check_head(), timeout, over_the_cap, call.lease.grow_to)
@@ -75,7 +71,7 @@ async def submit(request: web.Request) -> web.Response:
     finally:
         call.lease.release()
     call.note()
-    return answer.to_response()
+    return answer
 
 
 class SubmitCall:
@@ -96,7 +92,7 @@ class SubmitCall:
         "lease",
     )
 
-    def __init__(self, hub: Hub, headers: CIMultiDictProxy[str], remote: str | None, request_id: str) -> None:
+    def __init__(self, hub: Hub, headers: Headers, remote: str | None, request_id: str) -> None:
         self._hub = hub
         self._headers = headers
         self._content_type = content_type_of(headers)
