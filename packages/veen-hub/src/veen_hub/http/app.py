@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -17,6 +17,9 @@ from veen_hub.http.keys import HUB
 from veen_hub.http.listener import Listener
 from veen_hub.http.tls import server_context
 from veen_hub.hub import Hub
+
+if TYPE_CHECKING:
+    from veen_hub.nats.service import NatsService
 
 SHUTDOWN_SEC: Final = 5
 """How long a request in progress may take to end when the hub stops."""
@@ -58,6 +61,12 @@ class Server:
         self._probes: Listener | None = None
         self._console_runner: web.AppRunner | None = None
         self._console: Listener | None = None
+        self.nats: NatsService | None = None
+        if (nats := hub.config.nats) is not None:
+            # Imported here: nats-py is an optional package.
+            from veen_hub.nats.service import NatsService  # noqa: PLC0415
+
+            self.nats = NatsService(hub, nats)
 
     async def start(self) -> str:
         """Listen, and return the API's URL; after a failure the hub is stopped and its directory closed."""
@@ -87,7 +96,9 @@ class Server:
         await self._start_console()
         if self.hub.replica is None:
             self.hub.realm_follower.start(self._api.name)
-            self.hub.advertiser.start(self._api.name)
+            self.hub.advertiser.start(self._api.name, *(self.nats.urls if self.nats is not None else ()))
+        if self.nats is not None:
+            self.nats.start()
         return self._api.name
 
     async def _start_probes(self) -> None:
@@ -150,6 +161,8 @@ class Server:
             await site.stop()
         await self.hub.realm_follower.stop()
         await self.hub.drain()
+        if self.nats is not None:
+            await self.nats.stop()
         await self._api_runner.cleanup()
         await self._probes_runner.cleanup()
         if self._console_runner is not None:

@@ -20,6 +20,7 @@ from veen_hub.ops.config.addresses import check_address, check_ca
 from veen_hub.ops.config.console import ConsoleSettings
 from veen_hub.ops.config.discovery import DiscoverySettings
 from veen_hub.ops.config.hub_log import HubLogSettings
+from veen_hub.ops.config.nats import NatsSettings
 from veen_hub.ops.config.sections import (
     AnchorSettings,
     AttachmentLimits,
@@ -84,6 +85,7 @@ class HubConfig:
     listen: Listen = field(default_factory=Listen)
     probes: Probes = field(default_factory=Probes)
     console: ConsoleSettings | None = None
+    nats: NatsSettings | None = None
     tls: Tls | None = None
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     hub_log: HubLogSettings = field(default_factory=HubLogSettings)
@@ -124,6 +126,7 @@ class HubConfig:
         if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
             raise ConfigError("tls.client_certificate: has no effect without tls.client_ca")
         self._check_console()
+        self._check_nats()
         if self.level != "core":
             self._check_realm()
         self._check_memories()
@@ -151,6 +154,14 @@ class HubConfig:
             raise ConfigError(
                 "console.token_file: missing; tls.client_ca is set, and without a token the console would "
                 "let readers in who have no certificate"
+            )
+
+    def _check_nats(self) -> None:
+        asks_certificates = self.tls is not None and self.tls.client_ca is not None
+        if self.nats is not None and asks_certificates and not self.nats.without_certificates:
+            raise ConfigError(
+                "nats.without_certificates: tls.client_ca asks clients for certificates, which NATS does not "
+                "show to the hub; set it to true if the NATS servers decide who may connect"
             )
 
     def _check_memories(self) -> None:
@@ -196,6 +207,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "probes.max_connections": (1, INT_MAX),
     "console.port": (0, 65_535),
     "console.max_connections": (1, INT_MAX),
+    "nats.max_requests": (1, INT_MAX),
+    "nats.max_followers": (1, INT_MAX),
     "checkpoints.every_entries": (1, INT_MAX),
     "hub_log.interval_sec": (1, INT_MAX),
     "hub_log.max_entries": (1, INT_MAX),
