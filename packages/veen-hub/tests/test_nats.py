@@ -32,13 +32,14 @@ from veen_hub.nats.parts import FLOW_SUBJECT, STATUS
 from veen_hub.nats.subjects import below
 from veen_hub.ops import config as configuration
 from veen_storage import Files
+from veen_testing.nats_server import NatsServer
 
 from . import serving
 from .certificates import Certificates
 from .client_fixtures import QUICK, person, run
 from .conftest import StartHub
 from .faults import FAULTS, play
-from .nats_server import NatsServer, ask, over_nats, served, url_of
+from .over_nats import ask, over_nats, served, url_of
 from .people import envelope
 from .serving import CBOR, CBOR_SEQ, Answer, RunningHub, until
 

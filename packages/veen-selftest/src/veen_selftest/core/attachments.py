@@ -107,7 +107,7 @@ def _size(context: CheckContext) -> None:
     )
 
 
-def _or_refused(run: Callable[[CheckContext], None]) -> Callable[[CheckContext], None]:
+def or_refused(run: Callable[[CheckContext], None]) -> Callable[[CheckContext], None]:
     """Over NATS, require that an attachment is refused by an error that names HTTP (DR0)."""
 
     @functools.wraps(run)
@@ -125,8 +125,8 @@ def _or_refused(run: Callable[[CheckContext], None]) -> Callable[[CheckContext],
 
 
 CHECKS: Final = (
-    Check("attachment.round-trip", "H17", _or_refused(_round_trip)),
-    Check("attachment.named-by-content", "H17", _or_refused(_named_by_content)),
-    Check("attachment.auth", "H17, §8.1", _or_refused(_auth)),
-    Check("attachment.size", "§14.1, SH0.4", _or_refused(_size)),
+    Check("attachment.round-trip", "H17", or_refused(_round_trip)),
+    Check("attachment.named-by-content", "H17", or_refused(_named_by_content)),
+    Check("attachment.auth", "H17, §8.1", or_refused(_auth)),
+    Check("attachment.size", "§14.1, SH0.4", or_refused(_size)),
 )

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from veen_hub.client import Timeouts, Tls, TooLarge, Unreachable
-from veen_hub.client.loop_thread import LoopThread
-from veen_hub.client.wire.roads import ExchangingTransport, HubResponse, transport_to
+from veen_hub.client import (
+    ExchangingTransport,
+    HubResponse,
+    Timeouts,
+    Tls,
+    TooLarge,
+    Unreachable,
+    transport_to,
+)
 from veen_selftest.runner.check import Skip
 
+T = TypeVar("T")
 OTHER_SCHEMES = ("nats", "tls", "h3")
 MAX_RESPONSE_BYTES = 64 * 1_048_576
 CONNECT_SECONDS = 10.0
@@ -25,9 +35,13 @@ class OtherRoad:
     """Requests to one hub; the event loop of the transport runs in a thread."""
 
     def __init__(self, url: str, tls: Tls | None, timeout: float) -> None:
-        self._loop = LoopThread()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="veen-road", daemon=True).start()
         self._url, self._tls, self._timeout = url, tls, timeout
         self._transport: ExchangingTransport | None = None
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _opened(self) -> ExchangingTransport:
         if self._transport is None:
@@ -47,7 +61,7 @@ class OtherRoad:
             return await transport.exchange(method, path, body, headers, max_bytes=MAX_RESPONSE_BYTES)
 
         try:
-            return self._loop.run(work())
+            return self._run(work())
         except Unreachable as exc:
             raise ConnectionError(str(exc)) from exc
         except TooLarge as exc:
@@ -63,9 +77,9 @@ class OtherRoad:
         async def read(parts: AsyncIterator[bytes]) -> bytes | None:
             return await anext(parts, None)
 
-        parts = self._loop.run(begin())
+        parts = self._run(begin())
         try:
-            while (part := self._loop.run(read(parts))) is not None:
+            while (part := self._run(read(parts))) is not None:
                 yield part
         finally:
-            self._loop.run(stack.aclose())
+            self._run(stack.aclose())
