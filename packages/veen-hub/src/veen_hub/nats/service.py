@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from multidict import CIMultiDict
 from nats.aio.msg import Msg
@@ -27,6 +27,7 @@ from veen_hub.api.request import ApiRequest
 from veen_hub.api.request_ids import is_own, new_request_id
 from veen_hub.api.submit import SubmitCall
 from veen_hub.api.whole_body import WholeBody
+from veen_hub.api.whole_requests import TABLE, answer_whole
 from veen_hub.hub import Hub
 from veen_hub.nats.connection import Client, Error, close_nats, open_nats
 from veen_hub.nats.flow import NatsFollower
@@ -56,7 +57,6 @@ LOOK_SEC: Final = 0.5
 """How long the hub waits for another hub to answer under its prefix."""
 MAX_PENDING_BYTES: Final = 64 * 1_048_576
 """Bytes of requests that wait in memory; nats-py drops further ones, and their clients repeat them."""
-TABLE: Final = routes.RouteTable(routes.API_ROUTES)
 
 
 class NatsService:
@@ -174,7 +174,7 @@ class NatsService:
         await take(SUBMIT, lambda msg: self._submit(msg, None))
         await take(f"{SUBMIT}.*", lambda msg: self._submit(msg, label_in(msg.subject)))
         await take(f"{FOLLOW}.*", lambda msg: self._begin(msg, self._follow(msg)))
-        await take(CALL, lambda msg: self._begin(msg, self._call_named(msg)))
+        await take(CALL, self._call_named)
         for name, (method, path) in NAMED.items():
             if name != SUBMIT:
                 await take(
@@ -212,6 +212,11 @@ class NatsService:
         except (AdmissionError, ApiError) as exc:
             self._reply(msg.reply, refuse(headers_of(msg), exc, new_request_id()))
 
+    def _call_named(self, msg: Msg) -> None:
+        """Call the endpoint that the headers name."""
+        headers = headers_of(msg)
+        self._begin(msg, self._call(msg, headers.get(METHOD_HEADER, ""), headers.get(PATH_HEADER, "")))
+
     def _submit(self, msg: Msg, label: Label | None) -> None:
         call = SubmitCall(self._hub, headers_of(msg), None, new_request_id(), label=label)
         self._open += 1
@@ -238,26 +243,11 @@ class NatsService:
         if reply is not None:
             self._reply(msg.reply, reply)
 
-    async def _call_named(self, msg: Msg) -> Reply:
-        """Call the endpoint that the headers name."""
+    async def _call(self, msg: Msg, method: str, target: str) -> Reply:
         headers = headers_of(msg)
-        url = urlsplit(headers.get(PATH_HEADER, ""))
-        return await self._call(msg, headers.get(METHOD_HEADER, ""), url.path, dict(parse_qsl(url.query)))
-
-    async def _call(self, msg: Msg, method: str, path: str, query: dict[str, str] | None = None) -> Reply:
-        route, variables = TABLE.find(method, path)
-        if route.is_bulk:
-            raise ApiError(
-                Code.BAD_REQUEST,
-                f"{path} does not travel over NATS: use HTTP (the hub's http:// or https:// address)",
-            )
-        if route.is_endless:
-            raise ApiError(Code.BAD_REQUEST, f"{path} is a live stream: use the subject {FOLLOW}.<label>")
-        request = self._request(msg, NatsClient(), method, path)
-        request.query, request.variables = query or {}, variables
-        reply = await routes.call(route, request)
-        assert isinstance(reply, Reply)  # only bulk and endless routes stream
-        return reply
+        return await answer_whole(
+            self._hub, "NATS", method=method, target=target, headers=headers, body=msg.data
+        )
 
     async def _follow(self, msg: Msg) -> None:
         """Serve one live stream to its end."""
@@ -268,9 +258,19 @@ class NatsService:
         self._followers[follower.id] = follower
         self._open -= 1  # it may stay open for days, and has a bound of its own
         try:
+            headers = headers_of(msg)
             route, variables = TABLE.find("GET", f"/v1/stream/{label.hex()}")
-            request = self._request(msg, follower, "GET", f"/v1/stream/{label.hex()}")
-            request.query, request.variables = {"from": request.headers.get(FROM_HEADER, "1")}, variables
+            request = ApiRequest(
+                hub=self._hub,
+                method="GET",
+                path=f"/v1/stream/{label.hex()}",
+                request_id=new_request_id(),
+                headers=headers,
+                content=WholeBody(b""),
+                peer=follower,
+                query={"from": headers.get(FROM_HEADER, "1")},
+                variables=variables,
+            )
             reply = await routes.call(route, request)
             assert isinstance(reply, StreamedReply)
             if client is not None:
@@ -282,17 +282,6 @@ class NatsService:
             self._open += 1
             follower.close()
             del self._followers[follower.id]
-
-    def _request(self, msg: Msg, peer: NatsClient | NatsFollower, method: str, path: str) -> ApiRequest:
-        return ApiRequest(
-            hub=self._hub,
-            method=method,
-            path=path,
-            request_id=new_request_id(),
-            headers=headers_of(msg),
-            content=WholeBody(msg.data),
-            peer=peer,
-        )
 
     # --- replies
 
@@ -316,20 +305,6 @@ class NatsService:
                 log(logging.DEBUG, "nats_reply_lost", error=str(exc) or type(exc).__name__)
             finally:
                 self._count_sent(reply)
-
-
-class NatsClient:
-    """The client of a request; NATS shows nothing of it."""
-
-    remote: str | None = None
-    dropped = False
-
-    def __init__(self) -> None:
-        self.lost = asyncio.Event()
-
-    def is_checked_reader(self) -> bool:
-        """A configuration whose readers need certificates allows NATS only explicitly (``NatsSettings``)."""
-        return True
 
 
 def headers_of(msg: Msg) -> CIMultiDict[str]:
