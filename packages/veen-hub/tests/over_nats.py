@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from veen_hub.client.wire.nats_transport import NatsTransport
 from veen_hub.client.wire.transport import Timeouts, Tls
+from veen_testing.nats_server import NatsServer
 
-from . import serving
+from .conftest import StartHub
 from .serving import Answer, RunningHub, until
 
 
@@ -48,20 +49,5 @@ def ask(
     return asyncio.run(talk())
 
 
-def over_nats(urls: Mapping[int, str]) -> Any:
-    """``serving.request``, but over NATS for the hubs whose ports are known."""
-    right = serving.request
-
-    def request(
-        port: int,
-        method: str,
-        path: str,
-        body: bytes | Iterator[bytes] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        if port not in urls:
-            return right(port, method, path, body, headers)
-        assert not isinstance(body, Iterator)
-        return ask(urls[port], method, path, body, headers)
-
-    return request
+def with_nats(start_hub: StartHub, server: NatsServer, name: str = "data", **settings: Any) -> RunningHub:
+    return served(start_hub(name, nats__servers=[server.url], **settings))

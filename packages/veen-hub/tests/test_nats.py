@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,6 @@ from veen_core.api import (
 from veen_core.errors import ConfigError
 from veen_core.hashing import H
 from veen_core.ids import StreamSeq
-from veen_core.rejection import Rejection
 from veen_core.status import Status
 from veen_hub.client import Refused, Tls, TooLarge, Unreachable, connect
 from veen_hub.nats import flow, service
@@ -38,10 +36,10 @@ from . import serving
 from .certificates import Certificates
 from .client_fixtures import QUICK, person, run
 from .conftest import StartHub
-from .faults import FAULTS, play
-from .over_nats import ask, over_nats, served, url_of
+from .other_roads import comparable
+from .over_nats import ask, served, url_of, with_nats
 from .people import envelope
-from .serving import CBOR, CBOR_SEQ, Answer, RunningHub, until
+from .serving import CBOR, CBOR_SEQ, RunningHub, until
 
 
 @pytest.fixture(scope="module")
@@ -66,39 +64,7 @@ def _short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "RETRY_SEC", 0.05)
 
 
-def with_nats(start_hub: StartHub, server: NatsServer, name: str = "data", **settings: Any) -> RunningHub:
-    return served(start_hub(name, nats__servers=[server.url], **settings))
-
-
-def comparable(answer: Answer) -> tuple[Any, ...]:
-    """The bytes of an answer, but for the number of its request."""
-    kept = {name: answer.headers.get(name) for name in ("content-type", "retry-after", "veen-next")}
-    if answer.status == 200:
-        return answer.status, kept, answer.body
-    return answer.status, kept, dataclasses.replace(answer.error, request_id=None).encode()
-
-
 # --- the same answers
-
-
-@pytest.mark.parametrize("row", [None, *FAULTS], ids=lambda row: row.detail if row else "accepted")
-def test_every_admission_row_gives_the_same_bytes_as_over_http(
-    start_hub: StartHub, nats: NatsServer, monkeypatch: pytest.MonkeyPatch, row: Rejection | None
-) -> None:
-    rows = [row] if row else []
-    by_http = play(lambda *_, **settings: start_hub("http", **settings), rows)
-    urls: dict[int, str] = {}
-
-    def start(*_: object, **settings: Any) -> RunningHub:
-        hub = with_nats(start_hub, nats, "nats", **settings)
-        urls[hub.port] = url_of(hub)
-        return hub
-
-    monkeypatch.setattr(serving, "request", over_nats(urls))
-    by_nats = play(start, rows)  # type: ignore[arg-type]  # one hub, whatever its name
-    assert urls
-    assert comparable(by_nats) == comparable(by_http)
-    assert by_nats.headers["veen-request-id"]
 
 
 def test_every_subject_answers_with_the_bytes_of_its_endpoint(start_hub: StartHub, nats: NatsServer) -> None:

@@ -9,6 +9,7 @@ from aiohttp.typedefs import Handler
 
 from veen_hub.api.routes import API_ROUTES, HEALTHZ, PROBE_ROUTES, READ_ROUTES
 from veen_hub.console.hub_listener import make_console
+from veen_hub.file_drop.service import FileDropService
 from veen_hub.http.bounded_connection import check_head_size
 from veen_hub.http.bounded_listener import Endpoint
 from veen_hub.http.errors import envelopes
@@ -67,6 +68,9 @@ class Server:
             from veen_hub.nats.service import NatsService  # noqa: PLC0415
 
             self.nats = NatsService(hub, nats)
+        self.files: FileDropService | None = None
+        if hub.config.file is not None:
+            self.files = FileDropService(hub, hub.config.file)
 
     async def start(self) -> str:
         """Listen, and return the API's URL; after a failure the hub is stopped and its directory closed."""
@@ -99,6 +103,8 @@ class Server:
             self.hub.advertiser.start(self._api.name, *(self.nats.urls if self.nats is not None else ()))
         if self.nats is not None:
             self.nats.start()
+        if self.files is not None:
+            self.files.start()
         return self._api.name
 
     async def _start_probes(self) -> None:
@@ -163,6 +169,8 @@ class Server:
         await self.hub.drain()
         if self.nats is not None:
             await self.nats.stop()
+        if self.files is not None:
+            await self.files.stop()
         await self._api_runner.cleanup()
         await self._probes_runner.cleanup()
         if self._console_runner is not None:

@@ -56,13 +56,17 @@ class ExchangingTransport(HubTransport, Protocol):
 
 
 def transport_to(url: str, *, tls: Tls | None, timeouts: Timeouts) -> HubTransport:
-    """Make the transport to a hub: HTTP/1.1 for ``http(s)://``, NATS for ``nats://`` and ``tls://``."""
+    """Make the transport to a hub: HTTP/1.1 for ``http(s)://``, NATS, or files."""
     scheme = url.partition("://")[0]
     if scheme in ("nats", "tls"):
         _require("nats", "nats-py", "veen-hub[nats]", url)
         from veen_hub.client.wire.nats_transport import NatsTransport  # noqa: PLC0415 - an optional package
 
         return NatsTransport(url, tls=tls, timeouts=timeouts)
+    if scheme == "file":
+        from veen_hub.client.wire.file_transport import FileTransport  # noqa: PLC0415 - rarely used
+
+        return FileTransport(url, tls=tls, timeouts=timeouts)
     return Transport(url, tls=tls, timeouts=timeouts)
 
 

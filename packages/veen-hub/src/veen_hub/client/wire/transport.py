@@ -197,7 +197,7 @@ def _parse_address(url: str) -> tuple[str, int, str]:
         if is_plain and parts.scheme in ("http", "https") and parts.hostname:
             return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
     raise ConfigError(
-        f"{url} is not an http://, https:// or nats:// address",
+        f"{url} is not an http:// or https:// address",
         action="write an address like https://hub.example:8080",
     )
 
