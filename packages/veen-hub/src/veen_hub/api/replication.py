@@ -68,7 +68,7 @@ async def _journal_parts(hub: Hub, after: int, gone: asyncio.Event) -> AsyncGene
 
 
 def _check_common_history(hub: Hub, request: ApiRequest, after: int) -> None:
-    """Raise E.CONFLICT if the replica has what this hub has not: one of them was restored, or forked."""
+    """Raise E.CONFLICT if the replica has entries that this hub lacks: one of them was restored or forked."""
     last, hub_log = hub.store.last_batch, hub.store.hub_log
     if after > last:
         raise ApiError(

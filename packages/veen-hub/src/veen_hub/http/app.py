@@ -161,7 +161,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop accepting connections, answer the requests in progress, and close the hub (SIGTERM)."""
-        await self.hub.advertiser.stop()  # while this hub still accepts messages: it may have the directory
+        await self.hub.advertiser.stop()  # before anything stops: the directory may be on this hub
         self.hub.stopping.set()
         for site in [*self._api_runner.sites, *(self._console_runner.sites if self._console_runner else ())]:
             await site.stop()
