@@ -11,7 +11,7 @@ import pytest
 from veen_selftest.hubs.fleet import OwnFleet, RemoteFleet
 from veen_selftest.runner.context import RunOptions
 from veen_selftest.runner.hub_setup import PLAIN
-from veen_selftest.runner.suite import Outcome, chosen, run
+from veen_selftest.runner.suite import CheckOutcome, chosen, run
 from veen_testing.nats_server import NatsServer
 
 
@@ -31,8 +31,8 @@ def test_core_passes_over_nats_as_over_http(healthy: OwnFleet, nats: NatsServer)
         for road in (f"{nats.url}/selftest", hub.url):
             fleet = RemoteFleet(road, f"run-{len(results)}", hub.admin, probes_url=hub.probes_url)
             report = run(list(chosen(["core"])), fleet, 1, RunOptions(max_wait=0), lambda _event: None)
-            assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
-            results[road] = {r.check.name for r in report.results if r.outcome is Outcome.PASSED}
+            assert [(r.check.name, r.why) for r in report.results if r.outcome is CheckOutcome.FAILED] == []
+            results[road] = {r.check.name for r in report.results if r.outcome is CheckOutcome.PASSED}
     over_nats, over_http = results.values()
     assert over_nats == over_http
     assert len(over_nats) > 60

@@ -141,9 +141,9 @@ def count_entries(data_dir: Path) -> EntryCounts:
 def get(target: Target, path: str) -> tuple[int, bytes]:
     """Send one GET without the client, which does not know these paths; ``--wait`` is the timeout."""
     where, timeout = urlsplit(target.url), max(MIN_TRY_SECONDS, target.wait)
-    assert where.hostname is not None  # settings.parse_hub_url has checked it
     if where.scheme not in ("http", "https"):
         raise click.UsageError(f"--hub {target.url}: this command needs the hub's http or https address.")
+    assert where.hostname is not None  # settings.parse_hub_url has checked it
     if where.scheme == "https":
         context = (target.tls or Tls()).context()
         link: http.client.HTTPConnection = http.client.HTTPSConnection(

@@ -139,7 +139,7 @@ class HttpHub:
         self._source: tuple[str, int] | None = None
         self._agent: dict[str, str] = {}
         self._parts = urlsplit(self.url)
-        self.road = OtherRoad(self.url, tls, TIMEOUT) if is_other_road(self.url) else None
+        self.road = OtherRoad(self.url, tls, MAX_SILENCE_SECONDS) if is_other_road(self.url) else None
         """Another road than HTTP/1.1, if the address is of one."""
         self.prefix = self._parts.path
         """Path prefix, if a proxy serves the hub below a folder."""
