@@ -205,12 +205,12 @@ def _issuers() -> None:
         def __contains__(self, key: object) -> bool:
             return active("takes any issuer") or super().__contains__(key)
 
-    right = table.Rules.__init__
+    right = table.AdmissionSettings.__init__
 
-    def rules(self: table.Rules, *, issuers: frozenset[bytes], **others: Any) -> None:
+    def rules(self: table.AdmissionSettings, *, issuers: frozenset[bytes], **others: Any) -> None:
         right(self, issuers=Anybody(issuers), **others)
 
-    table.Rules.__init__ = rules  # type: ignore[method-assign, assignment]
+    table.AdmissionSettings.__init__ = rules  # type: ignore[method-assign, assignment]
 
 
 @fault("gives tokens longer")

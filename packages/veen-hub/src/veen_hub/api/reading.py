@@ -198,7 +198,7 @@ async def _deliver(hub: Hub, label: Label, at: StreamSeq, gone: asyncio.Event) -
     """
     many = FIRST_FOLLOW_PAGE
     while True:
-        changed = hub.feed.changed(label)  # both before reading, so that no entry is missed
+        changed = hub.feed.changed(label)  # take both events before reading, so that no entry is missed
         drained = hub.drained.is_set()
         held = hub.feed.recent(label, at)
         if held is None:

@@ -45,7 +45,7 @@ from veen_hub.hub import Hub
 from veen_hub.ops.config import Network
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.failures import internal_error
-from veen_hub.pipeline.intake import Outcome, Pending
+from veen_hub.pipeline.intake import Outcome, PendingRequest
 from veen_hub.version import VERSION
 
 MAX_SEQUENCE_BYTES: Final = 8 * 1_048_576
@@ -117,7 +117,7 @@ class SubmitCall:
         self._difficulty = hub.status_report.pow_difficulty()
         self._items: list[bytes | AdmissionError] = []
         """The encoded MSGs, and the refusal in place of an envelope that is not valid."""
-        self._pending: Pending | None = None
+        self._pending: PendingRequest | None = None
         self._outcomes: list[Outcome] = []
         self._started = time.perf_counter()
         self._seconds = 0.0

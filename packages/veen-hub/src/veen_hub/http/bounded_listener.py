@@ -49,7 +49,7 @@ def refuse_in_text(error: ApiError) -> Reply:
     return answer
 
 
-class _Full(asyncio.Protocol):
+class _RefusedConnection(asyncio.Protocol):
     """A connection beyond the limit: one answer, then closed."""
 
     def __init__(self, answer: bytes) -> None:
@@ -150,7 +150,7 @@ class BoundedListener(web.BaseSite):
         if self.has_room():
             return self._make(loop)
         error = ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
-        return _Full(self.refuse_and_close(error, new_request_id()))
+        return _RefusedConnection(self.refuse_and_close(error, new_request_id()))
 
     def _make(self, loop: asyncio.AbstractEventLoop) -> BoundedConnection:
         server: Any = self._runner.server
