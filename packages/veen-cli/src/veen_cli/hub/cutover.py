@@ -126,7 +126,7 @@ def handover(
 @click.option(
     "--unplanned",
     is_flag=True,
-    help="There is no handover, because the primary is lost: fork from what is here.",
+    help="The primary is lost and there is no handover: promote with what this replica has.",
 )
 def promote(
     out: Output,
@@ -140,10 +140,10 @@ def promote(
 ) -> Answer:
     """Make a replica's successor: a new hub with the old log as evidence.
 
-    Planned, with the old hub's handover: only from exactly the point that the handover names, so that
-    nothing is lost. Unplanned: from what the replica has; `veen hub lost` lists what is missing. The
-    successor has its own identity and labels; the old log is in ancestry/. Never start the old primary again
-    after an unplanned promotion.
+    A planned promotion uses the old hub's handover. The replica must be exactly at the point that the
+    handover names, so that nothing is lost. An unplanned promotion (--unplanned) uses what the replica has;
+    `veen hub lost` then lists what is missing. The successor has its own identity and labels; the old log is
+    in ancestry/. Never start the old primary again after an unplanned promotion.
     """
     record = _handover_of(data_dir, file, unplanned=unplanned)
     with private_umask(), out.progress("copying labels") as progress:
@@ -222,7 +222,9 @@ def lost(out: Output, *, data_dir: Path, files: tuple[Path, ...]) -> Answer:
     receipts = list({each.encode(): each for file in files for each in read_receipts(file)}.values())
     if not receipts:
         raise CommandFailed(
-            "the files hold no receipt: nothing can be said", Exit.USAGE, "give files of `veen receipt --out`"
+            "the files hold no receipt, so nothing was compared",
+            Exit.USAGE,
+            "give files of `veen receipt --out`",
         )
     with out.progress("comparing receipts"):
         fates = list(lost_receipts(data_dir, receipts))

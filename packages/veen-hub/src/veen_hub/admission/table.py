@@ -37,7 +37,7 @@ from veen_storage import ClientCursor, Draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class AdmissionSettings:
     """Admission settings that do not change while the hub runs."""
 
     gating: bool
@@ -62,7 +62,7 @@ class AdmissionInput:
     """Everything a row may look at: the message, its label, its writer, its token and the time."""
 
     msg: Submission | Writer
-    rules: Rules
+    rules: AdmissionSettings
     policy: AdmissionPolicy
     question: Question
     hub_ts: UnixTime
@@ -84,7 +84,7 @@ def _token_is_known(at: AdmissionInput) -> str | None:
     if not at.rules.gating or at.token is not None:
         return None
     if at.msg.auth_ref is None:
-        return "this hub requires a cap token: authorize one and send its auth_ref"
+        return "this hub requires a cap token, and the message has no auth_ref"
     return "the hub does not know this auth_ref: authorize its token first (/tooling/authorize)"
 
 
@@ -220,7 +220,7 @@ class BatchContext:
 
     view: Draft
     hub_ts: UnixTime
-    rules: Rules
+    rules: AdmissionSettings
     policy: AdmissionPolicy
     labels: LabelMap
     class_rates: ClassRates

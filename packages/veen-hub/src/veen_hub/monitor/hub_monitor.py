@@ -35,13 +35,13 @@ from veen_hub.monitor.label_checks import LabelChecks
 from veen_hub.monitor.label_proofs import LabelProofs
 from veen_hub.monitor.memory import HubMemory, write_to_end
 from veen_hub.monitor.receipt_checks import ReceiptChecks
-from veen_hub.monitor.sightings import Seen, SeenCheckpoint, Seer
+from veen_hub.monitor.sightings import Seen, SeenBy, SeenCheckpoint
 from veen_hub.monitor.witness_source import WitnessSource
 
 PROOFS: Final = "proofs"
 """Name of the check whose findings end when the hub gives the proof after all."""
 DEFAULT_GRACE_SEC: Final = 30.0
-"""How long a hub may take to publish what it has acknowledged or has had cosigned."""
+"""Seconds a hub may take to publish entries it has acknowledged, or a checkpoint that witnesses cosigned."""
 MAX_OVERRUN_SEC: Final = 60.0
 """How long a round may take after the time at which it stops to read entries."""
 
@@ -110,7 +110,7 @@ class HubMonitor:
     def sighting(self) -> SeenCheckpoint | None:
         """Return the largest checkpoint of this address, for the monitors of other addresses."""
         held = self.memory.held
-        return SeenCheckpoint(held, Seer.ADDRESS, self.url) if held is not None else None
+        return SeenCheckpoint(held, SeenBy.ADDRESS, self.url) if held is not None else None
 
     def _keep(self, found: OpenFinding) -> OpenFinding:
         """Write the evidence of a permanent finding, then remember the finding."""
@@ -156,7 +156,7 @@ class HubMonitor:
         self._settle("signature", [])
         self.progress.shown = shown
         is_sound = await self._compare_shown(shown)
-        self._settle("others", await self._checkpoints.others([*cosigned, *seen.checkpoints, *others]))
+        self._settle("others", await self._checkpoints.check_others([*cosigned, *seen.checkpoints, *others]))
         if shown is not None:
             self._check_quorum(shown)
         if is_sound:
@@ -194,7 +194,7 @@ class HubMonitor:
 
     async def _compare_shown(self, shown: SignedHead | None) -> bool:
         """Compare the hub checkpoint with the one held, and hold it if it extends that one."""
-        found = await self._checkpoints.shown(shown)
+        found = await self._checkpoints.check_shown(shown)
         self._settle("checkpoint", found)
         if found or shown is None:
             return False
@@ -245,7 +245,7 @@ class HubMonitor:
                 )
             )
         heads = [*([newest] if newest is not None else []), *kept]
-        return [SeenCheckpoint(signed, Seer.WITNESS, name) for signed in heads], found
+        return [SeenCheckpoint(signed, SeenBy.WITNESS, name) for signed in heads], found
 
     def _cosigned_size(self, witness: Witness) -> int:
         """Return the size of the checkpoint held, if this witness has cosigned it."""

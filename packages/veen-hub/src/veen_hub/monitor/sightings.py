@@ -1,4 +1,4 @@
-"""Statements of hubs that others have: receipts and hub checkpoints in the files of clients (``--seen``).
+"""Statements of hubs in the files of clients (``--seen``): receipts and hub checkpoints.
 
 A file is read for every RECEIPT and hub checkpoint in it: receipts, hub evidence, notes, the records of a
 client's state folder and of its journals, and evidence of forks. Other files of a folder are passed over.
@@ -32,7 +32,7 @@ MAX_FILE_BYTES: Final = 64 * 1_048_576
 """A larger file is passed over."""
 
 
-class Seer(enum.StrEnum):
+class SeenBy(enum.StrEnum):
     """Who has seen a hub checkpoint."""
 
     CLIENT = "client"
@@ -48,7 +48,7 @@ class SeenCheckpoint:
     """A hub checkpoint that someone else has seen."""
 
     signed: SignedHead
-    seer: Seer
+    seen_by: SeenBy
     name: str
     """The witness, file or address."""
 
@@ -73,7 +73,7 @@ class Seen:
         """Add the statements that an object contains."""
         match thing:
             case SignedHead():
-                self.checkpoints.append(SeenCheckpoint(thing, Seer.CLIENT, name))
+                self.checkpoints.append(SeenCheckpoint(thing, SeenBy.CLIENT, name))
             case Receipt():
                 self.receipts.append(SeenReceipt(thing, name))
             case HubEvidence() | HubProofResponse() | HubCheckpointRecord():
@@ -183,7 +183,7 @@ class SeenFiles:
         self._known: dict[Path, tuple[tuple[int, int, int], Seen]] = {}
 
     def check(self) -> None:
-        """Raise ``ConfigError`` if a path does not exist, or if a file named by itself has no statement."""
+        """Raise ``ConfigError`` if a path does not exist, or if a single file has no statement."""
         for path in self._paths:
             if not path.exists():
                 raise ConfigError(f"--seen {path}: there is no such file or folder", action="check the name")

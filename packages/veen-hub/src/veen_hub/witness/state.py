@@ -23,7 +23,7 @@ from veen_core.ids import UnixTime
 from veen_core.tlog.note import NoteKey, cosigned_at
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_hub.witness.contradiction import LogContradiction
-from veen_hub.witness.rules import Known
+from veen_hub.witness.rules import NewestCosigned
 from veen_storage import DamageError, MismatchError, ViewStore
 
 NEW_WITNESS: Final = (
@@ -48,8 +48,8 @@ class CosignedHead:
     cosigned_at: UnixTime
 
     @property
-    def known(self) -> Known:
-        return Known(self.signed.head.size, self.signed.head.root)
+    def known(self) -> NewestCosigned:
+        return NewestCosigned(self.signed.head.size, self.signed.head.root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class WitnessState:
     def has_room(self, new: KeptContradiction, waiting: Sequence[KeptContradiction]) -> bool:
         """Return whether a contradiction is to be kept; ``waiting`` are those that are not written yet.
 
-        The first ones of a log are kept. Later ones are counted in ``dropped``, unless they are known.
+        The first ones of a log are kept. Later ones are counted in ``dropped``, unless they are kept already.
         """
         others = [*self.contradictions.get(new.origin, {}).values(), *waiting]
         same_log = [each for each in others if each.origin == new.origin]

@@ -22,7 +22,7 @@ from veen_overlays.schema.record import Record
 
 
 class Settings(Protocol):
-    """What the operator says: the section ``discovery`` of hub.yaml."""
+    """The operator's settings: the section ``discovery`` of hub.yaml."""
 
     @property
     def region(self) -> str: ...
@@ -35,7 +35,7 @@ class Settings(Protocol):
 
 
 class Facts(Protocol):
-    """What the hub knows about itself: the shape of veen-hub's ``HubFacts``."""
+    """The hub's facts about itself; has the shape of veen-hub's ``HubFacts``."""
 
     @property
     def identity(self) -> HubIdentity: ...
@@ -78,7 +78,7 @@ class HubDescriptor:
             profile_id=facts.profile_id,
             region=settings.region,
             tags=tuple(settings.tags),
-            endpoints=tuple(Endpoint(kind=urlsplit(url).scheme, url=url) for url in facts.endpoints),
+            endpoints=tuple(Endpoint(kind=_kind_of(url), url=url) for url in facts.endpoints),
             overlays=tuple(map(overlay_named, settings.overlays)),
             ttl_sec=settings.ttl_sec,
             version=facts.version,
@@ -95,3 +95,9 @@ class HubDescriptor:
     def retire(self, facts: Facts) -> RecordToSend:
         """The record that withdraws the descriptor."""
         return _to_send(HubRetire(hub_id=facts.identity.hub_id, reason="the hub was stopped"))
+
+
+def _kind_of(url: str) -> str:
+    """Return the kind of an endpoint (spec-5 4.1): ``tls://`` addresses are of NATS, ``h3://`` of QUIC."""
+    scheme = urlsplit(url).scheme
+    return {"tls": "nats", "h3": "quic"}.get(scheme, scheme)

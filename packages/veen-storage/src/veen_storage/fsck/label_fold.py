@@ -2,7 +2,7 @@
 
 A fault that breaks the order (an entry that is missing or unreadable, a wrong root) ends the fold of its
 chunk. The next chunk is folded again from the checkpoint before it, so that faults are reported for each
-chunk; but what the index holds of a damaged label is not compared any more.
+chunk. The index rows of a damaged label are not compared.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class LabelFold:
         try:
             right = pruned_form(self._context.layout, decision, zstd=self._context.zstd).content
         except (OSError, DamageError):
-            return  # reported where the chunk was read
+            return  # the reader of the chunk has reported it
         self._artifacts.compare(path, right, seq=decision.start_seq)
 
     # --- the end
