@@ -204,7 +204,7 @@ def test_a_drained_hub_ends_with_0_and_starts_elsewhere(cluster: LiveCluster, te
         stdout=subprocess.PIPE,
         text=True,
     ) as follower:
-        cluster.kubectl.run("create", f"--raw={path}", "--filename=-", stdin=eviction)
+        wait_until("the disruption budget allows it", lambda: evicted(cluster, path, eviction))
         log, _ = follower.communicate(timeout=120)
     assert json.loads(log.splitlines()[-1])["event"] == "stopped", log[-1_000:]
     wait_until(
@@ -212,6 +212,17 @@ def test_a_drained_hub_ends_with_0_and_starts_elsewhere(cluster: LiveCluster, te
         lambda: [p["metadata"]["uid"] for p in running(cluster, tenant)] not in ([], [pod["uid"]]),
     )
     cluster.wait_for_rollout(tenant, WORKLOAD)
+
+
+def evicted(cluster: LiveCluster, path: str, eviction: str) -> bool:
+    """Ask for an eviction, as a node's drain does; return False while the budget refuses it."""
+    try:
+        cluster.kubectl.run("create", f"--raw={path}", "--filename=-", stdin=eviction)
+    except CommandFailed as exc:
+        if "disruption budget" not in exc.message:
+            raise
+        return False
+    return True
 
 
 def test_a_second_pod_on_the_same_volume_never_signs(cluster: LiveCluster, tenant: str) -> None:
