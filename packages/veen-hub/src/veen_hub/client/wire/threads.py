@@ -81,9 +81,10 @@ class GilPauses:
 
 
 class SerialThread:
-    """A thread for calls that run one after the other; it starts a call sooner than a pool does.
+    """A thread for calls that run one after the other.
 
-    It does not keep the process from ending: a commit that is interrupted was reported to nobody.
+    A pool with several idle threads wakes two of them for each call. This thread does not keep the process from
+    ending; no caller was told that an interrupted call is complete.
     """
 
     __slots__ = ("_calls", "_thread")
