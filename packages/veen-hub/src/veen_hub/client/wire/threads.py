@@ -83,8 +83,8 @@ class GilPauses:
 class SerialThread:
     """A thread for calls that run one after the other.
 
-    A pool with several idle threads wakes two of them for each call. This thread does not keep the process from
-    ending; no caller was told that an interrupted call is complete.
+    A pool with several idle threads wakes two of them for each call. This thread does not keep the process
+    from ending; no caller was told that an interrupted call is complete.
     """
 
     __slots__ = ("_calls", "_thread")
