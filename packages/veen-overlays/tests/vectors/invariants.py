@@ -54,9 +54,7 @@ from veen_overlays.schema.record import Record
 from veen_overlays.snapshot import SNAPSHOTS, StateCheckpoint, StateId, snapshot
 
 FOLDER: Final = Path(__file__).resolve().parent / "invariants"
-ADMIN, ANN, BOB, CAY, DAN = (
-    IdentityId(SigningKey(SigningSeed(bytes([n]) * 32)).public) for n in range(1, 6)
-)
+ADMIN, ANN, BOB, CAY, DAN = (IdentityId(SigningKey(SigningSeed(bytes([n]) * 32)).public) for n in range(1, 6))
 NOON: Final = UnixTime(1_700_000_000)
 TILL, SHOP = AccountId(b"\x0a" * 32), AccountId(b"\x0b" * 32)
 STREAMS: Final = (StreamId(b"\x01" * 32), StreamId(b"\x02" * 32))
@@ -317,7 +315,9 @@ def _other_cases() -> list[Case]:
             breaks=True,
             names="reject",
         ),
-        Case(rule="M2", case="versions rise", overlay=AGREEMENTS, sent=[(ANN, defined(1)), (ANN, defined(2))]),
+        Case(
+            rule="M2", case="versions rise", overlay=AGREEMENTS, sent=[(ANN, defined(1)), (ANN, defined(2))]
+        ),
         Case(
             rule="M2",
             case="a lower version after a higher one",
@@ -348,7 +348,9 @@ def _other_cases() -> list[Case]:
             sent=[(ANN, claimed(b"\x01")), (ANN, claimed(b"\x02"))],
             breaks=True,
         ),
-        Case(rule="R1", case="approvals before the execution", overlay=RECOVERIES, sent=[*both, executed(3, 4)]),
+        Case(
+            rule="R1", case="approvals before the execution", overlay=RECOVERIES, sent=[*both, executed(3, 4)]
+        ),
         Case(
             rule="R1",
             case="an approval after the execution",

@@ -15,7 +15,7 @@ The state has no clock and no policy. ``active_version`` answers for a time and 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 

@@ -21,7 +21,14 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.content_root import ContentRoot
 from veen_overlays.operations.frequent_record import Groups, bulk_fold
-from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for, split_signer, take_link, with_signer
+from veen_overlays.operations.key_links import (
+    KEY_LINKS,
+    lift_link,
+    signs_for,
+    split_signer,
+    take_link,
+    with_signer,
+)
 from veen_overlays.operations.operation import IdentityId, operation, sorted_set
 from veen_overlays.recorder.records import KeyContinuity
 from veen_overlays.schema.pattern import is_free, is_set, is_text, string_content

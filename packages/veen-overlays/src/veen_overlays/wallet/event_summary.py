@@ -75,4 +75,4 @@ SUMMARIES: Final[Mapping[type[Record], Callable[[Groups], Account | None]]] = {
     wal.Freeze: _frozen,
     wal.Unfreeze: _unfrozen,
 }
-"""By record: the summary of a matched body. None if the record must be decoded: it has a key, or is invalid."""
+"""By record: the summary of a matched body. None: the record has a key or is invalid, and must be decoded."""
