@@ -34,7 +34,8 @@ def lift_link(event: Event) -> dict[str, Any]:
 
 def take_link(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:  # noqa: ARG001
     """Take a link that the client itself has not signed: it links nothing, so nothing is added."""
-    return groups[1] != message.client_id
+    client: bytes = groups[1]
+    return client != message.client_id
 
 
 def with_signer(event: Event) -> bytes:
