@@ -27,7 +27,7 @@ from veen_core.signatures import Claim, invalid_signatures
 
 MAX_PROCESSES: Final = 8
 """Most helper processes: each has its own memory."""
-MAX_TAKEN: Final = 4
+MAX_PENDING_REQUESTS: Final = 4
 """Requests that one process holds: as long as Python keeps a thread waiting for the GIL, 5 ms."""
 ANSWER_SECONDS: Final = 30.0
 """Longest time until a process answers, or is given up."""
@@ -82,7 +82,7 @@ class _Process:
         self._invalid: list[int] = []
         self._is_ready = False
         self._socket, theirs = socket.socketpair()
-        self._socket.setblocking(False)  # its buffer has room for all requests that the process may hold
+        self._socket.setblocking(False)  # all requests that the process may hold fit into its buffer
         try:
             with theirs:
                 self._process = subprocess.Popen(  # noqa: S603 - our own module, nothing from the working directory
@@ -97,7 +97,7 @@ class _Process:
 
     def offer(self, at: int, claims: Sequence[Claim]) -> bool:
         self._read(wait=False)
-        if not self._is_ready or len(self._taken) >= MAX_TAKEN:
+        if not self._is_ready or len(self._taken) >= MAX_PENDING_REQUESTS:
             return False
         fields = [field for each in claims for field in (each.keys[0], each.signature, each.digest)]
         request = b"".join((_COUNT.pack(len(claims)), *fields))
@@ -147,7 +147,7 @@ class _Process:
         self._invalid += [at + position for position in invalid_signatures(claims, threads=1)]
 
     def _give_up(self) -> None:
-        """End the process, and verify here what it has taken."""
+        """End the process, and verify its unanswered requests in this process."""
         self.close()
         while self._taken:
             self._verify_here(*self._taken.popleft())

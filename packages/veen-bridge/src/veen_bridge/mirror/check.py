@@ -20,7 +20,7 @@ from veen_overlays.bridge import ImportedEvent
 from veen_overlays.federation import Mirror
 
 PAGE_ENTRIES: Final = 250
-MAX_FAULTS: Final = 100
+MAX_LISTED_FAULTS: Final = 100
 """Faults that a result lists; ``faulty`` counts all of them."""
 
 
@@ -36,7 +36,7 @@ class MirrorFault:
 
 @dataclass(slots=True, kw_only=True)
 class CheckResult:
-    """What the check of one stream found."""
+    """The result of checking one stream."""
 
     checked: int = 0
     """Mirror records and wrapped copies of the source."""
@@ -53,7 +53,7 @@ class CheckResult:
 
     def add_fault(self, fault: MirrorFault) -> None:
         self.faulty += 1
-        if len(self.faults) < MAX_FAULTS:
+        if len(self.faults) < MAX_LISTED_FAULTS:
             self.faults.append(fault)
 
 

@@ -13,7 +13,7 @@ from veen_selftest.hubs.policy import ELSEWHERE, REFUSED_KEYS_SEED, REVOKED, UNP
 from veen_selftest.peers.writer import Writer
 from veen_selftest.runner.check import Check, Skip
 from veen_selftest.runner.context import CheckContext
-from veen_selftest.runner.hub_setup import MAX_MESSAGES, ROTATING, STRICT
+from veen_selftest.runner.hub_setup import ROTATING, STRICT, STRICT_MAX_MESSAGES
 
 POLICY_ROWS: Final = {
     rejection.NOT_PRIMARY: ELSEWHERE,
@@ -74,7 +74,7 @@ def _outside(context: CheckContext) -> None:
 
 
 def _strict(context: CheckContext) -> None:
-    """If a message lacks work, violates a policy or a bound, and has another fault, the earlier row wins."""
+    """If a hub's proof of work, policy or bounds refuse a faulty message, the earlier row is reported."""
     if not context.fleet.starts_hubs:
         raise Skip(
             "policy and bounds are settings that are not visible from outside (RESOLUTIONS H6, KEX1+ 4.1)"
@@ -95,7 +95,7 @@ def _refused_strictly(
     if strict in POLICY_ROWS:
         return draft.play(refused_writer(context, POLICY_ROWS[strict], on).authorized())
     draft.workless = strict is rejection.PREFILTER_REJECT
-    draft.earlier = MAX_MESSAGES if strict is rejection.CLIENT_BOUNDS else 0
+    draft.earlier = STRICT_MAX_MESSAGES if strict is rejection.CLIENT_BOUNDS else 0
     return draft.play(context.writer(hub, on=on))
 
 

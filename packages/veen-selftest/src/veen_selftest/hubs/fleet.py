@@ -54,7 +54,7 @@ class Fleet(Protocol):
         """Return a running hub with a witness and a heads file, shared by all checks."""
 
     def forget_witnessed_hub(self) -> None:
-        """Let the next check have a new witnessed hub: this one may be damaged."""
+        """Discard the witnessed hub, which may be damaged; the next check gets a new one."""
 
     def describe(self) -> str: ...
 
@@ -137,7 +137,7 @@ class OwnFleet:
         self._folder.cleanup()
 
 
-OK: Final = 200
+HTTP_OK: Final = 200
 NEEDS_OWN_HUB: Final = "needs a hub that the selftest may start, stop and kill: run it without --hub"
 
 
@@ -170,7 +170,7 @@ class RemoteFleet:
         """Read the status; raises ``NoHub`` if the answer is not in CBOR or JSON."""
         answer = self._hub.get("/v1/status")
         kind = answer.headers.get("content-type", "").split(";", maxsplit=1)[0]
-        if answer.status != OK or kind not in (CBOR, JSON):
+        if answer.status != HTTP_OK or kind not in (CBOR, JSON):
             raise NoHub(f"HTTP {answer.status}, {kind or 'no content type'}")
         return self._hub.known
 
@@ -200,7 +200,7 @@ class RemoteFleet:
         raise Skip(NEEDS_OWN_HUB)
 
     def forget_witnessed_hub(self) -> None:
-        """Do nothing: there is none."""
+        """Do nothing: a running hub has no witness of the selftest's own."""
 
     def describe(self) -> str:
         return self._hub.url

@@ -42,7 +42,7 @@ W = TypeVar("W", bound=Wire)
 CBOR: Final = "application/cbor"
 CBOR_SEQ: Final = "application/cbor-seq"
 JSON: Final = "application/json"
-TIMEOUT: Final = 30.0
+MAX_SILENCE_SECONDS: Final = 30.0
 """Seconds without a byte after which the hub counts as silent."""
 ANNOUNCED: Final = {
     rejection.CLIENT_BOUNDS: (
@@ -160,7 +160,7 @@ class HttpHub:
     def context(self) -> ssl.SSLContext | None:
         return (self.tls or Tls()).context() if self._parts.scheme == "https" else None
 
-    def connection(self, timeout: float = TIMEOUT) -> http.client.HTTPConnection:
+    def connection(self, timeout: float = MAX_SILENCE_SECONDS) -> http.client.HTTPConnection:
         if self.context is not None:
             return http.client.HTTPSConnection(
                 *self.address, timeout=timeout, context=self.context, source_address=self._source
@@ -174,7 +174,9 @@ class HttpHub:
         """
         host, port = self.address
         probes = urlsplit(self.probes_url or f"http://{host}:{port + 1}")
-        connection = http.client.HTTPConnection(probes.hostname or host, probes.port, timeout=TIMEOUT)
+        connection = http.client.HTTPConnection(
+            probes.hostname or host, probes.port, timeout=MAX_SILENCE_SECONDS
+        )
         try:
             connection.connect()
         except OSError:

@@ -1,7 +1,8 @@
 """Tasks of the verification: run on Spark, or one after the other in this process.
 
-``Run`` sends pieces of work to tasks and returns their results to the driver. ``Exchange`` sends records from
-tasks to other tasks by a shuffle, so that the driver never holds them. Work and results are pickled.
+``TaskRunner`` sends pieces of work to tasks and returns their results to the driver. ``TaskExchange`` sends
+records from tasks to other tasks by a shuffle, so that the driver never holds them. Work and results are
+pickled.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ Send = Callable[[In], Iterator[Addressed]]
 Receive = Callable[[To, Iterator[Records]], Out]
 
 
-class Run(Protocol):
+class TaskRunner(Protocol):
     """Runs one task per piece of work and returns the results in order."""
 
     def __call__(self, task: Callable[[list[In]], list[Out]], work: Sequence[list[In]]) -> list[Out]: ...
 
 
-class Exchange(Protocol):
+class TaskExchange(Protocol):
     """Runs ``send`` on every piece of work, and ``receive`` for every receiver that records are sent to.
 
     Returns the results by the number of the receiver. The records of a receiver come in any order.
@@ -108,8 +109,8 @@ def exchange(
     sent = spark.range(0, len(pieces), 1, numPartitions=len(pieces)).mapInArrow(
         senders, "receiver long, record binary"
     )
-    # Spark would merge partitions with few bytes, if it were not given their number. But a receiver reads its
-    # part of the log, which has many more bytes than the records.
+    # The number of partitions is given, or Spark merges small ones: the records are few bytes, but each
+    # receiver also reads its part of the log.
     frame = (
         sent.repartition(len(receivers), "receiver")
         .sortWithinPartitions("receiver")
@@ -143,7 +144,7 @@ def runs(to: Ints, records: Records) -> Iterator[tuple[int, Records]]:
         yield int(to[begin]), records[begin:end]
 
 
-def exchange_by(run: Run) -> Exchange:
+def exchange_by(run: TaskRunner) -> TaskExchange:
     """Return an exchange for tasks that ``run`` runs in this process: the records stay in its memory."""
 
     def exchanged(

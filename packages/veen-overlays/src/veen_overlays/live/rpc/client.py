@@ -38,7 +38,7 @@ from veen_overlays.schema.record import Record, decode_record
 CALL_SECONDS: Final = 10.0
 FIRST_PAUSE_SEC: Final = 0.2
 MAX_PAUSE_SEC: Final = 10.0
-MAX_UNCLAIMED: Final = 4_096
+MAX_UNCLAIMED_REPLIES: Final = 4_096
 """Replies kept for requests whose receipt has not arrived yet."""
 REPLY_GRACE_SEC: Final = 1.0
 """The hub's clock counts whole seconds: a server may answer a request this long after its deadline."""
@@ -133,7 +133,7 @@ class RpcClient:
             end = start - 1
 
     def _add_server(self, message: Message) -> bool:
-        """Take in an announcement; False if the message is another one."""
+        """Apply an announcement; return False if the message is not one."""
         if message.schema != ServerLease.SCHEMA:
             return False
         lease = decode_record((ServerLease,), message.body)
@@ -148,7 +148,7 @@ class RpcClient:
         if bytes(entry.receipt.leaf_hash) in self._waiting:
             self._own.add(entry.msg.client_id)
         if entry.msg.client_id in self._own and self.servers.get(entry.msg.client_id) is None:
-            return  # a request of this client need not be opened
+            return  # a request of this client: neither a reply nor an announcement
         message = self._access.open(entry)
         if not self._add_server(message):
             self._take_reply(entry, message)
@@ -164,7 +164,7 @@ class RpcClient:
         waiting = self._waiting.get(message.parent_id)
         if waiting is None:
             self._unclaimed.setdefault(message.parent_id, (entry, message))
-            if len(self._unclaimed) > MAX_UNCLAIMED:
+            if len(self._unclaimed) > MAX_UNCLAIMED_REPLIES:
                 self._unclaimed.popitem(last=False)
             return
         reply = decode_record((exchange.reply,), message.body)
@@ -188,7 +188,7 @@ class RpcClient:
         return [each for each in self.servers.live(self._clock.now) if method in each.methods]
 
     def _check_served(self, method: str) -> None:
-        """Raise unless a live server offers the method: nothing is sent in vain."""
+        """Raise unless a live server offers the method: no request is sent that no server will answer."""
         if self.live_servers(method):
             return
         live = self.servers.live(self._clock.now)

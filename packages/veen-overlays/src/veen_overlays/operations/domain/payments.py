@@ -9,7 +9,7 @@ from veen_overlays.operations.domain.state import Account
 from veen_overlays.operations.grants import Grant
 from veen_overlays.operations.payment import Payment
 from veen_overlays.operations.refusal import Refusal
-from veen_overlays.wallet.account import State
+from veen_overlays.wallet.account import WalletState
 from veen_overlays.wallet.movements import MovementRun
 from veen_overlays.wallet.rules import spent_today
 
@@ -45,7 +45,7 @@ def pay(
     return None
 
 
-def _opened(state: State) -> State:
+def _opened(state: WalletState) -> WalletState:
     """The state of an account that a payment names: it exists, even if no wallet record has opened it."""
     return state if state.exists else state._replace(exists=True)
 
@@ -55,8 +55,8 @@ def _charges(  # noqa: PLR0917 - called once
 ) -> list[Grant] | Refusal:
     """The grants that a payment is charged to, or why they do not cover it (spec-3 2.4, P17).
 
-    Every grant of a delegation chain that has a ``maximum_amount`` must cover the payment, and one of
-    the payer's own. A payer without any such grant needs none, unless the domain requires it.
+    Every grant of a delegation chain that has a ``maximum_amount`` must cover the payment. So must one of
+    the payer's own grants. A payer that has no such grant needs none, unless the domain requires one.
     """
     account, _, amount, _ = paid
     charges = [grant for grant in chain if grant.record.maximum_amount is not None]
@@ -98,7 +98,7 @@ def _bounds(grant: Grant, unit: str) -> bool:
     return record.maximum_amount is not None and record.currency_code in (None, unit)
 
 
-def _debited(state: State, amount: int, ts: int) -> State:
+def _debited(state: WalletState, amount: int, ts: int) -> WalletState:
     """The state after a debit that the rules allow (WAL §6)."""
     if state.daily_limit is None:  # 4 times as fast, with the same result
         return state.moved(-amount)

@@ -15,7 +15,7 @@ from veen_overlays.operations.delegation import DelegatedExecution
 from veen_overlays.operations.grants import Grant, Revocations
 from veen_overlays.operations.payment import Domain, PaidOperation
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER_OPENED, State
+from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.records import WALLET_RECORDS
 
 OPERATIONS: Final[tuple[type[Record], ...]] = (
@@ -33,9 +33,9 @@ _BY_NAME: Final = {shape.NAME: shape for shape in OPERATIONS}
 class Account(NamedTuple):
     """An account: its state as a wallet, and its unit."""
 
-    state: State
+    state: WalletState
     currency: str | None
-    """None: not known yet; the first payment decides."""
+    """The account's unit; None until the first payment sets it."""
 
 
 NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
@@ -43,13 +43,13 @@ NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
 
 
 class Outcome(NamedTuple):
-    """An operation of the log, and why it had no effect, if it had none."""
+    """An operation of the log, and the reason if it had no effect."""
 
     seq: int
     name: str
     """The name of the record."""
     body: bytes
-    """The canonical bytes of the record, which no fold needs again."""
+    """The canonical bytes of the record; only views decode them."""
     signer: bytes
     refusal: str
     """The ``Refusal``, empty if the operation was applied."""
@@ -89,7 +89,7 @@ class DomainState(NamedTuple):
         return [Outcome._make(each) for each in sorted(self.operations.values())]
 
     def granted(self, auth_ref: bytes) -> tuple[Grant, ...]:
-        """The grants that an auth_ref stands for, the latest first; several only within one second."""
+        """The grants with this auth_ref, the latest first; only grants of one second can share it."""
         held = self.grants.get(self.subjects.get(auth_ref, b""), ())
         return tuple(grant for grant in reversed(held) if grant.auth_ref == auth_ref)
 
@@ -130,4 +130,6 @@ def _dump_account(account: Account) -> list[Any]:
 
 def _load_account(item: Any) -> Account:
     state, currency = item
-    return Account(State._make(item_to_int(each) if type(each) is str else each for each in state), currency)
+    return Account(
+        WalletState._make(item_to_int(each) if type(each) is str else each for each in state), currency
+    )

@@ -17,7 +17,7 @@ from veen_core.errors import VeenError, VerificationError
 from veen_core.receipt import Receipt
 from veen_spark.read import field_layout
 from veen_spark.read.field_layout import Ints, Mask
-from veen_spark.read.segment import Authorize, Damage, Item, Span
+from veen_spark.read.segment import ControlEntry, Damage, Item, Span
 from veen_spark.read.walk import walk
 from veen_spark.verify.hub_log.placement import LabelPart
 from veen_spark.verify.report import PartKey, part_key
@@ -29,7 +29,7 @@ Hashes = npt.NDArray[np.bytes_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadFault:
-    """A head that contradicts the log: its entry, where it is in the hub log, and why."""
+    """A head that contradicts the log: its entry, its place in the hub log, and the reason."""
 
     seq: int
     offset: int
@@ -65,7 +65,7 @@ def compare_heads(parts: list[LabelPart], batches: Iterator[Records]) -> list[Pa
 
 
 class _Comparison:
-    """One part of a label, with what the hub log says about each of its entries."""
+    """One part of a label, and the heads that the hub log has for its entries."""
 
     def __init__(self, part: LabelPart) -> None:
         self._part = part
@@ -112,7 +112,7 @@ class _Comparison:
             return np.full(self._part.entries, -1), np.zeros(self._part.entries, dtype="S32")
 
     def result(self) -> PartHeads:
-        """Return the summary, with the fault of the first entry that has one."""
+        """Return the summary of the part, with the first fault if a head contradicts the log."""
         at = np.flatnonzero(self._index >= 0)
         for number in np.flatnonzero(np.diff(self._index[at]) < 0)[:1].tolist():
             held, back = int(at[number + 1]), int(at[number])
@@ -167,5 +167,5 @@ def _receipts_of(item: Item) -> tuple[Ints, Hashes]:
         raise VerificationError("a RECEIPT is not canonical")
     if isinstance(item, Damage):
         raise VerificationError(item.reason)
-    receipt = Receipt.decode(item.receipt) if isinstance(item, Authorize) else item.entry.receipt
+    receipt = Receipt.decode(item.receipt) if isinstance(item, ControlEntry) else item.entry.receipt
     return np.array([receipt.hub_ts]), np.array([bytes(receipt.mmr_root)], dtype="S32")
