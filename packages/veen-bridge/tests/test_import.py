@@ -419,7 +419,9 @@ def test_the_command_prints_one_object_and_a_refusal_has_exit_code_3(
 def test_an_import_ends_with_a_checkpoint_of_its_stream(
     bridge: OfflineBridge, exported: Callable[..., Path]
 ) -> None:
-    done = bridge.import_command(str(exported(2)), "--checkpoint", "--admin", str(bridge.admin_folder), "--json")
+    done = bridge.import_command(
+        str(exported(2)), "--checkpoint", "--admin", str(bridge.admin_folder), "--json"
+    )
     assert done.returncode == 0, done.stderr
     (made,) = json.loads(done.stdout)["checkpoints"]
     assert Checkpoint.decode(bytes.fromhex(made)).upto_seq == 2

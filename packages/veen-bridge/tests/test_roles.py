@@ -84,7 +84,9 @@ def test_a_configuration_lists_no_stream_beyond_the_role(stream: str) -> None:
         config(OFFLINE, streams=["import/a", stream])
 
 
-@pytest.mark.parametrize("stream", ["record/app", "import/zone1/orders", "bridge/online/log", "*", "exports/a"])
+@pytest.mark.parametrize(
+    "stream", ["record/app", "import/zone1/orders", "bridge/online/log", "*", "exports/a"]
+)
 def test_bridge_online_exports_streams_below_export_only(stream: str) -> None:
     with pytest.raises(ConfigError, match="may not export"):
         config(ONLINE, streams=["export/a", stream])

@@ -57,7 +57,10 @@ def verify(
         "files": [fault_object(fault) for fault in opened.faults],
         "bundles": [report_object(report) for report, _ in reports],
     }
-    lines = [*_file_lines(opened.faults), *(line for each in reports for line in _lines(*each, pinned=pinned))]
+    lines = [
+        *_file_lines(opened.faults),
+        *(line for each in reports for line in _lines(*each, pinned=pinned)),
+    ]
     if pinned is None:
         lines.append("Not verified: without a pinned hub the entries could be any hub's; give --hub HUB_ID.")
     return Answer(data, lines, Exit.OK if valid else Exit.PROTOCOL)

@@ -38,7 +38,7 @@ class FindingKind(enum.StrEnum):
     FILLED_GAP = "filled_gap"
     """A bundle that an allowed gap had left out was imported later: its events follow those of later ones."""
     REPLACED = "replaced"
-    """A bundle was not imported, but other bundles brought all of its entries: its range was exported again."""
+    """A bundle was not imported, but other bundles, exported later, brought all of its entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
