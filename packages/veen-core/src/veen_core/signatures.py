@@ -108,10 +108,10 @@ class Assistant(Protocol):
     """Verifies signatures in other processes, for one batch at a time."""
 
     def offer(self, at: int, claims: Sequence[Claim], *, left: int | None) -> bool:
-        """Take the claims at position ``at`` of the batch; False if it has enough to do.
+        """Take the claims at position ``at`` of the batch; return False if the assistant is busy.
 
-        ``left`` claims of the batch would then be for the calling thread; None: more are being collected. An
-        assistant that holds more than ``left`` would keep that thread waiting.
+        ``left`` claims of the batch remain for the calling thread then; None: more are being collected. An
+        assistant that holds more than ``left`` claims would keep that thread waiting.
         """
         ...
 
@@ -171,7 +171,7 @@ class SignatureBatch:
 
     @property
     def is_assisted(self) -> bool:
-        """Whether ``start`` lets another process verify while this thread goes on."""
+        """Whether ``start`` lets another process verify while this thread continues."""
         return self._assistant is not None
 
     def start(self) -> None:
@@ -184,7 +184,7 @@ class SignatureBatch:
             self._next = len(self.claims)
 
     def finish(self) -> list[int]:
-        """Verify what is left; return the positions of all invalid signatures, ascending."""
+        """Verify the remaining claims; return the positions of all invalid signatures, ascending."""
         if self._assistant is not None:
             self._share(self._assistant, 0, is_whole=True)
             self._invalid += self._assistant.collect()
@@ -279,7 +279,7 @@ def _start(work: Callable[[], None], count: int) -> list[Future[None]]:
             started.append(Future())
             executor.submit(_run, started[-1], work)
     except RuntimeError:  # no more threads, or the interpreter is shutting down
-        _Pool.executor = None  # its queue holds work that no thread may ever take
+        _Pool.executor = None  # its queue has work that perhaps no thread will take
     return started
 
 
