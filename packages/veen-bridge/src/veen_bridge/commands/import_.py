@@ -97,15 +97,15 @@ def import_(
                 return outcomes, made
 
     try:
-        outcomes, checkpoints = run_loop(work())
+        outcomes, sealed = run_loop(work())
     except KeyboardInterrupt:
         out.note("interrupted; the same command with --skip-imported continues where it stopped")
         raise
-    if isinstance(checkpoints, VeenError):
+    if isinstance(sealed, VeenError):
         out.print_answer(_answer(outcomes, []))
-        out.note("the import is complete; only its checkpoint or anchor failed: repeat it with `veen hub`")
-        raise checkpoints
-    return _answer(outcomes, checkpoints)
+        out.note("the checkpoint or the anchor failed: repeat it with `veen hub checkpoint`, `veen hub anchor`")
+        raise sealed
+    return _answer(outcomes, sealed)
 
 
 def _views(config: BridgeConfig, keys: RoleKeys) -> Path:
