@@ -103,7 +103,7 @@ def import_(
         raise
     if isinstance(sealed, VeenError):
         out.print_answer(_answer(outcomes, []))
-        out.note("the checkpoint or the anchor failed: repeat it with `veen hub checkpoint`, `veen hub anchor`")
+        out.note("the checkpoint or anchor failed: repeat it with `veen hub checkpoint`, `veen hub anchor`")
         raise sealed
     return _answer(outcomes, sealed)
 
