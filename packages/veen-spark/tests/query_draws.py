@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from veen_core import stream as streams
 from veen_core.hashing import H
-from veen_core.ids import Epoch, HubId, LeafHash, StreamSeq, UnixTime
+from veen_core.ids import Epoch, HubId, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt, sign_receipt
 from veen_overlays.live.query_view import QueryView
@@ -196,6 +197,21 @@ def write_view(folder: Path, logs: Sequence[DrawnLog]) -> QueryView:
 
 
 # --- queries
+
+
+def draw_prefixes(
+    rng: random.Random, logs: Sequence[DrawnLog], prefixes: Sequence[Prefix]
+) -> tuple[Prefix, ...]:
+    """Return the prefixes as they were earlier: some of them end before the log does."""
+    receipts = {drawn.prefix.label: drawn.receipts for drawn in logs}
+    return tuple(_earlier(rng, each, receipts.get(each.label, ())) for each in prefixes)
+
+
+def _earlier(rng: random.Random, prefix: Prefix, receipts: Sequence[Receipt]) -> Prefix:
+    if not prefix.size or rng.random() < 0.3:
+        return prefix
+    last = rng.choice(receipts)
+    return replace(prefix, to_seq=last.stream_seq, mmr_root=MmrRoot(last.mmr_root))
 
 
 def _filter(rng: random.Random) -> dict[str, Any]:
