@@ -224,7 +224,7 @@ def _filter(rng: random.Random) -> dict[str, Any]:
         start = BORN * 1000 + rng.choice((0, 1, 40_000_000, 86_400_000))
         item["time"] = {
             "from": format_timestamp(start),
-            "to": format_timestamp(start + rng.choice((1, 10**9))),
+            "to": format_timestamp(start + rng.choice((1, 1_000, 40_000_000, 10**9))),
         }
     if rng.random() < 0.3:
         item["where"] = dict([_condition(rng) for _ in range(rng.randrange(1, 3))])
@@ -242,7 +242,7 @@ def _condition(rng: random.Random) -> tuple[str, Any]:
     }
     if rng.random() < 0.5:
         name = rng.choice(list(bases))
-        return name, rng.sample(list(bases[name]), 2)
+        return name, rng.sample(list(bases[name]), rng.randrange(1, 3))
     values = [value.hex() if isinstance(value, bytes) else value for value in SCALARS]
     return rng.choice(PATHS), rng.sample(values, 6)
 
