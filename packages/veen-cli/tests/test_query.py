@@ -409,7 +409,9 @@ def test_run_replaces_no_file(world: World, tmp_path: Path) -> None:
 def test_verify_executes_again_and_compare_agrees(world: World, result: Path) -> None:
     done = veen("query", "verify", result, "--execute", *world.flags).ok()
     assert "the log gives the same rows when the query is executed again" in done.out
-    assert "not proved: executed_at, hub_id and profile_id of the digest are what the executor says" in done.out
+    assert (
+        "not proved: executed_at, hub_id and profile_id of the digest are what the executor says" in done.out
+    )
     assert "✓ the results agree" in veen("query", "compare", result, *world.flags).ok().out
     assert "✓ the results agree" in veen("query", "compare", result, result).ok().out
     name = parse_result(result.read_bytes()).digest.query_id

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import yaml
 
 from veen_cli.commands.line_input import read_lines
 from veen_cli.record.emitting import IDLE_SECONDS, EventBatches
+from veen_core.errors import ConfigError
 from veen_core.hashing import H
 from veen_core.ids import ClientId, MmrRoot, NodeHash
 from veen_hub.client.roles import open_role
@@ -680,13 +682,26 @@ def test_a_log_call_with_a_wrong_event_is_reported_and_does_not_raise(
 
 
 def test_a_structlog_processor_records_and_passes_on(gated: Recorder) -> None:
-    processor = RecorderProcessor(open_role(gated / "shop" / "recorder.yaml"), strict=True)
+    processor = RecorderProcessor(open_role(gated / "shop" / "recorder.yaml"))
     try:
-        given = {"event": "paid", "event_type": "order.paid", "subject_id": "user:hal", "n": 1}
-        assert processor(None, "info", dict(given)) == given
-        assert processor(None, "info", {"event": "plain"}) == {"event": "plain"}
+        with structlog.testing.capture_logs(processors=[processor]) as passed_on:
+            shop = structlog.get_logger().bind(subject_id="user:hal")
+            shop.info("paid", event_type="order.paid", n=1)
+            shop.info("plain")
+            shop.info("refused", event_type="unknown")
+        assert [each["event"] for each in passed_on] == ["paid", "plain", "refused"]
         assert processor.recorder.flush(30)
     finally:
         assert processor.recorder.close() == 0
-    row = next(row for row in gated.rows(ORDERS) if row.get("subject_id") == "user:hal")
-    assert row["payload"] == {"level": "info", "event": "paid", "n": 1}
+    rows = [row for row in gated.rows(ORDERS) if row.get("subject_id") == "user:hal"]
+    assert [row["payload"] for row in rows] == [{"level": "info", "event": "paid", "n": 1}]
+
+
+def test_a_strict_structlog_processor_raises_in_the_log_call(gated: Recorder) -> None:
+    processor = RecorderProcessor(open_role(gated / "shop" / "recorder.yaml"), strict=True)
+    try:
+        log = structlog.testing.capture_logs(processors=[processor])
+        with log, pytest.raises(ConfigError, match="belongs to no stream"):
+            structlog.get_logger().info("refused", event_type="unknown")
+    finally:
+        processor.recorder.close()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from veen_overlays.query.result.result_file import ResultFile
 
 DIGEST_STATEMENTS: Final = (
-    "executed_at, hub_id and profile_id of the digest are what the executor says: no hash and no signature of "
-    "the file covers them."
+    "executed_at, hub_id and profile_id of the digest are what the executor says: no hash and no signature "
+    "of the file covers them."
 )
 SOURCES_NOT_LISTED: Final = (
     "Nothing in a file lists the epochs and hubs of a stream: the coverage may leave some out. --execute "
