@@ -100,6 +100,11 @@ class ViewBackend:
 
     # --- keeping up
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether some logs were never read to their ends: the view is new, or was not rebuilt whole."""
+        return not self.streams <= self._view.homes.keys()
+
     async def refresh(self) -> None:
         """Read the logs to their ends. Callers that wait for the same reading share it."""
         self._wanted += 1
