@@ -261,8 +261,8 @@ def test_probes_answer_while_the_logs_are_read_for_the_first_time(world: World) 
 def test_a_service_without_authentication_or_tls_does_not_start(world: World) -> None:
     nobody = [{"name": "x", "identity": "aa" * 32, "streams": ["*"]}]
     for changes, said in (
-        ({"principals": nobody}, "nobody could use the service"),
-        ({"principals": []}, "nobody could use the service"),
+        ({"principals": nobody}, "no client could use the service"),
+        ({"principals": []}, "no client could use the service"),
         ({"listen": {"host": "0.0.0.0"}}, "tls is not configured"),
         ({"streams": []}, "name the streams"),
         ({"unknown": 1}, "unknown setting"),
@@ -303,7 +303,7 @@ def test_results_are_deleted_when_their_time_is_over_and_descriptors_stay(world:
     while gone.status == 200 and time.monotonic() < end:
         gone = service.ask(f"/api/query/result/{name}")
     assert gone.status == 404
-    assert "deleted when their time was over" in gone.json["message"]
+    assert "have expired and were deleted" in gone.json["message"]
     assert service.wait(name)["status"] == "completed"
     assert service.ask("/api/query/descriptor/expiring-1").status == 200
     assert not list((world.root / "expiring-state/results").glob(f"{name}*"))

@@ -168,7 +168,7 @@ def test_a_journal_whose_failed_write_cannot_be_undone_takes_no_more_records(
         broken.setattr(os, "ftruncate", fail)
         with pytest.raises(StateError, match="Input/output error"):
             store.commit(HUB, {"a": b"two"})
-    with pytest.raises(StateError, match="could not be undone; make room or mend the disk"):
+    with pytest.raises(StateError, match="could not be undone; free disk space or repair the disk"):
         store.commit(HUB, {"a": b"three"})
     assert store.load(HUB, "a") == b"one"
 

@@ -624,11 +624,11 @@ def test_a_volume_that_hangs_delays_hub_checkpoints_and_no_submit(
 
 
 def test_the_gate_stays_closed_after_a_contradiction_whatever_answers_later() -> None:
-    from veen_hub.ops.hub_log.memories import behind  # noqa: PLC0415
+    from veen_hub.ops.hub_log.memories import behind_error  # noqa: PLC0415
 
     gate = SigningGate()
     memories = Memories(gate, ["one", "two"], 1)
-    memories.contradicted("one", behind("one", 5, 3))
+    memories.contradicted("one", behind_error("one", 5, 3))
     memories.agrees("two")
     memories.silent("one", SilentMemoryError("gone"))
     assert "2 less" in (gate.closed or "")

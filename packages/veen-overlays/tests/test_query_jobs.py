@@ -272,7 +272,7 @@ def test_no_value_of_a_certificate_reads_as_the_subject_of_another() -> None:
 
 
 def test_a_service_nobody_could_use_is_refused_and_so_are_shared_credentials() -> None:
-    with pytest.raises(ConfigError, match="nobody could use the service"):
+    with pytest.raises(ConfigError, match="no client could use the service"):
         Authenticator([principal()])
     shared = (hash_of_token("t"),)
     with pytest.raises(ConfigError, match="share a token"):

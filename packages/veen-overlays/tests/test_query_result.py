@@ -487,7 +487,7 @@ def test_a_doubled_row_is_refused_by_its_receipt() -> None:
 def test_swapped_rows_are_refused_by_their_receipts() -> None:
     found, evidence = honest()
     rows = [found.rows[1], found.rows[0], *found.rows[2:]]
-    with pytest.raises(EvidenceError, match="row 1: hub_commit_seq is not that of its receipt"):
+    with pytest.raises(EvidenceError, match="row 1: hub_commit_seq differs from its receipt"):
         verify_result(lie(FULL, found, evidence, rows=rows), PINNED)
     receipts = evidence.sources[0].receipts
     swapped = first_source(evidence, receipts=(receipts[1], receipts[0], *receipts[2:]))
@@ -501,7 +501,7 @@ def test_a_value_that_the_receipt_proves_cannot_be_changed(name: str) -> None:
     found, evidence = honest()
     value = 99 if name == "hub_commit_seq" else "2025-11-18T21:06:40.000Z"
     rows = [*found.rows[:4], {**found.rows[4], name: value}, *found.rows[5:]]
-    with pytest.raises(EvidenceError, match=f"row 5: {name} is not that of its receipt"):
+    with pytest.raises(EvidenceError, match=f"row 5: {name} differs from its receipt"):
         verify_result(lie(FULL, found, evidence, rows=rows), PINNED)
 
 
@@ -677,7 +677,7 @@ def test_an_answer_from_another_stream_of_the_hub_is_refused() -> None:
     for _ in range(3):
         other.add()
     file = result(query(other.name), other)
-    with pytest.raises(EvidenceError, match="the label of the coverage is not that of this stream"):
+    with pytest.raises(EvidenceError, match="the label of the coverage does not belong to this stream"):
         verify_result(file, PINNED)
     verify_result(file, dataclasses.replace(PINNED, aliases={other.name: SECOND.name}))
 

@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from veen_storage.disk.files import PUBLIC, SECRET, Files, read_exactly
+from veen_storage.disk.files import PUBLIC_MODE, SECRET_MODE, Files, read_exactly
 from veen_storage.index.lmdb_index import Index
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class CountingFiles(Files):
     def _perform(self, operation: Operation, act: Callable[[], T]) -> T:  # noqa: ARG002
         return act()
 
-    def open_append(self, path: Path, mode: int = PUBLIC) -> int:
+    def open_append(self, path: Path, mode: int = PUBLIC_MODE) -> int:
         fd = self._do("open", path, lambda: Files.open_append(self, path, mode))
         self._paths[fd] = path
         return fd
@@ -215,7 +215,7 @@ class Cut:
             if number is None:
                 self._leave(source / name, target / name, names, chance)
             else:
-                (target / name).touch(SECRET if source.name == "keys" else PUBLIC)
+                (target / name).touch(SECRET_MODE if source.name == "keys" else PUBLIC_MODE)
                 (target / name).write_bytes(self._content(number, chance))
 
     def _content(self, number: int, chance: random.Random | None) -> bytes:
@@ -321,7 +321,7 @@ class ForgettingFiles(CountingFiles):
 
     # --- what moves names
 
-    def open_append(self, path: Path, mode: int = PUBLIC) -> int:
+    def open_append(self, path: Path, mode: int = PUBLIC_MODE) -> int:
         with self._turn:
             new = not path.exists()
             if new:

@@ -585,7 +585,7 @@ def test_a_forged_summary_and_a_missing_chunk_are_refused(written: Store, tmp_pa
 
 
 def test_sequences_are_read_through_a_small_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence, "WINDOW", 16)
+    monkeypatch.setattr(sequence, "WINDOW_BYTES", 16)
     path = tmp_path / "items.cborseq"
     held = [cbor.encode(bytes(n)) for n in range(40)]
     path.write_bytes(b"".join(held))

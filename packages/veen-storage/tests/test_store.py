@@ -101,7 +101,7 @@ def test_keys_may_be_kept_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_directory_opens_once_at_a_time(store: Store) -> None:
-    with pytest.raises(LockedError, match=r"in use by process \d+: stop it first"):
+    with pytest.raises(LockedError, match=r"in use by process \d+"):
         Store(store.layout.root)
     store.close()
     Store(store.layout.root).close()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from veen_storage.errors import ClosedError, DamageError, StorageError
-from veen_storage.index.view_store import FIRST_MAP, MAX_KEY, PAGE, ViewStore
+from veen_storage.index.view_store import FIRST_MAP, MAX_KEY, PAGE_ENTRIES, ViewStore
 
 
 def test_written_entries_are_read_after_reopening(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_written_entries_are_read_after_reopening(tmp_path: Path) -> None:
 
 
 def test_a_scan_longer_than_a_page_is_whole_and_in_order_also_while_it_is_written(tmp_path: Path) -> None:
-    keys = [n.to_bytes(4, "big") for n in range(2 * PAGE + 3)]
+    keys = [n.to_bytes(4, "big") for n in range(2 * PAGE_ENTRIES + 3)]
     with ViewStore(tmp_path / "view") as store:
         store.write(dict.fromkeys(keys, b"x"))
         found = []

@@ -82,7 +82,7 @@ class _Process:
         self._invalid: list[int] = []
         self._is_ready = False
         self._socket, theirs = socket.socketpair()
-        self._socket.setblocking(False)  # its buffer has room for all requests that the process may hold
+        self._socket.setblocking(False)  # all requests that the process may hold fit into its buffer
         try:
             with theirs:
                 self._process = subprocess.Popen(  # noqa: S603 - our own module, nothing from the working directory
@@ -147,7 +147,7 @@ class _Process:
         self._invalid += [at + position for position in invalid_signatures(claims, threads=1)]
 
     def _give_up(self) -> None:
-        """End the process, and verify here what it has taken."""
+        """End the process, and verify its unanswered requests in this process."""
         self.close()
         while self._taken:
             self._verify_here(*self._taken.popleft())

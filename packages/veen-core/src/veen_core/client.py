@@ -359,7 +359,7 @@ class LabelClient(VerifiedPrefix):
         return step
 
     def _answered(self, receipts: Sequence[Receipt]) -> dict[str, Any]:
-        """Return the changes that remove the MSGs of these receipts; each moves ``rk`` (spec-1 §9)."""
+        """Return the changes that remove the MSGs of these receipts and advance ``rk`` (spec-1 §9)."""
         leaves, rk = {receipt.leaf_hash for receipt in receipts}, self.state.rk
         for receipt in receipts:
             rk = rk.after(receipt.stream_seq)

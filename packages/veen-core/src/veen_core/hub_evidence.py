@@ -1,4 +1,4 @@
-"""Evidence that travels alone: one file that proves where a message is in the logs of a hub (P1, P2).
+"""Hub evidence: one file that proves where a message is in the logs of a hub (P1, P2).
 
     MSG hash ── RECEIPT ── inclusion under the label's head ── the head's inclusion in the hub log
              ── hub checkpoint ── cosignatures of witnesses
@@ -61,7 +61,7 @@ class Verdict:
     head: LabelHead
     checkpoint: SignedHead
     cosigned: Cosigned | None
-    """Who cosigned; None if no policy was given, so that the hub's own signature is all there is."""
+    """The witnesses that cosigned; None without a policy, since then only the hub's signature is verified."""
 
 
 def verify_evidence(
@@ -74,7 +74,7 @@ def verify_evidence(
 ) -> Verdict:
     """Verify every step, in the order of the drawing above; each error names its step.
 
-    Without ``pinned`` the evidence proves something about the hub that it names, whichever that is. With a
+    Without ``pinned`` the evidence proves the message for the hub that it names, which may be any hub. With a
     ``policy``, the log must be the hub's one log: P1's, one that the policy names, or ``origin``. ``known``
     replaces the evidence's own record of the hub's keys.
     """
@@ -125,7 +125,7 @@ def _check_head(receipt: Receipt, head: LabelHead) -> None:
 def check_log_name(
     identity: HubIdentity, name: str, policy: WitnessPolicy, pinned: HubId | None, origin: str | None
 ) -> None:
-    """Raise ``EvidenceError`` if nothing ties a log with a name of its own to the hub.
+    """Raise ``EvidenceError`` if nothing ties a log with a configured name to the hub.
 
     A hub could keep a second log under another name and have it cosigned. And an attacker could list the
     hub's key as the successor of its own key, because an endorsement needs no consent of the successor.

@@ -5,7 +5,7 @@ cut at the size of the earlier statement. Its hashes lead to the later root, but
 the hub signed. A third party verifies it offline, with the hub's identity and nothing else. Without a pinned
 hub_id, the evidence convicts the hub that it names.
 
-The identity inside the evidence is what its maker says: endorsements cover the keys, but not their ends
+The maker of the evidence chooses the identity inside it: endorsements cover the keys, but not their ends
 (core §8.4). A verifier that has a record of the hub's keys therefore uses its own, and refuses receipts by a
 key that had ended. A hub checkpoint has no time, so the holder of a retired key can make evidence of two hub
 logs against its hub.
@@ -136,7 +136,7 @@ def verify_label_fork(
         raise EvidenceError("the statements are about two labels (RESOLUTIONS P1)")
     if earlier.upto_seq > later.upto_seq:
         raise EvidenceError("the earlier statement covers more entries than the later one (RESOLUTIONS P1)")
-    if _went_back(evidence.earlier, evidence.later):
+    if _is_rollback(evidence.earlier, evidence.later):
         return
     prefix_root = bytes(later.mmr_root)
     if earlier.upto_seq < later.upto_seq:
@@ -198,7 +198,7 @@ def _stated(identity: HubIdentity, origin: str, statement: LabelStatement) -> La
     return head
 
 
-def _went_back(smaller: LabelStatement, larger: LabelStatement) -> bool:
+def _is_rollback(smaller: LabelStatement, larger: LabelStatement) -> bool:
     """Return whether one hub log has the head with fewer entries after the one with more, or one twice.
 
     Both statements are verified: only a head has a checkpoint.

@@ -1,7 +1,8 @@
 """The hub log: one transparency log per hub over the heads of all its labels (RESOLUTIONS P1).
 
 An entry of the hub log is a label's head. The hub signs the tree over them, as its hub checkpoint, and so it
-commits to every label: it cannot hide a label, show two versions of it or cut it back without another tree.
+commits to every label: it cannot hide a label, show two versions of it or truncate it without signing another
+tree.
 """
 
 from __future__ import annotations

@@ -33,11 +33,11 @@ class FileStatus(Protocol):
 
 
 def is_exposed(file: FileStatus, user: int, groups: Collection[int]) -> bool:
-    """Return whether a file of secrets is open to more users than the one who uses it, with these groups.
+    """Return whether other users than ``user``, who is in ``groups``, can read a file of secrets.
 
-    Only its owner may read it, with one exception: a file of root that a group of the user may read, and
-    neither change nor execute. Kubernetes mounts a Secret like this (``defaultMode: 0440`` with ``fsGroup``)
-    for a process that is not root and so cannot own it. Who belongs to the group is root's decision.
+    Only the owner may read the file. The one exception is a file of root that one of ``groups`` may read, but
+    not change or execute. Kubernetes mounts a Secret like this (``defaultMode: 0440`` with ``fsGroup``) for a
+    process that is not root and so cannot own the file. Root decides which users are in the group.
     """
     if file.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP):
         return True

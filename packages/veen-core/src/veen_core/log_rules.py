@@ -1,7 +1,7 @@
 """The rules that every log obeys: one sentence and one clause per rule, and the checks of a single entry.
 
 ``RULES`` lists them in the order in which they are checked. ``examine`` and ``examine_pruned`` check the
-rules that an entry shows by itself and return the ``LogStep`` that it adds to the log. ``LogVerifier`` in
+rules that need no other entry and return the ``LogStep`` that it adds to the log. ``LogVerifier`` in
 ``log_verifier`` checks the rules between consecutive entries, and those of checkpoints.
 
 Not here, because a log alone cannot show it: I5 needs the opened message (``attachment``), I7 needs the hub's
@@ -171,7 +171,7 @@ def _check_pair(msg: Msg, receipt: Receipt, limits: Limits) -> None:
 
 
 def examine(entry: Entry, terms: LogTerms) -> LogStep:
-    """Check an entry by itself and against the terms of its log; return its step. No signature is checked."""
+    """Check one entry, and the terms of its log; return its step. No signature is checked."""
     step = verify_alone(entry, terms.limits)
     if entry.label != terms.label:
         found = f"the entry has label {entry.label.hex()}, not {terms.label.hex()}"
@@ -184,7 +184,7 @@ def examine(entry: Entry, terms: LogTerms) -> LogStep:
 
 
 def examine_pruned(kept: PrunedEntry, terms: LogTerms) -> LogStep:
-    """Check the kept part of a pruned entry by itself; return its step or raise ``InvariantError``."""
+    """Check the kept part of a pruned entry; return its step or raise ``InvariantError``."""
     receipt = kept.receipt
     if receipt.label != terms.label:
         found = f"the RECEIPT has label {receipt.label.hex()}, not {terms.label.hex()}"

@@ -3,7 +3,7 @@
 Client, export, fsck and Spark verify logs with ``LogVerifier``. It keeps the tree, the last hub_ts, the last
 client_seq of each writer and the authorized tokens; each ``accept`` checks in this order:
 
-1. the entry by itself (``log_rules.examine``);
+1. the rules that need no other entry (``log_rules.examine``);
 2. its signatures, by the ``SignatureCheck`` that the verifier was given;
 3. the rules between entries: I3, H3, I6, I8, I9, I12, H5;
 4. the root with the new leaf (I3).

@@ -37,7 +37,7 @@ class Lru(Generic[K, V]):
         return list(self._items.items())
 
     def copy(self) -> Lru[K, V]:
-        twin: Lru[K, V] = Lru(self.limit)  # to call Lru[K, V] takes three times as long
+        twin: Lru[K, V] = Lru(self.limit)  # calling Lru[K, V] would take three times as long
         twin._items, twin.evicted = self._items.copy(), self.evicted
         return twin
 

@@ -121,7 +121,7 @@ class PipelinedClient(LabelClient):
         return None
 
     def check_receipt(self, receipt: Receipt, claims: list[Claim]) -> CheckedReceipt | Gap:
-        """Check the receipt of the oldest pending MSG, all but its signature, which is added to ``claims``.
+        """Check the receipt of the oldest pending MSG, except its signature, which is added to ``claims``.
 
         The state and the verified prefix do not change until ``accept_checked``.
         """
@@ -181,7 +181,7 @@ class PipelinedClient(LabelClient):
         self._verify_receipt(receipt)
 
     def verify_within(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:
-        """Verify a receipt within the prefix: its leaf is in its tree, and its tree in ours (B10, B11)."""
+        """Verify a receipt within the prefix: its tree is part of the verified tree (B10, B11)."""
         self._verify_receipt(receipt)
         tree = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self.verify_part(tree, consistency, receipt.encode())

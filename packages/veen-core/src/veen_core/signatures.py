@@ -108,7 +108,7 @@ class Assistant(Protocol):
     """Verifies signatures in other processes, for one batch at a time."""
 
     def offer(self, at: int, claims: Sequence[Claim]) -> bool:
-        """Take the claims at position ``at`` of the batch; False if it has enough to do."""
+        """Take the claims at position ``at`` of the batch; return False if the assistant is busy."""
         ...
 
     def collect(self) -> list[int]:
@@ -167,7 +167,7 @@ class SignatureBatch:
 
     @property
     def is_assisted(self) -> bool:
-        """Whether ``start`` lets another process verify while this thread goes on."""
+        """Whether ``start`` lets another process verify while this thread continues."""
         return self._assistant is not None
 
     def start(self) -> None:
@@ -180,7 +180,7 @@ class SignatureBatch:
             self._next = len(self.claims)
 
     def finish(self) -> list[int]:
-        """Verify what is left; return the positions of all invalid signatures, ascending."""
+        """Verify the remaining claims; return the positions of all invalid signatures, ascending."""
         if self._assistant is not None:
             self._share(self._assistant, 0)
             self._invalid += self._assistant.collect()
@@ -271,7 +271,7 @@ def _start(work: Callable[[], None], count: int) -> list[Future[None]]:
             started.append(Future())
             executor.submit(_run, started[-1], work)
     except RuntimeError:  # no more threads, or the interpreter is shutting down
-        _Pool.executor = None  # its queue holds work that no thread may ever take
+        _Pool.executor = None  # its queue has work that perhaps no thread will take
     return started
 
 

@@ -42,9 +42,10 @@ class Status(Wire):
     hub_log_origin: str | None = None
     """Name of the hub log, if the hub is configured with another than P1's."""
     memories: tuple[str, ...] | None = None
-    """What the hub compares its log with before it signs (P3); absent if nothing is configured."""
+    """Names of the memories that the hub compares its log with before it signs (P3); absent without
+    memories."""
     not_signing: str | None = None
-    """Why the hub signs nothing now, and what helps; absent if it signs (P3)."""
+    """The reason why the hub signs nothing now, and the next step; absent if it signs (P3)."""
     replica_of: str | None = None
     """Address of the primary, if this hub is a replica (P9); absent otherwise."""
     handover: Handover | None = None
@@ -66,7 +67,7 @@ class AuthorizeResponse(Wire):
 @int_map("cap status", section="H5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapStatus(Wire):
-    """What the hub knows about the token of an auth_ref."""
+    """The hub's record of the token of an auth_ref."""
 
     ver: Literal[1] = 1
     auth_ref: AuthRef

@@ -39,7 +39,7 @@ class LwwWrite(Record):
 @record("crdt.orset.v1", section="CRDT0.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrSetAdd(Record):
-    """Add an element to a set; the addition has an id of its own."""
+    """Add an element to a set; each addition has its own id."""
 
     id: AddId
     elem: bytes
@@ -113,7 +113,7 @@ OR_SET: Overlay[Mapping[str, Any]] = Overlay(
 
 
 def live_adds(state: Mapping[str, Any], elem: bytes) -> tuple[AddId, ...]:
-    """The additions of an element that are not removed: whoever removes the element must name them."""
+    """The additions of an element that are not removed: a removal of the element must name them."""
     live = state.get("added", {}).get(elem, frozenset()) - state.get("gone", frozenset())
     return tuple(map(AddId, sorted(live)))
 

@@ -40,7 +40,7 @@ class Change(NamedTuple):
 
 
 def change_of(event: Event) -> Change:
-    """The change that an event makes to the map: every event makes one, since only stream order decides."""
+    """The change that an event makes to the map; no event is ignored, since only stream order decides."""
     match event.record:
         case Put(key=key, value=value):
             return Change(event.seq, key, value)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from veen_storage.commit.writer import Batch, PendingEntry
     from veen_storage.disk.creation import create
     from veen_storage.disk.directory_lock import lock_owner
-    from veen_storage.disk.files import SECRET, Files
+    from veen_storage.disk.files import SECRET_MODE, Files
     from veen_storage.disk.layout import Layout
     from veen_storage.disk.registry import Registry, read_registry
     from veen_storage.disk.rotation import rotate
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONG_TERM",
-    "SECRET",
+    "SECRET_MODE",
     "AbsentError",
     "Anchored",
     "Batch",
@@ -102,7 +102,7 @@ _MODULES = {
     "commit.writer": ("Batch", "PendingEntry"),
     "disk.creation": ("create",),
     "disk.directory_lock": ("lock_owner",),
-    "disk.files": ("SECRET", "Files"),
+    "disk.files": ("SECRET_MODE", "Files"),
     "disk.layout": ("Layout",),
     "disk.registry": ("Registry", "read_registry"),
     "disk.rotation": ("rotate",),

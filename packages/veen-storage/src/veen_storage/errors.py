@@ -89,7 +89,7 @@ class LockedError(StorageError):
     """Another process has the directory open."""
 
     def __init__(self, root: Path, owner: LockOwner) -> None:
-        super().__init__(f"{root} is in use by process {owner.pid or 'unknown'}: stop it first")
+        super().__init__(f"{root} is in use by process {owner.pid or 'unknown'}")
         self.owner = owner
 
 

@@ -41,7 +41,7 @@ class PartWriter:
     def __init__(
         self, path: Path, max_bytes: int, first_seq: StreamSeq, peaks: tuple[NodeHash, ...], hub_ts: UnixTime
     ) -> None:
-        """Begin a part of at most ``max_bytes`` of content; ``hub_ts`` is that of the event before it."""
+        """Begin a part of at most ``max_bytes`` of content, after an event with this ``hub_ts``."""
         self.path = path
         self.first_seq = self.next_seq = first_seq
         self.unopened = 0

@@ -1,8 +1,8 @@
 """Opening the files of bundles: footer, trailer and index first, content in blocks (P6).
 
 ``open_bundles`` sorts files into bundles by the header that each carries. A file that cannot be opened as a
-part is a fault that names the file. Only indices and one block of content are held in memory. Content that is
-read again must be what was read first: verification and import see the same bytes.
+part is a fault that names the file. Only indices and one block of content are held in memory. A second read
+of a block must return the bytes of the first, so verification and import see the same content.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from veen_core.ids import BundleId, Coid, StreamSeq
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """One file that ends like a part of a bundle; nothing is verified yet."""
+    """One file with the footer and trailer of a part; nothing is verified yet."""
 
     path: Path
     trailer: PartTrailer
@@ -47,7 +47,7 @@ class PartFile:
 
     @property
     def row(self) -> PartRow:
-        """The row of this part; raises ``BundleError`` if the header has none."""
+        """The part table's row of this part; raises ``BundleError`` if the header has none."""
         parts = self.trailer.header.parts
         if not 1 <= self.number <= len(parts):
             raise BundleError(f"{self.path.name}: the bundle has {len(parts)} parts", part=self.number)
@@ -68,7 +68,7 @@ class PartFile:
             )
 
     def open(self) -> BufferedReader:
-        """Open the file; reading raises ``BundleError`` if it is not what was read first."""
+        """Open the file; reading raises ``BundleError`` if its bytes differ from the first read."""
         return open_stable(self.path, self.number, self.hashes)
 
     def index_bytes(self) -> bytes:
@@ -189,7 +189,7 @@ class BundleFiles:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFiles:
-    """What a list of files contains: bundles, and files that are no part of any."""
+    """Opened files, sorted into bundles; a file that is no part of any bundle is a fault."""
 
     bundles: list[BundleFiles]
     faults: list[BundleError]

@@ -33,7 +33,7 @@ def open_stable(path: Path, part: int, hashes: BlockHashes) -> io.BufferedReader
 
 
 class _StableFile(io.RawIOBase):
-    """Hands out one block after another, each compared with its hash."""
+    """Reads a file block by block; compares each block with the hash of its first read."""
 
     def __init__(self, path: Path, part: int, hashes: BlockHashes) -> None:
         self._path, self._part, self._hashes = path, part, hashes

@@ -34,11 +34,11 @@ SEALED: Final = "sealed"
 @int_map("export plan", section="RESOLUTIONS P6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan(Wire):
-    """What an export will write; an interrupted export continues with the same plan."""
+    """The plan of one bundle; an interrupted export continues with the same plan."""
 
     ver: Literal[1] = 1
     draft: BundleHeader
-    """The header without parts and counts."""
+    """The bundle's header without parts and counts."""
     part_size: int | None = None
 
 

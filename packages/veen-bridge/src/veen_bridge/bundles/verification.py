@@ -1,6 +1,6 @@
-"""Verifying the files of bundles: every fault is named, none is guessed (P6, AGB0 4.5).
+"""Verification of the files of bundles (P6, AGB0 4.5).
 
-``check_bundle`` looks at all parts, also after a fault, and lists every fault that it finds;
+``check_bundle`` checks all parts, also after a fault, and lists every fault that it finds;
 ``verify_bundle`` raises the first. A chain of bundles is verified in the order of ``in_chain_order``.
 """
 

@@ -16,7 +16,7 @@ LINES: Final = {
         "Check every token that a role holds, and say whether a path leads back to the source.",
     ),
     "export": ("export", "Write new entries of STREAMs and their evidence into bundles."),
-    "inspect": ("inspect", "Show what bundle files say, without verifying their entries."),
+    "inspect": ("inspect", "Show headers and part tables of bundle files, without verifying anything."),
     "verify": ("verify", "Verify bundles offline: parts, chain, entries, roots, heads and signatures."),
     "import": ("import_", "Verify bundles and write their events to the import streams of the target hub."),
     "reconcile": ("reconcile", "Compare what the source zone exported with what the target zone imported."),

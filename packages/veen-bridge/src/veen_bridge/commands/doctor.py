@@ -25,7 +25,7 @@ from veen_cli.frame import Answer, Exit, Output, command, passphrase_option
 def doctor(out: Output, *, config_file: Path, other: Path | None, passphrase_file: Path | None) -> Answer:
     """Check every token that a role holds, and say whether a path leads back to the source.
 
-    The exit code is 0 if none does, 6 otherwise. The check reads files only and connects to no hub.
+    The exit code is 0 if no path leads back, 6 otherwise. The check reads files only and connects to no hub.
     """
     del out
     config, keys = load_role(config_file, passphrase_file)

@@ -138,7 +138,7 @@ def export(
 
 
 def as_object(bundle: ExportedBundle) -> dict[str, Any]:
-    """Return what ``--json`` prints of a bundle."""
+    """Return the JSON object of an exported bundle, for ``--json``."""
     header = bundle.header
     return {
         "bundle_id": bundle.bundle_id.hex(),

@@ -38,12 +38,12 @@ from veen_hub.client import Identity
     "files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="FILE..."
 )
 @config_option
-@click.option("--allow-gap", is_flag=True, help="Import although a bundle before is missing; it is recorded.")
+@click.option(
+    "--allow-gap", is_flag=True, help="Import although an earlier bundle is missing; record the gap."
+)
 @click.option("--skip-imported", is_flag=True, help="Leave out bundles that were imported before.")
 @click.option("--checkpoint", is_flag=True, help="Make a checkpoint of the import streams; needs --admin.")
-@click.option(
-    "--anchor", is_flag=True, help="Anchor that checkpoint as the hub is configured; needs --admin."
-)
+@click.option("--anchor", is_flag=True, help="Anchor that checkpoint with the hub's anchor; needs --admin.")
 @click.option(
     "--admin",
     type=click.Path(path_type=Path, exists=True, file_okay=False),

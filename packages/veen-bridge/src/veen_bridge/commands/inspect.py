@@ -1,4 +1,4 @@
-"""``veen bridge inspect``: show what bundle files say."""
+"""``veen bridge inspect``: show headers and part tables of bundle files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from veen_cli.frame import Answer, Exit, Output, command, fields
     "files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path, exists=True)
 )
 def inspect(out: Output, *, files: tuple[Path, ...]) -> Answer:
-    """Show what bundle files say, without verifying their entries.
+    """Show headers and part tables of bundle files, without verifying anything.
 
-    Nothing is verified: use 'veen bridge verify' before you rely on a bundle. Missing and doubled parts are
-    named. Exits with 3 if a file is no part of a bundle.
+    Use 'veen bridge verify' before you rely on a bundle. Missing and doubled parts are named. Exits with 3 if
+    a file is no part of a bundle.
     """
     del out
     opened = open_bundles(files)

@@ -49,7 +49,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
     "veen bridge reconcile --source z1/bridge.yaml --target z2/bridge.yaml --trace MSG_ID",
 )
 @click.argument("bundles", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[BUNDLE]...")
-@click.option("--source", type=_FILE, help="Configuration of bridge_online: where the source's logs are.")
+@click.option("--source", type=_FILE, help="Configuration of bridge_online, which names the source hub.")
 @click.option(
     "--source-export", type=_FOLDER, help="Export of the whole source hub, read instead of the hub."
 )
@@ -57,9 +57,14 @@ _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 @click.option(
     "--target-export", type=_FOLDER, help="Export of the whole target hub, read instead of the hub."
 )
-@click.option("--trace", metavar="MSG_ID|SEQ", help="Follow one event through the steps of K1.")
+@click.option("--trace", metavar="MSG_ID|SEQ", help="Follow one event from the source zone to its import.")
 @click.option("--trace-label", help="With --trace SEQ: the source label, if there are several.")
-@click.option("--record", "records", multiple=True, help="With --trace: stream that may refer to the import.")
+@click.option(
+    "--record",
+    "records",
+    multiple=True,
+    help="With --trace: target stream that may refer to the imported event.",
+)
 @passphrase_option
 def reconcile(
     out: Output,

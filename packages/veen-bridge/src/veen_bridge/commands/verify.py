@@ -63,7 +63,7 @@ def verify(
 
 
 def fault_object(fault: VeenError) -> dict[str, Any]:
-    """Return what ``--json`` prints of a fault."""
+    """Return the JSON object of a fault, for ``--json``."""
     return {
         "part": getattr(fault, "part", None),
         "stream_seq": getattr(fault, "seq", None),
@@ -73,7 +73,7 @@ def fault_object(fault: VeenError) -> dict[str, Any]:
 
 
 def report_object(report: BundleReport) -> dict[str, Any]:
-    """Return what ``--json`` prints of a verified bundle."""
+    """Return the JSON object of a verified bundle, for ``--json``."""
     verdict = report.verdict
     cosigned = verdict.cosigned if verdict is not None else None
     return {

@@ -47,7 +47,7 @@ Watch = Callable[[str, int], AbstractContextManager[Counter]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedBundle:
-    """A bundle that is complete: recorded, and under its final names."""
+    """A complete bundle: recorded in the audit log, and under its final names."""
 
     bundle_id: BundleId
     header: BundleHeader
@@ -150,19 +150,19 @@ class Exporter:
             return await self._complete(staged, plan, resumed=True)
         last = self._audit.last(stream_id(draft.stream))
         if draft.prev_bundle_id != (last.bundle_id if last is not None else NO_BUNDLE):
-            staged.discard()  # it was never recorded, and the chain has gone on without it
+            staged.discard()  # this bundle was not recorded, and a later bundle continues the chain
             return None
         if draft.stream not in streams or not self._continues(plan):
             return None
         return await self._complete(staged, plan, resumed=True)
 
     def _is_wanted_range(self, header: BundleHeader) -> bool:
-        """Return whether a bundle has the range that the operator named; without a range it has not."""
+        """Return whether a bundle has exactly the range that the operator named; false if none was named."""
         wishes = self._wishes
         return wishes.from_seq == header.from_seq and wishes.to_seq in (None, header.to_seq)
 
     def _continues(self, plan: ExportPlan) -> bool:
-        """Return whether an interrupted export is what the operator asks for now."""
+        """Return whether an interrupted export has the range and options that the operator asks for now."""
         draft, wishes = plan.draft, self._wishes
         same_start = wishes.from_seq in (None, draft.from_seq)
         if wishes.attachments != (draft.attachments is AttachmentRule.OPENED):

@@ -27,7 +27,7 @@ MANY_EPOCHS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportWishes:
-    """What the operator asks of an export, the same for all streams."""
+    """The operator's options for one export, the same for all streams."""
 
     from_seq: int | None = None
     to_seq: int | None = None

@@ -1,4 +1,4 @@
-"""The parts of a bundle that are written: rows, counts, and the tree after them.
+"""The complete parts of a bundle that is being written: rows, counts, and the tree after them.
 
 After an interruption the complete parts are read again and verified like those of any bundle: every MSG,
 RECEIPT and root. A part that does not verify, and those after it, are written again.

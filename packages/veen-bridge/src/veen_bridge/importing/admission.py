@@ -1,4 +1,4 @@
-"""Whether a verified bundle may be imported, decided from its header and the target's audit log (AGB0 4.5).
+"""Admission of a verified bundle, decided from its header and the target's audit log (AGB0 4.5).
 
 The rules, in order:
 
@@ -34,6 +34,7 @@ from veen_overlays.bridge.imports import (
     reported_mappings,
 )
 from veen_overlays.bridge.records import Imported, ImportMapping
+from veen_overlays.utc import format_utc
 
 RootAt = Callable[[StreamSeq], MmrRoot]
 """Returns the root in the receipt of one of a verified bundle's events."""
@@ -49,7 +50,7 @@ class BundleRefusedError(VerificationError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """What is to be done for a bundle that may be imported."""
+    """The writes that the import of an admitted bundle needs."""
 
     bundle_id: BundleId
     header: BundleHeader
@@ -106,7 +107,7 @@ def plan_import(
     if (done := imported_bundle(state, bundle)) is not None:
         raise BundleRefusedError(
             "ALREADY_IMPORTED",
-            f"bundle {bundle.hex()} was imported at {done.import_time}, "
+            f"bundle {bundle.hex()} was imported at {format_utc(done.import_time)}, "
             + (f"entries {done.from_seq} to {done.to_seq}" if done.events else "a heartbeat"),
             action="leave it out, or skip such bundles with --skip-imported",
         )
@@ -169,7 +170,7 @@ def _target(source: SourceHub, header: BundleHeader, state: ImportState) -> str:
 def _reported(
     target: str, header: BundleHeader, state: ImportState
 ) -> tuple[bool, tuple[ImportMapping, ...]]:
-    """Whether the audit log shows this mapping, and which reported mappings contradict it (rule 3)."""
+    """Return whether the audit log shows this mapping, and which reported mappings contradict it (rule 3)."""
     wanted = header.hub_id, header.stream_id
     completed = any((each.source_hub_id, each.source_stream_id) == wanted for each, _ in _uses(state))
     own, others = None, []
@@ -181,8 +182,8 @@ def _reported(
     contested = [each for each in others if each.target_stream_id == stream_id(target)]
     if own is None or own.target_stream_id == stream_id(target):
         return completed or own is not None, tuple(contested)
-    # If another source stream was mapped to the same import stream later, its import has checked that the
-    # stream was empty: the mapping of this source was never used.
+    # A later mapping of another source stream to the same import stream proves that the import stream was
+    # empty then, because that import checked it. So this source never used its mapping.
     if not completed and all(each.target_stream_id != own.target_stream_id for each in others):
         contested.append(own)
     return completed, tuple(contested)

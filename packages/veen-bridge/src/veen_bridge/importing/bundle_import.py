@@ -8,9 +8,9 @@ The order of writes, each durable before the next:
 4. in mode reseal, the origin of each resealed event, to the audit log (P7);
 5. the report of success. From here on the bundle is imported.
 
-After an interruption anywhere the same steps run again. Which events are there already is read from the
-import stream itself, so a bridge with an empty disk continues as well (P8). With its disk, the messages that
-the client still holds are delivered before the stream is read.
+After an interruption anywhere the same steps run again. The import stream itself shows which events it holds,
+so a bridge with an empty disk continues as well (P8). With its disk, the messages that the client still holds
+are delivered before the stream is read.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ class BundleImport:
     # --- the import stream
 
     async def _check_contested(self) -> None:
-        """Refuse the bundle if a reported mapping that contradicts the plan's has events (admission rule 3).
+        """Refuse the bundle if the import stream of a contested mapping has an event (admission rule 3).
 
-        The report of an interrupted import does not say whether an event followed it.
+        An interrupted import may have reported its mapping and then written no event.
         """
         plan, session = self._plan, self._session
         for mapping in plan.contested:
@@ -172,7 +172,7 @@ class BundleImport:
             if entry.stream_seq >= span.from_seq:
                 yield OriginEntry(hub_id=header.hub_id, entry=entry)
 
-    # --- the events that are there already
+    # --- the events that the import stream holds
 
     async def _find(self, cursor: OriginCursor, advance: Advance) -> int:
         """Move the cursor past the events that an interrupted run wrote; returns their number."""

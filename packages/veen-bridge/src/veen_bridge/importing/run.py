@@ -75,7 +75,8 @@ class ImportRun:
             await audit.report_failure(None, fault)
             outcomes.append(Outcome(bundle_id=None, failure=fault))
         for files, _previous in in_chain_order(opened.bundles):
-            with bulk_verification(files.header.counts.events):  # of the bundle, then of the hub's receipts
+            # Helper processes verify the bundle's signatures, and then the target hub's receipts.
+            with bulk_verification(files.header.counts.events):
                 outcomes.append(await self._one(files, audit))
         return outcomes
 
@@ -115,7 +116,7 @@ class ImportRun:
 
 
 def trust_of(source: SourceHub) -> BundleTrust:
-    """What bundles of a configured source are verified against."""
+    """Return the pins and the witness policy against which a source's bundles are verified."""
     policy = _policy(source.witnesses) if source.witnesses is not None else None
     return BundleTrust(pinned=source.hub_id, bridge=source.bridge_id, policy=policy, origin=source.log_origin)
 

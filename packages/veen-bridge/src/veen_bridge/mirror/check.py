@@ -36,7 +36,7 @@ class MirrorFault:
 
 @dataclass(slots=True, kw_only=True)
 class CheckResult:
-    """What the check of one stream found."""
+    """The result of checking one stream."""
 
     checked: int = 0
     """Mirror records and wrapped copies of the source."""

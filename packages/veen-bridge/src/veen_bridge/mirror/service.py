@@ -1,8 +1,8 @@
 """The mirror service: connects to both hubs, runs one mirror per stream, and reconnects (spec-4 §6).
 
-A session ends with the first failure of any stream. Silence and overload are retried with a growing pause:
-a hub restarts, rotates its keys or is moved. Everything else ends the service: a source that diverges (its
-evidence is on disk then), a refused token, an invalid answer.
+A session ends with the first failure of any stream. If a hub is silent or overloaded, the service reconnects
+with growing pauses, because the hub may be restarting, rotating its keys or moving. Any other failure ends
+the service: a source that diverges (the evidence is on disk then), a refused token, an invalid answer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MirrorSettings:
 
 
 class MirrorService:
-    """Runs until it is stopped, or until a failure that no retry helps against."""
+    """Mirrors until it is stopped, or until a failure that no retry can repair."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
@@ -133,7 +133,10 @@ class MirrorService:
 async def connected(
     given: MirrorSettings, stage: Callable[[str], None] = lambda _stage: None
 ) -> AsyncIterator[tuple[Hub, Hub]]:
-    """Connect to the source, without an identity, and to the target; ``stage`` is told which comes next."""
+    """Connect to the source, without an identity, and to the target.
+
+    ``stage`` is called with the hub that a failure from now on concerns: source, target or either.
+    """
     stage("source")
     async with connect(
         given.source.url, trust=given.source.pin, tls=given.source.tls, state=given.store, retry=SESSION_RETRY

@@ -156,7 +156,7 @@ class _Window:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _guarded(self, work: AsyncIterator[OriginEntry]) -> None:
-        """Queue what ``work`` yields; its error follows."""
+        """Queue the entries that ``work`` yields; if it fails, queue its error after them."""
         try:
             async for origin in work:
                 await self._arrived.put(origin)
@@ -166,7 +166,7 @@ class _Window:
     async def _follow(self, epoch: int) -> AsyncIterator[OriginEntry]:
         async for origin in self._source.follow(epoch, self._read_upto[epoch]):
             yield origin
-            self._read_upto[epoch] = origin.seq  # only now: a cancelled put has queued nothing
+            self._read_upto[epoch] = origin.seq  # not before: a cancelled put queues nothing
 
     async def _open_and_close(self, first: int) -> AsyncIterator[OriginEntry]:
         """Follow each epoch when its window opens; when it has passed, yield the rest of its label."""

@@ -1,4 +1,4 @@
-"""The mirror of one stream: settle, find what the target holds, then copy what comes (P8, spec-4 6.4).
+"""The mirror of one stream: settle, find the target's position, then copy new entries (P8, spec-4 6.4).
 
     1. settle messages that an earlier run left pending in the client's outbox: they are sent again byte for
        byte, or found in the log
@@ -46,7 +46,7 @@ class StreamPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorOptions:
-    """What all streams of a mirror share."""
+    """Options that all streams of a mirror share."""
 
     mode: Mode
     bridge_id: ClientId
@@ -82,7 +82,7 @@ class StreamMirror:
     # --- steps 1 and 2
 
     async def resume(self) -> None:
-        """Settle and find the position; afterwards ``progress`` says what the target holds."""
+        """Settle and find the position; afterwards ``progress`` has the entries that the target holds."""
         landing = self._landing()
         landing.check_readable()
         await settle_pending(self._target)
@@ -134,7 +134,7 @@ class StreamMirror:
     # --- step 3
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Resume, then copy until ``stopping``; what was read by then is still sent."""
+        """Resume, then copy until ``stopping``; entries that were read before are still sent."""
         self._metrics.set_waiting(self._pair.source, "resuming")
         await self.resume()
         self._metrics.set_following(self._pair.source)
@@ -172,7 +172,7 @@ class StreamMirror:
         raise StateError(f"label {receipt.label.hex()} of a receipt is in no epoch near the present one")
 
     async def _until(self, stopping: asyncio.Event) -> AsyncGenerator[OriginEntry, None]:
-        """Yield the source's entries until ``stopping``; a failure follows what was read before it."""
+        """Yield the source's entries until ``stopping``; raise a failure after the entries read before it."""
         arrived: asyncio.Queue[OriginEntry | VeenError | _End] = asyncio.Queue(MAX_QUEUED)
         expected = dict(self.progress.held)
 

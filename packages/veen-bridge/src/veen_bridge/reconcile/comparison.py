@@ -1,4 +1,4 @@
-"""Compare what was exported with what was imported: a pure function of two folded states (AGB0 4.7, J1, J2).
+"""Compare exports with imports: a pure function of two folded states (AGB0 4.7, J1, J2).
 
     reconcile(source, target) → findings, and for each source label its consistent region (K2)
 
@@ -83,7 +83,7 @@ def _misplaced(imports: tuple[ReportedImport, ...]) -> Iterator[Finding]:
 
 def _orphans(target: TargetSide) -> Iterator[Finding]:
     for stream, count in sorted(target.without_origin.items()):
-        detail = f"{count} message(s) of stream {stream} name no origin"
+        detail = f"messages of stream {stream} that name no origin: {count}"
         yield Finding(kind=FindingKind.NO_ORIGIN, detail=detail)
 
 

@@ -1,7 +1,7 @@
 """A zone as files: the export of a whole hub (`veen hub export --all`), verified before it is read.
 
 The export has every label, so a reconciliation from two exports, or from an export and bundles, needs no hub.
-Exports of hubs whose labels change with epochs are refused: an auditor asks such a hub itself.
+Exports of hubs whose labels change with epochs are refused: reconcile with such a hub itself.
 """
 
 from __future__ import annotations

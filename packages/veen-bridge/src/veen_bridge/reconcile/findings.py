@@ -11,7 +11,7 @@ from veen_core.ids import BundleId, HubId, Label, MmrRoot
 
 
 class FindingKind(enum.StrEnum):
-    """What is wrong. Every kind that is not in ``HARMLESS`` makes a reconciliation fail."""
+    """The kind of a difference. Every kind that is not in ``HARMLESS`` makes a reconciliation fail."""
 
     MISSING = "missing"
     """An exported bundle was not imported."""
@@ -61,7 +61,7 @@ class Finding:
 
 
 class GapKind(enum.StrEnum):
-    """Why positions beyond the consistent region are not consistent yet."""
+    """The reason why positions beyond the consistent region are not consistent."""
 
     NOT_IMPORTED = "not_imported"
     NOT_EXPORTED = "not_exported"
@@ -133,7 +133,7 @@ class Reconciliation:
 
     @property
     def consistent(self) -> bool:
-        """Whether all that was exported is imported exactly once, and nothing else."""
+        """Whether every exported event is imported exactly once, and nothing else is imported."""
         return all(finding.kind in HARMLESS for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:

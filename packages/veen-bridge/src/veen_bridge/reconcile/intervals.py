@@ -1,4 +1,4 @@
-"""Ranges of positions: which are covered, which are covered twice, which are missing."""
+"""Ranges of positions: unions, overlaps and gaps."""
 
 from __future__ import annotations
 

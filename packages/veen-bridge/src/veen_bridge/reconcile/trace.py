@@ -14,11 +14,12 @@ from veen_overlays.bridge import EXPORTS, IMPORTS, ORIGINS, ImportedEvent
 from veen_overlays.bridge.imports import imported_bundle
 from veen_overlays.bridge.origins import event_of, origin_key, position_key
 from veen_overlays.bridge.records import OFFLINE_LOG, ONLINE_LOG, origin_of
+from veen_overlays.utc import format_utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
-    """One step; ``found`` is None if the step could not be looked at, for want of the zone that has it."""
+    """One step of K1; ``found`` is None if the zone that the step needs was not given."""
 
     step: int
     what: str
@@ -116,7 +117,7 @@ class Tracer:
         position = await view.first_use(bytes(bundle))
         if position is not None and overlay is IMPORTS:
             record = imported_bundle((await view.summary()).inner, bundle)
-            time = f", imported at {record.import_time}" if record is not None else ""
+            time = f", imported at {format_utc(record.import_time)}" if record is not None else ""
             return TraceStep(step=step, what=what, found=True, detail=f"message {position}{time}")
         detail = f"message {position}" if position is not None else f"no record of bundle {bundle.hex()}"
         return TraceStep(step=step, what=what, found=position is not None, detail=detail)

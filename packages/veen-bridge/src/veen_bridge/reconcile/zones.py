@@ -81,7 +81,7 @@ class LiveView:
 
 @dataclass(slots=True)
 class LiveZone:
-    """A hub that is asked."""
+    """A zone that is read from its hub."""
 
     hub: Hub
     keys: Sequence[DhKey]

@@ -1,7 +1,7 @@
-"""Whether a path leads back from the target zone to the source (AGB0 J3, RESOLUTIONS P5).
+"""Check that no path leads back from the target zone to the source (AGB0 J3, RESOLUTIONS P5).
 
-The check looks at everything that a role could write with: its token files, and the tokens in its state
-folder, for every hub. It cannot see networks or other identities; the guide says what the operator adds.
+The check covers every token that a role could write with: its token files, and the tokens in its state
+folder, for every hub. It cannot see networks or other identities; the guide says what the operator checks.
 """
 
 from __future__ import annotations
@@ -81,14 +81,15 @@ def _token(check: str, token: CapToken, config: BridgeConfig, bridge: ClientId) 
         return PathFinding(
             check=check, ok=False, detail=f"permits writing to streams beyond the role: {names}"
         )
-    count = len(token.allow.stream_ids)
     return PathFinding(
-        check=check, ok=True, detail=f"permits the {count} stream(s) of role {config.role} only"
+        check=check,
+        ok=True,
+        detail=f"permits only streams of role {config.role} ({len(token.allow.stream_ids)})",
     )
 
 
 def _state(config: BridgeConfig) -> Iterator[PathFinding]:
-    """The tokens in the state folder: they were authorized at some time, at some hub."""
+    """Check the tokens in the state folder, which were authorized earlier, each at some hub."""
     folder = config.client / "state"
     store = FileStateStore(folder) if folder.is_dir() else None
     for hub in _hubs(folder) if store is not None else ():
@@ -96,14 +97,16 @@ def _state(config: BridgeConfig) -> Iterator[PathFinding]:
         check = f"state of hub {hub.hex()[:8]}"
         tokens = held_tokens(store, hub)
         if hub.hex() != config.trust and tokens:
-            detail = f"holds {len(tokens)} token(s) for another hub than the role's own, {hub.hex()}"
+            detail = f"holds tokens for another hub than the role's own, {hub.hex()}: {len(tokens)}"
             yield PathFinding(check=check, ok=False, detail=detail)
             continue
         excess = [
             each.hex() for token in tokens for each in excess_streams(token, config.role, config.streams)
         ]
         detail = (
-            f"permits streams beyond the role: {', '.join(excess)}" if excess else f"{len(tokens)} token(s)"
+            f"permits writing to streams beyond the role: {', '.join(excess)}"
+            if excess
+            else f"all tokens permit only streams of the role ({len(tokens)})"
         )
         yield PathFinding(check=check, ok=not excess, detail=detail)
 
@@ -131,7 +134,7 @@ def _sources(config: BridgeConfig, bridge: ClientId) -> Iterator[PathFinding]:
 
 
 def _source_readers(config: BridgeConfig, keys: RoleKeys, other: Side | None) -> Iterator[PathFinding]:
-    """A reader key of the source must not come with a key that signs there (RESOLUTIONS P5)."""
+    """Check that no folder with a source's reader key also has a key that signs there (RESOLUTIONS P5)."""
     online = {source.bridge_id for source in config.sources} | (
         {other[1].bridge_id} if other is not None else set()
     )
@@ -142,7 +145,7 @@ def _source_readers(config: BridgeConfig, keys: RoleKeys, other: Side | None) ->
 
 
 def _targets(config: BridgeConfig) -> Iterator[PathFinding]:
-    """Events that are imported into an export stream could be exported again."""
+    """Check that every import stream is below import/: events in an export stream could be exported again."""
     for source in config.sources:
         for rule in source.mapping.rules:
             ok = rule.target.text.startswith(IMPORT_PREFIX)

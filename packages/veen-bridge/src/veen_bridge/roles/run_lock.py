@@ -1,4 +1,4 @@
-"""A lock that keeps a second run of a bridge out while one is at work; it ends with the process."""
+"""A lock file that admits one run of a bridge at a time; the kernel releases it when the process ends."""
 
 from __future__ import annotations
 

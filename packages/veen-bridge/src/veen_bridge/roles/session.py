@@ -42,7 +42,7 @@ class RoleKeys:
 
     @property
     def opening(self) -> tuple[DhKey, ...]:
-        """All keys that open the streams of this zone."""
+        """The keys that open the streams of this zone."""
         return (*self.readers, *self.identity.dh_keys)
 
 

@@ -105,7 +105,7 @@ class CopyMaker:
             import_time=now,
             bridge_id=self.bridge_id,
         )
-        body = Wire.encode(record)  # the caller verified the entry: the record's rules would decode it again
+        body = Wire.encode(record)  # the caller verified the entry; the record's rules would decode it again
         if self._fits(body):
             return Copy(origin=origin, mode=Mode.WRAP, schema=record.SCHEMA, body=body)
         return Copy(

@@ -1,8 +1,8 @@
 """Landing: sends copies of origin entries to one target stream, in order (RESOLUTIONS P4, P7).
 
-Copies leave in the client's batches: as many as wait when the batch before is durable. A copy whose original
-MSG travels as an attachment leaves alone, between two batches. The client's outbox makes each send exactly
-once as long as its state exists; ``resume`` covers the loss of that state.
+Copies are sent in the client's batches: a batch has the copies that wait when the batch before it is durable.
+A copy whose original MSG travels as an attachment is sent alone, between two batches. The client's outbox
+makes each send exactly once as long as its state exists; ``resume`` covers the loss of that state.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Landing:
 
 
 class _Feed:
-    """The copies for one sender after another; a copy with an attachment ends a sender's part."""
+    """Splits the copies into runs for ``send_many``; a copy with an attachment ends a run."""
 
     def __init__(self, copies: AsyncIterator[Copy]) -> None:
         self._copies = copies

@@ -1,4 +1,4 @@
-"""Recognising copies: whether a message of the target stands for an origin entry (RESOLUTIONS P8, J1).
+"""Recognition of copies: whether a message of the target is the copy of an origin entry (RESOLUTIONS P8, J1).
 
 The content decides, not the writer: a bridge that has lost its disk has lost the client_ids it wrote with,
 and a false claim of another writer must not suppress an event. So the record or the resealed payload is

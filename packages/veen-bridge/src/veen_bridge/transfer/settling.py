@@ -1,4 +1,4 @@
-"""Settle a stream before its log is read: what an earlier run left pending is delivered, or dropped (P8).
+"""Settle a stream before its log is read: deliver or drop the messages that an earlier run left pending (P8).
 
 The client keeps the messages of a killed run in its outbox, and sends them before any new message. A bridge
 that reads the target's log first would not see them there, and would send their events a second time.

@@ -60,7 +60,7 @@ def _absolute(text: str | None) -> str | None:
     help="Witness policy file for the hub's log.",
 )
 @click.option(
-    "--successor", metavar="URL", help="Address of the hub to go on with, after the hub's signed handover."
+    "--successor", metavar="URL", help="Address of the hub that replaces this one after a signed handover."
 )
 @click.option("--use", "use_it", is_flag=True, help="Make it the current context.")
 def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:

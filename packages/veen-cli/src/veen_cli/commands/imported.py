@@ -36,13 +36,13 @@ class Imported:
 
     @property
     def line(self) -> str:
-        """Where the event comes from, for a person."""
+        """The origin of the event, as a line for a person."""
         event = self.event
         return f"      imported: entry {event.source_stream_seq} of hub {event.source_hub_id.hex()}"
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """Where the event comes from; the original message has its own fields."""
+        """The origin of the event, as JSON; the original message has its own fields."""
         event = self.event
         return {
             "source_hub_id": event.source_hub_id.hex(),

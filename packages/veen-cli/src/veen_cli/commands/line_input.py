@@ -68,7 +68,7 @@ def split_lines(read: Read) -> Iterator[bytes]:
 
 
 async def _next(queue: asyncio.Queue[T], idle_sec: float | None) -> T:
-    """Return the next item; raise ``TimeoutError`` if there is none for so long."""
+    """Return the next item; raise ``TimeoutError`` if none comes in time."""
     try:
         return queue.get_nowait()  # most lines are there already, and a timer costs more than they do
     except asyncio.QueueEmpty:

@@ -1,4 +1,4 @@
-"""Verify what concerns the hub log: hub evidence and hub checkpoints, step by step in words (P1, P2)."""
+"""Verify hub evidence and hub checkpoints, and describe each step for a person (P1, P2)."""
 
 from __future__ import annotations
 

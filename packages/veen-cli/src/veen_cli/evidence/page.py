@@ -21,7 +21,7 @@ def write_page(page: Path, names: Iterable[str], hub_id: str | None, policy: Pat
             raise CommandFailed(
                 f"{path} and the files before it have more than {MAX_EVIDENCE_BYTES} bytes: a page is full",
                 Exit.USAGE,
-                "give fewer files, or send them beside verify.html",
+                "give fewer files, or send the files together with verify.html",
             )
         evidence[_unused(shown, evidence)] = path.read_bytes()
     text = policy.read_text() if policy is not None else None

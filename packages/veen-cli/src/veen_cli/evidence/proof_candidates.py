@@ -1,4 +1,4 @@
-"""The roots that a proof may be about: does it fit a tree of this size, and which root makes it verify?"""
+"""Find the root that a proof is about: try the roots of all trees whose size fits the proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify pieces of evidence, each by itself and all of them together, without a hub.
+"""Verify pieces of evidence without a hub: each piece alone, then all of them together.
 
 Each rule cites the function of veen-core that checks it; nothing of the protocol is checked here. This module
 adds what concerns several files: objects that a hub signed count only under the identity of the hub that the

@@ -48,7 +48,7 @@ class Target:
     witnesses: Path | None = None
     """Witness policy file; None if the hub is trusted without witnesses."""
     successor: str | None = None
-    """Address of the hub to go on with after a planned cutover (RESOLUTIONS P9)."""
+    """Address of the successor, which is used after a planned cutover (RESOLUTIONS P9)."""
 
     def secrets(self) -> Secrets:
         folder = self.folder or Folder(Path(settings.required_value("client", None)))
@@ -134,7 +134,7 @@ OPTIONS: Final = (
         envvar="VEEN_SUCCESSOR",
         show_envvar=True,
         metavar="URL",
-        help="Address of the hub to go on with, once the hub has signed a handover to it.",
+        help="Address of the hub that replaces this one; used once this hub has signed a handover to it.",
     ),
     witnesses_option,
     click.option(

@@ -15,7 +15,7 @@ def help_line(entry: EntryPoint) -> str:
     """Return the first paragraph of the command's help; else its distribution's summary."""
     distribution = entry.dist.name if entry.dist else "an unknown distribution"
     try:
-        spec = find_spec(entry.module)  # imports the parent packages, not the module itself
+        spec = find_spec(entry.module)  # ``find_spec`` imports the parent packages, not the module itself
     except Exception:  # noqa: BLE001 - the parent package is another distribution's code
         spec = None
     if spec is None:

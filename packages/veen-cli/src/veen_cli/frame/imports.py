@@ -1,4 +1,4 @@
-"""Pause garbage collection during imports: it takes a sixth of the time of ``veen send``."""
+"""Pause garbage collection during imports: it would take a sixth of the time of ``veen send``."""
 
 from __future__ import annotations
 

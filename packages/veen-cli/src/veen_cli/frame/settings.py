@@ -71,7 +71,7 @@ class Contexts:
             action = (
                 f"use `{close[0]}`, or see `veen context list`"
                 if close
-                else f"make it with `veen context add {quote(name)} --hub URL`"
+                else f"create it with `veen context add {quote(name)} --hub URL`"
                 if not self.named
                 else "see `veen context list`"
             )

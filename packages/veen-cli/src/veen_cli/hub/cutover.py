@@ -126,7 +126,7 @@ def handover(
 @click.option(
     "--unplanned",
     is_flag=True,
-    help="There is no handover, because the primary is lost: fork from what is here.",
+    help="The primary is lost and there is no handover: promote with what this replica has.",
 )
 def promote(
     out: Output,
@@ -222,7 +222,9 @@ def lost(out: Output, *, data_dir: Path, files: tuple[Path, ...]) -> Answer:
     receipts = list({each.encode(): each for file in files for each in read_receipts(file)}.values())
     if not receipts:
         raise CommandFailed(
-            "the files hold no receipt: nothing can be said", Exit.USAGE, "give files of `veen receipt --out`"
+            "the files hold no receipt, so nothing was compared",
+            Exit.USAGE,
+            "give files of `veen receipt --out`",
         )
     with out.progress("comparing receipts"):
         fates = list(lost_receipts(data_dir, receipts))

@@ -199,7 +199,7 @@ def keys(
 def read_origin(data_dir: Path) -> str | None:
     """Return the name of the hub log; None if the data directory has no hub checkpoint yet."""
     layout = Layout(data_dir)
-    # A running hub publishes a checkpoint first, and writes the other file when it applies its journal.
+    # A running hub writes the published checkpoint first, and the head file when it applies its journal.
     for path in (layout.hub_log_published, layout.hub_log_checkpoint):
         with suppress(FileNotFoundError):
             return parse_signed_head(path.read_bytes()).head.origin

@@ -48,9 +48,9 @@ def labels(out: Output, *, target: Target | None, verified: bool, data_dir: str 
     """List every label of a hub with its head.
 
     With --verified the whole hub log is read and its root recomputed: the list is complete under the hub
-    checkpoint that is printed, and with --witnesses a quorum has cosigned that checkpoint. A label of which
-    the hub has signed a receipt and that is missing here was hidden. Names of streams are shown if the
-    identity of --client has used them.
+    checkpoint that is printed, and with --witnesses a quorum has cosigned that checkpoint. If a label is
+    missing although you hold a receipt of one of its messages, the hub has hidden the label. Names of streams
+    are shown if the identity of --client has used them.
     """
     if verified:
         source = click.get_current_context().get_parameter_source

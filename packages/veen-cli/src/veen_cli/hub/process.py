@@ -37,7 +37,7 @@ COPY_SECONDS: Final = 86_400.0
 """Longest time for a new replica to copy its primary."""
 POLL_SECONDS: Final = 0.02
 SIGNING_SECONDS: Final = 1.0
-"""How long a hub that listens may take to open its signing gate before that is reported."""
+"""Longest wait for a hub that listens to open its signing gate; then the command reports why it is closed."""
 HUB_ADVICE: Final = (
     "the network sees who writes when, and can block writers; set tls in hub.yaml, or listen on 127.0.0.1 "
     "behind a TLS proxy"
@@ -86,7 +86,7 @@ def launch(
     try:
         # Polls are counted, because a clock would also count the time that the machine is suspended.
         for _ in range(round(seconds / POLL_SECONDS)):
-            ended = process.poll() is not None  # asked before the log is read, so that no line is missed
+            ended = process.poll() is not None  # check before reading the log: no line comes after the end
             lines = log_lines_since(log, start)
             for line in lines:
                 if line.startswith(LISTENING) and line.endswith("\n"):

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 async def ask(target: Target, call: Callable[[Endpoints], Awaitable[T]]) -> T:
-    """Ask a hub one question, without the client's checks; retry for ``--wait`` seconds."""
+    """Send a hub one request, without the client's checks; retry for ``--wait`` seconds."""
     transport = Transport(target.url, tls=target.tls, timeouts=Timeouts())
     try:
         with target.out.progress(f"waiting for {target.url}"):

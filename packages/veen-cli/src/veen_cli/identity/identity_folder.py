@@ -137,7 +137,7 @@ class Folder:
         if not self.root.exists():
             files.make_directories(self.root)
             self.root.chmod(0o700)
-        files.replace(path, content, veen_storage.SECRET)
+        files.replace(path, content, veen_storage.SECRET_MODE)
         files.replace(self.card_file, card.encode())
         return card
 

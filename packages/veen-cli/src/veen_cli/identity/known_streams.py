@@ -1,7 +1,7 @@
 """The names of streams that an identity has used, per hub: ``known_streams.json`` in its folder.
 
 A hub knows labels only, and the client's state is filed by label, so that neither reveals the names. This
-file is a convenience for ``veen streams``: without it, nothing but the names is lost.
+file is a convenience for ``veen streams``: if it is lost, only the names are missing.
 """
 
 from __future__ import annotations

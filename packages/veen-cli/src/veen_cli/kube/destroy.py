@@ -19,8 +19,8 @@ from veen_cli.kube.tenant import Network
 def destroy(out: Output, *, tenant: str, yes: bool, kubectl: Kubectl) -> Answer:
     """Delete a tenant and all its data.
 
-    The namespace goes with its hub, keys, volumes and logs: without a copy elsewhere, its messages are gone.
-    Other tenants and the authority are not touched.
+    Deletes the namespace with its hub, keys, volumes and logs. Without a copy elsewhere, its messages are
+    lost. Other tenants and the authority are not touched.
     """
     del out
     network = Network(tenant=tenant, tag="")

@@ -30,7 +30,7 @@ KEYS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """Where the image that the manifests call ``name`` really is."""
+    """The registry path and tag of the image that the manifests call ``name``."""
 
     name: str
     new_name: str

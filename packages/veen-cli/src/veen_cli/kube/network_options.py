@@ -33,7 +33,7 @@ CHOICES = (
     click.option(
         "--monitoring",
         is_flag=True,
-        help="With --authority: alerts, a dashboard and what Prometheus reads, for all namespaces.",
+        help="With --authority: alerts, a dashboard and scrape settings for Prometheus, for all namespaces.",
     ),
     click.option(
         "--network-policy/--no-network-policy",

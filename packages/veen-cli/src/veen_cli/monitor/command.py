@@ -87,7 +87,7 @@ class Job:
     "veen monitor https://a.example https://b.example --witnesses policy.txt --state monitor",
     "veen monitor https://hub.example --trust HUB_ID --seen alice --once --json",
 )
-@click.argument("urls", nargs=-1, metavar="URL…", envvar="VEEN_HUB")
+@click.argument("urls", nargs=-1, metavar="[URL]…", envvar="VEEN_HUB")
 @click.option(
     "--trust",
     multiple=True,
@@ -162,15 +162,15 @@ def monitor(
     """
     if once and metrics_at is not None:
         raise click.UsageError("--metrics has no effect with --once: give one of them.")
-    places = Places.chosen(urls, trust, state, evidence)
+    setup = MonitorSetup.chosen(urls, trust, state, evidence)
     path = witness_policy_file(witnesses)
     policy = load_policy(path) if path is not None else None
-    with open_state(places.state) as memory:
-        trusted = Trust(pins=places.pins, policy=policy)
-        _check_pinned(places.urls, trusted, memory)
+    with open_state(setup.state) as memory:
+        trusted = Trust(pins=setup.pins, policy=policy)
+        _check_pinned(setup.urls, trusted, memory)
         job = Job(
-            urls=places.urls,
-            settings=Settings(trust=trusted, evidence=EvidenceFiles(places.evidence), grace_sec=grace),
+            urls=setup.urls,
+            settings=Settings(trust=trusted, evidence=EvidenceFiles(setup.evidence), grace_sec=grace),
             state=memory,
             seen=SeenFiles([Path(each).expanduser() for each in seen]),
             tls=load_tls(
@@ -181,7 +181,7 @@ def monitor(
             out=out,
         )
         job.seen.check()
-        if places.state is None:
+        if setup.state is None:
             out.note(f"note: {NO_STATE}")
         if once:
             return loop.run(_run_once(job))
@@ -189,7 +189,7 @@ def monitor(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class MonitorSetup:
     """Addresses, pins and folders, from flags, variables and the context."""
 
     urls: tuple[str, ...]
@@ -200,7 +200,7 @@ class Places:
     @classmethod
     def chosen(
         cls, urls: Sequence[str], trust: Sequence[str], state: str | None, evidence: str | None
-    ) -> Places:
+    ) -> MonitorSetup:
         """Without an address, the context's hub is monitored, with the context's pin."""
         if not urls:
             if (url := settings.value_or_context("hub", None)) is None:
@@ -267,7 +267,7 @@ async def _run(job: Job, interval: float, metrics_at: tuple[str, int] | None) ->
         job.out.note(f"monitoring {hubs} every {interval:g} s{served}; stop it with Ctrl-C")
         for hub in monitor.hubs:
             printer.print_open(hub)
-        await monitor.run(interval, stopping, _Troubles(metrics).note)
+        await monitor.run(interval, stopping, _LocalFailures(metrics).note)
 
 
 @asynccontextmanager
@@ -283,7 +283,7 @@ async def _listening(metrics: MonitorMetrics, at: tuple[str, int] | None) -> Asy
         await listener.stop()
 
 
-class _Troubles:
+class _LocalFailures:
     """Failures of this machine: each is printed once on stderr until a round succeeds."""
 
     def __init__(self, metrics: MonitorMetrics) -> None:

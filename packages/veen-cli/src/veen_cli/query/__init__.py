@@ -18,6 +18,8 @@ COMMANDS: Final = {
         "veen_cli.query.compare:compare", "Compare two results, or a result and the same query executed now."
     ),
     "serve": LazyCommand("veen_cli.query.serve:serve", "Run the Query API as a service in the foreground."),
-    "token": LazyCommand("veen_cli.query.token:token", "Draw a bearer token for a principal of the service."),
+    "token": LazyCommand(
+        "veen_cli.query.token:token", "Create a bearer token for a principal of the service."
+    ),
 }
 query = Group("query", COMMANDS, path="query", help="Query recorded streams; answers carry their own proof.")

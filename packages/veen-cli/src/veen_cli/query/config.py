@@ -102,7 +102,8 @@ class Listen:
     slow_client_sec: int = 10
     """A client that does not read its answers for this long is dropped."""
     without_tls: bool = False
-    """Listen beyond this machine without TLS: only behind a proxy that ends TLS, because tokens travel."""
+    """Listen beyond this machine without TLS: only behind a proxy that ends TLS, because clients send
+    tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,7 @@ class ServiceConfig:
         )
 
     def authenticator(self) -> Authenticator:
-        """Return who may use the service; raise if nobody could."""
+        """Return the authenticator of the principals; refuse settings with which it cannot work."""
         found = Authenticator(self._principal(each, n) for n, each in enumerate(self.principals))
         if found.takes_certificates and (self.tls is None or self.tls.client_ca is None):
             raise ConfigError("principals: certificates need tls.client_ca; set it, or use tokens")

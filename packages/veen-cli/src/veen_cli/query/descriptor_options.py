@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from veen_overlays.query.request.descriptor import QueryDescriptor
 
 DEFAULT_FIELDS: Final = ("hub_commit_time", "event_type", "subject_id", "origin", "payload")
-"""What is shown of a row unless --project says otherwise."""
+"""Fields of a row, unless --project names others."""
 
 
 def _options(work: Callable[..., Any]) -> Callable[..., Any]:

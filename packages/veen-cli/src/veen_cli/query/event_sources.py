@@ -1,8 +1,8 @@
 """The view of a hub's streams: what it reads, with which keys, and the way to hub checkpoints.
 
 Queries name a stream as its producers do. In another zone, a bridge holds the events of that stream in an
-import stream (``held_in``). They speak with the hub, place and time of their origin (RESOLUTIONS P11), so the
-identity of each origin hub must be configured: receipts of other hubs do not count.
+import stream (``held_in``). Such events keep the hub, position and time of their origin (RESOLUTIONS P11), so
+the identity of each origin hub must be configured: receipts of other hubs do not count.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class ApiServer:
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def stop_accepting(self) -> None:
-        """Accept no more connections; requests in progress go on."""
+        """Accept no more connections; requests in progress continue."""
         for site in list(self._api.sites):
             await site.stop()
 

@@ -32,7 +32,8 @@ from veen_overlays.live.query_service.view_backend import ViewBackend
 TOKEN_BOUNDS: Final = ClientBounds(max_client_id_lifetime_sec=2**40, max_msgs_per_client_id_per_label=2**63)
 """The service writes under its identity's own key, as its token demands; the token bounds the key's use."""
 RETRY: Final = Retry(max_attempts=20, deadline=10.0, max_outage=10.0, max_delay=1.0)
-"""A request to the hub waits up to 10 s for a hub that is away; then the client is told."""
+"""A request to the hub waits up to 10 s for a hub that is away; then the service answers the client with an
+error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ class ServiceClient:
                     message = f"the query failed, {code}: {found.get('message')}"
                     raise CommandFailed(message, Exit.REFUSED, reason=code)
                 case "pending" | "running":
-                    # The service holds the answer while it waits; one that does not is not asked at once.
+                    # The service answers late while the query runs. Pause too, in case it answers at once.
                     await asyncio.sleep(pause)
                     pause = min(MAX_PAUSE_SEC, 2 * pause)
                 case _:

@@ -1,4 +1,4 @@
-"""``veen query token``: draw a bearer token; the service's configuration gets its hash only."""
+"""``veen query token``: create a bearer token; the service's configuration gets its hash only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from veen_cli.frame.output import Answer, Output, fields
     help="Write the token to this new file, 0600, and print its hash only.",
 )
 def token(out: Output, *, target: Path | None) -> Answer:
-    """Draw a bearer token for a principal of the service.
+    """Create a bearer token for a principal of the service.
 
     Give the token to the principal. Add the hash to the principal's tokens in query.yaml: the service never
     needs the token itself.

@@ -42,10 +42,14 @@ POLL_SECONDS: Final = 1.0
     required=True,
     help="Folder for the checkpoint files.",
 )
-@click.option("--every", type=times.Duration(1), help="Go on, and make a checkpoint after this time.")
-@click.option("--every-events", type=Integer(1), help="Go on, and make a checkpoint after so many events.")
-@click.option("--regularly", is_flag=True, help="Go on, as `checkpoints` in recorder.yaml says.")
-@click.option("--count", type=Integer(1), help="End after so many checkpoints [default: at Ctrl-C].")
+@click.option("--every", type=times.Duration(1), help="Keep running; make a checkpoint at this interval.")
+@click.option(
+    "--every-events", type=Integer(1), help="Keep running; make a checkpoint after this many events."
+)
+@click.option(
+    "--regularly", is_flag=True, help="Keep running; make checkpoints as `checkpoints` in recorder.yaml says."
+)
+@click.option("--count", type=Integer(1), help="End after this many checkpoints [default: at Ctrl-C].")
 @click.option(
     "--cover-timeout",
     type=Seconds(),
@@ -69,8 +73,8 @@ def checkpoint(
 
     It covers every event that is durable when the command starts: root of the hub log, last entry of each
     stream, the hub's key, the profile id and the time. With --every, --every-events or --regularly the
-    command goes on; without new events it makes no checkpoint. At a hub with epochs, recorder_admin also
-    publishes the label classes of new epochs.
+    command keeps running; without new events it makes no checkpoint. At a hub with epochs, recorder_admin
+    also publishes the label classes of new epochs.
     """
     if regularly:
         if every is not None or every_events is not None:
@@ -81,7 +85,7 @@ def checkpoint(
             raise click.UsageError("--count needs --every, --every-events or --regularly.")
         return loop.run(_once(file, folder, cover_timeout))
     cadence = CheckpointCadence(every_sec=every, every_events=every_events)
-    loop.run(_go_on(out, file, folder, cadence, count=count, timeout=cover_timeout))
+    loop.run(_make_repeatedly(out, file, folder, cadence, count=count, timeout=cover_timeout))
     return None
 
 
@@ -93,7 +97,7 @@ async def _once(file: RoleFile, folder: Path, timeout: float) -> Answer:
     return Answer(checkpoint_dict(made, path), checkpoint_lines(made, path))
 
 
-async def _go_on(
+async def _make_repeatedly(
     out: Output,
     file: RoleFile,
     folder: Path,

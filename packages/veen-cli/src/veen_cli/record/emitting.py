@@ -101,7 +101,7 @@ class Emitter:
                 self.receipts[name] = sending.last
 
     async def _link(self, name: str, stream: Stream) -> None:
-        """Before the first event that another key than the identity's signs: link the two keys."""
+        """Link the key that signs events to the identity, before the first event, if it is another key."""
         hub = self.session.hub
         if self.session.file.access.tokens and hub.connection.status.gating:
             return

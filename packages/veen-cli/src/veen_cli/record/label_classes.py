@@ -48,9 +48,9 @@ async def publish_classes(session: RecorderSession) -> list[RecordedLabel]:
 
 
 async def publish_classes_of_new_epochs(session: RecorderSession) -> None:
-    """Publish the classes of labels that a hub with epochs has had since the last time (core §12).
+    """Publish the classes of labels that are new since the last call, at a hub with epochs (core §12).
 
-    Only recorder_admin may; elsewhere ``veen record init`` has published all.
+    Only recorder_admin may publish them. At a hub without epochs, ``veen record init`` has published all.
     """
     realm = session.profile.realm
     if session.file.role.role != ADMIN or realm is None:

@@ -61,7 +61,7 @@ class ReplayWishes:
                 raise click.UsageError(f"{end} is before {start}, so no entry can be in the range.")
 
     def beyond(self, sizes: Sizes) -> str | None:
-        """Return what to say if entries were asked for that do not exist."""
+        """Return the remark for a range with entries that do not exist."""
         end, wanted = max((size for size, _ in sizes.values()), default=0), self.to_seq or self.from_seq
         if wanted is None or wanted <= end:
             return None

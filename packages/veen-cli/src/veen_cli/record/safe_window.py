@@ -32,9 +32,9 @@ def safe_window(out: Output, *, file: RoleFile, checkpoint: Path, after: Path | 
     """Show which entries and which time a checkpoint proves: the window that is safe to replay.
 
     Every entry of a stream up to its last entry in the checkpoint is provable. An entry that the checkpoint
-    does not cover is not older than its newest head, so every event before that time is covered. That the
-    file has the newest head of each stream is claimed by the hub, not proved by the file; `veen hub labels
-    --verified` proves it of a running hub. The command verifies the files offline; `veen record validate`
+    does not cover is not older than its newest head, so every event before that time is covered. The
+    hub claims that the file has the newest head of each stream; the file does not prove it. `veen hub labels
+    --verified` proves it for a running hub. The command verifies the files offline; `veen record validate`
     compares them with the hub.
     """
     del out

@@ -59,14 +59,14 @@ class AttachmentRule(enum.StrEnum):
     """Which attachments a bundle contains."""
 
     OPENED = "opened"
-    """Those of every message that the bridge could open; only an opened message names its attachments."""
+    """The attachments of every message that the bridge could open: only an opened message names them."""
     OMITTED = "omitted"
 
 
 @array("bundle counts", section=SECTION)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleCounts(Wire):
-    """What the parts contain together."""
+    """Totals over all parts of a bundle."""
 
     events: int
     event_bytes: int
@@ -102,13 +102,14 @@ class HeadProof(Wire):
     index: int
     proof: tuple[NodeHash, ...]
     consistency: MmrConsistency | None = None
-    """That the tree of ``to_seq`` entries is a prefix of the head's; absent if they are the same (B11)."""
+    """Proof that the tree of ``to_seq`` entries is a prefix of the head's tree; absent if both are the same
+    (B11)."""
 
 
 @int_map("bundle header", section=SECTION)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleHeader(Wire):
-    """What a bundle says about itself. Every part carries it, signed by the bridge."""
+    """Range, evidence and parts of a bundle. Every part carries the header, signed by the bridge."""
 
     kind: Literal["veen-bundle"] = KIND
     ver: Literal[1] = 1

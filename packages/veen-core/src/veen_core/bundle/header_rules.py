@@ -10,7 +10,7 @@
 6. the head is in the hub log, and the hub signed the hub checkpoint (P1);
 7. with a witness policy, a quorum cosigned the hub checkpoint (P2).
 
-The events are not looked at: ``verifier`` does that.
+``verifier`` checks the events.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ from veen_core.mmr import Mmr
 from veen_core.signatures import SignatureBatch
 from veen_core.tlog.policy import Cosigned
 
-BATCH: Final = 1_024
+EVENTS_PER_BATCH: Final = 1_024
 """Events whose signatures are verified together, on all cores."""
 EVENTS_PER_START: Final = 32
-"""Events after which an assistant is given their signatures; without one, these are verified together."""
+"""Events whose signatures are offered to the assistant together, if this process has an assistant."""
 CLAIMS_PER_EVENT: Final = 2
 """MSG.sig and RECEIPT.hub_sig."""
 _CITED: Final = re.compile(r" \((core §[^()]*)\)")
@@ -51,7 +51,7 @@ class BundleVerdict:
     bundle_id: BundleId
     header: BundleHeader
     cosigned: Cosigned | None
-    """Who cosigned the hub checkpoint; None without a witness policy."""
+    """The witnesses that cosigned the hub checkpoint; None without a witness policy."""
     chained: bool
     """Whether the previous bundle was given, and this one continues it."""
 
@@ -179,8 +179,8 @@ class PartVerifier:
         """
         events = self.parser.feed(block)
         self._waiting.extend(events)
-        while len(self._waiting) >= BATCH:
-            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+        while len(self._waiting) >= EVENTS_PER_BATCH:
+            batch, self._waiting = self._waiting[:EVENTS_PER_BATCH], self._waiting[EVENTS_PER_BATCH:]
             self._verify(batch)
         return events
 

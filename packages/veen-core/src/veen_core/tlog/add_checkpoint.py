@@ -12,7 +12,7 @@ from veen_core.tlog.tree_head import SignedHead, parse_signed_head, parse_size
 
 PATH: Final = "/add-checkpoint"
 SIZE_CONTENT_TYPE: Final = "text/x.tlog.size"
-"""Content type of the answer that tells the size of the latest cosigned checkpoint."""
+"""Content type of the answer with the size of the latest cosigned checkpoint."""
 MAX_REQUEST_BYTES: Final = MAX_NOTE_BYTES + 4_096
 """A note, the old size and 63 hashes of 45 bytes each."""
 _WHERE: Final = "add-checkpoint request (C2SP tlog-witness)"

@@ -82,7 +82,7 @@ def tiles_of(size: int) -> Iterator[Tile]:
 
 
 def tile_of_node(height: int, index: int, size: int) -> tuple[Tile, int, int]:
-    """Return the tile that holds a node of a tree of ``size`` leaves, and where its hashes start and end.
+    """Return the tile that holds a node of a tree of ``size`` leaves, and the node's range in the tile.
 
     Raise ``ProofError`` if the tree has no such node, or not all leaves below it.
     """

@@ -132,7 +132,7 @@ def prove_consistency(lookup: NodeLookup, old: int, new: int) -> list[bytes]:
         return []
     proof: list[bytes] = []
     start, end = 0, new
-    whole = True  # the old tree is exactly what remains, so the verifier has its hash
+    whole = True  # the rest is the old tree itself: the verifier knows its root
     while end != old:
         middle = start + _split(end - start)
         if old <= middle:

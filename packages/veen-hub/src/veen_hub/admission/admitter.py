@@ -60,7 +60,7 @@ class Admitter:
         return self._context
 
     def stream_name(self, label: Label, now: UnixTime) -> str:
-        """Return the configured name of the label's stream; all others share one, to keep metrics few."""
+        """Return the configured name of the label's stream; others share one, to keep metrics few."""
         found = self.labels.look_up(label, now).stream if self._stream_names else None
         return self._stream_names.get(found, "other") if found is not None else "other"
 

@@ -25,7 +25,7 @@ _PREFIX: Final = b"attachments/"
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room for one upload: of which writer, and how many bytes."""
+    """Quota reserved for one upload: its writer and its size in bytes."""
 
     writer: bytes
     size: int
@@ -68,7 +68,7 @@ class AttachmentQuota:
         return Reservation(writer, size)
 
     def release(self, reservation: Reservation) -> None:
-        """Return the room of an upload that has ended."""
+        """Release the reservation of an upload that has ended."""
         writer = reservation.writer
         self._reserved[writer] -= reservation.size
         self._uploads[writer] -= 1
@@ -78,7 +78,7 @@ class AttachmentQuota:
     async def count(self, reservation: Reservation, stored_bytes: int) -> None:
         """Record a successful put durably; ``stored_bytes`` is 0 if the hub had the attachment already."""
         self.stored_bytes += stored_bytes
-        async with self._counting:  # a count is read, changed and written as one step
+        async with self._counting:  # the lock covers reading, changing and writing a count
             puts, used = self.usage(reservation.writer)
             row = {_PREFIX + reservation.writer: _USAGE.pack(puts + 1, used + stored_bytes)}
             await self._log.read(lambda: self._state.write(row))

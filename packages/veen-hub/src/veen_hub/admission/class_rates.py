@@ -1,9 +1,9 @@
 """In-memory buckets for rates that only a policy knows: of classes (LCLASS0 6.2) and of grants (spec-3 3.3).
 
-They exist only in the policy's view, so their buckets are not part of the log's state. After a restart or an
-eviction a bucket starts with what the token's own bucket has left. A grant has no such bucket: if the grant
-is older than the restart or the last eviction, its bucket starts empty and has been refilled since then. So
-a writer gains no messages.
+Such a rate exists only in the policy's view, so its buckets are not part of the log's state. After a restart
+or an eviction a bucket starts with what the token's own bucket has left. A grant has no such bucket: if the
+grant is older than the restart or the last eviction, its bucket starts empty and has been refilled since
+then. So a writer gains no messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ClassRates:
     """The buckets of one hub; owned by the sequencer's thread."""
 
     def __init__(self, begun_at: UnixTime, max_buckets: int = MAX_BUCKETS) -> None:
-        """``begun_at``: the hub's last hub_ts before it started; this memory knows nothing of before."""
+        """``begun_at``: the hub's last hub_ts before it started; earlier messages are not in the buckets."""
         self._max_buckets = max_buckets
         self._complete_since = begun_at
         self._buckets: OrderedDict[RateKey, tuple[Rate, Bucket]] = OrderedDict()

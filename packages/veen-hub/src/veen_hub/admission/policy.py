@@ -79,10 +79,10 @@ class AdmissionPolicy(Protocol):
 
 @runtime_checkable
 class GrantingPolicy(AdmissionPolicy, Protocol):
-    """A policy that knows tokens beside those of ``/tooling/authorize`` (spec-3 3.3, A2)."""
+    """A policy that knows tokens in addition to those of ``/tooling/authorize`` (spec-3 3.3, A2)."""
 
     def granted(self, auth_ref: AuthRef, hub_ts: UnixTime) -> GrantedToken | None:
-        """Return the token of an auth_ref that the hub was not given; None if the policy does not know it."""
+        """Return the token of an auth_ref that is not authorized at the hub; None if the policy has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class PolicyServices:
     """Returns the ancestor of this hub that has entries of a stream; None if this hub is no successor, or if
     the logs are another hub's."""
     issuers: frozenset[bytes] = frozenset()
-    """The issuers whose tokens this hub accepts (H18), and so whose grants and revocations (A1)."""
+    """The issuers whose tokens (H18), grants and revocations (A1) this hub accepts."""
 
 
 @runtime_checkable

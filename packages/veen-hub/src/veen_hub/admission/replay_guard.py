@@ -30,7 +30,7 @@ class AdminReplayGuard:
     def is_replay(self, digest: bytes, signed_at: UnixTime, now: UnixTime) -> bool:
         """Record the digest durably, and return whether it was recorded before."""
         key, oldest = _ADMIN + digest, now - 2 * MAX_ADMIN_AGE
-        with self._lock:  # of two equal requests at the same time, one is the replay
+        with self._lock:  # if two equal requests come at the same time, one is the replay
             if self._state.get(key) is not None:
                 return True
             recorded = self._state.scan(_ADMIN, _AFTER_ADMIN)

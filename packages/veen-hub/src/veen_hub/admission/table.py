@@ -84,7 +84,7 @@ def _token_is_known(at: AdmissionInput) -> str | None:
     if not at.rules.gating or at.token is not None:
         return None
     if at.msg.auth_ref is None:
-        return "this hub requires a cap token: authorize one and send its auth_ref"
+        return "this hub requires a cap token, and the message has no auth_ref"
     return "the hub does not know this auth_ref: authorize its token first (/tooling/authorize)"
 
 

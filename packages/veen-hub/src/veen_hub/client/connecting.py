@@ -33,7 +33,7 @@ from veen_hub.client.wire.shared_submits import MAX_SHARED_MESSAGES, SharedSubmi
 from veen_hub.client.wire.threads import Workers
 from veen_hub.client.wire.transport import Timeouts, Tls, Transport
 
-BATCH: Final = 256
+MESSAGES_PER_REQUEST: Final = 256
 """Messages per request. A request costs a sync on both sides and a round trip: with 64 messages per request
 ``send_many`` took 192 µs a message, with 128 it took 166, with 256 it took 162."""
 LOCK_TIMEOUT: Final = 10.0
@@ -56,7 +56,7 @@ async def connect(
     timeouts: Timeouts | None = None,
     retry: Retry | None = None,
     bounds: ClientBounds | None = None,
-    batch: int = BATCH,
+    batch: int = MESSAGES_PER_REQUEST,
     lock_timeout: float = LOCK_TIMEOUT,
     max_pow_difficulty: int = MAX_POW_DIFFICULTY,
     randomness: Randomness = os.urandom,

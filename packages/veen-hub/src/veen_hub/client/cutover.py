@@ -51,7 +51,7 @@ async def verified_handover(connection: HubConnection) -> Handover:
 
 
 def check_handover(record: Handover, old: HubIdentity) -> None:
-    """Check that ``old`` signed the handover and its last hub checkpoint; raises why not."""
+    """Verify that ``old`` signed the handover and its last hub checkpoint."""
     verify_identity(old, pinned=record.old_hub)
     verify_handover(record, old, origin=record.signed_head.head.origin)
 

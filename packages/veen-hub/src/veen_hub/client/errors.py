@@ -1,4 +1,4 @@
-"""Errors of the client beyond those of core: refusals by code, silence, and lies (§8.2, §9, §10.6).
+"""Errors of the client: refusals by code, missing answers, false answers (§8.2, §9, §10.6).
 
 VeenError
 ├── Refused          the hub answered no; code, detail_enum, stage, retry_after, request_id

@@ -169,7 +169,7 @@ class Hub:
     async def evidence(
         self, label: Label, stream_seq: int, *, timeout: float = CONFIRM_TIMEOUT
     ) -> HubEvidence:
-        """Return evidence of a message that travels alone, verified: see ``veen_core.hub_evidence``.
+        """Return verified evidence that proves one message without the log (``HubEvidence``, P1).
 
         It waits up to ``timeout`` seconds until the hub log covers the message and, with a witness policy,
         until a quorum has cosigned the hub checkpoint.
@@ -183,8 +183,8 @@ class Hub:
         """Return a label's newest head in the hub log, or wait for the first that covers ``stream_seq`` (P1).
 
         Its inclusion, the hub's signature and, with a witness policy, the quorum are verified. Its root is
-        not compared with the label's log: the caller, who reads so far, has that root. Raises ``NotFound``
-        without ``stream_seq`` if the hub log does not have the label.
+        not compared with the label's log: the caller has read the log up to the head and compares the roots.
+        Raises ``NotFound`` without ``stream_seq`` if the hub log does not have the label.
         """
         log = await self.log(label)
         wanted = StreamSeq(stream_seq) if stream_seq is not None else None
@@ -262,7 +262,7 @@ class Hub:
         return outbox
 
     def require_witnesses(self) -> Confirmations:
-        """Return the confirmations, or say that there is no witness policy."""
+        """Return the confirmations; raise if there is no witness policy."""
         if self.confirmations is None:
             raise StateError(
                 "without a witness policy no message is ever confirmed",

@@ -379,7 +379,7 @@ class Stream:
     async def evidence(
         self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT
     ) -> HubEvidence:
-        """Return evidence of a message that travels alone, verified; see ``Hub.evidence`` (P1)."""
+        """Return verified evidence that proves one message without the log (``HubEvidence``, P1)."""
         await self._log(epoch)
         return await self.hub.evidence(self.label(epoch), stream_seq, timeout=timeout)
 

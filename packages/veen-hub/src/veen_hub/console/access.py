@@ -1,6 +1,7 @@
-"""Who may ask a console's listener: rules for the token, the Host header and the site of a request.
+"""Access rules of a console's listener: for the token, the Host header and the site of a request.
 
-A browser runs pages of other sites too, and on loopback other users' programs. Three rules keep them out:
+A browser also runs pages of other sites, and other users' programs can connect to a loopback address. Three
+rules keep them out:
 
 1. With a token, every call needs it: in a cookie that ``/?token=…`` sets (HttpOnly, SameSite=Strict), or as
    ``Authorization: Bearer``.
@@ -46,7 +47,7 @@ class Access:
 
     @web.middleware
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request through, set the cookie for a right ``?token=``, or refuse."""
+        """Admit a request, set the cookie if ``?token=`` is valid, or refuse."""
         name, _ = _split_host(request.host)
         if self.token is None:
             _check_loopback_name(name)

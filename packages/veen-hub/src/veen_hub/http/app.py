@@ -51,7 +51,7 @@ def read_routes() -> list[web.RouteDef]:
     """Return the calls that read the hub; a console's listener has them and no others (ADR 0030)."""
     return [
         web.post("/v1/stream", reads_log(reading.page)),
-        web.get("/v1/stream/{label}", reads_log(reading.follow), allow_head=False),  # it has no end
+        web.get("/v1/stream/{label}", reads_log(reading.follow), allow_head=False),  # it never ends
         web.post("/v1/receipt", reads_log(reading.receipt)),
         web.post("/v1/proof", reads_log(reading.proof)),
         web.post("/v1/consistency", reads_log(reading.consistency)),
@@ -203,7 +203,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop accepting connections, answer the requests in progress, and close the hub (SIGTERM)."""
-        await self.hub.advertiser.stop()  # while this hub still accepts messages: it may have the directory
+        await self.hub.advertiser.stop()  # before anything stops: the directory may be on this hub
         self.hub.stopping.set()
         for site in [*self._api_runner.sites, *(self._console_runner.sites if self._console_runner else ())]:
             await site.stop()

@@ -1,4 +1,4 @@
-"""The typed keys under which an application has its hub, and what is known of its readers."""
+"""Typed keys of an application: its hub, and whether its readers were admitted by a token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from veen_hub.hub import Hub
 
 HUB = web.AppKey("hub", Hub)
 READERS_ARE_CHECKED = web.AppKey("readers_are_checked", bool)
-"""Set where every request has shown a token that stands in for a reader's client certificate."""
+"""Set if every request has shown a token, so that readers need no client certificate."""
 
 
 def hub_of(request: web.Request) -> Hub:

@@ -47,7 +47,7 @@ from veen_hub.version import VERSION
 MAX_FOLLOW_PAGE = 256
 """Most entries read at once for a follower that is behind."""
 FIRST_FOLLOW_PAGE = 4
-"""Entries read first for such a follower, before their size is known."""
+"""Entries read first for a follower that is behind, before the size of its entries is known."""
 MAX_CHECKPOINTS = 1_000
 """Checkpoints in one answer."""
 MAX_UNSENT_BYTES = 512 * 1_048_576

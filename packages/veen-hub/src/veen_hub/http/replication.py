@@ -75,7 +75,7 @@ async def _begin(request: web.Request) -> web.StreamResponse:
 
 
 def _check_common_history(hub: Hub, request: web.Request, after: int) -> None:
-    """Raise E.CONFLICT if the replica has what this hub has not: one of them was restored, or forked."""
+    """Raise E.CONFLICT if the replica has entries that this hub lacks: one of them was restored or forked."""
     last, hub_log = hub.store.last_batch, hub.store.hub_log
     if after > last:
         raise ApiError(

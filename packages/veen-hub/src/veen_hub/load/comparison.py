@@ -23,7 +23,7 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.status import Status
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.client import Hub, Identity, Tls, connect
-from veen_hub.client.connecting import BATCH as SHIPPED_BATCH
+from veen_hub.client.connecting import MESSAGES_PER_REQUEST as SHIPPED_BATCH
 from veen_hub.load.http_clients import BATCH, BATCH_LANES, HttpClient, HttpConnection, lanes_of
 from veen_hub.load.plain import open_plain
 from veen_hub.load.raw import RawConnection, RefusalFactory, open_raw, unexpected

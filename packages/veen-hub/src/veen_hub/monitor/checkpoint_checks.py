@@ -56,7 +56,7 @@ class CheckpointChecks:
 
     # --- what the hub shows
 
-    async def shown(self, signed: SignedHead | None) -> list[Finding]:
+    async def check_shown(self, signed: SignedHead | None) -> list[Finding]:
         """Compare what the hub shows with the largest checkpoint that it has shown before."""
         held = self._memory.held
         if held is None:
@@ -76,10 +76,10 @@ class CheckpointChecks:
         if fork is not None:
             return [_fork(Key.FORK, "", "it showed both at this address", fork)]
         if signed.head.size < held.head.size:
-            return [await self._old(held, signed)]
+            return [await self._explain_old(held, signed)]
         return []
 
-    async def _old(self, held: SignedHead, signed: SignedHead) -> Finding:
+    async def _explain_old(self, held: SignedHead, signed: SignedHead) -> Finding:
         """Say whether the hub, which shows an old checkpoint, still has the longer log."""
         self._tiles.forget()
         try:
@@ -103,7 +103,7 @@ class CheckpointChecks:
 
     # --- what others have seen
 
-    async def others(self, seen: Iterable[SeenCheckpoint]) -> list[Finding]:
+    async def check_others(self, seen: Iterable[SeenCheckpoint]) -> list[Finding]:
         """Compare what others have seen with the largest checkpoint that the hub has shown."""
         found: list[Finding] = []
         ahead: set[TreeHead] = set()
@@ -114,7 +114,7 @@ class CheckpointChecks:
             found += [finding] if finding is not None else []
         self._ahead = {head: since for head, since in self._ahead.items() if head in ahead}
         is_proven = any(finding.evidence is not None for finding in found)
-        return found if is_proven else [*found, *self._among(own)]
+        return found if is_proven else [*found, *self._compare_with_each_other(own)]
 
     def _is_own(self, signed: SignedHead) -> bool:
         """Return whether this hub signed a checkpoint, of its log or of one with another name."""
@@ -137,13 +137,13 @@ class CheckpointChecks:
         key = Key.COSIGNATURES_DISAGREE if each.seer is Seer.WITNESS else Key.FORK
         subject = f"{each.seer} {each.name}"
         if held is None:
-            return self._behind(each, held, ahead) if signed.head.size else None
+            return self._compare_larger(each, held, ahead) if signed.head.size else None
         try:
             fork = await self.compare(held, signed)
         except Withheld as exc:
             if signed.head.size <= held.head.size:
                 return _withheld(exc, subject)
-            return self._behind(each, held, ahead)
+            return self._compare_larger(each, held, ahead)
         if fork is not None:
             return _fork(key, subject, f"it shows one here, and {subject} has the other", fork)
         if signed.head.size <= held.head.size:
@@ -151,7 +151,9 @@ class CheckpointChecks:
             self._prefixes.add(signed.head)
         return None
 
-    def _behind(self, each: SeenCheckpoint, held: SignedHead | None, ahead: set[TreeHead]) -> Finding | None:
+    def _compare_larger(
+        self, each: SeenCheckpoint, held: SignedHead | None, ahead: set[TreeHead]
+    ) -> Finding | None:
         """Compare a checkpoint whose log the hub does not serve, because the hub's own is smaller."""
         if each.seer is Seer.ADDRESS:
             return None  # the monitor of that address compares the two
@@ -169,7 +171,7 @@ class CheckpointChecks:
             f"another log of that size",
         )
 
-    def _among(self, own: Sequence[SeenCheckpoint]) -> list[Finding]:
+    def _compare_with_each_other(self, own: Sequence[SeenCheckpoint]) -> list[Finding]:
         """Compare what others have seen with each other, at equal sizes."""
         first: dict[tuple[str, int], SeenCheckpoint] = {}
         for each in own:

@@ -19,7 +19,7 @@ Evidence = HubLogFork | LabelFork
 MAX_OPEN_PER_KEY: Final = 100
 """Findings of one key at one hub that are listed; further ones are counted only."""
 MAX_UNLISTED: Final = 10_000
-"""Findings that are counted and not listed; beyond that, the count stands still."""
+"""Findings that are counted and not listed; beyond that, the count no longer rises."""
 
 
 ENTRIES: Final = "entries"
@@ -64,7 +64,7 @@ class Finding:
     permanent: bool = False
 
     @property
-    def stays(self) -> bool:
+    def is_permanent(self) -> bool:
         """Whether the finding is a fact about signed statements."""
         return self.permanent or self.evidence is not None
 
@@ -127,7 +127,7 @@ class OpenFindings:
             self.unlisted = {name for name in self.unlisted if name[0] != check or name in present}
         for each in list(self.open.values()):
             is_asked = each.check == check and (asked is None or each.finding.subject in asked)
-            if is_asked and each.id not in present and not each.finding.stays:
+            if is_asked and each.id not in present and not each.finding.is_permanent:
                 del self.open[each.id]
                 self.report(Change(each, began=False))
 
@@ -157,13 +157,13 @@ class OpenFindings:
             self._keep(each)
 
     def _keep(self, found: OpenFinding) -> None:
-        if found.finding.stays and not found.kept:
+        if found.finding.is_permanent and not found.kept:
             self.open[found.id] = replace(self.keep(found), kept=True)
 
     @staticmethod
     def _merged(known: OpenFinding, new: OpenFinding) -> OpenFinding:
         """Keep what is proven; otherwise take the newer message."""
-        if known.finding.stays and not (new.finding.evidence is not None and not known.is_proven):
+        if known.finding.is_permanent and not (new.finding.evidence is not None and not known.is_proven):
             return known
         return replace(new, since=known.since)
 

@@ -41,7 +41,7 @@ from veen_hub.monitor.witness_source import WitnessSource
 PROOFS: Final = "proofs"
 """Name of the check whose findings end when the hub gives the proof after all."""
 DEFAULT_GRACE_SEC: Final = 30.0
-"""How long a hub may take to publish what it has acknowledged or has had cosigned."""
+"""Seconds a hub may take to publish entries it has acknowledged, or a checkpoint that witnesses cosigned."""
 MAX_OVERRUN_SEC: Final = 60.0
 """How long a round may take after the time at which it stops to read entries."""
 
@@ -156,7 +156,7 @@ class HubMonitor:
         self._settle("signature", [])
         self.progress.shown = shown
         is_sound = await self._compare_shown(shown)
-        self._settle("others", await self._checkpoints.others([*cosigned, *seen.checkpoints, *others]))
+        self._settle("others", await self._checkpoints.check_others([*cosigned, *seen.checkpoints, *others]))
         if shown is not None:
             self._check_quorum(shown)
         if is_sound:
@@ -194,7 +194,7 @@ class HubMonitor:
 
     async def _compare_shown(self, shown: SignedHead | None) -> bool:
         """Compare the hub checkpoint with the one held, and hold it if it extends that one."""
-        found = await self._checkpoints.shown(shown)
+        found = await self._checkpoints.check_shown(shown)
         self._settle("checkpoint", found)
         if found or shown is None:
             return False

@@ -117,7 +117,7 @@ class LabelChecks:
         head = place.head
         before = changes.heads.get(head.label) or self._memory.head(head.label)
         if before is not None and head.upto_seq <= before.head.upto_seq:
-            changes.findings.append(await self._went_back(before, place, signed))
+            changes.findings.append(await self._rollback_found(before, place, signed))
             return  # the larger head is the one to extend
         if head.upto_seq < 1:
             changes.findings.append(_invalid(index, "covers no entry of its label"))
@@ -129,7 +129,7 @@ class LabelChecks:
         if before is not None:
             changes.steps.append(Step(before, place))
 
-    async def _went_back(self, before: Place, place: Place, signed: SignedHead) -> Finding:
+    async def _rollback_found(self, before: Place, place: Place, signed: SignedHead) -> Finding:
         """Make the finding of a head that decreases; two entries under one hub checkpoint prove it."""
         pair = await self._tiles.statement(signed, place), await self._tiles.statement(signed, before)
         known, subject = self._memory.known, _subject(place.head)

@@ -68,7 +68,7 @@ class LabelProofs:
         """Return None if the hub proves that the later tree extends the earlier one."""
         proofs: list[MmrConsistency] = []
         why = ""
-        for _ in range(2):  # a proof has no signature and may be damaged on its way
+        for _ in range(2):  # two attempts: a proof is not signed, so a proxy may have damaged it
             try:
                 await self._prove(earlier, later, proofs)
             except DOES_NOT_FIT as exc:

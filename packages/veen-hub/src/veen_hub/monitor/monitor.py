@@ -116,13 +116,13 @@ class Monitor:
     async def run(
         self, interval: float, stopping: asyncio.Event, trouble: Callable[[str | None], None]
     ) -> None:
-        """Make rounds until ``stopping`` is set; ``trouble`` is told why one failed on this machine."""
+        """Make rounds until ``stopping`` is set; ``trouble`` is called with the error of a failed one."""
         while not stopping.is_set():
             started = time.monotonic()
             try:
                 await self._unless(stopping, self.round(started + interval))
             except BrokenPipeError:
-                raise  # nobody reads the findings any more
+                raise  # the reader of the findings is gone
             except (OSError, VeenError) as exc:
                 trouble(str(exc))
             else:

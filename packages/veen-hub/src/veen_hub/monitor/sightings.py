@@ -1,4 +1,4 @@
-"""Statements of hubs that others have: receipts and hub checkpoints in the files of clients (``--seen``).
+"""Statements of hubs in the files of clients (``--seen``): receipts and hub checkpoints.
 
 A file is read for every RECEIPT and hub checkpoint in it: receipts, hub evidence, notes, the records of a
 client's state folder and of its journals, and evidence of forks. Other files of a folder are passed over.
@@ -183,7 +183,7 @@ class SeenFiles:
         self._known: dict[Path, tuple[tuple[int, int, int], Seen]] = {}
 
     def check(self) -> None:
-        """Raise ``ConfigError`` if a path does not exist, or if a file named by itself has no statement."""
+        """Raise ``ConfigError`` if a path does not exist, or if a single file has no statement."""
         for path in self._paths:
             if not path.exists():
                 raise ConfigError(f"--seen {path}: there is no such file or folder", action="check the name")

@@ -65,7 +65,7 @@ class HubDescriber(Protocol):
         """Return the reader key of a directory's stream."""
 
     def advertise(self, facts: HubFacts, now: UnixTime) -> list[RecordToSend]:
-        """Return the hub's descriptor, and what proves the key that signs it."""
+        """Return the hub's descriptor, and the records that prove the key that signs it."""
 
     def link(self, key: SigningKey, client: ClientId) -> RecordToSend:
         """Return the record that links a client_id to the hub's key."""

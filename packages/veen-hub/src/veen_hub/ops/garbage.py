@@ -1,4 +1,4 @@
-"""Garbage collection: fewer passes of the cycle collector, and no cycles that need it."""
+"""Garbage collection: run the cycle collector rarely, and store exceptions without reference cycles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def collect_rarely() -> None:
 
     A collection walks over every message in progress and finds nothing, because requests make no cycles.
     A stored exception would make one, through its traceback; see ``without_frames``. Without this, the hub
-    takes a fifth less messages per second.
+    takes a fifth fewer messages per second.
     """
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 50)

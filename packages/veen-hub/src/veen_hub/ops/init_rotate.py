@@ -56,7 +56,7 @@ def init(config: HubConfig, named: str, admin: str | None, key: SigningKey | Non
 
 
 def rotate(config: HubConfig, window_sec: int, key: SigningKey | None = None) -> HubIdentity:
-    """Add a key, valid from the next second; the previous key stays active for the window (§8.4, KEX0.1)."""
+    """Add a key, valid from the next second; the old one stays active for ``window_sec`` (§8.4, KEX0.1)."""
     valid_from = UnixTime(int(time.time()) + 1)
     return rotation.rotate(
         config.data_dir, key or _new_key(), valid_from, window_sec, keys_directory=config.keys_dir

@@ -89,7 +89,7 @@ class LogQueue(QueueHandler):
 
     def stop(self, timeout_sec: float = CLOSE_SEC) -> bool:
         """Write the queued lines; return whether that succeeded in time and stderr accepts another line."""
-        stopping = threading.Thread(target=self._listener.stop, daemon=True)  # its own stop has no timeout
+        stopping = threading.Thread(target=self._listener.stop, daemon=True)  # it has no timeout
         stopping.start()
         stopping.join(timeout_sec)
         return not stopping.is_alive() and self._writer.takes_more()

@@ -119,7 +119,7 @@ class Metrics:
         )
         self.disk_bytes = gauge("veen_disk_bytes", "Size of the file system with the data directory")
         self.disk_free_bytes = gauge(
-            "veen_disk_free_bytes", "Bytes of that file system that the hub can still write"
+            "veen_disk_free_bytes", "Free bytes of the file system with the data directory"
         )
         self.view_lag = gauge("veen_revocation_view_lag_seconds", "Age of the policy view")
         self.ready = gauge("veen_ready", "1 if the hub was ready when last checked, else 0")

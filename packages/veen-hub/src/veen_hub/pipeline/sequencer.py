@@ -159,7 +159,7 @@ class Sequencer:
             undecided = [ticket for ticket in tickets if not _is_refused(ticket)]
             batch = self._store.batch(self._clock.now())
             for ticket in undecided:
-                if ticket.reads:  # sees the state before this batch
+                if ticket.reads:  # a read sees the state before this batch
                     self._read(ticket, batch)
             undecided = [ticket for ticket in undecided if not ticket.reads]
             self._check_can_acknowledge(batch)

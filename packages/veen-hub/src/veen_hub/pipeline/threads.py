@@ -30,7 +30,7 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
         pool.shutdown()
         raise VeenError(
             f"{threads} threads {name} cannot be started: {exc}",
-            action="raise the limits of processes and memory",
+            action="raise the limits of processes (ulimit -u) and of memory",
         ) from exc
     return pool
 

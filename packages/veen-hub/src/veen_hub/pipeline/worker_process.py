@@ -5,8 +5,8 @@ Ed25519 runs outside the interpreter lock, but the decoding and hashing around i
 first such group. Until it is ready, and whenever it fails, the calling thread does the work itself: the hub
 never depends on it.
 
-On two cores, without these processes the hub takes a third less messages per second in batches and a fifth
-less one by one; without the signing process alone, a seventh and a fifth less.
+On two cores, without these processes the hub takes a third fewer messages per second in batches and a fifth
+fewer one by one; without the signing process alone, a seventh and a fifth fewer.
 
 The two sides share a ``multiprocessing`` pipe. The process ends when its side of the pipe is closed, so it
 never outlives the hub.

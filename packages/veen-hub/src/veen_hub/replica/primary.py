@@ -64,7 +64,7 @@ class Primary:
 
     @asynccontextmanager
     async def attachment(self, coid: Coid, max_bytes: int) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open an attachment; the content is not checked here."""
+        """Start to download an attachment; the caller checks the content."""
 
         async def parts() -> AsyncIterator[bytes]:
             size = 0

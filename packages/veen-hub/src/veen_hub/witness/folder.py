@@ -23,7 +23,7 @@ from veen_core.tlog.note import NoteKey, check_name, parse_key
 from veen_hub.witness.config import check_log_key
 from veen_hub.witness.key import WitnessKey, parse_secret_line
 from veen_hub.witness.state import WitnessState
-from veen_storage import SECRET, Files
+from veen_storage import SECRET_MODE, Files
 
 _TEMPLATE: Final = """\
 # Settings of a witness. Restart the witness after a change.
@@ -71,7 +71,9 @@ class Folder:
         WitnessState.create(self.state, key.verifier)
         files.sync_directory(self.state)
         files.replace(self.config_file, settings.encode())
-        files.replace(self.key_file, key.secret_line.encode(), SECRET)  # the last step makes it a witness
+        files.replace(
+            self.key_file, key.secret_line.encode(), SECRET_MODE
+        )  # the last step makes it a witness
         return key
 
     def load_key(self) -> WitnessKey:

@@ -17,7 +17,7 @@ SHUTDOWN_SEC: Final = 5
 
 
 class WitnessServer:
-    """A witness with its listener: ``start`` listens, ``stop`` answers what waits and closes."""
+    """A witness with its listener: ``start`` listens, ``stop`` answers pending requests and closes."""
 
     def __init__(self, witness: Witness) -> None:
         self.witness = witness

@@ -163,7 +163,7 @@ class WitnessState:
     def has_room(self, new: KeptContradiction, waiting: Sequence[KeptContradiction]) -> bool:
         """Return whether a contradiction is to be kept; ``waiting`` are those that are not written yet.
 
-        The first ones of a log are kept. Later ones are counted in ``dropped``, unless they are known.
+        The first ones of a log are kept. Later ones are counted in ``dropped``, unless they are kept already.
         """
         others = [*self.contradictions.get(new.origin, {}).values(), *waiting]
         same_log = [each for each in others if each.origin == new.origin]

@@ -25,7 +25,7 @@ def _lift(event: Event) -> ExportState:
     record = event.record
     assert isinstance(record, Exported)
     written: StampedValue = event.stamp(0), record.encode()
-    # A bridge that was interrupted may report the same bundle again; the chain does not grow by that.
+    # An interrupted bridge may report one bundle twice; the second report does not extend the chain.
     return {"bundles": {bytes(record.bundle_id): written}} | (
         {} if any(event.repeated) else {"heads": {_chain(record): written}}
     )

@@ -72,13 +72,13 @@ def repeated_imports(state: ImportState) -> Mapping[BundleId, int]:
 
 
 def allowed_gap(state: ImportState, bundle: BundleId) -> ImportGap | None:
-    """The report that a bundle was imported, or begun to be, although one before it was missing."""
+    """The report of an import that began although an earlier bundle was missing; None without a report."""
     written = state.get("gaps", {}).get(bytes(bundle))
     return None if written is None else ImportGap.decode(written[1])
 
 
 def reported_mappings(state: ImportState) -> Iterator[ImportMapping]:
-    """The latest report of each source stream's import stream; nothing may have been written to it."""
+    """The latest mapping of each source stream; a mapping does not prove that an event was imported."""
     found = state.get("mappings", {})
     return (ImportMapping.decode(found[origin][1]) for origin in sorted(found) if found[origin] is not None)
 

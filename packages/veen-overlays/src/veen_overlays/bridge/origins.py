@@ -50,7 +50,7 @@ OriginState = Mapping[bytes, Runs]
 
 
 def _joined(a: OriginRun, b: OriginRun) -> OriginRun:
-    """One run of two that follow each other: neighbouring subtrees of one parent are replaced by it."""
+    """Join two consecutive runs; two neighbouring subtrees become their parent."""
     stack: list[tuple[int, int, bytes]] = []
     for run in (a, b):
         for (height, index), tile in zip(subtrees(run.from_seq - 1, run.to_seq), run.tiles, strict=True):

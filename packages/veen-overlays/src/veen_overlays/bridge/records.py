@@ -75,9 +75,10 @@ def _has_the_message_of_its_receipt(event: ImportedEvent) -> bool:
 @text_map("bridge.import.v1 origin_leaf", section="core §4.2.13")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginLeaf(Wire):
-    """What the leaf of an original MSG hashes besides its label: the origin hub's receipt signs this hash.
+    """The inputs of an original MSG's leaf hash, without the label.
 
-    So it proves which client_id signed the original, without the original.
+    The origin hub's receipt signs the leaf hash. So these fields prove which client_id signed the original,
+    without the original.
     """
 
     profile_id: ProfileId
@@ -87,7 +88,7 @@ class OriginLeaf(Wire):
 
 
 def leaf_of(msg: Msg) -> OriginLeaf:
-    """The leaf of an original MSG."""
+    """The inputs of an original MSG's leaf hash."""
     return OriginLeaf(
         profile_id=msg.profile_id, ct_hash=msg.ct_hash, client_id=msg.client_id, client_seq=msg.client_seq
     )

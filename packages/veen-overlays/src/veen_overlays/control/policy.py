@@ -197,8 +197,8 @@ class PolicyView:
     def access_revoked(self, auth_ref: AuthRef | None, token: CapToken | None) -> str | None:
         """Why an ``access.revoke.v1`` ended the token; None if none did (spec-3 3.3, A2).
 
-        A token that was authorized at the hub has no place among the grants, so that every revocation of its
-        subject ends it.
+        A token that was authorized at the hub is not a grant, so no grant precedes its revocation: any
+        revocation of its subject ends the token.
         """
         state = self._access_state
         if state is None or token is None or auth_ref is None:

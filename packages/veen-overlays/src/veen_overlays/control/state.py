@@ -78,8 +78,8 @@ def authority_at(state: Authorities, realm: RealmId, stream: StreamId, now: int)
     """The authority record in force at ``now``, or None (FED1 2.2, RESOLUTIONS H7, P9).
 
     Of several active records the one with the earliest ``ts`` wins, then the one with the lowest primary_hub.
-    A record is a lease that nobody can end but its holder: if the primary has handed over, its successor has
-    the rest of the lease.
+    A record is a lease that only its holder can end. After a handover the primary's successor holds the lease
+    for the rest of its time.
     """
     records = (Authority.decode(body) for body in state.get("records", {}).get(realm + stream, ()))
     active = [record for record in records if record.active(now)]

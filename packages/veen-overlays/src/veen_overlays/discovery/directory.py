@@ -28,7 +28,7 @@ Value = str | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a descriptor must have: a prefix of its name, some values, and of some fields one of several."""
+    """Conditions on a descriptor: a name prefix, required values, and fields with alternative values."""
 
     prefix: str | None = None
     equal: tuple[tuple[str, Value], ...] = ()

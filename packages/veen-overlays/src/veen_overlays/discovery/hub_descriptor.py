@@ -22,7 +22,7 @@ from veen_overlays.schema.record import Record
 
 
 class Settings(Protocol):
-    """What the operator says: the section ``discovery`` of hub.yaml."""
+    """The operator's settings: the section ``discovery`` of hub.yaml."""
 
     @property
     def region(self) -> str: ...
@@ -35,7 +35,7 @@ class Settings(Protocol):
 
 
 class Facts(Protocol):
-    """What the hub knows about itself: the shape of veen-hub's ``HubFacts``."""
+    """The hub's facts about itself; has the shape of veen-hub's ``HubFacts``."""
 
     @property
     def identity(self) -> HubIdentity: ...

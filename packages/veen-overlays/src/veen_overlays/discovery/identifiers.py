@@ -22,5 +22,5 @@ def overlay_named(text: str) -> OverlayId:
 
 
 def service_id(publisher: ClientId, name: str) -> ServiceId:
-    """``Ht("disc/service-id", publisher || name)``: no other publisher can know it before it is used."""
+    """``Ht("disc/service-id", publisher || name)``: two publishers never derive the same id."""
     return ServiceId(Ht("disc/service-id", publisher + name.encode()))

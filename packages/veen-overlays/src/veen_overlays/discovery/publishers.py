@@ -6,8 +6,8 @@ A message is signed by a client_id. It speaks as that key, and as every identity
 - **Hub**: a record counts if its signer speaks as a key of the hub. The first key needs no record: hub_id is
   its hash (RESOLUTIONS B13). Later keys are in ``disc.hub.identity.v1``, each endorsed by the one before it.
   The key must have been active at the message's hub_ts.
-- **Overlay, service**: the owner is the publisher that advertised the id first in log order. The owner, and
-  the publishers that it or a publisher named by it names in ``disc.publishers.v1``, may speak for the id.
+- **Overlay, service**: the owner is the publisher that advertised the id first in log order. The owner may
+  speak for the id. So may the publishers in its ``disc.publishers.v1``, those in their lists, and so on.
 
 Of the records that count, the last in log order is in force.
 """
@@ -32,7 +32,7 @@ TOO_LARGE: Final = "the descriptor is larger than 65536 bytes"
 
 
 class Claim(NamedTuple):
-    """What one key has published about one id."""
+    """The records of one key about one id."""
 
     first: int | None = None
     """Position of its first advertisement; None if it has only retired the id."""
@@ -46,7 +46,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """The claims about one id by signing key, and what decides which of them count."""
+    """The claims about one id by signing key, with the records that decide which claims count."""
 
     kind: Kind
     id: bytes
@@ -127,7 +127,7 @@ def _owner_rule(known: Claims) -> Refusal:
 
 
 def allowed_publishers(known: Claims) -> frozenset[bytes]:
-    """The owner of an overlay or a service, and all keys that were named, directly or by one that was."""
+    """The keys that may speak for an overlay or service: its owner, and each key that such a key names."""
     firsts = [(c.first, signer) for signer, c in known.claims.items() if signer and c.first is not None]
     if not firsts:
         return frozenset()

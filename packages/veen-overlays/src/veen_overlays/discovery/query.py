@@ -73,7 +73,7 @@ class Page(NamedTuple):
 
 
 def parse(query: Query) -> tuple[Kind, Filter] | QueryError:
-    """The kind and the filter of a request, or what is wrong with them."""
+    """The kind and the filter of a request, or the error to answer with."""
     kind = next((each for each in KINDS if each == query.kind), None)
     if kind is None:
         return QueryError(code=BAD_KIND, detail=f"the kinds are {', '.join(KINDS)}")

@@ -49,7 +49,7 @@ class DescribedId(FixedBytes):
 
 
 class Advertisement(Protocol):
-    """What all advertisements have in common."""
+    """The fields that all advertisements share."""
 
     @property
     def ttl_sec(self) -> int: ...
@@ -129,7 +129,7 @@ class AuthPolicy(Wire):
 @text_map("disc.service.advertise.v1 operator", section="spec-5 4.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator(Wire):
-    """Who operates the service, in words."""
+    """The operator of the service, in words."""
 
     org: str | None = None
     contact: str | None = None

@@ -42,7 +42,7 @@ identity keys that each client_id is linked to."""
 
 
 def _joined(a: Claim, b: Claim) -> Claim:
-    """``a`` before ``b``: the last record counts, and the first advertisement."""
+    """Join two claims, ``a`` before ``b``: keep the last record and the first advertisement."""
     if not b.records:
         return a
     return b._replace(first=b.first if a.first is None else a.first, records=a.records + b.records)

@@ -43,7 +43,7 @@ def course(
     dump: Callable[[S], Any],
     load: Callable[[Any], S],
 ) -> Monoid[Course[S]]:
-    """The monoid of courses of records of these shapes; ``dump`` and ``load`` convert a state."""
+    """The monoid of a course over records of ``shapes``; ``dump`` and ``load`` convert a state."""
     by_name = {shape.NAME: shape for shape in shapes}
 
     def combine(a: Course[S], b: Course[S]) -> Course[S]:

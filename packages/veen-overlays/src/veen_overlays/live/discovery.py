@@ -48,7 +48,7 @@ class Position(NamedTuple):
 
 
 class LiveDirectory:
-    """The directory of one stream, which is read to its end when it is asked."""
+    """The directory of one stream; call ``refresh`` before each query, it reads the stream to its end."""
 
     def __init__(self, view: Materializer[DiscoveryState] | EpochView[DiscoveryState]) -> None:
         self._view = view

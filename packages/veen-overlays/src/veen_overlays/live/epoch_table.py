@@ -15,7 +15,7 @@ from veen_core.wire import Wire, array
 from veen_overlays.summary_tree.store import Store
 
 EMPTY_EPOCHS_PER_WRITE: Final = 128
-"""Empty epochs per write of the cursor: asking for them again costs less than a write each."""
+"""Empty epochs per write of the cursor: requesting them again costs less than one write for each."""
 
 
 @array("epoch_row", section="12")

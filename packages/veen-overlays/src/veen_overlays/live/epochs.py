@@ -13,8 +13,7 @@ open,
 The roots of each label are checked before the label is folded. The root of a folded state is that of all
 leaves in stream order. For one label it is the label's own root; for several labels no hub signs it, but
 every reader of the same labels computes the same root. After a restart the last row is checked against the
-log, and the tree is loaded in O(log n). Nothing tells which epochs are empty, so each epoch is asked for
-once.
+log, and the tree is loaded in O(log n). No index lists the empty epochs, so each epoch is requested once.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ class EpochView(Generic[S]):
         """The labels of the window in stream order."""
         return [held for _, held in sorted(self._held.items())]
 
-    # --- taking up what is stored
+    # --- loading the stored view
 
     async def open(self) -> None:
         """Load the stored view and check that the log still contains its last closed label."""

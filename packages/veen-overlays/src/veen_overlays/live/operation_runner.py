@@ -15,9 +15,10 @@ handler is called once. All state is in the log: a runner that has lost its disk
 One runner performs a stream's operations. Two runners with different keys do not see each other's claims;
 two processes with one key both perform an operation that neither has finished.
 
-A ``ttl_seconds`` counts from the receipt's hub_ts, the first time that can be proved: the body is encrypted,
-so no hub can enforce it, and the MSG carries no time of its own. An operation that is found later is not
-performed, and its result says so. Its payment stays: pay it back with an operation that names it as parent.
+A ``ttl_seconds`` counts from the receipt's hub_ts, the earliest time that can be proved: the MSG carries no
+time. The hub cannot enforce it, because the body is encrypted. An operation that the runner finds after its
+ttl is not performed, and its result says so. Its payment stays: pay it back with an operation that names it
+as parent.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from veen_overlays.schema.record import Record
 
 
 class OperationFailedError(Exception):
-    """Raised by a handler whose operation failed for good; the text becomes the result's reason."""
+    """Raised by a handler whose operation must not be retried; the text becomes the result's reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ ResultView = Materializer[ResultState] | EpochView[ResultState]
 
 
 class OperationRunner:
-    """Performs the paid operations of one stream; open the views before."""
+    """Performs the paid operations of one stream; its views must be open."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class OperationRunner:
         runner: bytes,
         clock: Clock,
     ) -> None:
-        """``handlers`` by operation_type; operations of other types are left alone.
+        """``handlers`` by operation_type; operations of other types are ignored.
 
         ``runner`` is the client_id that signs what ``send`` sends: only its claims and results count.
         """

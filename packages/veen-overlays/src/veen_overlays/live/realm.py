@@ -6,7 +6,7 @@ or has messages but none that the key opens. An old view becomes stale, and a hu
 nothing. A single message that is not a valid record is counted and changes nothing (core §11.1).
 
 A stream without messages is refused as well if this hub replaced a hub that has some: the successor's own
-labels start at 1, and a view without the old revocations would admit whoever was revoked (RESOLUTIONS P9).
+labels start at 1, and a view without the old revocations would admit revoked clients (RESOLUTIONS P9).
 
 The last receipt of each stream is stored. After a restart the log must still contain it, even if its block
 was incomplete and is not part of the stored summary tree.
@@ -124,7 +124,7 @@ class RealmFollower:
     async def _check_carried_over(self, name: str) -> None:
         """Raise if this hub replaced a hub that has messages of a stream, and has none itself.
 
-        What the ancestors hold never changes: it is looked up once.
+        The streams of replaced hubs never change, so they are looked up once.
         """
         if (old_hub := await self._inherited_from(self._empty.needed()[name][0])) is not None:
             raise StateError(

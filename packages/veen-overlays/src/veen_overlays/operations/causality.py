@@ -105,7 +105,7 @@ class CausalTree:
         return self.operations.get(operation) or self.operations.get(self._own_name.get(operation, operation))
 
     def at(self, seq: int) -> Operation | None:
-        """The operation in message ``seq``, or None."""
+        """The operation that message ``seq`` carries, or None."""
         return next((each for each in self.operations.values() if each.seq == seq), None)
 
     def children(self, operation: Operation) -> list[Operation]:
@@ -120,13 +120,13 @@ class CausalTree:
         while True:
             known = (self.find(parent) for parent in operation.parents)
             above = next((each for each in known if each is not None), None)
-            if above is None or above.seq in seen:  # a forged parent may name its own copy
+            if above is None or above.seq in seen:  # forged parents can form a circle
                 return operation
             seen.add(above.seq)
             operation = above
 
     def walk(self, operation: Operation) -> Iterator[tuple[int, Operation, bool]]:
-        """The operation and all that follows from it: depth, operation, and whether it came before.
+        """The operation and all that follows from it: depth, operation, and whether it was listed before.
 
         An operation with several parents is listed under each, and its own children only once.
         """

@@ -69,8 +69,8 @@ def refused_chain(
     """Why the chain gives the signer no authority of the principal; None if it does (spec-3 4.3, D2).
 
     ``chain`` holds the capability of each reference, None for an unknown one; ``refused`` returns why a
-    capability does not count now. The agent must have signed the MSG itself: an ``agent_identity`` that is
-    not the signer's key names nobody whom this log can verify.
+    capability does not count now. The agent must have signed the MSG itself: this log cannot verify an
+    ``agent_identity`` that is not the signer's key.
     """
     links: list[Capability] = []
     for capability in chain:

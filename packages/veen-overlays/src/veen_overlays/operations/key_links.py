@@ -38,7 +38,7 @@ def with_signer(event: Event) -> bytes:
 
 
 def split_signer(held: bytes) -> tuple[bytes, bytes]:
-    """The inverse of ``with_signer``: signer, which is empty if it is not known, and body."""
+    """The inverse of ``with_signer``: the signer and the body; the signer is empty if it is not known."""
     end = 1 + held[0]
     return held[1:end], held[end:]
 

@@ -1,8 +1,8 @@
 """Data publications: which content a publisher bound to a version, and when (spec-3 §6).
 
 The first publication of a version that its publisher, or a key linked to it, has signed counts; the state
-lists every later one with the reason why it is refused (P1). A publication that somebody else has signed
-does not take the version away from its publisher.
+lists every later one with the reason why it is refused (P1). A publication with another signer does not take
+the version away from its publisher.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def version_order(version: str) -> list[tuple[int, str]]:
     for n, part in enumerate(parts):
         if n % 2:
             number = part.lstrip("0")
-            order.append((len(number), number))  # compared by length: no number is too long
+            order.append((len(number), number))  # by length, then by digits: a number of any length
         elif n and not part:
             order.append((1, ""))  # the end: higher than a pre-release, lower than any other suffix
         else:

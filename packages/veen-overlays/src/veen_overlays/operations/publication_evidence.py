@@ -43,7 +43,7 @@ class ProvedPublication:
     hub_ts: UnixTime
     """When the hub signed the receipt."""
     cosigned: Cosigned | None
-    """Who cosigned the hub log; None if no policy was given."""
+    """The witnesses that cosigned the hub log; None if no policy was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def publication_evidence(pairs: Sequence[tuple[bytes, HubEvidence]]) -> bytes:
 def verify_publication_evidence(
     data: bytes, open_msg: OpenMsg, *, pinned: HubId, policy: WitnessPolicy | None = None
 ) -> ProvedPublication:
-    """Verify the file of a publication; raise ``EvidenceError`` or a kin for the first step that fails."""
+    """Verify the file of a publication; raise ``VerificationError`` for the first step that fails."""
     parts = []
     for item in cbor.split_sequence(data):
         parts.append(item)
@@ -97,7 +97,7 @@ def verify_publication_evidence(
 def _verified(
     wire: bytes, evidence: HubEvidence, open_msg: OpenMsg, pinned: HubId, policy: WitnessPolicy | None
 ) -> _Proved:
-    """Verify one pair: the signature, the receipt of exactly this message, and its way to the hub log."""
+    """Verify one pair: the signature, the receipt of this message, and the proofs up to the hub log."""
     msg, leaf = verify_msg(wire)
     receipt = evidence.receipt
     if (receipt.leaf_hash, receipt.label) != (leaf, msg.label):

@@ -67,7 +67,7 @@ def lift_recovery(event: Event) -> RecoveryState:
 
 
 def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take an approval of another identity."""
+    """Add an approval whose target and new identity differ; return False for any other message."""
     target, new, _approver, _group, decision, _time, _parent, metadata = groups
     if target == new or not is_text(decision) or not (metadata is None or is_free(metadata)):
         return False
@@ -116,7 +116,7 @@ class OpenRecovery:
     @property
     def approvals(self) -> list[Step]:
         """The decisions that approve, in the order of the stream."""
-        # The successor of two guardians has one voice.
+        # A principal that succeeded two guardians counts once.
         found = {each.seq: each for each in self.decisions.values() if each.fields["decision"] == APPROVE}
         return [found[seq] for seq in sorted(found)]
 

@@ -55,12 +55,12 @@ def _lift(event: Event) -> ResultState:
 
 
 def _add_claim(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take any claim."""
+    """Add a claim: the bulk fold of every claim."""
     return _add_first(found, groups[0], "claim", message, identity)
 
 
 def _add_result(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take a result that returns no value."""
+    """Add a result without a value; return False for other results, which the bulk fold does not read."""
     operation, _outcome, result, reason = groups
     if result is not None or not (reason is None or is_text(reason)):
         return False

@@ -1,7 +1,7 @@
 """The Query API's model: queries as data, engines as a protocol, results that carry their proof (query-api).
 
-``request`` is what a query asks, ``result`` what it answers, ``verify`` judges an answer. Beside them: the
-protocol of engines, the plain loop that all engines must agree with, and canonical JSON.
+``request`` declares queries, ``result`` their results, ``verify`` verifies a result. The other modules are
+the protocol of engines, the plain loop that all engines must agree with, aggregation, and canonical JSON.
 
 Pure: no IO, no clock, no randomness. ``docs/concepts/queries.md`` introduces it; ADR 0020 has the decisions.
 """

@@ -177,7 +177,7 @@ class Aggregation:
     """A mergeable fold over matched events; it can be pickled, so that processes can exchange it."""
 
     def __init__(self, descriptor: QueryDescriptor) -> None:
-        assert descriptor.aggregate is not None  # the caller asks for rows otherwise
+        assert descriptor.aggregate is not None  # callers use ``Selection`` for queries without an aggregate
         self.aggregate: Aggregate = descriptor.aggregate
         self._columns: list[tuple[str, Field | None, type[Accumulator]]] = [
             (metric.name, metric.field, _ACCUMULATORS[metric.function]) for metric in self.aggregate.metrics

@@ -146,7 +146,7 @@ def decode(data: bytes | str, *, max_bytes: int = MAX_JSON_BYTES) -> Json:
     except (ValueError, RecursionError) as exc:
         raise _refused(f"is not JSON: {exc}", "check the syntax of the JSON text") from None
     if "\\u" in text or isinstance(data, str):
-        encode(value)  # an escape, or text from Python, may be a lone surrogate
+        encode(value)  # a JSON escape, or text from Python, may contain a lone surrogate
     return value
 
 

@@ -1,7 +1,7 @@
 """The columns of a view of opened events; every columnar engine builds and reads these (RESOLUTIONS P11).
 
 Names and types only: this module needs no columnar library. A view has one row for each entry of a source,
-whatever became of the entry, so that no entry is silently absent.
+also if the entry was pruned or did not open, so that no entry is silently absent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ColumnType = Literal["binary", "uint8", "uint32", "uint64", "text", "bool"]
 
 
 class EntryKind(enum.IntEnum):
-    """What became of one entry of a source."""
+    """The kind of one entry of a source: an event, or the reason why it is none."""
 
     EVENT = 0
     """A valid ``record.event.v1``."""

@@ -31,7 +31,7 @@ class SourceReceipt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What an engine found: rows, what they rest on, and how far the engine looked."""
+    """An engine's answer: rows, the receipts behind them, and the coverage of the logs."""
 
     rows: Sequence[Row]
     """Rows of a selection in the order of P11, rows of an aggregate by the bytes of their group keys."""
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one query may use. An engine calls ``check`` as it finds events, rows and groups."""
+    """The limits of one query. An engine calls ``check`` as it finds events, rows and groups."""
 
     max_rows: int = 1_000_000
     """Most rows, or groups, of a result."""

@@ -1,6 +1,6 @@
 """SourceEvent: one opened recorder event, with the values of its origin (RESOLUTIONS P10, P11).
 
-An event that a bridge imported speaks with the hub, label, sequence number, time and receipt of its origin,
+An event that a bridge imported has the hub, label, sequence number, time and receipt of its origin,
 so that a query gives the same rows in both zones.
 """
 

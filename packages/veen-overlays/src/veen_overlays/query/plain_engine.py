@@ -23,7 +23,7 @@ from veen_overlays.query.selection import FieldReader, Selection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLog:
-    """One source in memory: its prefix, and what became of each entry from ``from_seq`` on."""
+    """One source in memory: its prefix, and each entry from ``from_seq`` on."""
 
     prefix: Prefix
     entries: Sequence[SourceEvent | EntryKind]

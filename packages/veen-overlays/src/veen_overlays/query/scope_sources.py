@@ -1,4 +1,4 @@
-"""The sources of a scope: every stream has at least one, also while it has no entries (RESOLUTIONS P11, P13).
+"""The sources of a scope: every stream has at least one, even if it has no entries (RESOLUTIONS P11, P13).
 
 A coverage that leaves out a stream of the scope does not verify. So each engine names an empty source for a
 stream that it knows and that has no entries.
@@ -52,5 +52,5 @@ def scope_prefixes(
 
 
 def is_empty_source(prefix: Prefix) -> bool:
-    """Return whether a prefix is that of a source without entries (P13)."""
+    """Return whether a prefix belongs to a source without entries (P13)."""
     return (prefix.from_seq, prefix.to_seq, prefix.mmr_root) == (1, 0, None)

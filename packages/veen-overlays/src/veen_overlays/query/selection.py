@@ -20,7 +20,7 @@ from veen_overlays.query.values import at_path, rendered
 
 
 class EventFields(Protocol):
-    """What a selection reads of an event; ``SourceEvent`` has it, as may a row of an engine's table."""
+    """The values of an event that a selection reads; ``SourceEvent`` and rows of engines provide them."""
 
     @property
     def stream(self) -> str: ...

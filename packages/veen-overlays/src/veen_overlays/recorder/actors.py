@@ -44,7 +44,7 @@ Activities = Mapping[bytes, Activity]
 """Activities by the CBOR of ``[subject_id, origin, event_type]``."""
 
 _ACTIVITIES: Final[Monoid[Activities]] = map_of(
-    Monoid(Activity(0, 0, 0, 0, 0), _joined, list, Activity._make)  # the map never holds an empty activity
+    Monoid(Activity(0, 0, 0, 0, 0), _joined, list, Activity._make)  # the unit; ``map_of`` never stores it
 )
 
 

@@ -27,7 +27,7 @@ def links(record: KeyContinuity, client_id: bytes | None) -> bool:
 
 
 class Attribution:
-    """The links of one log, in the order of its entries; the entries before ``add`` or ``attributed``."""
+    """The key links of one log so far; call ``add`` and ``attributed`` in the order of its entries."""
 
     __slots__ = ("_links",)
 
@@ -41,12 +41,12 @@ class Attribution:
         return sorted(self._links)
 
     def add(self, record: KeyContinuity, client_id: bytes | None) -> None:
-        """Take in the continuity record of the next entry; ``client_id`` has signed the entry's MSG."""
+        """Add the continuity record of the next entry; ``client_id`` has signed the entry's MSG."""
         if links(record, client_id):
             self.add_link(bytes(record.principal_id), bytes(record.client_id))
 
     def add_link(self, principal: bytes, client: bytes) -> None:
-        """Take in the link of the next entry, which ``links`` has verified."""
+        """Add the link of the next entry, which ``links`` has verified."""
         self._links.add((principal, client))
 
     def attributed(self, event: RecordEvent, client_id: bytes | None) -> bool:
@@ -54,7 +54,7 @@ class Attribution:
         return self.is_linked(bytes(event.principal_id), client_id)
 
     def is_linked(self, principal: bytes, client_id: bytes | None) -> bool:
-        """Return whether a principal is this client_id, or an entry so far has linked the two."""
+        """Return whether a principal is this client_id, or an earlier entry has linked the two keys."""
         return client_id is not None and (
             principal == client_id or (principal, bytes(client_id)) in self._links
         )

@@ -102,7 +102,7 @@ class CheckpointVerdict:
 
     signed: SignedHead
     cosigned: Cosigned | None
-    """Who cosigned; None if no policy was given."""
+    """The witnesses that cosigned; None if no policy was given."""
     empty: tuple[str, ...]
     """Streams without a head. That the hub log had none is claimed, not proved; so it is that the heads of
     the other streams are their newest."""
@@ -140,7 +140,7 @@ def verify_checkpoint(
 def _verify_stream(each: StreamHead, hub: HubId, signed: SignedHead) -> None:
     where = f"stream {each.stream}, epoch {each.epoch}"
     if each.label != label_of(routing_key(hub), stream_id(each.stream), Epoch(each.epoch)):
-        raise EvidenceError(f"{where}: the label is not that of the stream at this hub (core §3.2)")
+        raise EvidenceError(f"{where}: the label does not belong to the stream at this hub (core §3.2)")
     if each.head is None:
         if each.index is not None or each.proof is not None:
             raise EvidenceError(f"{where}: there is a proof, but no head (RESOLUTIONS P1)")
@@ -148,7 +148,7 @@ def _verify_stream(each: StreamHead, hub: HubId, signed: SignedHead) -> None:
     if each.index is None or each.proof is None:
         raise EvidenceError(f"{where}: the head has no proof (RESOLUTIONS P1)")
     if each.head.label != each.label:
-        raise EvidenceError(f"{where}: the head is that of another label (RESOLUTIONS P1)")
+        raise EvidenceError(f"{where}: the head belongs to another label (RESOLUTIONS P1)")
     leaf = tree.leaf_hash(each.head.encode())
     tree.verify_inclusion(leaf, each.index, signed.head.size, each.proof, signed.head.root)
 

@@ -53,7 +53,7 @@ class Answered(NamedTuple):
 
 
 class Exchanges(NamedTuple):
-    """What a range says about one MsgID: its request, and its replies."""
+    """The request with one MsgID and its replies, as far as they lie in a range."""
 
     request: Asked | None = None
     replies: Mapping[bytes, tuple[Answered, ...]] = {}
@@ -83,7 +83,7 @@ _EXCHANGES: Final[Monoid[Exchanges]] = Monoid(
     lambda item: Exchanges(None if item[0] is None else Asked(*item[0]), _REPLIES.load(item[1])),
 )
 _SERVER: Final[Monoid[Announced]] = Monoid(
-    Announced(0, (), 0),  # the map never holds an empty one
+    Announced(0, (), 0),  # the unit; ``map_of`` never stores it
     lambda a, b: b._replace(first_seq=a.first_seq),
     lambda each: [each.first_seq, list(each.methods), each.until],
     lambda item: Announced(item[0], tuple(item[1]), item[2]),

@@ -121,8 +121,8 @@ def verify_transcript(
 ) -> TranscriptVerdict:
     """Verify a transcript; raise ``VeenError`` with the step and its clause that fails.
 
-    ``pinned``, ``policy`` and ``known`` are those of ``veen_core.hub_evidence.verify_evidence``. Without
-    ``pinned`` the transcript proves something about the hub that it names.
+    ``pinned``, ``policy`` and ``known`` mean the same as in ``veen_core.hub_evidence.verify_evidence``.
+    Without ``pinned`` the transcript proves something about the hub that it names.
     """
     steps = []
     parts = {
@@ -161,7 +161,7 @@ def _check_one_label(transcript: Transcript) -> None:
     """Announcement and reply are on one label, and all three at one hub."""
     told = (transcript.announcement, transcript.request, transcript.reply)
     if len({each.evidence.identity.hub_id for each in told}) != 1:
-        raise EvidenceError("the messages are those of different hubs (P1)")
+        raise EvidenceError("the messages belong to different hubs (P1)")
     if len({each.evidence.receipt.label for each in told}) != 1:
         raise EvidenceError("the messages are on different labels, so their order is not proved (I1)")
 

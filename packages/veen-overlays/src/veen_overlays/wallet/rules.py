@@ -264,7 +264,7 @@ def _ref_violations(
 
 
 def paid_under_ref(seq: int) -> str:
-    """The reason of a DUPLICATE_REF, where message ``seq`` was the first payout."""
+    """The text of a DUPLICATE_REF violation; message ``seq`` was the first payout under the ref."""
     return f"message {seq} has paid out under this ref"
 
 

@@ -55,7 +55,7 @@ class Window(NamedTuple):
         return self.same if self.day is None or reset // DAY_SEC == self.day else self.other
 
     def _of_day(self, day: int) -> Outcome:
-        """The outcome for a reset time other than 0 that lies on ``day``."""
+        """The outcome if the reset time before the range is not 0 and lies on ``day``."""
         return self.same if self.day is None or self.day == day else self.other
 
     def then(self, after: Window) -> Window:

@@ -87,7 +87,7 @@ def _authority(realm: RealmId, stream: StreamId, hub: HubId, now: UnixTime) -> A
 
 
 def _closed(context: CheckContext) -> None:
-    """Nobody without a token writes to an admin stream (spec-2 1.3, H20)."""
+    """A client without a token cannot write to an admin stream (spec-2 1.3, H20)."""
     hub = context.hub()
     if not hub.known.gating:
         raise Violation("the hub is open: anyone who reaches its port may revoke clients (H20)")

@@ -241,8 +241,8 @@ def selftest(
     """Test a hub from outside, through its public API.
 
     Without SUITE it runs core. With --hub it writes only to its own streams. Checks that would stop, kill or
-    reconfigure that hub are skipped, and say so. One check reports invented equivocation, of hubs that do not
-    exist: the operator sees that in the hub's log.
+    reconfigure that hub are skipped, and the report says so. One check reports invented equivocation, of hubs
+    that do not exist: the operator sees that in the hub's log.
     """
     wanted = suites.SUITES if "all" in suite else suite or ("core",)
     todo = list(suites.chosen(wanted, only))

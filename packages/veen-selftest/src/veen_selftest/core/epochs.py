@@ -32,7 +32,7 @@ def _window(context: CheckContext) -> None:
     """Labels of epochs within the skew are accepted; labels just outside are refused (§12)."""
     hub = context.hub(ROTATING)
     known = hub.known
-    for _attempt in range(2):  # again if the epoch ends in between
+    for _attempt in range(2):  # repeat if the epoch ended during the attempt
         status = hub.status()
         window = stream.epoch_window(status.hub_ts, known.profile.epoch_sec, known.limits.max_epoch_skew_sec)
         answers = {}
@@ -54,7 +54,7 @@ def _roll(context: CheckContext) -> None:
     """When the epoch ends, the next label is accepted and names the one before; old labels are refused."""
     hub = context.hub(FAST_EPOCHS)
     length, skew = hub.known.profile.epoch_sec, hub.known.limits.max_epoch_skew_sec
-    for _attempt in range(3):  # again if the epoch ends in between
+    for _attempt in range(3):  # repeat if the epoch ended during the attempt
         before = _fresh_epoch(context, hub)
         writer = context.writer(hub, on=f"at {before.epoch}", epoch=before.epoch - skew // length)
         answer = hub.submit(writer.next())

@@ -115,7 +115,7 @@ def _ahead_of_the_stream(draft: FaultyMessage) -> None:
 
 
 def _again(draft: FaultyMessage) -> None:
-    """Send ``client_seq`` 1 again after two messages: a duplicate, and not the next number either."""
+    """Send ``client_seq`` 1 again after two messages: it is a duplicate, and not the next ``client_seq``."""
     draft.earlier = 2
     draft.fields["client_seq"] = 1
 

@@ -116,7 +116,7 @@ def _i11(context: CheckContext) -> None:
 
 
 def _room(writer: Writer, size: int) -> int:
-    """Return the body size with which a message has ``size`` bytes, whatever its length fields take."""
+    """Return the body size with which a message has ``size`` bytes, its length fields included."""
     body = size // 2
     while more := size - len(writer.message(2, ciphertext=ciphertext_layout(bytes(body)))):
         body += more

@@ -72,7 +72,7 @@ def _send(hub: HttpHub, writer: Writer, count: int) -> list[tuple[bytes, Receipt
 def _c(context: CheckContext) -> None:
     """C: the first checkpoint of each epoch's label names the label of the epoch before."""
     hub = context.hub(ROTATING)
-    for _attempt in range(2):  # again if the epoch ends in between
+    for _attempt in range(2):  # repeat if the epoch ended during the attempt
         now = hub.status().epoch
         writers = [context.writer(hub, epoch=now + offset, on=f"log {now}") for offset in (-1, 0, 1)]
         made = [_checkpointed(hub, writer) for writer in writers]

@@ -36,7 +36,7 @@ async def _send_through(made: Site) -> tuple[list[str], list[Receipt]]:
     cutover = asyncio.create_task(asyncio.to_thread(_replace_the_hub, made))
     sending = asyncio.create_task(_send_until(made, cutover))
     await asyncio.wait((cutover, sending), return_when=asyncio.FIRST_EXCEPTION)
-    await cutover  # before the client: without a successor the client fails as well
+    await cutover  # first, so that a failed cutover is reported and not the client's failure after it
     return await sending
 
 

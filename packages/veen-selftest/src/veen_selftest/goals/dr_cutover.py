@@ -31,12 +31,12 @@ def _cutover(context: CheckContext) -> None:
         code, found = made.lost(before)
         require_equal((code, found["kept"], found["missing"]), (0, EACH, []), "receipts of the old hub")
         for receipt, file in zip(before, evidence, strict=True):
-            verdict = judge_offline(made.primary, file)  # the pinned hub_id is known, nothing is asked
+            verdict = judge_offline(made.primary, file)  # offline: the pinned hub_id is known
             require_equal(verdict.receipt, receipt, "the receipt that evidence of the old hub proves")
 
 
 async def _send(made: Site, bodies: list[str]) -> None:
-    """Send with a client that knows both hubs, and was connected to neither."""
+    """Send with a new client that knows the addresses of both hubs."""
     async with made.connect(made.primary.url, made.old_hub, successor=made.successor_url) as hub:
         for body in bodies:
             await hub.stream(STREAM).send(body)

@@ -54,7 +54,7 @@ class Fleet(Protocol):
         """Return a running hub with a witness and a heads file, shared by all checks."""
 
     def forget_witnessed_hub(self) -> None:
-        """Let the next check have a new witnessed hub: this one may be damaged."""
+        """Discard the witnessed hub, which may be damaged; the next check gets a new one."""
 
     def describe(self) -> str: ...
 
@@ -200,7 +200,7 @@ class RemoteFleet:
         raise Skip(NEEDS_OWN_HUB)
 
     def forget_witnessed_hub(self) -> None:
-        """Do nothing: there is none."""
+        """Do nothing: a running hub has no witness of the selftest's own."""
 
     def describe(self) -> str:
         return self._hub.url

@@ -1,7 +1,7 @@
 """An independent reader of hub checkpoints: C2SP notes and cosignatures, by hashlib and nacl only.
 
-It shares no code with ``veen_core.tlog``. What both readers accept is what the C2SP pages and P1 say; a hub
-that satisfies one of them only has found a difference between two readings of the same page.
+It shares no code with ``veen_core.tlog``. A checkpoint must satisfy both readers. If only one of them accepts
+it, one of the readers has misread the C2SP pages or P1.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _to_floor(
 
 def _p50(context: CheckContext) -> None:
     """Median latency of one client, divided by one verification, one signature and one fdatasync."""
-    own = context.own_hub()  # the disk must be the one that is measured
+    own = context.own_hub()  # of this run: ``lone_seconds`` must measure the disk of the hub's data
     hub = own.start()
     prepared = load.bodies(context.writer(hub), sizes(context).alone)
     with TemporaryDirectory(dir=own.log.parent) as place:
@@ -222,7 +222,7 @@ def _growth(context: CheckContext) -> None:
     _fill(hub, deep, chosen.history)
     _fill(hub, shallow, SHORT_HISTORY)
     times: dict[Writer, list[float]] = {deep: [], shallow: []}
-    # In turns, and the best of each counts: what else this machine does slows both alike.
+    # Alternate, and compare the smallest median of each: other work on this machine slows both alike.
     for _turn in range(5):
         for writer, found in times.items():
             found.append(uvloop.run(load.alone(hub, load.bodies(writer, chosen.alone // 3))))

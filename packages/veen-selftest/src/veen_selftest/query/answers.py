@@ -13,7 +13,7 @@ from veen_selftest.runner.context import CheckContext
 
 
 def _verifies(context: CheckContext) -> None:
-    """A result file verifies offline, and the log gives the same rows to whoever executes it again."""
+    """A result file verifies offline, and executing its query again over the log gives the same rows."""
     with query_site(context) as site:
         path = site.file(site.completed())
         file = str(path)

@@ -1,4 +1,4 @@
-"""Restarts: what was accepted is finished, what is finished does not change (query-api-spec 8.1)."""
+"""Restarts: accepted queries are finished, and completed results do not change (query-api-spec 8.1)."""
 
 from __future__ import annotations
 

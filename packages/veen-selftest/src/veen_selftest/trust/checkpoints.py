@@ -1,4 +1,4 @@
-"""The hub checkpoint: its form, its signatures, and what becomes of it over a restart and a key rotation."""
+"""The hub checkpoint: its form, its signatures, and its continuity over a restart and a key rotation."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _check_round(
     """Compare what the hub, its witness and its clients have after a kill."""
     hub = witnessed.hub
     if (cosigned := witnessed.witness.newest(witnessed.origin)) is not None:
-        watch.add(verify_checkpoint(hub, cosigned))  # the hub may have been killed before it served this one
+        watch.add(verify_checkpoint(hub, cosigned))  # a killed hub may never have served it
     wait_until_signing(context, hub)
     for ledger in ledgers:
         for lane in ledger.lanes:
@@ -132,7 +132,7 @@ def _wait_for_size(context: CheckContext, hub: HttpHub, size: int) -> HubLogView
 def _check_end(
     context: CheckContext, witnessed: WitnessedHub, watch: CheckpointWatch, ledgers: list[Ledger]
 ) -> None:
-    """Check every receipt, every label's head, and every hub checkpoint that anybody has seen."""
+    """Check every receipt, every label's head, and every hub checkpoint that a client or witness has seen."""
     hub, receipts = witnessed.hub, []
     for ledger in ledgers:
         ledger.check_all(hub)

@@ -78,7 +78,7 @@ def _remedy(copy: HttpHub) -> bool | None:
 
 
 def _heads_file(context: CheckContext) -> None:
-    """Of two processes with one identity the second signs nothing; then it is behind."""
+    """If two processes have one identity, the second signs nothing, and reports that it is behind."""
     witnessed = context.fleet.witnessed_hub()
     writer = context.writer(witnessed.hub)
     _receipt, old = write(context, writer, 2)

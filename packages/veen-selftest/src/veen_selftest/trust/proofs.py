@@ -1,4 +1,4 @@
-"""Proofs of the hub log by request, and evidence that travels alone (P1, RFC 6962 §2.1)."""
+"""Proofs of the hub log by request, and hub evidence in one file (P1, RFC 6962 §2.1)."""
 
 from __future__ import annotations
 

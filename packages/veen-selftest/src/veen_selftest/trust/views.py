@@ -1,4 +1,4 @@
-"""One hub log for everybody: it only grows, and every client sees the same one (P1)."""
+"""One hub log for all clients: it only grows, and every client sees the same one (P1)."""
 
 from __future__ import annotations
 

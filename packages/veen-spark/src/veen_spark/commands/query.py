@@ -158,7 +158,7 @@ def query(
 
 @contextmanager
 def _query_errors() -> Iterator[None]:
-    """Convert errors of the Query API: what the user can correct is wrong usage."""
+    """Convert errors of the Query API; those that the user can correct become usage errors."""
     from veen_overlays.query.errors import QueryError  # noqa: PLC0415 - --help needs none
 
     try:
@@ -175,7 +175,7 @@ def _descriptor(path: Path) -> QueryDescriptor:
 
 
 def _prefixes(path: Path) -> Sequence[Prefix]:
-    """Return how far an earlier result has read; its hub checkpoints are not repeated."""
+    """Return the prefixes that an earlier result has read, without their hub checkpoints."""
     from dataclasses import replace  # noqa: PLC0415 - --help needs none
 
     from veen_overlays.query.result.result_file import parse_result  # noqa: PLC0415 - as above
@@ -188,7 +188,7 @@ def _prefixes(path: Path) -> Sequence[Prefix]:
 
 
 class _Logs(NamedTuple):
-    """The logs or the view to read, and with what they are verified and opened."""
+    """The logs or the view to read, and the keys and identities that open and verify them."""
 
     paths: tuple[str, ...]
     keys: ReaderKeys | None

@@ -64,7 +64,7 @@ def to_parquet(
 
 
 def _require_only_parquet(target: Path) -> None:
-    """Refuse to overwrite a folder that contains files of another origin than this command."""
+    """Refuse to overwrite a folder that contains files which this command did not write."""
     if target.is_dir():
         other = [path for path in target.iterdir() if not path.name.startswith(("hub=", "_", "."))]
     else:

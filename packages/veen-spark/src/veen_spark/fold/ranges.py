@@ -186,7 +186,7 @@ def _fold_buffers(job: _RangeFold, rows: Iterator[PlacedMessage], limit: int) ->
 
 
 def _fold_ranges(job: _RangeFold, buffer: list[PlacedMessage]) -> Iterator[tuple[Any, ...]]:
-    buffer.sort(key=itemgetter(0, 1))  # fast if the rows come in the order of the log
+    buffer.sort(key=itemgetter(0, 1))  # O(n) for rows in log order, which Python's sort detects
     for run in runs(buffer):
         last = run[-1]
         keys = RangeKeys(None if job.resolved is None else job.resolved.of(last.label), keep=job.keep_keys)

@@ -1,4 +1,4 @@
-"""``SparkEngine``: queries over logs of any size, with the rows of the plain loop to the byte (query-api §6).
+"""``SparkEngine``: queries over logs of any size, with rows byte-equal to the plain loop's (query-api §6).
 
     view = read_view(spark, "view")                      # or: view_of_logs(spark, ["clone"], scope, keys)
     engine = SparkEngine(view)

@@ -98,7 +98,7 @@ def needed_columns(descriptor: QueryDescriptor, *, receipts: bool) -> tuple[str,
 
 
 def _filter_columns(descriptor: QueryDescriptor) -> set[str]:
-    """Return the columns of the filters that Spark applies; ``matches`` reads them again."""
+    """Return the columns of the filters that Spark applies; ``matches`` checks the filters again."""
     wanted = descriptor.filter
     used = {
         "subject_id": wanted.subject_id is not None,

@@ -1,4 +1,4 @@
-"""``EventView``: the rows of opened events that queries read, and what proves them."""
+"""``EventView``: the rows of opened events that queries read, with identities and proofs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
-    """Rows of opened events, and how far they reach."""
+    """Rows of opened events, and the prefixes of logs that they cover."""
 
     frame: DataFrame
     """One row for each entry of each source, with the columns of ``VIEW_SCHEMA``."""
@@ -26,6 +26,6 @@ class EventView:
     identities: Mapping[HubId, HubIdentity] = field(default_factory=dict)
     """The verified identities of the hubs."""
     homes: Mapping[str, HubId] = field(default_factory=dict)
-    """Streams that are known, also without entries: for each the hub of its empty source."""
+    """The known streams, also those without entries: for each the hub of its empty source."""
     links: Mapping[bytes, HubLogLink] = field(default_factory=dict)
-    """The way to a hub checkpoint, by label, where one is known."""
+    """The proofs up to a hub checkpoint, by label, where one is known."""

@@ -41,12 +41,12 @@ class SparkEvidence:
         return self._engine.heads[bytes(prefix.label), prefix.to_seq] or None
 
     def proof(self, prefix: Prefix, seqs: Sequence[int]) -> bytes:
-        """Return the inclusion of these entries; ``build_evidence`` verifies it."""
+        """Return the inclusion proof of these entries; ``build_evidence`` verifies it."""
         number = self._number[bytes(prefix.label)]
         return prove_from_nodes(lambda h, i: self._nodes.node(number, h, i), seqs, prefix.to_seq)
 
     def link(self, prefix: Prefix) -> HubLogLink | None:
-        """Return the way to a hub checkpoint that an export has; it leads from the end of the export only."""
+        """Return an export's proofs up to a hub checkpoint; None if the prefix ends before the export."""
         whole = any((p.label, p.to_seq) == (prefix.label, prefix.to_seq) for p in self._view.prefixes)
         return self._view.links.get(bytes(prefix.label)) if whole and prefix.checkpoint else None
 

@@ -1,9 +1,9 @@
-"""Rows of opened events from logs: one Arrow pass opens verified entries (core §4.5, RESOLUTIONS P10, P11).
+"""Rows of a query from logs: one Arrow pass opens verified entries (core §4.5, RESOLUTIONS P10, P11).
 
-Each entry becomes a row, whatever became of it: an event, unopened, pruned, or another message.
-``veen_overlays.live.query_view`` decides which, and its follower makes the same rows from a live hub. An
-event that a bridge has wrapped gets a row under its origin, and the entry that carries it a row of kind
-``CARRIED``. ``resealed_rows`` does the same for events that a bridge has resealed.
+Each entry becomes one row, of kind event, unopened, pruned or other. ``veen_overlays.live.query_view``
+decides the kind; its follower makes the same rows from a live hub. An event that a bridge has wrapped gets
+two rows: the event's row under its origin, and a row of kind ``CARRIED`` for the entry that carries it.
+``resealed_rows`` does the same for events that a bridge has resealed.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def build_rows(
     keys: ReaderKeys | None,
     origins: Iterable[OriginTerms] = (),
 ) -> DataFrame:
-    """Return a row for each entry of the pieces, and for each event that they carry of another hub."""
+    """Return a row for each entry of the pieces, and one for each event of another hub that they carry."""
     rows = entries_of(spark, paths, {label for _, label in pieces})
     return rows.mapInArrow(_task(dict(pieces), keys, tuple(origins)), spark_type(BUILT_SCHEMA))
 
 
 def entries_of(spark: SparkSession, paths: Iterable[str], labels: Iterable[bytes]) -> DataFrame:
-    """Return the entries of some labels, sealed; if the labels are many, also those of others."""
+    """Return the sealed entries of these labels; above ``MAX_PUSHED_LABELS`` labels, those of all labels."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     rows = spark.read.format("veen").option("maxPartitionBytes", PARTITION_BYTES).load([*paths])
@@ -121,7 +121,7 @@ class Openers:
 
 
 def entries(batch: pa.RecordBatch, pieces: Pieces) -> Iterator[tuple[Entry, Piece, str]]:
-    """Yield the entries of a batch that a piece has, with their kind."""
+    """Yield the entries of a batch that belong to a piece, each with the piece and its kind."""
     columns = [batch.column(name).to_pylist() for name in ENTRY_COLUMNS]
     for label, seq, msg, wire, kind, file in zip(*columns, strict=True):
         piece = pieces.get((os.path.dirname(file), label))
@@ -131,7 +131,7 @@ def entries(batch: pa.RecordBatch, pieces: Pieces) -> Iterator[tuple[Entry, Piec
 
 
 def _rows(piece: Piece, entry: Entry, opener: EntryOpener | None) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of an entry; ``opener`` is None for a pruned one, whose message is gone."""
+    """Yield the rows of an entry; ``opener`` is None for a pruned entry, which has no message to open."""
     place = Place(piece.hub_id, entry.label, piece.epoch, entry.receipt, entry.receipt_bytes)
     read = piece.stream, bytes(entry.label), piece.epoch, entry.stream_seq
     if opener is None:
@@ -154,7 +154,7 @@ def _keys(found: Found) -> tuple[bytes | None, bytes | None]:
 
 
 def attributed(rows: DataFrame) -> DataFrame:
-    """Attribute each event whose principal has signed it, or an earlier link to its signer (SDR0 I3, P10)."""
+    """Mark the events whose principal is the signer, or is linked to it by earlier entries (SDR0 I3)."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     event = f.col("kind") == int(EntryKind.EVENT)

@@ -53,7 +53,7 @@ class LogSources:
     pieces: Pieces
     prefixes: tuple[Prefix, ...]
     links: Mapping[bytes, HubLogLink]
-    """The way to a hub checkpoint, by label, from the exports that have one."""
+    """The proofs up to a hub checkpoint, by label, from the exports that have one."""
 
 
 def find_sources(paths: Iterable[str], report: VerificationReport, names: StreamNames) -> LogSources:
@@ -74,7 +74,7 @@ def find_sources(paths: Iterable[str], report: VerificationReport, names: Stream
         for start, row in chain:
             pieces[row.origin, label] = Piece(stream, HubId(hub), epoch, start, row.to_seq)
         last = chain[-1][1]
-        assert last.root is not None  # the label has entries, and they verify
+        assert last.root is not None  # a verified label with entries has a root
         link = _link(last)
         prefix = Prefix(
             stream=stream,
@@ -124,7 +124,7 @@ def _place(hub: HubId, label: Label, segment: Segment, names: StreamNames) -> tu
 
 
 def _epochs(segment: Segment) -> Iterator[int]:
-    """Yield the epochs that a label may be of: those that the hub accepted at its first entry (core §12)."""
+    """Yield the possible epochs of a label: those that the hub accepted at its first entry (core §12)."""
     path = home_of(Path(segment.origin)) / REGISTRY
     try:
         registry = Registry.decode(path.read_bytes())
@@ -162,7 +162,7 @@ def _chain(label: Label, rows: Sequence[LabelReport]) -> list[tuple[int, LabelRe
 
 
 def _link(row: LabelReport) -> HubLogLink | None:
-    """Return the way from an export's end to a hub checkpoint; the verification has checked every step."""
+    """Return the proofs from an export's end up to a hub checkpoint; verification has checked them."""
     path = Path(row.origin, HUB_HEAD)
     if not path.is_file():
         return None

@@ -82,7 +82,7 @@ def view_of_logs(
 
 
 def _audit_logs(paths: Sequence[str], report: VerificationReport) -> Pieces:
-    """Find the audit logs of bridges that import; a hub of which they have no part must be whole."""
+    """Find the audit logs of importing bridges; raise if a hub's audit log is missing from a partial copy."""
     found = find_sources(paths, report, {OFFLINE_LOG: OFFLINE_LOG}).pieces
     audited = {piece.hub_id for piece in found.values()} | set(whole_hubs(paths, report))
     for row in report.labels:
@@ -130,7 +130,7 @@ def _require_verified(report: VerificationReport) -> None:
 
 
 def _once(rows: DataFrame) -> DataFrame:
-    """Return each entry once: two bridges, or a copy and its original, may bring the same event."""
+    """Return each entry once: two bridges may import one event, and a log may have copy and original."""
     from pyspark.sql import Window  # noqa: PLC0415 - slow to import
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
@@ -147,7 +147,7 @@ def _once(rows: DataFrame) -> DataFrame:
 
 
 def _with_imported(rows: DataFrame, direct: Sequence[Prefix]) -> tuple[Prefix, ...]:
-    """Return the prefixes with those of imported sources; a log that only carries copies is no source."""
+    """Return the prefixes of direct and imported sources; a log that only carries copies is no source."""
     from pyspark.sql import Window  # noqa: PLC0415 - slow to import
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
@@ -170,7 +170,7 @@ def _with_imported(rows: DataFrame, direct: Sequence[Prefix]) -> tuple[Prefix, .
 
 
 def _shortened(rows: DataFrame, prefix: Prefix, to_seq: int) -> Prefix:
-    """Return the prefix up to an entry, with the root that its receipt signs; no checkpoint is known."""
+    """Shorten a prefix to an entry, with the root that its receipt signs, and without a checkpoint."""
     if to_seq == prefix.to_seq:
         return prefix
     receipt = Receipt.decode(_receipt(rows.where(f"label = X'{prefix.label.hex()}'"), to_seq))
@@ -212,5 +212,5 @@ def _rooted(prefix: Prefix, nodes: TreeNodes, number: int, numbered: DataFrame) 
 def _receipt(rows: DataFrame, seq: int) -> bytes:
     """Return the receipt of an entry of one source."""
     row = rows.where(f"seq = {seq}").select("receipt").first()
-    assert row is not None  # the end of rows without a gap
+    assert row is not None  # ``seq`` ends a run of rows without a gap
     return bytes(row["receipt"])

@@ -71,7 +71,7 @@ def matching(descriptor: QueryDescriptor) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """What the rows of one source are."""
+    """The rows of one source, counted by kind, and its last receipt."""
 
     kinds: Mapping[int, int]
     """The number of rows of each kind."""

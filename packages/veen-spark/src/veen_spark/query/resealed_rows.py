@@ -103,7 +103,7 @@ def _rows(hub: bytes, stream: str, found: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def under_origins(rows: DataFrame, said: DataFrame) -> DataFrame:
-    """Return the rows with each resealed event under its origin, up to the first that waits."""
+    """Move each resealed event under its origin; drop the rows of a label from its first waiting copy on."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     copies = _with_origins(rows.where("parent is not null"), said).persist()
@@ -130,7 +130,7 @@ def _with_origins(copies: DataFrame, said: DataFrame) -> DataFrame:
 
 
 def _carried(rows: DataFrame, name: str) -> Column:
-    """Return a column of the row that remains where a copy was read."""
+    """Return a column of the ``CARRIED`` row that replaces a copy at its own place."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     if name == "kind":
@@ -141,7 +141,7 @@ def _carried(rows: DataFrame, name: str) -> Column:
 
 
 def _up_to_waiting(rows: DataFrame, copies: DataFrame, said: DataFrame) -> DataFrame:
-    """Return the rows of each label up to its first copy that is not listed and not reported as imported."""
+    """Return the rows of each label before its first copy that is neither listed nor reported as imported."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     reports = said.where("target is not null").groupBy("audit_hub", "target")

@@ -130,7 +130,7 @@ def assign_to_parts(
     by_part: dict[tuple[str, int], list[Artifact]] = {}
     unassigned = []
     starts = [part.start_seq for part in parts]
-    starts[0] -= 1  # the peaks before the first entry are known too
+    starts[0] -= 1  # an artifact of the entry before the first part is checked with that part
     for artifact in artifacts:
         part = parts[max(0, bisect_right(starts, artifact.seq) - 1)]
         if starts[0] <= artifact.seq and (part.end_seq is None or artifact.seq <= part.end_seq):

@@ -108,8 +108,8 @@ def exchange(
     sent = spark.range(0, len(pieces), 1, numPartitions=len(pieces)).mapInArrow(
         senders, "receiver long, record binary"
     )
-    # Spark would merge partitions with few bytes, if it were not given their number. But a receiver reads its
-    # part of the log, which has many more bytes than the records.
+    # The number of partitions is given, or Spark merges small ones: the records are few bytes, but each
+    # receiver also reads its part of the log.
     frame = (
         sent.repartition(len(receivers), "receiver")
         .sortWithinPartitions("receiver")

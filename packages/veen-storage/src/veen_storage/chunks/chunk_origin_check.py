@@ -1,10 +1,10 @@
 """The check that this hub signed a chunk file, made when the file is first used (core §8.4).
 
-Files of another hub are mixed in whole, so one receipt per file is enough. The MMR root is not enough:
-two hubs that accepted the same messages in the same order have the same roots, but different receipts. A file
-is checked when it is first read, and a growing chunk before its label is first appended to, so that no entry
-of another hub is shown or extended. Opening checks the growing chunks of a fixed number of labels
-(``disk.open_checks``).
+Files of two hubs can only be mixed up file by file, so one receipt per file is enough. The MMR root is not
+enough: two hubs that accepted the same messages in the same order have the same roots, but different
+receipts. A file is checked when it is first read, and a growing chunk before its label is first appended to,
+so that no entry of another hub is shown or extended. Opening checks the growing chunks of a fixed number of
+labels (``disk.open_checks``).
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Applier:
 
     def _write_files(self, changes: list[Changes]) -> None:
         appends: dict[Path, _Appends] = {}
-        growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # not by path: making one costs 6 µs an entry
+        growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # no paths as keys: one costs 6 µs an entry
         pruned: set[tuple[Label, StreamSeq]] = set()
         refused: set[int] = set()
         for step in (step for change in changes for step in change.steps):
@@ -137,7 +137,7 @@ class Applier:
         extensions = [step for change in changes for step in change.hub_extensions]
         self._append_hub_log(extensions, appends)
         self._append_all(appends)
-        self._replace_hub_checkpoint(extensions)  # after the entries: one on disk has all of them
+        self._replace_hub_checkpoint(extensions)  # last: a hub checkpoint on disk has all its entries
         for folder in sorted(self._renamed_in):
             self._files.sync_directory(folder)
         self._renamed_in.clear()

@@ -182,7 +182,7 @@ class Changes:
 
 
 def note_moved(moved: set[Label], steps: Iterable[Step]) -> None:
-    """Follow which labels have entries since the last hub checkpoint: each extension has all of them (P1)."""
+    """Update the set of labels with entries since the last hub checkpoint, which covered all labels (P1)."""
     for step in steps:
         if isinstance(step, Placed):
             moved.add(step.entry.label)

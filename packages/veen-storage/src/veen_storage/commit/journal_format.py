@@ -41,7 +41,7 @@ _NUMBERED: Final = struct.Struct(">4sQ")
 _END: Final = b"\xff"
 _ITEM: Final = struct.Struct(">BI")
 MAX_FLIPPED_BYTES: Final = 8
-"""A header with more wrong bytes than this belongs to another payload: the payload is torn as well."""
+"""Wrong bytes of a header beyond which the payload cannot be the header's: the payload is torn as well."""
 _COMPARED_BYTES: Final = 4_096
 
 ENTRY: Final = 1
@@ -77,7 +77,7 @@ class JournalBatch:
 
 
 class BatchHeader(NamedTuple):
-    """What the header of a batch says about it."""
+    """The fields of a batch header that a reader needs."""
 
     number: int
     length: int

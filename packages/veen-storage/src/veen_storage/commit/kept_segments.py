@@ -1,12 +1,12 @@
 """Kept segments: applied journal segments that replicas may still have to read (RESOLUTIONS P9, ADR 0019).
 
-Nothing in its own directory needs an applied segment. It is moved to ``journal-kept/`` instead of being
+The hub itself needs no applied segment. An applied segment is moved to ``journal-kept/`` instead of being
 removed, so that a replica that was away for a while continues where it stopped. The folder is bounded by
 bytes and by age.
 
-A payload that retention prunes from the log must not survive here (COMP0.1): the segments up to the one that
-holds the newest pruned entry are removed with it. A segment that is still being written follows once it is
-applied. After a restart in between, its age bounds it.
+A payload that retention prunes from the log must not survive here (COMP0.1): all segments up to the one with
+the newest pruned entry are removed. A segment that is still being written is removed once it is applied; if
+the hub restarts before that, the bound on age removes the segment.
 
 Opening, recovery and fsck do not read this folder. A replica verifies every batch that it receives.
 """
@@ -58,7 +58,8 @@ class KeptSegments:
     def forget_payloads(self, last_ts: int, journal: Path) -> None:
         """Remove the segments that may hold entries up to ``last_ts``, whose payloads were pruned.
 
-        ``journal`` is the folder of segments that are not retired yet: they are removed when they are.
+        ``journal`` is the folder of segments that are not retired yet; these are removed instead of being
+        retired.
         """
         folders = (self.directory, journal)
         segments = sorted((path for folder in folders for path in folder.glob(SEGMENTS)), key=_first_batch)

@@ -307,7 +307,7 @@ class Draft:
     def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
         """Record a token that was authorized on the control label: its receipt's hub_ts is issued_at (H5).
 
-        If a MSG used the token before, that MSG has set issued_at (core §6), and it stays.
+        If a MSG used the token before, that MSG has set issued_at (core §6), which does not change.
         """
         seen = self.cap(auth_ref)
         issued_at = seen.issued_at if seen is not None else control.hub_ts

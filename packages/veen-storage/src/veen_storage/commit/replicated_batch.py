@@ -129,7 +129,7 @@ class ReplicatedBatch:
         )
 
     def _broken_order(self, entry: Entry, step: LogStep) -> InvariantError | None:
-        """Return the first rule on the order of entries that this one breaks. The replay checks the root."""
+        """Return the first rule of order that this entry breaks; the replay checks the root."""
         draft, seq = self._draft, step.stream_seq
         cursor = draft.label(entry.label)
         size = cursor.log.stream_seq if cursor is not None else StreamSeq(0)

@@ -41,8 +41,8 @@ from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.index.records import LabelCursor, Location
 
 SIGN_AHEAD: Final = 32
-"""Receipts announced to the signer at a time: enough to pay for a message to its process, few enough to start
-early."""
+"""Receipts announced to the signer at a time. More receipts cost fewer messages to the signer's process;
+fewer let it start earlier."""
 
 
 class Signer(Protocol):

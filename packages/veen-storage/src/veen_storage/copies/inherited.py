@@ -1,4 +1,4 @@
-"""Inherited streams: what the ancestors of a successor hold of a stream (ADR 0007, ADR 0019).
+"""Inherited streams: the entries of a stream in the ancestors of a successor (ADR 0007, ADR 0019).
 
 A successor's own labels start at 1. A stream that its clients or its policy depend on may be in an ancestor
 only.

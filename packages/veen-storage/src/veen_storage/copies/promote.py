@@ -71,7 +71,7 @@ def promote(
     progress: ReportProgress = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Fork:
-    """Create the successor at ``target``; with a ``handover`` only from exactly the point that it names."""
+    """Create the successor at ``target``; a ``handover`` names the point at which the replica must be."""
     files = files or Files()
     if handover is not None:
         if stream.hub_id(HubPk(new_key.public)) != handover.new_hub:
@@ -85,7 +85,7 @@ def promote(
     if handover is not None:
         ancestor = Layout(target).ancestor(handover.old_hub)
         files.replace(Layout(ancestor).handover, handover.encode())
-        with open_source(ancestor) as copied:  # what was checked is what was copied
+        with open_source(ancestor) as copied:  # the copy must have what was checked
             check_handover_point(copied, handover)
     return record
 
@@ -118,7 +118,7 @@ Fate = Literal["kept", "lost", "contradicted", "foreign"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptFate:
-    """What became of an acknowledged message: its receipt, and whether the successor's ancestor has it."""
+    """The fate of an acknowledged message: its receipt, and whether the successor's ancestor has it."""
 
     receipt: Receipt
     fate: Fate

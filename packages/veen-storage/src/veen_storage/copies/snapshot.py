@@ -104,13 +104,13 @@ class _Sender(LogCopier):
                     self._write(inside / path.relative_to(ancestor), read_parts(path))
             self._send_ancestry(ancestor, inside)
 
-    # --- what the base class would do with the target's files
+    # --- steps of the base class that write files
 
     def _make_folders(self) -> None:
-        """Nothing: the receiver makes its folders."""
+        """Do nothing: the receiver makes its folders."""
 
     def _sync_folders(self) -> None:
-        """Nothing: the receiver syncs."""
+        """Do nothing: the receiver syncs."""
 
     def _seal(self, label: Label, part: SealedPart) -> None:  # noqa: ARG002 - the base class's interface
         """Take a new cut: the chunk was sent under a name that it has no longer."""

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-SECRET: Final = 0o600
-PUBLIC: Final = 0o644
+SECRET_MODE: Final = 0o600
+PUBLIC_MODE: Final = 0o644
 MIN_FILES_FOR_SYNCFS: Final = 17
 """Syncing one file costs about 0.3 ms, syncing a whole file system about 3 ms (measured on ext4)."""
 SYNCFS_FILE_SYSTEMS: Final = {
@@ -65,7 +65,7 @@ def syncfs_is_reliable(fd: int) -> bool:
 class Files:
     """The real file system."""
 
-    def open_append(self, path: Path, mode: int = PUBLIC) -> int:
+    def open_append(self, path: Path, mode: int = PUBLIC_MODE) -> int:
         """Open a file for reading and writing, created if missing; the caller closes the descriptor."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
 
@@ -126,7 +126,9 @@ class Files:
         finally:
             os.close(fd)
 
-    def replace(self, path: Path, content: bytes, mode: int = PUBLIC, *, sync_directory: bool = True) -> None:
+    def replace(
+        self, path: Path, content: bytes, mode: int = PUBLIC_MODE, *, sync_directory: bool = True
+    ) -> None:
         """Replace a file atomically: write a temporary file, sync it, rename it, sync the folder."""
         temporary = path.with_name(path.name + ".tmp")
         with contextlib.suppress(FileNotFoundError):

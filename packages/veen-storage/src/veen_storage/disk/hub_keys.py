@@ -20,7 +20,7 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.tlog import note
 from veen_core.tlog.note import Note
 from veen_core.wire import Wire, int_map
-from veen_storage.disk.files import SECRET, Files
+from veen_storage.disk.files import SECRET_MODE, Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import REPAIR, RESTORE, DamageError, MismatchError, StorageError, read_file
 
@@ -124,7 +124,7 @@ def write_key(files: Files, directory: Path, key: SigningKey) -> None:
     if path.exists():
         raise StorageError(f"{path.name} exists already")
     files.make_directories(directory, 0o700)
-    files.replace(path, KeyFile(hub_pk=hub_pk, seed=key.seed).encode(), SECRET)
+    files.replace(path, KeyFile(hub_pk=hub_pk, seed=key.seed).encode(), SECRET_MODE)
 
 
 def read_keys(directory: Path, identity: HubIdentity) -> dict[KeyId, SigningKey]:
@@ -244,7 +244,7 @@ def read_identity(layout: Layout, hub: HubId) -> HubIdentity:
 
 
 def identity_problems(layout: Layout, identity: HubIdentity) -> Iterable[DamageError]:
-    """Yield an error for the signature and for the key map that disagrees with a verified identity."""
+    """Yield an error for each of signature and key map that does not match a verified identity."""
     try:
         hub_identity.verify_identity_signature(identity, Signature(read_file(layout.identity_signature)))
     except VeenError as exc:

@@ -1,4 +1,4 @@
-"""The hub log when a directory is opened: given to a directory that has none, and checked otherwise (P1).
+"""Open the hub log of a directory: create it if there is none, check it otherwise (P1).
 
 Opening reads neither the entries nor the tree of the hub log. It checks that the file of entries is as long
 as the index says, that the hub signed the checkpoint, and that the index has the checkpoint's root.

@@ -1,10 +1,10 @@
 """Sanity checks when a directory is opened, in time that does not depend on the length of the log.
 
 They check that every required folder exists, that the index is not older than the log, and that the log
-belongs to this hub, which the newest receipt of a label shows: its root commits to all entries before it
-(I3), so another hub's file, or an older one, fails at its last entry. Labels beyond
-``MAX_CHECKED_LABELS``, and chunks that no longer grow, are checked when they are first used
-(``chunks.chunk_origin_check``). Everything else is the task of fsck.
+belongs to this hub. The newest receipt of a label shows this, because its root commits to all entries before
+it (I3): another hub's file, or an older one, fails at its last entry. Labels beyond ``MAX_CHECKED_LABELS``,
+and chunks that no longer grow, are checked when they are first used (``chunks.chunk_origin_check``).
+Everything else is the task of fsck.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_CHECKED_LABELS: Final = 384
 def check_names(layout: Layout) -> None:
     """Raise if a folder or the checkpoint binding is missing: it must not be taken for an empty one."""
     for path in (*layout.directories(), layout.checkpoint_binding):
-        if path != layout.hub_log and not path.exists():  # an older veen made none (``disk.hub_log_start``)
+        if path != layout.hub_log and not path.exists():  # older veens had no hub log
             derived = path in (layout.index, layout.checkpoint_binding)
             raise DamageError(path.name, None, "is missing", REPAIR if derived else RESTORE)
 

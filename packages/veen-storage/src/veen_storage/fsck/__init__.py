@@ -3,7 +3,7 @@
 Read in this order:
 
 report          faults, notes, counters
-files           what lies in the directory, and the checks of one file at a time
+files           the files of the directory, and the checks of each kind of file
 journal_items   the items of the journal
 entries         each entry by itself, in any process; ``plan`` and ``workers`` share the work
 label_fold      the entries of a label in order, by the rules of ``entry_order``

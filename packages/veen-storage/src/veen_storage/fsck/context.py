@@ -25,7 +25,8 @@ class FoldContext:
     trust: Trust
     report: Report
     log: LogFiles
-    """Names are removed as the check accounts for them; what is left belongs to nothing."""
+    """The files that the check has not accounted for yet; those left at the end belong to no entry or
+    checkpoint."""
     journal: JournalItems
     derived: DerivedIndex
     index_format: bytes | None = None
@@ -36,7 +37,7 @@ class FoldContext:
     rewrites: dict[Path, bytes] = field(default_factory=dict)
     """Derived files that are damaged, with their right content: for repair to write."""
     damaged: set[Label] = field(default_factory=set)
-    """Labels whose log is damaged: the index is not compared with what follows from it."""
+    """Labels whose log is damaged: their rows in the index are not compared with the log."""
     unknown_anchors: set[tuple[Label, StreamSeq]] = field(default_factory=set)
     """Anchors whose row in the index does not follow from the files."""
     index_tails: dict[Label, tuple[int, bytes]] = field(default_factory=dict)

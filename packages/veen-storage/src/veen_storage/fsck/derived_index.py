@@ -27,7 +27,8 @@ MAX_WAITING_STEPS: Final = 4_096
 MAX_WAITING_BYTES: Final = 4 * 1_048_576
 """Steps and bytes of changes that are held in memory before they are written to the index."""
 MIN_STEPS: Final = 1_000
-"""A draft with fewer steps goes on with the next label; one with more waits to be written to the index."""
+"""Steps from which on a draft is queued to be written to the index; a smaller draft takes in the next
+label."""
 
 
 @dataclass(slots=True)

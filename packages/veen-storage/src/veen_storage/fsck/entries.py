@@ -1,4 +1,4 @@
-"""Checks of each entry by itself: frame, hash, the rules of a single entry, signatures (core §4.8.1, §7).
+"""Checks of single entries: frame, hash, the rules that need no other entry, signatures (core §4.8.1, §7).
 
 Nothing here depends on the entry before; the order of entries is checked in ``label_fold``. Work comes as
 ``Span``s and returns as ``SpanResult``s, so that any process can do it. Workers read the files themselves.
@@ -49,7 +49,7 @@ class EntryFacts(NamedTuple):
     size: int
     """Size of the frame, also of one that was pruned."""
     valid: bool
-    """Whether the entry obeys the rules that it shows by itself; if not, all fields below are empty."""
+    """Whether the entry obeys the rules that need no other entry; if not, all fields below are empty."""
     entry_hash: EntryHash
     leaf: LeafHash
     root: MmrRoot
@@ -157,7 +157,7 @@ def _frames(span: Span) -> Iterator[tuple[int, bytes]]:
 class _SpanCheck:
     """Checks the entries of one span.
 
-    Signatures are collected and verified together: in between other work each takes a fifth longer.
+    Signatures are collected and verified together: verified one by one, each takes a fifth longer.
     """
 
     def __init__(self, trust: Trust, span: Span) -> None:

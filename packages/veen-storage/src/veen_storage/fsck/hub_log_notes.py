@@ -41,9 +41,10 @@ class HubLogNotes:
         if self._published is None and layout.hub_log_published.exists() and self._stored is not None:
             context.rewrites[layout.hub_log_published] = self._stored.content
         self.size = self._applied_size()
-        """Entries that the index has applied; None if that cannot be told."""
+        """Entries that the index has applied; None if that is unknown."""
         self.applied = self._applied_note()
-        """The hub checkpoint at that size; None if the hub log is empty, or if it cannot be told."""
+        """The hub checkpoint at that size; None if the hub log is empty, or if the hub checkpoint is
+        unknown."""
 
     def _check_names(self) -> None:
         """Check the names in the folder; a directory of an older veen has no folder."""

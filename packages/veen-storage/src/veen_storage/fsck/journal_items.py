@@ -187,14 +187,14 @@ def _address(kind: int, data: bytes) -> tuple[Label, StreamSeq]:
     raise VeenError(f"contains an item of unknown kind {kind}")
 
 
-# --- how far the journal is applied, without an index that says so
+# --- how far the journal is applied, if the index is lost
 
 
 def applied_by_files(layout: Layout, log: LogFiles, items: JournalItems, *, zstd: bool) -> int:
     """Return the last batch whose effects are all in ``log/`` and ``hublog/``.
 
     This is the batch that the lost index had applied, or a later one: files are written before the index
-    commits. Prunes do not count: one that found its chunk damaged is never carried out.
+    commits. Prunes do not count, because a prune is never carried out if its chunk is damaged.
     """
     if items.first is None or items.last is None:
         return 0
@@ -214,8 +214,8 @@ def applied_by_files(layout: Layout, log: LogFiles, items: JournalItems, *, zstd
 def _certainly_applied(log: LogFiles, items: JournalItems) -> int:
     """Return the last batch that the lost index must have applied.
 
-    A chunk gets its final name, or is removed, only after the index has committed. What is missing of such
-    a batch is lost.
+    A chunk gets its final name, or is removed, only after the index has committed. Other files of such a
+    batch that are missing are lost.
     """
     certain = 0
     for label in items.labels:
@@ -241,7 +241,7 @@ def _last_entry(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) 
 
 
 def _unapplied_extensions(layout: Layout, items: JournalItems) -> list[int]:
-    """Return the batches of hub checkpoints that came after the one in the file."""
+    """Return the batches whose hub checkpoints are newer than the one in the file."""
     try:
         written = parse_signed_head(layout.hub_log_checkpoint.read_bytes()).head.size
     except (OSError, VeenError):
@@ -250,7 +250,7 @@ def _unapplied_extensions(layout: Layout, items: JournalItems) -> list[int]:
 
 
 def _unapplied_anchors(layout: Layout, items: list[JournalItem]) -> list[int]:
-    """Return the batches of those anchors that came after the one in the file."""
+    """Return the batches whose anchors are newer than those in the files."""
     batches: list[int] = []
     for upto in {item.seq for item in items}:
         same = [item for item in items if item.seq == upto]

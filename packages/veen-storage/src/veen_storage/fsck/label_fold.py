@@ -2,7 +2,7 @@
 
 A fault that breaks the order (an entry that is missing or unreadable, a wrong root) ends the fold of its
 chunk. The next chunk is folded again from the checkpoint before it, so that faults are reported for each
-chunk; but what the index holds of a damaged label is not compared any more.
+chunk. The index rows of a damaged label are not compared.
 """
 
 from __future__ import annotations

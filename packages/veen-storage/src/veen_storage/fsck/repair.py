@@ -52,7 +52,7 @@ from veen_storage.index.tables import FORMAT
 
 
 class RefusedError(DamageError):
-    """Repair would have to invent something. ``faults`` has every reason; nothing was changed."""
+    """The log itself is damaged, so repair changed nothing; ``faults`` has every reason."""
 
     def __init__(self, faults: list[Fault]) -> None:
         first = faults[0]
@@ -178,7 +178,7 @@ class _Repair:
         layout, report = self._layout, self._report
         items, log = read_journal(layout, report), list_log(layout, report)
         zstd = self._registry.zstd_level is not None
-        # At least what the journal was trimmed for: opening refuses an index that knows less.
+        # At least the floor: the journal was trimmed up to it, and opening refuses an older index.
         applied = max(applied_by_files(layout, log, items, zstd=zstd), lowest_applied(layout))
         index = Index(self._new)
         try:
@@ -197,7 +197,7 @@ class _Repair:
         return context
 
     def _survey(self) -> Survey | None:
-        """Return what the old index knows; None if there is none, or if it cannot be read."""
+        """Return the survey of the old index; None if there is none, or if it cannot be read."""
         if not (self._layout.index / "data.mdb").exists():
             return None
         try:

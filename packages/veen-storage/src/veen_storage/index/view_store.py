@@ -28,7 +28,7 @@ FIRST_MAP: Final = 16 * 1_048_576
 """Virtual size of a new map in bytes; it is doubled whenever it is full."""
 MAX_KEY: Final = 510
 """One byte less than LMDB's bound: a prefix is added to each key, because LMDB refuses an empty one."""
-PAGE: Final = 512
+PAGE_ENTRIES: Final = 512
 """Entries read in one transaction of a scan."""
 _PREFIX: Final = b"\x00"
 
@@ -75,7 +75,7 @@ class ViewStore:
         found = self._page(start, stop)
         while found:
             yield from found
-            found = self._page(found[-1][0] + b"\x00", stop) if len(found) == PAGE else []
+            found = self._page(found[-1][0] + b"\x00", stop) if len(found) == PAGE_ENTRIES else []
 
     def _page(self, start: bytes, stop: bytes) -> list[tuple[bytes, bytes]]:
         def read(txn: lmdb.Transaction) -> list[tuple[bytes, bytes]]:
@@ -83,7 +83,7 @@ class ViewStore:
             cursor = txn.cursor()
             if cursor.set_range(_PREFIX + start):
                 for key, value in cast("Iterator[tuple[bytes, bytes]]", iter(cursor)):
-                    if key[1:] >= stop or len(found) == PAGE:
+                    if key[1:] >= stop or len(found) == PAGE_ENTRIES:
                         break
                     found.append((key[1:], value))
             return found

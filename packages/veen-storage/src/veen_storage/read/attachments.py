@@ -31,9 +31,9 @@ from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
 from veen_storage.index.tables import ATTACHMENTS
 
-PART = 256 * 1_024
+PART_BYTES = 256 * 1_024
 """Bytes that are read at once."""
-PAGE: Final = 1_024
+PAGE_RECORDS: Final = 1_024
 """Records that are read in one index transaction."""
 UPLOAD_AGAIN: Final = "upload it again from a copy"
 IF_LOST: Final = "if no copy exists, stop the hub and run `veen hub repair`, which drops it from the index"
@@ -138,7 +138,7 @@ class Attachments:
             os.close(fd)
         return size
 
-    def get(self, coid: Coid, part: int = PART) -> Iterator[bytes]:
+    def get(self, coid: Coid, part: int = PART_BYTES) -> Iterator[bytes]:
         """Yield the content in parts; raise ``DamageError`` at the end if its hash is not the content id."""
         path = self._layout.attachment(coid)
         try:
@@ -183,7 +183,7 @@ class Attachments:
         after: bytes | None = b""
         while self._index is not None and after is not None:
             with self._index.reading() as view:
-                some = [coid for coid, _size in islice(ATTACHMENTS.scan(view, after), PAGE)]
+                some = [coid for coid, _size in islice(ATTACHMENTS.scan(view, after), PAGE_RECORDS)]
             yield from (coid for coid in some if not self._layout.attachment(coid).exists())
             after = some[-1] + b"\x00" if some else None
 
@@ -221,7 +221,7 @@ def _valid_size(path: Path, coid: Coid) -> int | None:
     digest, size = sha256(), 0
     try:
         with path.open("rb") as file:
-            while data := file.read(PART):
+            while data := file.read(PART_BYTES):
                 digest.update(data)
                 size += len(data)
     except IsADirectoryError:

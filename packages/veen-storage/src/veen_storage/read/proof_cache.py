@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
 
-CAPACITY: Final = 4_096
+MAX_PROOFS: Final = 4_096
 """Proofs that are cached; a proof of a long label takes about 4 KB."""
 
 
@@ -24,7 +24,7 @@ class ProofKey(NamedTuple):
 class ProofCache:
     """A thread-safe LRU cache."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = MAX_PROOFS) -> None:
         self._capacity = capacity
         self._proofs: OrderedDict[ProofKey, MmrProof] = OrderedDict()
         self._lock = threading.Lock()

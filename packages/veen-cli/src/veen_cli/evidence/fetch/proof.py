@@ -94,7 +94,7 @@ def _hub_evidence(
 @click.option(
     "--to-hub",
     is_flag=True,
-    help="Write evidence that travels alone: from the message to the hub checkpoint and its cosignatures.",
+    help="Write one file that proves the message without the hub, up to the hub checkpoint and cosignatures.",
 )
 @click.option("--force", is_flag=True, help="With --to-hub: replace the file if it exists.")
 @stream_option

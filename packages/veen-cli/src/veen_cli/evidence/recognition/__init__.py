@@ -1,1 +1,1 @@
-"""What a file holds: every kind of object that VEEN writes, and files of other programs beside them."""
+"""Recognize what a file contains: any kind of object that VEEN writes, or a file of another program."""

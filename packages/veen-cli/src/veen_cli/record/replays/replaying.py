@@ -26,7 +26,7 @@ from veen_overlays.recorder.attribution import Attribution
 from veen_overlays.recorder.records import KeyContinuity, MigrationRecord, RecordEvent
 
 SPOT_RATE: Final = 16
-"""With ``--verify spot``, one entry in so many is proved; the first and the last of a label always are."""
+"""With ``--verify spot``, one entry in this many is proved, and always the first and the last of a label."""
 
 
 class Verify(enum.StrEnum):
@@ -62,14 +62,14 @@ class LabelRange:
 
 
 class RowKind(enum.StrEnum):
-    """What an entry is to a replay."""
+    """How a replay classifies an entry."""
 
     EVENT = "event"
     MIGRATION = "migration"
     LINK = "link"
     """A record.continuity.v1."""
     OTHER = "other"
-    """Opened, but no record of the recorder."""
+    """Opened, but not a record of the recorder."""
     UNDECODABLE = "undecodable"
     UNOPENED = "unopened"
     PRUNED = "pruned"
@@ -131,7 +131,7 @@ class _Classifier:
 
 
 def is_sampled(found: FoundEntry, span: LabelRange, verify: Verify) -> bool:
-    """Return whether the inclusion of an entry is proved; which ones spot takes follows from their leaves."""
+    """Return whether to prove the inclusion of an entry; ``spot`` chooses by the entry's leaf hash."""
     seq = found.receipt.stream_seq
     if verify is not Verify.SPOT:
         return verify is Verify.FULL

@@ -1,4 +1,4 @@
-"""What an interrupted replay has written: ``--resume`` checks it before anything is changed."""
+"""The output of an interrupted replay: ``--resume`` checks the output before it changes anything."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BegunReplay:
             raise no_replay(self._path, f"{where} is not a row of a replay")
         position: Any = (row.get("stream"), row.get("epoch"))
         if not all(isinstance(each, str | int) for each in position) or position not in self._next:
-            raise no_replay(self._path, f"{where} is of no range of the first row")
+            raise no_replay(self._path, f"{where} belongs to no range of the first row")
         if row.get("seq") != self._next[position]:
             raise no_replay(self._path, f"{where} is not entry {self._next[position]} of {position[0]}")
         self.last[position] = self._next[position]

@@ -117,7 +117,7 @@ class BlockingHub:
         self._loop.run(self._hub.confirm(*receipts, timeout=timeout))
 
     def evidence(self, label: Label, stream_seq: int, *, timeout: float = CONFIRM_TIMEOUT) -> HubEvidence:
-        """Return evidence of a message that travels alone, verified; see ``veen_core.hub_evidence`` (P1)."""
+        """Return verified evidence that proves one message without the log (``HubEvidence``, P1)."""
         return self._loop.run(self._hub.evidence(label, stream_seq, timeout=timeout))
 
     def label_head(

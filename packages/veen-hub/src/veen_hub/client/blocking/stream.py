@@ -172,7 +172,7 @@ class BlockingStream:
     def evidence(
         self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT
     ) -> HubEvidence:
-        """Return evidence of a message that travels alone, verified; see ``veen_core.hub_evidence`` (P1)."""
+        """Return verified evidence that proves one message without the log (``HubEvidence``, P1)."""
         return self._loop.run(self._stream.evidence(stream_seq, epoch=epoch, timeout=timeout))
 
     def consistency(self, from_seq: int, to_seq: int, *, epoch: Epoch | None = None) -> MmrConsistency:

@@ -4,8 +4,8 @@ The largest hub checkpoint that was ever accepted is a record in the state store
 later must be an extension of it, by a consistency proof. A smaller one, or one without a valid proof, is a
 contradiction: both notes are saved as evidence, and ``Diverged`` is raised.
 
-A hub checkpoint that has no quorum yet is not accepted, and not an error by itself. It is one once the newest
-accepted one is older than the policy's max_age.
+A hub checkpoint that has no quorum yet is not accepted. The missing quorum is an error only once the newest
+accepted hub checkpoint is older than the policy's max_age.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def load_policy(given: WitnessPolicy | Path | str) -> WitnessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A hub checkpoint, and who cosigned it."""
+    """A hub checkpoint, and the witnesses that cosigned it."""
 
     signed: SignedHead
     cosigned: Cosigned
@@ -214,7 +214,7 @@ class HubCheckpoints:
             if new.root != old.root:
                 raise await self._diverged(f"the hub signed two hub logs of {new.size} entries", held, shown)
             return
-        for last in (False, True):  # twice: a proof has no signature and may be damaged on its way
+        for last in (False, True):  # two attempts: a proof is not signed, so a proxy may have damaged it
             try:
                 await self._prove(old, new)
             except (ProofError, NotFound, BadRequest, Misbehaved) as exc:

@@ -26,11 +26,12 @@ from veen_hub.client.hub_log.checkpoints import HubCheckpoints
 from veen_hub.client.label.label_log import LabelLog
 
 ASK_SECONDS: Final = 1.0
-"""Seconds between two requests for readers of a label; a hub log grows once a second."""
+"""Shortest time between two requests on behalf of a label's readers, in seconds: a hub log grows once a
+second."""
 POLL_SECONDS: Final = 0.2
-"""Seconds between two requests for senders that wait for a label."""
+"""Time between two requests while senders wait for a confirmation, in seconds."""
 CONFIRM_TIMEOUT: Final = 30.0
-"""Seconds that a sender waits for a quorum, unless it chooses others."""
+"""Default time that a sender waits for a quorum, in seconds."""
 NOT_COVERED: Final = "the hub's published checkpoint does not cover it yet"
 
 

@@ -54,7 +54,7 @@ async def _until_covered(
     *,
     newest: bool = False,
 ) -> T:
-    """Repeat a question until the hub log covers its entry; ``newest``: whatever it covers now will do."""
+    """Repeat a request until the hub log covers its entry; ``newest``: accept what the hub log covers now."""
     why = NOT_COVERED
     try:
         async with asyncio.timeout(timeout):

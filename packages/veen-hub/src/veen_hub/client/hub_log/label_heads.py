@@ -23,7 +23,7 @@ class NoHubCheckpointError(StateError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelHeads:
-    """The newest head of every label under a hub checkpoint, and who cosigned it (None without a policy)."""
+    """The newest head of every label under a hub checkpoint, and its cosigners (None without a policy)."""
 
     checkpoint: SignedHead
     cosigned: Cosigned | None

@@ -46,7 +46,7 @@ class Followers:
                 waiter.set_result(None)
 
     async def reached(self, seq: int) -> None:
-        """Wait until a follower has verified entry ``seq``, if one is close to it; not for long."""
+        """Wait up to ``MAX_WAIT_SECONDS`` for a follower to verify entry ``seq``, if one is close to it."""
         position = max(self._read.values(), default=0)
         if position >= seq or position < seq - MAX_ENTRIES_BEHIND or not self._read:
             return

@@ -186,7 +186,7 @@ class LabelLog:
     async def _accept_inside(
         self, entries: Sequence[Entry], before: StreamSeq, reader: PipelinedClient | None
     ) -> PipelinedClient:
-        """Verify entries of the verified prefix: their tree is part of ours before and after them."""
+        """Verify entries of the verified prefix: the trees before and after them must be part of its tree."""
         if reader is None or reader.size != before:
             reader = self.client.at(before, await self._consistency(before))
         reader.trust = self.client.trust
@@ -279,7 +279,7 @@ class LabelLog:
     # --- verified answers
 
     async def receipt(self, stream_seq: StreamSeq) -> Receipt:
-        """Return a verified receipt."""
+        """Return the receipt of an entry, verified."""
         found = await self.fetch(stream_seq)
         await self.verify(found)
         return found
@@ -353,7 +353,7 @@ class LabelLog:
         if ours.root == shown.head.mmr_root:
             return
         receipt, fork = self.client.state.head, None
-        with contextlib.suppress(VeenError):  # if the hub does not answer, the furthest receipt must do
+        with contextlib.suppress(VeenError):  # without an answer, show the furthest receipt
             receipt = await self.connection.api.receipt(self.label, upto_seq)
             fork = find_label_fork(self.connection.status.identity, receipt, shown)
         found = DivergenceError(

@@ -91,7 +91,7 @@ class LabelState:
         return self._lock is not None
 
     async def _reload(self) -> None:
-        """Read the record again, which another process may have written; then verify up to our own head."""
+        """Read the record that another process may have written; then verify up to our own head."""
         log, head = self._log, self._log.client.state.head
         connection = log.connection
         async with log.prefix:
@@ -135,7 +135,7 @@ class LabelState:
         self._dirty, self._written, self._stored = False, time.monotonic(), stored
 
     async def note_progress(self) -> None:
-        """Write the record now and then, after the prefix grew by reading; the caller holds ``prefix``."""
+        """Write the record at most once per ``PROGRESS_INTERVAL``; the caller holds ``prefix``."""
         if not self._dirty:
             self._dirty, self._dirty_since = True, time.monotonic()
         if time.monotonic() - self._written >= PROGRESS_INTERVAL:
@@ -155,7 +155,7 @@ class LabelState:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._write_receipts)
 
     def _write_receipts(self) -> None:
-        """Write receipts that have waited long enough; those that came later wait on."""
+        """Write the record once its oldest receipt has waited for ``RECEIPT_INTERVAL``."""
         self._timer = None
         if not self._dirty:
             return

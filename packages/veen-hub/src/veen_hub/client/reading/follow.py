@@ -64,7 +64,8 @@ async def _fetch(
 async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[Entry], None]:
     """Yield verified entries as they become durable; after an outage, reconnect and continue.
 
-    Raises if the hub is away for longer than ``Retry.max_outage``, refuses for good, or lies.
+    Raises if an outage exceeds ``Retry.max_outage``, if the hub refuses for good, or if an answer does not
+    verify.
     """
     connection, at = log.connection, StreamSeq(max(1, from_seq))
     attempts = connection.retry.begin_following()

@@ -1,4 +1,4 @@
-"""The batches of one label that follow the one on its way (H14).
+"""Batches sealed ahead: those of one label that follow the batch on its way (H14).
 
 While a batch is on its way, the next one is sealed. When the answer has arrived, the next batch is made
 durable and leaves at once; the receipts of the answer are verified while the hub works on it. A hub accepts
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from veen_hub.client.sending.outbox import Outbox
 
 MAX_BATCHES: Final = 8
-"""Batches that leave one after the other before their receipts are handed over; fewer if another operation
-waits for its turn on the label."""
+"""Most batches that are sent before their receipts are handed to the caller; fewer if another operation waits
+for its turn on the label."""
 
 Following = Callable[[int], Sequence[Draft]]
-"""Returns the next drafts after the first ones, whose number is given, without waiting for them."""
+"""Takes a number of drafts and returns the drafts after these, as far as they are known already."""
 
 
 class BatchesAhead:

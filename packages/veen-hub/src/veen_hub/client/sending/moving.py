@@ -1,4 +1,4 @@
-"""Moving a stream from a hub that has handed over to its successor: nothing lost, nothing doubled (P9).
+"""Moving a stream from a hub that has handed over to its successor: no message is lost or sent twice (P9).
 
 The old hub accepts nothing after its handover, so a pending message either is in the old log or never will
 be. A message that is in the old log is delivered. Any other is opened, sealed again for the successor's
@@ -50,7 +50,7 @@ class Predecessor(Protocol):
     """The message that each moved message was sealed from; both by their leaf_hash."""
 
     async def move(self, stream: Stream) -> Delivery:
-        """Move a stream's pending messages at its first call; returns what became of them."""
+        """Move a stream's pending messages at its first call; returns their outcome."""
 
 
 class ClosedHub:

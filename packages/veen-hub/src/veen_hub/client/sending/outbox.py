@@ -53,9 +53,9 @@ class Outbox:
         self.turn = Turn()
         self._settler = Settler(log)
         self._proven: ClientId | None = None
-        """The client_id under which the hub has accepted a message of this sender, so that the state is not
-        older than the log. Of a batch from an older state, the hub refuses the client_seqs that were used,
-        and may accept those after them."""
+        """The client_id under which the hub has accepted a message of this sender: its stored client_seq is
+        up to date. If the state were older, the hub would refuse the first messages of a batch, whose
+        client_seqs are used, and might accept the later ones."""
 
     @property
     def is_awaited(self) -> bool:
@@ -78,7 +78,7 @@ class Outbox:
     # --- step 1
 
     async def settle(self, *, window_passed: bool = False) -> Delivery:
-        """Settle what is pending and return what became of it.
+        """Settle the pending messages and return their outcome.
 
         ``window_passed``: the label takes no messages any more, so nothing is sent (§12).
         """
@@ -280,7 +280,7 @@ class Outbox:
         return slot.client_id == self._proven or (slot.auth_ref is None and slot.first == 1)
 
     def seal_now(self, drafts: Sequence[Draft], token: CapToken | None) -> SealedBatch:
-        """Seal few drafts on the event loop; the caller has the label's turn and holds ``prefix``."""
+        """Seal a few drafts on the event loop; the caller has the label's turn and holds ``prefix``."""
         log, slot = self.log, self._slot_now(token)
         return seal_all(log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts)
 
@@ -323,10 +323,10 @@ class Outbox:
                     await log.state.save(durable=False)
                 raise
 
-    # --- when a client_id cannot go on
+    # --- when a client_id cannot be used any more
 
     async def _repair(self, failure: VeenError, token: CapToken | None) -> bool:
-        """Handle a client_seq used by another message, or tighter bounds of the hub; True: send again."""
+        """Handle a refused client_seq or an exhausted client_id; return whether to send again."""
         if not isinstance(failure, Refused):
             return False
         taken = failure.detail_enum in (DUPLICATE.detail, CLIENT_SEQ.detail)
@@ -338,7 +338,7 @@ class Outbox:
         return taken and await self._catch_up_client_seq()
 
     async def rotate(self, *, only: ClientId | None = None) -> None:
-        """Settle what is pending, then continue under a fresh client_id; ``only`` if this one is in use."""
+        """Settle what is pending, then use a fresh client_id; with ``only``, just if that one is in use."""
         async with self.turn:
             await self._begin()
             if only is None or self.log.client_id == only:

@@ -188,7 +188,7 @@ class Settler:
             )
 
     async def _can_continue(self, refusal: Refused, *, uncertain: bool) -> bool:
-        """Return whether a refusal is not the end: the message is in the log, or work is asked for."""
+        """Return whether to continue: the refused message is in the log, or the hub wants proof of work."""
         if (uncertain or refusal.detail_enum == DUPLICATE.detail) and await self._search():
             return True
         if await self._work.is_wanted(refusal):

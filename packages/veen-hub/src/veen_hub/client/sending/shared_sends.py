@@ -7,9 +7,9 @@ verification of their receipts, in one task:
     2. send them in one request
     3. check the receipts, verify their signatures together, accept them
 
-Only what usually happens is done here. A label that is not ready, for example because another operation uses
-it, sends by itself from the beginning. A message that is answered with anything but its receipt, the next one
-of its label, continues by itself with that answer. So no message waits for another one that fails.
+This module handles only the usual case. A label that is not ready, for example because another operation uses
+it, sends without a group. A message whose answer is not the receipt of the label's next entry leaves the
+group and continues with that answer. So no message waits for another one that fails.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_GROUP_MESSAGES: Final = 16
 MAX_GROUP_BYTES: Final = 1_048_576
 """Bytes of messages after which a group takes no more of them."""
 MAX_BODY_BYTES: Final = 64 * 1_024
-"""Largest body that is sealed on the event loop; a larger message is sent by itself."""
+"""Largest body that is sealed on the event loop; a larger message is sent without a group."""
 
 Answer = Receipt | VeenError
 """The hub's answer to one message, or why there is none."""
@@ -50,7 +50,7 @@ Answer = Receipt | VeenError
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A label with one message in a group, which has the label's turn."""
+    """A label with one message in a group; the group has the label's turn."""
 
     singles: SingleSends
     log: LabelLog
@@ -59,13 +59,13 @@ class Member:
     """The label's record with the message."""
 
     def check(self, answer: Answer, claims: list[Claim]) -> CheckedReceipt | None:
-        """Check an answer, all but its signature; None: it is not a receipt that just continues the log."""
+        """Check an answer except its signature; None unless it is the receipt of the next entry."""
         log, before = self.log, len(claims)
         if not isinstance(answer, Receipt) or answer.stream_seq != log.client.size + 1:
             return None
         if log.client.state.pending != (self.sealed.wire,) or not log.prefix.is_free:
             return None
-        with contextlib.suppress(VeenError):  # raised again when the label continues by itself
+        with contextlib.suppress(VeenError):  # raised again when the label continues without the group
             if isinstance(checked := log.client.check_receipt(answer, claims), CheckedReceipt):
                 return checked
         del claims[before:]
@@ -79,13 +79,13 @@ class Member:
         self.end(checked.receipt)
 
     def end(self, outcome: Receipt | Exception | None) -> None:
-        """Give the turn back, and hand over the outcome; None: the sending was cancelled."""
+        """Release the label's turn, and hand over the outcome; None: the sending was cancelled."""
         self.singles.outbox.turn.release()
         self.singles.end(outcome)
 
 
 class Group:
-    """The labels whose messages are sent together, as long as they have their turns here."""
+    """The labels whose messages are sent together; a label stays until its turn is released."""
 
     def __init__(self) -> None:
         self.members: list[Member] = []
@@ -137,7 +137,7 @@ class SharedSends:
             group.task.add_done_callback(partial(self._ended, group))
 
     def _ended(self, group: Group, task: asyncio.Task[None]) -> None:
-        """Conclude what is left of a group that failed or was cancelled."""
+        """Release the labels that are left in a group that failed or was cancelled."""
         self._groups.discard(group)
         failure = task.exception() if not task.cancelled() else None
         for member in group.members:
@@ -168,13 +168,13 @@ class SharedSends:
         if one is None:
             singles.start_alone()
             return
-        await outbox.turn.acquire()  # free, like prefix: neither waits
+        await outbox.turn.acquire()  # both locks are free (is_ready)
         await outbox.log.prefix.acquire()
         try:
             (sealed,) = outbox.seal_now([one.draft], one.token).sealed
             outbox.log.client.submit_all((sealed,))
             record = outbox.log.state.record()
-        except Exception:  # noqa: BLE001 - raised again when the label sends by itself
+        except Exception:  # noqa: BLE001 - raised again when the label sends without the group
             if count := len(outbox.log.client.state.pending):
                 outbox.log.client.withdraw(count)
             outbox.log.prefix.release()
@@ -232,7 +232,7 @@ class SharedSends:
             return [exc] * len(wires)
 
     def _settle(self, group: Group, answers: Sequence[Answer], attempts: Attempts) -> None:
-        """Accept the receipts; a message with another answer continues by itself."""
+        """Accept the receipts; a label with another answer continues without the group."""
         claims: list[Claim] = []
         checked = [
             member.check(answer, claims) for member, answer in zip(group.members, answers, strict=True)

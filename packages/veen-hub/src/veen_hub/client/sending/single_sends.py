@@ -52,11 +52,11 @@ class SingleSends:
         self._waiting: deque[SingleSend] = deque()
         self._under_way: list[SingleSend] = []
         self._is_busy = False
-        """Whether messages are being sent, together with other labels or by themselves."""
+        """Whether messages are being sent, in a group with other labels or without one."""
         self._group: Group | None = None
         """The group that the message under way is sent with."""
         self._sending: asyncio.Task[None] | None = None
-        """The task that sends by itself."""
+        """The task that sends this label's messages without a group."""
         self._closed = False
 
     async def send(self, draft: Draft, token: CapToken | None) -> Receipt:
@@ -129,16 +129,16 @@ class SingleSends:
         self._under_way, self._group, self._is_busy = [], None, False
         self._start()
 
-    # --- by themselves
+    # --- without a group
 
     def start_alone(self) -> None:
-        """Send what waits in a task of its own, from the beginning."""
+        """Start a task that sends the waiting messages without a group."""
         self._waiting.extendleft(self._under_way)
         self._under_way = []
         self._run(lambda: self.outbox.send_together(self._take))
 
     def continue_alone(self, answered: Answered) -> None:
-        """Continue with the answer to the message under way, in a task that gives the turn back."""
+        """Start a task that handles the answer to the message under way and then releases the turn."""
         (one,) = self._under_way
         task = self._run(lambda: self.outbox.continue_alone(one.draft, one.token, answered))
         task.add_done_callback(lambda _: self.outbox.turn.release())
@@ -155,13 +155,13 @@ class SingleSends:
         self.end(failure if isinstance(failure, Exception) else None)
 
     async def _send_waiting(self, deliver: Deliver) -> None:
-        """Send messages with the same token, and hand over what became of them."""
+        """Send messages with the same token, and hand over their outcomes."""
         delivery = await deliver()
         batch = self._under_way
         failure, failed = delivery.failure, self._conclude(batch, delivery.receipts)
         if failure is None:
             return
-        if not batch:  # the label could not be used at all
+        if not batch:  # failed before a message was taken
             for one in self._waiting:
                 one.fail(failure)
             return
@@ -169,7 +169,7 @@ class SingleSends:
             for one in failed:
                 one.fail(failure)
             return
-        for one in failed:  # one of them is at fault: the others are sent without it
+        for one in failed:  # one message caused the refusal: send each by itself
             await self._send_alone(one)
             for _ in range(TURNS_TO_REACT):
                 await asyncio.sleep(0)

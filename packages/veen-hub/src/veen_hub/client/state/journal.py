@@ -151,7 +151,7 @@ class Journal:
             self._write(group_of(records), durable=durable)
             self._records |= records
             if self._size >= self._compact_at:
-                with suppress(OSError):  # the records are written: this file grows on, until the next attempt
+                with suppress(OSError):  # the records are written; compact at the next attempt
                     self._begin(group_of(self._records))
                 self._compact_at = self._size + COMPACT_BYTES
 
@@ -164,14 +164,14 @@ class Journal:
             self._write(JournalGroup(records=(JournalRecord(name=name),)), durable=True)
             del self._records[name]
             if not self._records:
-                with suppress(OSError):  # what is left of the file says that it has no records
+                with suppress(OSError):  # if the file stays, it says that it has no records
                     self._end()
 
     def _write(self, group: JournalGroup, *, durable: bool) -> None:
         if self._failed:
             raise StateError(
                 f"{self._path}: an earlier write failed and could not be undone",
-                action="make room or mend the disk, then connect again",
+                action="free disk space or repair the disk, then connect again",
             )
         if self._fd < 0:
             self._begin(JournalGroup(records=()))
@@ -189,7 +189,7 @@ class Journal:
         self._synced = self._size if durable else self._synced
 
     def _begin(self, group: JournalGroup) -> None:
-        """Begin the next file of this journal with these records, durably, and remove the one before."""
+        """Begin the journal's next file with these records, durably, and remove the previous file."""
         folder, frame = journal_folder(self._folder), group.frame(0)
         make_folder(folder)
         self._number += 1
@@ -206,7 +206,7 @@ class Journal:
             self._superseded.append((self._path, self._fd))
         self._fd, self._path = fd, path
         self._size = self._synced = len(frame)
-        with suppress(OSError):  # tried again before this file is removed
+        with suppress(OSError):  # tried again when the next file begins or this one ends
             self._remove_superseded()
 
     def _discard(self, path: Path, fd: int) -> None:

@@ -1,7 +1,8 @@
 """The hub's answer to a batch: a sequence with a RECEIPT or an error envelope for each message (H14).
 
-What surrounds the receipts is the same in all items, so one item is decoded whole. In the others, and in
-later answers, only the receipt is decoded: its pattern finds where it ends and proves that it is canonical.
+The bytes before and after a receipt are the same in all items, so only the first item is decoded whole. In
+the other items, and in later answers, only the receipt is decoded: its pattern finds where it ends and proves
+that it is canonical.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _RECEIPT_HEAD: Final = 0x87
 
 
 class OutcomeDecoder:
-    """Decodes the answers of one hub; remembers what surrounded the last receipt that was decoded whole."""
+    """Decodes the answers of one hub; keeps the bytes around the receipt of the last item decoded whole."""
 
     __slots__ = ("_after", "_before")
 
@@ -50,7 +51,7 @@ class OutcomeDecoder:
         return outcomes
 
     def decode_receipt(self, body: bytes) -> Receipt:
-        """Decode the answer to one message that was accepted: 10 instead of 40 µs, since it is cut."""
+        """Decode the answer to one accepted message; takes 10 µs, and 40 if the item is decoded whole."""
         if (found := self._cut(body, 0)) is not None and found[1] == len(body):
             return found[0]
         receipt = decode_response(SubmitResponse, body).receipt
@@ -75,6 +76,6 @@ class OutcomeDecoder:
         return refusal(ErrorEnvelope.decode(item))
 
     def _remember(self, item: bytes) -> None:
-        """Remember what surrounds the receipt of an item that was decoded whole."""
+        """Keep the bytes before and after the receipt of an item that was decoded whole."""
         if (end := Receipt.codec.end(item, _RECEIPT_AT)) is not None:
             self._before, self._after = item[:_RECEIPT_AT], item[end:]

@@ -1,7 +1,7 @@
 """Retries: exponential backoff with jitter, Retry-After, and a deadline (OP0.4).
 
-Only silence, E.RATE and E.UNAVAILABLE are retried; every other answer is final. An attempt that is under way
-at the deadline is aborted, so that a silent hub costs no more time than an unreachable one.
+Only a missing answer, E.RATE and E.UNAVAILABLE are retried; every other answer is final. An attempt that is
+under way at the deadline is aborted, so that a silent hub costs no more time than an unreachable one.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class GilPauses:
         self._resumed = time.perf_counter()
 
     def pause_if_due(self) -> None:
-        """Release the GIL if the last pause is 2 ms ago; call it after each message."""
+        """Release the GIL if the last pause was at least 2 ms ago; call it after each message."""
         if time.perf_counter() - self._resumed > MAX_GIL_SECONDS:
             time.sleep(GIL_PAUSE_SECONDS)
             self._resumed = time.perf_counter()

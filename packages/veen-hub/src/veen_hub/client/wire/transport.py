@@ -216,7 +216,9 @@ def no_answer(url: str, error: Exception) -> Unreachable:
         action = "if the hub uses TLS, write https:// in its address"
     elif hung_up or isinstance(error, ssl.SSLError):
         action = "if the hub demands a client certificate, present one (--cert and --cert-key)"
-    return Unreachable(f"{url}: {str(error) or type(error).__name__}", action=action)
+    refused = isinstance(error, ConnectionRefusedError)
+    why = "connection refused" if refused else str(error) or type(error).__name__
+    return Unreachable(f"{url}: {why}", action=action)
 
 
 async def read_body(connection: HttpConnection, max_bytes: int, idle: float | None = None) -> bytes:

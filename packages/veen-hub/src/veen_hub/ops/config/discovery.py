@@ -14,7 +14,8 @@ from veen_hub.ops.config.addresses import check_address, check_ca
 class DiscoverySettings:
     """The hub's descriptor in a directory; without this section the hub advertises nothing (spec-5 4.1).
 
-    The hub publishes it when it starts and renews it before it expires. It withdraws it at a planned end.
+    The hub publishes its descriptor at the start, renews it before its expiry, and withdraws it at a planned
+    end.
     """
 
     url: str | None = None

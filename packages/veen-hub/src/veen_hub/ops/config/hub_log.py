@@ -51,7 +51,7 @@ class MemorySettings:
     ca: Path | None = None
     """PEM file, if this machine does not trust the certificates of `urls`."""
     anchors: bool = True
-    """Whether the ledger of `anchor` is a memory; backends `file` and `hub` are."""
+    """Whether the ledger of `anchor` is a memory; backends other than `file` and `hub` never are."""
 
     def __post_init__(self) -> None:
         path, where = self.heads_file, "hub_log.memories"

@@ -249,4 +249,5 @@ class Replication:
     keep_bytes: int = 1_073_741_824
     """Bytes of applied journal that are kept, so that a replica can be away for a while; 0 keeps nothing."""
     keep_sec: int = 86_400
-    """Longest time that applied journal is kept; payloads that retention prunes leave it at once."""
+    """Longest time that applied journal is kept, in seconds. Payloads that retention prunes are removed from
+    it at once."""

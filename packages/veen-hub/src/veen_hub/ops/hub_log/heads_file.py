@@ -59,11 +59,11 @@ _CLAIM: Final = "claimed by "
 
 
 def machine() -> str:
-    """Return what only processes of this machine have, since it was started."""
+    """Return the id of this machine's current boot, which all its processes share."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return secrets.token_hex(16)  # no other process counts as one of this machine
+        return secrets.token_hex(16)  # unknown: every other process counts as one of another machine
 
 
 class HeadsFile:
@@ -87,7 +87,7 @@ class HeadsFile:
         self._tried: bytes | None = None
         """Content of the last write, which may have failed after it took effect."""
         self._must_wait = False
-        """Whether the claim of a process that may still run was replaced."""
+        """Whether this process replaced the claim of another process that may still run."""
         self._open_at = 0.0
         """When every other process has noticed the claim, by the monotonic clock."""
         self._recorded = TreeHead(origin, 0, EMPTY_ROOT)
@@ -124,10 +124,10 @@ class HeadsFile:
 
     def _compare(self) -> None:
         if self._held is None:
-            self._read_head()  # a hub that is behind says so, also while another process owns the file
+            self._read_head()  # report a hub that is behind even while another process owns the file
             self._take_lock()
             recorded, newest = self._read_head(), self._hub_log.checkpoint
-            # Kept from here on: a write that fails may have replaced the claim all the same.
+            # Kept from here on: even a write that fails may have replaced the claim.
             self._must_wait = self._must_wait or any(map(self._may_run, recorded.extensions))
             self._write(newest.head if newest is not None and newest.head.size > recorded.size else recorded)
             if self._must_wait:
@@ -184,7 +184,7 @@ class HeadsFile:
                 action="stop one of them",
             ) from None
         except OSError:
-            os.close(fd)  # a volume without locks: the claim has to do
+            os.close(fd)  # a volume without locks: the claim alone excludes other processes
             return
         self._lock = fd
 
@@ -225,7 +225,7 @@ class HeadsFile:
     # --- on the event loop
 
     async def _run(self, work: Callable[[], T]) -> None:
-        """Run a step once the one before has ended; after a timeout it goes on, and its effect counts."""
+        """Run a step once the previous one has ended; after a timeout it continues, and its effect counts."""
         try:
             async with asyncio.timeout(TIMEOUT_SEC):
                 if self._running is not None:

@@ -55,12 +55,12 @@ class ContradictedError(VeenError):
 def check_contained(hub_log: HubLogReader, size: int, root: bytes, memory: str) -> None:
     """Raise ``ContradictedError`` unless this hub's log starts with a tree of this size and root."""
     if size > hub_log.size:
-        raise behind(memory, size, hub_log.size)
+        raise behind_error(memory, size, hub_log.size)
     if hub_log.root_at(size) != root:
-        raise forked(memory, size)
+        raise forked_error(memory, size)
 
 
-def behind(memory: str, remembered: int, size: int) -> ContradictedError:
+def behind_error(memory: str, remembered: int, size: int) -> ContradictedError:
     """Return the error for a memory of a longer hub log."""
     return ContradictedError(
         f"the hub is behind: {memory} remembers a hub log of size {remembered} and this one has size {size}, "
@@ -68,7 +68,7 @@ def behind(memory: str, remembered: int, size: int) -> ContradictedError:
     )
 
 
-def forked(memory: str, size: int) -> ContradictedError:
+def forked_error(memory: str, size: int) -> ContradictedError:
     """Return the error for a memory of another tree."""
     return ContradictedError(
         f"the hub log has two histories: {memory} remembers another root at size {size} than this one"

@@ -1,4 +1,4 @@
-"""The hub log of a running hub: its cadence, and the parts that remember and cosign it (P1-P3).
+"""The hub log of a running hub: its cadence, its memories and its witnesses (P1-P3).
 
 In every ``hub_log.interval_sec`` in which a label has grown, and earlier after ``hub_log.max_entries``
 entries, the sequencer makes a hub checkpoint, which is then shown to witnesses and readers:
@@ -170,7 +170,7 @@ class HubLogService:
             await self._extend()
             await self._show()
             self._logged = None
-        except SilentMemoryError as exc:  # this and the next are raised by the heads file only
+        except SilentMemoryError as exc:  # only the heads file raises it here
             assert self._heads_file is not None
             self.memories.silent(self._heads_file.name, exc)
         except ContradictedError as exc:
@@ -191,7 +191,7 @@ class HubLogService:
         if self._heads_file is not None:
             if not self._heads_file.is_open:
                 return
-            await self._heads_file.check()  # in every interval, also if nothing moved
+            await self._heads_file.check()  # also if no label has grown
         if self._gate.closed is not None or not self._store.hub_log.moved:
             return
         if await self._access.act(self._make) is not None:

@@ -26,7 +26,7 @@ from veen_core.tlog.note import MAX_NOTE_BYTES, NoteSignature, parse_signatures
 from veen_core.tlog.tree import verify_consistency
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_size
 from veen_hub.ops.config.hub_log import WitnessSettings
-from veen_hub.ops.hub_log.memories import SilentMemoryError, behind, forked
+from veen_hub.ops.hub_log.memories import SilentMemoryError, behind_error, forked_error
 from veen_hub.ops.hub_log.memory_sources import read_bounded
 from veen_hub.pipeline.log_access import LogAccess
 from veen_storage.read.hub_log import HubLogReader
@@ -79,7 +79,7 @@ class WitnessLink:
             outcome = await self._attempt(signed, old)
             if isinstance(outcome, int):
                 if self._checked(outcome, signed.head) == old == signed.head.size:
-                    raise forked(self.name, old)
+                    raise forked_error(self.name, old)
                 raise SilentMemoryError(f"{self._url} wants old size {outcome}, after it wanted {old}")
         self.old_size = signed.head.size
         return outcome
@@ -90,9 +90,9 @@ class WitnessLink:
             self._session = None
 
     def _checked(self, told: int, head: TreeHead) -> int:
-        """Return the size that a witness told; raise if the hub is behind it."""
+        """Return the size that a witness named; raise if the hub is behind it."""
         if told > self._hub_log.size:
-            raise behind(self.name, told, self._hub_log.size)
+            raise behind_error(self.name, told, self._hub_log.size)
         self.old_size = told
         if told > head.size:  # this hub has the tree, and waits for its heads file before it shows it
             raise SilentMemoryError(
@@ -113,10 +113,10 @@ class WitnessLink:
             case 409 if answer.content_type == SIZE_CONTENT_TYPE:
                 return self._size(answer.body)
             case 409 if old == size:
-                raise forked(self.name, size)
+                raise forked_error(self.name, size)
             case 422 if old > 0:
                 await self._access.read(lambda: self._check_own_proof(old, signed.head, proof))
-                raise forked(self.name, old)
+                raise forked_error(self.name, old)
             case 403 | 404:
                 raise SilentMemoryError(f"{self._url} answers {answer.status}", action=ADD_THE_LOG)
             case status:

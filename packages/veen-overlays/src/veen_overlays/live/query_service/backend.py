@@ -1,4 +1,4 @@
-"""The joint between the service and the part that follows streams and executes queries."""
+"""The interface between the service and its backend, which follows streams and executes queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run accepted queries with bounded concurrency, and delete results whose time is over (query-api-spec §8).
+"""Run accepted queries with bounded concurrency, and delete expired results (query-api-spec §8).
 
 ``job_run`` has the steps of one query.
 """
@@ -27,7 +27,7 @@ EXPIRY_PERIOD_SEC: Final = 10.0
 
 
 class Executor:
-    """Runs the jobs of a store with bounded concurrency. ``start`` continues what an earlier process left."""
+    """Runs the jobs of a store with bounded concurrency. ``start`` resumes the jobs of an earlier process."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Executor:
         self._draining = True
         if running:
             await asyncio.wait(running, timeout=drain_sec)
-        self._runner.stopping = True  # the budget of each running query sees it
+        self._runner.stopping = True  # each running query's budget checks this flag
         for task in (*self._tasks, *self._running.values()):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._running.values(), return_exceptions=True)
@@ -110,7 +110,7 @@ class Executor:
                     await event.wait()
 
     def _dispatch(self) -> None:
-        """Start waiting jobs in their order; skip those whose principal runs as many as it may."""
+        """Start waiting jobs in their order; skip jobs of principals that are at their limit."""
         if self._draining:
             return
         for result_id in list(self._waiting):
@@ -145,12 +145,12 @@ class Executor:
     # --- expiry
 
     async def _expire(self) -> None:
-        """Delete results whose time is over, for ever."""
+        """Delete expired results until the task is cancelled."""
         while True:
             before = self._now() - self._keep_sec * 1_000
             old = await asyncio.to_thread(self._jobs.finished_before, before, EXPIRY_BATCH)
             for job in old:
-                # First the note, then the files: a result is never shown in part.
+                # Mark the result as deleted before its files go, so that no client reads a part of it.
                 await asyncio.to_thread(self._jobs.change, job.result_id, is_deleted=True)
                 await asyncio.to_thread(self._files.delete, job.result_id)
             if old:

@@ -84,4 +84,4 @@ class Job:
     error_code: str | None = None
     message: str | None = None
     is_deleted: bool = False
-    """Whether the rows of the result were deleted because their time was over."""
+    """Whether the rows of the result have expired and were deleted."""

@@ -2,8 +2,8 @@
 
 A run goes through these steps. A process that is killed between two of them is continued at the next start:
 
-1. RUNNING, with one more attempt; after ``MAX_ATTEMPTS`` the job is FAILED: a query that ends the process
-   must not end it for ever;
+1. RUNNING, with one more attempt; after ``MAX_ATTEMPTS`` the job is FAILED: a query that crashes the process
+   must not crash it again at every start;
 2. the engine answers, and the evidence is verified; limits of the principal apply;
 3. the end of record/query/results is noted; rows and result file are durable;
 4. the digest is recorded: this commits the result (8.2). A later run finds the digest of an earlier one and
@@ -76,7 +76,7 @@ class JobRunner:
         return replace(job, request=request)
 
     async def run(self, job: Job) -> None:
-        """Run a job to its end; wait and try again while the hub is unavailable, and only then."""
+        """Run a job to its end; retry only while the hub is unavailable."""
         pause = FIRST_PAUSE_SEC
         while True:
             try:

@@ -1,7 +1,7 @@
 """Principals: who may ask, for which streams, and how much (query-api-spec 7.1).
 
 A principal authenticates with a bearer token or with a client certificate. The service knows a token by its
-SHA-256 hash only. Tokens are random, so the hash needs no salt and no slow function: nothing can be guessed.
+SHA-256 hash only. The hash needs no salt and no slow function, because nobody can guess a random token.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Authenticator:
             self._add(principal)
         if not self._by_token and not self._by_subject:
             raise ConfigError(
-                "principals: no token and no certificate is configured, so nobody could use the service",
+                "principals: no token and no certificate is configured, so no client could use the service",
                 action="run `veen query token` and add its hash to a principal (query-api-spec 7.1)",
             )
 
@@ -140,7 +140,7 @@ class Authenticator:
     def authenticate(self, authorization: str | None, subject: str | None) -> Principal:
         """Return the principal of a request, by its Authorization header, else by its certificate.
 
-        A wrong token is refused even if the certificate is known: the client meant to be somebody else.
+        A wrong token is refused even if the certificate is known: the client meant to be another principal.
         """
         if authorization is not None:
             if len(authorization) > MAX_AUTHORIZATION_CHARACTERS:

@@ -149,7 +149,7 @@ def _error(status_: int, code: str, message: str, headers: dict[str, str] | None
 
 @web.middleware
 async def authenticated(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Find the principal of a request before anything else is looked at (query-api-spec 7.1)."""
+    """Authenticate a request before any other check (query-api-spec 7.1)."""
     certificate = request.get_extra_info("peercert")
     request[_PRINCIPAL] = request.app[AUTHENTICATOR].authenticate(
         request.headers.get("Authorization"), subject_text(certificate)
@@ -272,7 +272,7 @@ async def openapi(_request: web.Request) -> web.Response:
 
 
 def _number(request: web.Request, name: str, default: int, most: int, *, least: int = 0) -> int:
-    """Read a number of the query string; refuse what is not one, and what is given twice."""
+    """Read an integer parameter of the query string; refuse another value, and a repeated parameter."""
     given: list[Any] = request.query.getall(name, [])
     if not given:
         return default

@@ -114,7 +114,7 @@ class QueryService:
         return job
 
     def _check_scope(self, principal: Principal, descriptor: QueryDescriptor) -> None:
-        """Refuse streams that are unknown or not the principal's, without telling which of both."""
+        """Refuse streams that are unknown or not the principal's, without revealing which."""
         for stream in descriptor.scope:
             if stream not in self.backend.streams or not principal.may_read(stream):
                 raise QueryError(
@@ -140,7 +140,7 @@ class QueryService:
             job = self._completed(principal, name)
             try:
                 page = await asyncio.to_thread(self.files.page, job.result_id, offset, limit)
-            except FileNotFoundError:  # its time ended after the state was read
+            except FileNotFoundError:  # the result expired after the state was read
                 raise _expired(name) from None
             audited.note(job)
             assert job.digest is not None
@@ -233,7 +233,7 @@ class QueryService:
         await self._hub(self.records.access(access))
 
     async def _hub(self, work: Awaitable[T]) -> T:
-        """Await a request to the hub; its failure is not the client's."""
+        """Await a request to the hub; its failure becomes the answer 503, not an error of the client."""
         try:
             return await work
         except QueryError:
@@ -285,7 +285,7 @@ class AuditedAccess:
 def _expired(name: str) -> QueryError:
     return QueryError(
         QueryErrorCode.QUERY_NOT_FOUND,
-        f"the rows of result {name} were deleted when their time was over",
+        f"the rows of result {name} have expired and were deleted",
         action="submit the query again",
     )
 

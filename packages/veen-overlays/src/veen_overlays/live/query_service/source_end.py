@@ -1,4 +1,4 @@
-"""The end of a source when a query is submitted: what an execution needs, also hours and restarts later.
+"""The end of a source at the time a query is submitted; a later execution reads exactly up to it.
 
 The receipt of ``to_seq`` signs the root. The link leads to the hub checkpoint that was known at submission. A
 query that is run again gives the same digest only if both are fixed with the prefix.
@@ -18,7 +18,7 @@ from veen_overlays.query.result.evidence import HubLogLink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceEnd:
-    """A prefix, the receipt that signs its root, and its way to a hub checkpoint."""
+    """A prefix, the receipt that signs its root, and the proofs up to a hub checkpoint."""
 
     prefix: Prefix
     head: bytes | None

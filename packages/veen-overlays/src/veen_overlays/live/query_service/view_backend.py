@@ -38,15 +38,15 @@ from veen_overlays.query.scope_sources import is_empty_source
 from veen_overlays.query.verify.source_rules import check_link
 
 REFRESH_SEC: Final = 1.0
-"""Time between two looks for new entries while no query asks for them."""
+"""Time between two reads of the logs while no query needs new entries."""
 MAX_PAUSE_SEC: Final = 10.0
 
 
 class LinkSource(Protocol):
-    """Gives the way from a label to a hub checkpoint."""
+    """Provides the proofs from a label to a hub checkpoint."""
 
     async def link(self, prefix: Prefix) -> HubLogLink | None:
-        """Return the way to the newest checkpoint; None if the hub log does not have the label yet."""
+        """Return the proofs up to the newest checkpoint; None if the hub log does not have the label yet."""
 
 
 class ViewBackend:
@@ -95,7 +95,7 @@ class ViewBackend:
         with self._view.snapshot() as snapshot:
             root = snapshot.nodes(prefix).root(seq)
             wire = receipt_at(snapshot, replace(prefix, to_seq=seq, mmr_root=root))
-        assert wire is not None  # seq is that of an entry
+        assert wire is not None  # ``seq`` names an existing entry
         return Receipt.decode(wire).hub_ts * 1000
 
     # --- keeping up
@@ -112,7 +112,7 @@ class ViewBackend:
         async with self._lock:
             if self._done >= wanted:
                 return
-            covers = self._wanted  # a reading that starts now serves everyone who has asked by now
+            covers = self._wanted  # one pass over the logs serves every caller that asked before it starts
             try:
                 await self._follower.catch_up()
             except VeenError as exc:
@@ -121,7 +121,7 @@ class ViewBackend:
             self._done, self._problem = covers, None
 
     async def settle(self) -> None:
-        """Merge the view's files; no query waits for it, but the next reading of the logs does."""
+        """Merge the view's files; queries do not wait for the merge, the next reading of the logs does."""
         async with self._lock:
             await self._follower.settle()
 
@@ -168,7 +168,7 @@ class ViewBackend:
         return found
 
     async def _linked(self, end: SourceEnd) -> SourceEnd:
-        """Add the way to the hub checkpoint, verified; an empty source, or one of another hub, has none."""
+        """Add the verified proofs up to the hub checkpoint; an empty or foreign source has none."""
         prefix = end.prefix
         if is_empty_source(prefix) or prefix.hub_id.hex() != self._executing.hub_id:
             return end

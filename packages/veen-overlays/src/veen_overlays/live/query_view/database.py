@@ -21,21 +21,21 @@ from veen_overlays.query.engine import DEFAULT_BUDGET, Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
 
 INTERRUPT_SECONDS: Final = 0.05
-"""Time between two looks at whether a query must stop."""
+"""Time between two checks whether a query must stop."""
 _SETTINGS: Final = (
     "SET parquet_metadata_cache = true",
     "SET allowed_directories = [$folder]",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-"""In this order: each is refused after the next."""
+"""In this order: DuckDB refuses each setting once the next one is set."""
 SPILL: Final = "spill"
 """The folder for intermediate results, in the view's folder; emptied when the database opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseLimits:
-    """What all queries of one engine may use together."""
+    """The limits of one engine, shared by its queries."""
 
     memory_bytes: int = 512 << 20
     spill_bytes: int = 4 << 30
@@ -99,7 +99,7 @@ class Database:
 
 @contextlib.contextmanager
 def _interrupted(cursor: Any, budget: Budget) -> Iterator[None]:
-    """Interrupt a statement when its budget says stop."""
+    """Interrupt a statement when its budget is used up."""
     if budget.stop is DEFAULT_BUDGET.stop:
         yield
         return

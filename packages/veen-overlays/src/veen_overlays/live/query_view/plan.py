@@ -29,7 +29,7 @@ CountCut = Callable[[Sequence[str], Cut], Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a query reads."""
+    """The files and sources that a query reads."""
 
     files: tuple[FileSet, ...]
     kinds: tuple[Sequence[int], ...]

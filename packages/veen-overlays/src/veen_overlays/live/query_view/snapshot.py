@@ -73,7 +73,7 @@ class Snapshot:
         subject: str | None = None,
         types: Sequence[str] | None = None,
     ) -> list[DataFile]:
-        """Return the files of a stream that may have such events; their hashes are checked."""
+        """Return the files of a stream that may have events with these values; their hashes are checked."""
         found = [
             file
             for file in self.index.files(stream, *times)

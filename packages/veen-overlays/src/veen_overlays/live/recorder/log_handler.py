@@ -6,7 +6,7 @@
 
 A log record with an ``event_type`` is an event; ``subject_id`` names its actor. Message, level, logger and
 all other extra fields become the payload; floats and unknown objects become text. A log record without an
-``event_type`` is an event of ``default_type``, if one is given, and otherwise not the recorder's business.
+``event_type`` is an event of ``default_type``, if one is given; otherwise the handler ignores it.
 """
 
 from __future__ import annotations

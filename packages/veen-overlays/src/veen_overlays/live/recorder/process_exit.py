@@ -36,7 +36,7 @@ def forget(recorder: OpenRecorder) -> None:
 
 @atexit.register
 def close_open_recorders() -> None:
-    """Close all open recorders; all of them together have the time of the most patient one."""
+    """Close all open recorders, in at most the longest ``close_seconds`` of any of them."""
     recorders = list(_open.values())
     end = time.monotonic() + max((each.close_seconds for each in recorders), default=0.0)
     for each in recorders:
@@ -45,6 +45,6 @@ def close_open_recorders() -> None:
 
 
 def report_lost(recorder: OpenRecorder) -> None:
-    """Say on stderr which events are not recorded: a service that exits may have closed its log files."""
+    """Report lost events on stderr: a service that exits may have closed its log files."""
     if sys.stderr is not None:
         sys.stderr.write(f"veen: {recorder.lost_text()}\n")

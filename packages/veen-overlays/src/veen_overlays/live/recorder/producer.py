@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class EventSending(Protocol):
-    """Events on their way: an iterator of receipts; the shape of veen-hub's ``BlockingSending``."""
+    """Events that are being sent: an iterator of receipts; the shape of veen-hub's ``BlockingSending``."""
 
     def __iter__(self) -> Iterator[Receipt]: ...
     @property
@@ -152,7 +152,7 @@ class Recorder:
 
     @property
     def _is_inherited(self) -> bool:
-        """In a fork the sender thread does not exist, and its locks may be held for ever."""
+        """Whether this process is a fork: it has no sender thread, and its locks may be held for ever."""
         return self._process != os.getpid()
 
     def flush(self, timeout: float | None = None) -> bool:

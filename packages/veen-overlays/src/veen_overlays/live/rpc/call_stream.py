@@ -1,4 +1,4 @@
-"""What server and client need of a stream: keys that open it, and a way to send a record (RPC0.1).
+"""A stream's interface for RPC servers and clients: keys that open it, and a way to send a record (RPC0.1).
 
 The stream's readers share a reader key (H11), to which requests and replies are sealed: a server must be able
 to read its own replies after it lost its memory (P15). Entries are read through core's ``LogReader``.

@@ -132,7 +132,7 @@ class RpcClient:
             end = start - 1
 
     def _add_server(self, message: Message) -> bool:
-        """Take in an announcement; False if the message is another one."""
+        """Apply an announcement; return False if the message is not one."""
         if message.schema != ServerLease.SCHEMA:
             return False
         lease = decode_record((ServerLease,), message.body)
@@ -147,7 +147,7 @@ class RpcClient:
         if bytes(entry.receipt.leaf_hash) in self._waiting:
             self._own.add(entry.msg.client_id)
         if entry.msg.client_id in self._own and self.servers.get(entry.msg.client_id) is None:
-            return  # a request of this client need not be opened
+            return  # a request of this client: neither a reply nor an announcement
         message = self._access.open(entry)
         if not self._add_server(message):
             self._take_reply(entry, message)
@@ -187,7 +187,7 @@ class RpcClient:
         return [each for each in self.servers.live(self._clock.now) if method in each.methods]
 
     def _check_served(self, method: str) -> None:
-        """Raise unless a live server offers the method: nothing is sent in vain."""
+        """Raise unless a live server offers the method: no request is sent that no server will answer."""
         if self.live_servers(method):
             return
         live = self.servers.live(self._clock.now)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ServerCounters:
-    """What a server has done since it started."""
+    """Counts of a server since its start."""
 
     executed: int = 0
     failed: int = 0

@@ -1,4 +1,4 @@
-"""A stream as server and client follow it: entries in order, and waiters for a position."""
+"""Follow a stream for an RPC server or client: entries in order, and waiters for a position."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ LEASE_MARGIN_SEC: Final = 2
 MAX_RUNNING: Final = 64
 MAX_WAITING: Final = 1_024
 TICK_SEC: Final = 1.0
-"""Longest pause between two looks at the calls that no live server holds."""
+"""Longest pause between two checks for calls that no live server holds."""
 SEND_PAUSES_SEC: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Pauses between attempts to write a record, in addition to the retries of the hub's client."""
 MAX_ANNOUNCEMENTS: Final = 3
@@ -180,7 +180,7 @@ class RpcServer:
             if not (holds and client == self._me):
                 await self._stream.reached(receipt.stream_seq)
                 signer = await self._signer_of(receipt.stream_seq)
-                if signer != client:  # a token names it, or the hub's client has changed it (KEX1+ 4.1)
+                if signer != client:  # set by a token, or renewed by the hub's client (KEX1+ 4.1)
                     client = signer
                     continue
             self._me, self._leased_until = bytes(client), sent_at + self._lease_sec - LEASE_MARGIN_SEC
@@ -217,7 +217,7 @@ class RpcServer:
             await asyncio.sleep(0.05)
 
     async def _heartbeat(self) -> None:
-        """Renew the lease; start the calls that this server holds, and take those that nobody holds."""
+        """Renew the lease; start the calls that this server holds, and take those that no server holds."""
         while True:
             now = self._clock.now
             for call in (*self.table.held_by(self._me, now), *self.table.free(self._me, now)):
@@ -268,13 +268,13 @@ class RpcServer:
             await stream.reached(seq)
         if any(self.table.is_open(origin) for origin, _, _ in written):
             self._leased_until = 0.0
-            await self._announce()  # the client_id has changed, so that the reply did not count
+            await self._announce()  # the server's client_id has changed, so the replies do not count yet
         else:
             self._done.pop(key, None)
             self._taken.discard(key)
 
     async def _obtain(self, call: OpenCall) -> bool:
-        """Hold the call; take it if no live server holds it, False if another server was first."""
+        """Hold the call, or take it if no live server holds it; return False if another server was first."""
         await self._hold_lease()
         if self._is_held(call):
             return True

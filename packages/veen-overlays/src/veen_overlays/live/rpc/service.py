@@ -50,7 +50,7 @@ class CallError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The call that a method runs for; a parameter of this type gets it."""
+    """The call that a method runs for; the server passes it to a parameter of this type."""
 
     key: CallKey
     """The same for all requests and all runs of one call: key effects by it (RPC0.3)."""

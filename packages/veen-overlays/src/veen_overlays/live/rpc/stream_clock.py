@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class StreamClock:
-    """The hub's clock in whole seconds, never ahead of it."""
+    """An estimate of the hub's clock in whole seconds, never ahead of that clock."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

@@ -1,4 +1,4 @@
-"""What events have changed in the state of a domain, while the state before them stays as it is."""
+"""Changes that events make to the state of a domain; the state before them is not modified."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_DOMAIN: Final = Domain(authorities=(), negative_balances=False, grants_r
 
 
 class Changes(dict[bytes, Any]):
-    """The changed values of a map. A key that was not changed has its value of before, or the default."""
+    """The changed values of a map. A key that was not changed has its earlier value, or the default."""
 
     def __init__(self, before: Mapping[bytes, Any], default: Any = None) -> None:
         super().__init__()

@@ -58,8 +58,8 @@ def _charges(  # noqa: PLR0917 - called once
 ) -> list[Grant] | Refusal:
     """The grants that a payment is charged to, or why they do not cover it (spec-3 2.4, P17).
 
-    Every grant of a delegation chain that has a ``maximum_amount`` must cover the payment, and one of
-    the payer's own. A payer without any such grant needs none, unless the domain requires it.
+    Every grant of a delegation chain that has a ``maximum_amount`` must cover the payment. So must one of
+    the payer's own grants. A payer that has no such grant needs none, unless the domain requires one.
     """
     amount = paid.amount
     charges = [grant for grant in chain if grant.record.maximum_amount is not None]

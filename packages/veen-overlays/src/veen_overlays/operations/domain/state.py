@@ -35,7 +35,7 @@ class Account(NamedTuple):
 
     state: State
     currency: str | None
-    """None: not known yet; the first payment decides."""
+    """The account's unit; None until the first payment sets it."""
 
 
 NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
@@ -45,13 +45,13 @@ OPEN_ACCOUNT: Final = Account(State(exists=True), None)
 
 
 class Outcome(NamedTuple):
-    """An operation of the log, and why it had no effect, if it had none."""
+    """An operation of the log, and the reason if it had no effect."""
 
     seq: int
     name: str
     """The name of the record."""
     body: bytes
-    """The canonical bytes of the record, which no fold needs again."""
+    """The canonical bytes of the record; only views decode them."""
     signer: bytes
     refusal: str
     """The ``Refusal``, empty if the operation was applied."""
@@ -91,7 +91,7 @@ class DomainState(NamedTuple):
         return [Outcome._make(each) for each in sorted(self.operations.values())]
 
     def granted(self, auth_ref: bytes) -> tuple[Grant, ...]:
-        """The grants that an auth_ref stands for, the latest first; several only within one second."""
+        """The grants with this auth_ref, the latest first; only grants of one second can share it."""
         held = self.grants.get(self.subjects.get(auth_ref, b""), ())
         return tuple(grant for grant in reversed(held) if grant.auth_ref == auth_ref)
 

@@ -1,1 +1,1 @@
-"""What a query asks: the descriptor, its filter, fields, groups and evidence policy (query-api §4)."""
+"""Queries as data: the descriptor, its filter, fields, groups and evidence policy (query-api §4)."""

@@ -1,1 +1,1 @@
-"""What a query answers: digest, coverage, evidence, and the file that carries them (query-api §5)."""
+"""Results of queries: digest, coverage, evidence, and the file that carries them (query-api §5)."""

@@ -74,7 +74,7 @@ class SourceCoverage(Prefix):
 
     @property
     def prefix(self) -> Prefix:
-        """The same without counts."""
+        """The prefix without its counts."""
         return Prefix(
             stream=self.stream,
             hub_id=self.hub_id,

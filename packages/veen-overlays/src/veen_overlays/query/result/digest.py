@@ -109,7 +109,7 @@ def evidence_hash(summary: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultDigest:
-    """What record/query/results keeps of a result (query-api §5.2, §5.5)."""
+    """The record of a result in record/query/results (query-api §5.2, §5.5)."""
 
     query_id: str
     result_id: str

@@ -37,7 +37,7 @@ SECTION = "query-api §6"
 @int_map("query evidence.hub log", section="RESOLUTIONS P1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubLogLink(Wire):
-    """The way from a source's label to a hub checkpoint."""
+    """The proofs that lead from a source's label to a hub checkpoint."""
 
     ver: Literal[1] = 1
     head: LabelHead
@@ -94,7 +94,7 @@ class EvidenceSource(Protocol):
         """
 
     def link(self, prefix: Prefix) -> HubLogLink | None:
-        """Return the way to a hub checkpoint, if one is known."""
+        """Return the proofs up to a hub checkpoint; None if no checkpoint is known."""
 
 
 def chosen(descriptor: QueryDescriptor, sources: Sequence[SourceReceipt]) -> list[SourceReceipt]:

@@ -82,7 +82,7 @@ def verify_leaves(
     at = _append_gap(tree, proof, at, start, size)
     if at != len(proof):
         raise ProofError(
-            f"inclusion proof (B11): {len(proof)} bytes, places and tree size require {at} of them"
+            f"inclusion proof (B11): has {len(proof)} bytes, but these leaves of this tree require {at} bytes"
         )
     if tree.root != root:
         raise ProofError(f"inclusion proof (core §5.4): the leaves do not lead to the root of {size} entries")
@@ -93,6 +93,6 @@ def _append_gap(tree: Mmr, proof: bytes, at: int, start: int, end: int) -> int:
         node = proof[at : at + HASH_SIZE]
         at += HASH_SIZE
         if len(node) != HASH_SIZE:
-            raise ProofError("inclusion proof (B11): ends early for its places and tree size")
+            raise ProofError("inclusion proof (B11): ends before the gaps between these leaves are filled")
         tree.append_subtree(height, node)
     return at

@@ -1,1 +1,1 @@
-"""Judging an answer without the service that gave it: verify, execute again, compare (query-api §6, §9)."""
+"""Verify results without the service that made them: verify, execute again, compare (query-api §6, §9)."""

@@ -31,7 +31,7 @@ class Comparison:
     """Whether two results agree (query-api §9.1), and where they differ."""
 
     differences: tuple[Difference, ...]
-    """What §9.1 requires to be equal, and is not."""
+    """The fields that §9.1 requires to be equal and that differ."""
     causes: tuple[Difference, ...] = ()
     """Where the results part: sources whose prefixes or counts differ, and the first row that differs."""
     evidence_compared: bool = True
@@ -39,7 +39,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether both observed the same history for the queried scope."""
+        """Whether both results rest on the same history of the queried scope."""
         return not self.differences
 
 

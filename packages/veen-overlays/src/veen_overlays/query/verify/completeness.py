@@ -1,4 +1,4 @@
-"""Whether a result covers what the log had when it was executed (query-api §9.1, RESOLUTIONS P13).
+"""Check that a result covers every entry that the log had at execution (query-api §9.1, RESOLUTIONS P13).
 
 A result names its own prefixes. Executing it again over these prefixes does not show that one of them is
 missing or too short; only the log does.

@@ -23,9 +23,9 @@ from veen_overlays.query.verify.source_rules import named
 
 
 def check_digest(descriptor: QueryDescriptor, digest: ResultDigest) -> None:
-    """Refuse a digest that is not that of the descriptor and of its own coverage (query-api §5.2, P11)."""
+    """Refuse a digest that does not match the descriptor and its own coverage (query-api §5.2, P11)."""
     if digest.query_id != descriptor.query_id:
-        raise EvidenceError("the digest is that of another query_id (query-api §5.2)")
+        raise EvidenceError("the digest names another query_id than the descriptor (query-api §5.2)")
     if digest.evidence_policy != descriptor.evidence:
         raise EvidenceError("digest and descriptor have different evidence policies (query-api §5.2)")
     if digest.result_id != result_id(descriptor, digest.coverage):
@@ -41,7 +41,7 @@ def check_digest(descriptor: QueryDescriptor, digest: ResultDigest) -> None:
 def check_rows(
     file: ResultFile, descriptor: QueryDescriptor, rows: Sequence[dict[str, Any]], encoded: list[bytes]
 ) -> None:
-    """Refuse rows that are not those of ``row_count`` and ``rows_hash`` (query-api §5.3)."""
+    """Refuse rows that do not match ``row_count`` and ``rows_hash`` (query-api §5.3)."""
     digest, found = file.digest, [H(row) for row in encoded]
     if (why := difference(split_hashes(file.row_hashes), found)) is not None:
         raise EvidenceError(f"{why} (query-api §5.3)", action=ROWS_ACTION)
@@ -55,7 +55,7 @@ def check_rows(
         raise EvidenceError("the rows are not in canonical JSON (RESOLUTIONS P12)", action=ROWS_ACTION)
     if H(whole).hex() != digest.rows_hash:
         raise EvidenceError(
-            "the rows are not those of rows_hash: rows were changed (query-api §5.3)", action=ROWS_ACTION
+            "the rows do not match rows_hash: rows were changed (query-api §5.3)", action=ROWS_ACTION
         )
     check_shape(descriptor, rows)
 

@@ -43,7 +43,7 @@ class ReceiptCheck:
         return sum(map(len, self._receipts))
 
     def check_signatures(self, evidence: ResultEvidence, keys: Mapping[HubId, HubKeys]) -> None:
-        """Check that the receipts are those of the evidence policy, fit their rows, and are signed."""
+        """Check that the evidence policy asks for the receipts, that they fit their rows, and are signed."""
         self._sources = list(zip(self._digest.coverage, evidence.sources, strict=True))
         self._matched = evidence.matched
         claims: list[Claim] = []
@@ -94,12 +94,12 @@ class ReceiptCheck:
         positions = sampling.sampled(self._descriptor.query_id, ids, rate)
         shown = [receipt_id(wire) for _, source in self._sources for wire in source.receipts]
         if shown != [ids[at] for at in positions]:
-            raise EvidenceError("the evidence is not that of the sampled rows (RESOLUTIONS P14)")
+            raise EvidenceError("the evidence does not match the sampled rows (RESOLUTIONS P14)")
         projected = {field.name for field in self._descriptor.projection}
         if self._descriptor.aggregate is None and "receipt_id" in projected:
             for number, (row, expected) in enumerate(zip(self._rows, ids, strict=True), 1):
                 if row["receipt_id"] != expected:
-                    raise EvidenceError(f"row {number}: receipt_id is not that of its event (P11)")
+                    raise EvidenceError(f"row {number}: receipt_id does not match its event (P11)")
         return positions
 
     def _check_against_rows(self) -> None:
@@ -145,7 +145,7 @@ class ReceiptCheck:
         summary = evidence_summary(self._descriptor, self._digest.coverage, verified, self._matched)
         if evidence_hash(summary) != self._digest.evidence_hash:
             raise EvidenceError(
-                "the evidence is not that of evidence_hash: coverage, receipts or rows were changed "
+                "the evidence does not match evidence_hash: coverage, receipts or rows were changed "
                 "(query-api §5.4, RESOLUTIONS P13)",
                 action=ROWS_ACTION,
             )

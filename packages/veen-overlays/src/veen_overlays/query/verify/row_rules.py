@@ -129,7 +129,7 @@ class ReceiptRules:
         for name, value in self._proved:
             if row[name] != value(receipt, wire):
                 raise EvidenceError(
-                    f"row {number}: {name} is not that of its receipt, entry {receipt.stream_seq} "
+                    f"row {number}: {name} differs from its receipt, entry {receipt.stream_seq} "
                     "(RESOLUTIONS P11)",
                     action=ROWS_ACTION,
                 )

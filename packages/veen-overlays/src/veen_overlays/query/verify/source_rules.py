@@ -1,4 +1,4 @@
-"""The rules of one source: its receipts, its signed root and its way to a hub checkpoint (P1, P11, P13).
+"""The rules of one source: its receipts, its signed root and its link to a hub checkpoint (P1, P11, P13).
 
 Each function raises ``VerificationError`` or ``DecodeError``, with the source's name in the message.
 """
@@ -47,7 +47,7 @@ def named(prefix: Prefix) -> str:
 
 
 def check_label(prefix: Prefix, name: str) -> None:
-    """Refuse a source whose label is not that of its stream; ``name`` is the stream's name at its hub.
+    """Refuse a source whose label does not belong to its stream; ``name`` is the stream's name at its hub.
 
     Otherwise an executor could answer from another stream of the same hub (core §2, B12).
     """
@@ -56,7 +56,7 @@ def check_label(prefix: Prefix, name: str) -> None:
     )
     if prefix.label != derived:
         raise EvidenceError(
-            f"{named(prefix)}: the label of the coverage is not that of this stream (core §2)",
+            f"{named(prefix)}: the label of the coverage does not belong to this stream (core §2)",
             action="if the hub of origin calls the stream by another name, say which (aliases)",
         )
 
@@ -69,7 +69,7 @@ def read_receipt(prefix: Prefix, wire: bytes) -> Receipt:
         raise exc.within(named(prefix)) from None
     if receipt.label != prefix.label:
         raise EvidenceError(
-            f"{named(prefix)}: the receipt of entry {receipt.stream_seq} is that of another label "
+            f"{named(prefix)}: the receipt of entry {receipt.stream_seq} belongs to another label "
             "(RESOLUTIONS P11)"
         )
     if not prefix.from_seq <= receipt.stream_seq <= prefix.to_seq:
@@ -117,7 +117,7 @@ def check_head(prefix: Prefix, head: bytes | None, keys: HubKeys) -> Receipt | N
 def check_link(
     prefix: Prefix, link: HubLogLink, identity: HubIdentity, policy: WitnessPolicy | None = None
 ) -> tuple[SignedHead, Cosigned | None]:
-    """Verify the way from a source to a hub checkpoint and, with a policy, its cosignatures (P1, P2)."""
+    """Verify the link from a source to a hub checkpoint and, with a policy, its cosignatures (P1, P2)."""
     try:
         return _check_link(prefix, link, identity, policy)
     except VerificationError as exc:
@@ -129,7 +129,7 @@ def _check_link(
 ) -> tuple[SignedHead, Cosigned | None]:
     head = link.head
     if head.label != prefix.label or prefix.mmr_root is None:
-        raise EvidenceError("the label head is that of another label (RESOLUTIONS P1)")
+        raise EvidenceError("the label head belongs to another label (RESOLUTIONS P1)")
     _check_same_log(prefix, prefix.mmr_root, link)
     signed = parse_signed_head(link.checkpoint)
     tree.verify_inclusion(

@@ -1,7 +1,7 @@
 """Verify a result file without a hub, step by step (query-api §5, §6, RESOLUTIONS P11 to P14).
 
 1. Descriptor, digest and rows are well-formed, and agree on ids, evidence policy and limits.
-2. The rows are those of ``row_count`` and ``rows_hash``.
+2. The rows match ``row_count`` and ``rows_hash``.
 3. The coverage names every stream of the scope, in order, with its label, and its counts add up.
 4. The keys of each hub chain to its hub_id, which is one of the pinned ones.
 5. The hub signed the root at the end of each source.
@@ -179,7 +179,7 @@ class _Verification:
             )
 
     def _check_left_out(self, known: Receipt) -> None:
-        """Refuse a coverage without the source of a held receipt, if that is of a stream in the scope.
+        """Refuse a coverage that leaves out the source of a known receipt whose stream is in the scope.
 
         A stream has one label without epochs (epoch 0). The labels of other epochs cannot be told from those
         of other streams, unless the length of the hub's epochs is known.
@@ -198,7 +198,7 @@ class _Verification:
             )
 
     def _check_known(self, known: Receipt) -> bool:
-        """Refuse a coverage that contradicts a held receipt or ends before it; return whether it applies."""
+        """Refuse a source that contradicts a known receipt or ends before it; return whether one applies."""
         matched = False
         for source, head in zip(self.coverage, self.heads, strict=True):
             if source.label != known.label:

@@ -29,7 +29,7 @@ Hashes = npt.NDArray[np.bytes_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadFault:
-    """A head that contradicts the log: its entry, where it is in the hub log, and why."""
+    """A head that contradicts the log: its entry, its place in the hub log, and the reason."""
 
     seq: int
     offset: int
@@ -65,7 +65,7 @@ def compare_heads(parts: list[LabelPart], batches: Iterator[Records]) -> list[Pa
 
 
 class _Comparison:
-    """One part of a label, with what the hub log says about each of its entries."""
+    """One part of a label, and the heads that the hub log has for its entries."""
 
     def __init__(self, part: LabelPart) -> None:
         self._part = part
@@ -112,7 +112,7 @@ class _Comparison:
             return np.full(self._part.entries, -1), np.zeros(self._part.entries, dtype="S32")
 
     def result(self) -> PartHeads:
-        """Return the summary, with the fault of the first entry that has one."""
+        """Return the summary of the part, with the first fault if a head contradicts the log."""
         at = np.flatnonzero(self._index >= 0)
         for number in np.flatnonzero(np.diff(self._index[at]) < 0)[:1].tolist():
             held, back = int(at[number + 1]), int(at[number])

@@ -47,7 +47,7 @@ class TreeState(NamedTuple):
 
 @dataclass(slots=True)
 class HubLogFolder:
-    """A folder with a hub log, and what was read of it so far."""
+    """A folder with a hub log, and the parts of it that were read so far."""
 
     home: Path
     identity: HubIdentity

@@ -122,7 +122,7 @@ def _conclude(
     lost: LostHead | None,
     coverage: Coverage,
 ) -> None:
-    """Join what was found in the parts of one label; set the fault of its report."""
+    """Join the comparisons of one label's parts; set the fault of its report."""
     report, last = label.report, None
     next_ts = label.parts[0].first_ts if label.parts else None
     for number, part in enumerate(label.parts):

@@ -39,7 +39,7 @@ MAX_MANIFEST_BYTES: Final = 64 * 1_048_576
 def verify_export(path: Path, pinned: HubId, heads: LabelHeads | None = None) -> VerifiedExport:
     """Raise unless the folder is a complete, verifiable export of the pinned hub.
 
-    ``heads`` is what the hub log says about the label, if it is known (``hub_check``).
+    ``heads`` are the label's heads in the hub log, if they are known (``hub_check``).
     """
     manifest = _read_manifest(path)
     if manifest.hub_id != pinned:

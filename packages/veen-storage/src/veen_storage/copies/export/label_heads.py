@@ -1,4 +1,4 @@
-"""What a hub log says about one label, compared with the label's exported entries (RESOLUTIONS P1)."""
+"""The heads of one label in a hub log, compared with the label's exported entries (RESOLUTIONS P1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verifier of an exported range: core's ``LogVerifier``, with the file and offset of what it refuses.
+"""The verifier of an exported range: core's ``LogVerifier``, whose errors name file and offset here.
 
 Every rule of entries and checkpoints is core's. This module adds the rules of the manifest: the receipt
 before the range, its times and peaks, the pruned ranges, and the later checkpoint. Memory does not grow with
@@ -64,7 +64,7 @@ class RangeVerifier:
         registry: Registry,
         heads: LabelHeads | None = None,
     ) -> None:
-        """``heads`` is what the hub log says about the label, if it is known."""
+        """``heads`` are the label's heads in the hub log, if they are known."""
         self.manifest = manifest
         self._heads = heads
         self.registry = registry

@@ -12,7 +12,7 @@ from veen_core.export import PrunedRange
 from veen_core.ids import StreamSeq
 from veen_storage.errors import DamageError
 
-WINDOW: Final = 1_048_576
+WINDOW_BYTES: Final = 1_048_576
 """Bytes that are read at once."""
 MAX_SMALL_ITEM: Final = 65_536
 """Bytes of the largest receipt, pruned payload's marker or checkpoint with its witnesses."""
@@ -36,7 +36,7 @@ def read_sequence(path: Path, max_item: int) -> Iterator[tuple[int, bytes]]:
     """Yield offset and bytes of every item, each at most ``max_item`` bytes, without loading the file."""
     with path.open("rb") as file:
         base, rest = 0, b""
-        while (data := file.read(max(WINDOW, max_item))) or rest:
+        while (data := file.read(max(WINDOW_BYTES, max_item))) or rest:
             window, used = rest + data, 0
             try:
                 for item in cbor.split_sequence(window):

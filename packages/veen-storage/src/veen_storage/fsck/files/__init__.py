@@ -1,4 +1,4 @@
-"""What lies in a data directory, and the checks of one kind of file at a time.
+"""The files of a data directory, and the checks of each kind of file.
 
 directory          registry, identity, keys, fork record
 log_files          the files in ``log/``, by label

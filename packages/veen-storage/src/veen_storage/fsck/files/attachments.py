@@ -19,7 +19,7 @@ from veen_storage.fsck.report import MOVE_AWAY, Fault, Level, Report
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
-from veen_storage.read.attachments import IF_LOST, PART, UPLOAD_AGAIN
+from veen_storage.read.attachments import IF_LOST, PART_BYTES, UPLOAD_AGAIN
 
 ROWS_AT_ONCE: Final = 4_096
 """Rows that are written in one transaction."""
@@ -77,7 +77,7 @@ def _is_attachment_path(layout: Layout, path: Path) -> bool:
 def _sha256_of(path: Path) -> str:
     digest = sha256()
     with path.open("rb") as file:
-        while data := file.read(PART):
+        while data := file.read(PART_BYTES):
             digest.update(data)
     return digest.hexdigest()
 

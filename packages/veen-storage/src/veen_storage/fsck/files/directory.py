@@ -11,7 +11,7 @@ from veen_core.errors import DecodeError, VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_storage.copies.fork_record import Fork, read_fork, verify_cuts, verify_record
 from veen_storage.disk import hub_keys
-from veen_storage.disk.files import SECRET
+from veen_storage.disk.files import SECRET_MODE
 from veen_storage.disk.hub_keys import NextIdentity
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
@@ -112,7 +112,7 @@ def check_keys(layout: Layout, identity: HubIdentity, report: Report) -> None:
     known = {layout.key(key.key_id).name for key in identity.hub_keys}
     for path in sorted(layout.keys.glob("*")):
         mode = stat.S_IMODE(path.stat().st_mode)
-        if mode != SECRET:
+        if mode != SECRET_MODE:
             report.faults.append(
                 Fault(file=f"keys/{path.name}", what=f"has mode {mode:04o}", remedy=f"chmod 600 {path}")
             )

@@ -43,7 +43,7 @@ class StreamFeed:
 
     @property
     def name(self) -> str:
-        """What identifies the feed in the manifest."""
+        """The feed's name in the manifest; unique in the view."""
         return f"{self.hub_id.hex()}/{self._first_label.hex()}"
 
     @property
@@ -79,7 +79,7 @@ def add_entries(view: QueryView, feed: StreamFeed, source: GrowingSource, entrie
             listed = feed.origin_log.take(found.parent)
             if listed is None and not feed.origin_log.is_complete(source.label, receipt.stream_seq):
                 return count
-            if listed is not None:  # the bridge's key sealed the copy: the origin has the writer's
+            if listed is not None:  # the copy names the bridge's key; the listed origin names the writer's
                 origin, found = listed.place, found._replace(client=listed.client)
         place = Place(source.hub_id, source.label, source.epoch, receipt, wire)
         if origin is None:

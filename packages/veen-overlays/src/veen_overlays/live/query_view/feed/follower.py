@@ -30,7 +30,7 @@ PAGE_ENTRIES: Final = 1_000
 COMMIT_SECONDS: Final = 0.5
 """Least time between two commits while entries trickle in."""
 WINDOW_SECONDS: Final = 5.0
-"""Time between two looks at which epochs a hub accepts."""
+"""Time between two checks of the epochs that a hub accepts."""
 
 
 class ViewFollower:
@@ -73,7 +73,7 @@ class ViewFollower:
         await self._commit()
 
     async def settle(self) -> None:
-        """Merge small files, for all logs are read to their ends and no more entries are expected soon."""
+        """Merge small files; call it when all logs are read to their ends and few entries are expected."""
         await _in_thread(lambda: self.view.compact(settle=True))
 
     async def _catch_up(self, feed: StreamFeed) -> None:
@@ -193,7 +193,7 @@ class ViewFollower:
 
 
 async def _in_thread(call: Callable[[], T]) -> T:
-    """Run ``call`` in a thread. If cancelled, raise only when it has ended: then nobody writes the view."""
+    """Run ``call`` in a thread. If cancelled, wait until the thread no longer writes the view, then raise."""
     running = asyncio.ensure_future(asyncio.to_thread(call))
     try:
         return await asyncio.shield(running)

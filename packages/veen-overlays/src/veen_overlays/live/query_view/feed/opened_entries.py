@@ -1,7 +1,7 @@
-"""Rows of entries: what a view keeps of an entry that was verified (RESOLUTIONS P10, P11).
+"""Rows of verified entries, as a view stores them (RESOLUTIONS P10, P11).
 
 An entry is opened after its place in the log was verified, never before. An event that a bridge wrapped
-(P4, P7) speaks with the hub, label, seq, time and receipt of its origin. Its origin receipt is verified under
+(P4, P7) has the hub, label, seq, time and receipt of its origin. Its origin receipt is verified under
 the pinned identity of the origin hub, and its original MSG under its own signature. A wrapper that fails any
 of these checks is not an import: it counts as another message of the log in which it lies.
 """
@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What an entry turned out to be."""
+    """The kind of an opened entry, with the values of its record."""
 
     kind: EntryKind
     event: RecordEvent | None = None

@@ -108,7 +108,7 @@ class OriginLogReader:
         self._started = True
 
     def note(self, view: QueryView) -> None:
-        """Note the last mark before the first origin whose copy was not read."""
+        """Store where to resume: at the last mark before the first origin whose copy was not read."""
         mark = self._mmr
         if self._listed:
             first = min(seq for seq, _ in self._listed.values())

@@ -1,8 +1,8 @@
 """Waiting events: imported events beyond a gap of their source (RESOLUTIONS P7, P10, P13).
 
-Which keys a log has linked before an event is known only when every entry before the event is. So such an
-event has no row until the gap is filled. All waiting events of a view lie in one file, which a commit writes
-anew if they have changed.
+The key links before an event decide whether the event is attributed, and an entry in the gap may be such a
+link. So an event beyond a gap has no row until the gap is filled. All waiting events of a view lie in one
+file, which a commit writes anew if they have changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCHEMA: Final = pa.schema(
 
 
 class WaitingEvent(NamedTuple):
-    """The row of an imported event, and what decides whether it is attributed."""
+    """The row of an imported event, and the keys that decide whether it is attributed."""
 
     row: ViewRow
     signer: bytes | None
@@ -37,7 +37,7 @@ class WaitingEvent(NamedTuple):
     """The keys that the entry links: principal_id and client_id of a valid record.continuity.v1 (P10)."""
 
     def row_after(self, attribution: Attribution) -> ViewRow:
-        """Return the row, once every entry before it is known; take in the link of the entry."""
+        """Return the row, once every entry before it is known; add the entry's link to ``attribution``."""
         if self.link is not None:
             attribution.add_link(*self.link)
         if self.row.principal_id is None:
@@ -46,7 +46,7 @@ class WaitingEvent(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of what varies in length."""
+        """Bytes of the values whose length varies."""
         row = self.row
         return sum(len(each or "") for each in (row.payload_json, row.subject_id, row.origin, row.receipt))
 

@@ -17,7 +17,7 @@ from veen_overlays.live.query_view.files.manifest import DamagedViewError, DataF
 
 
 class KeptFiles:
-    """What is known of each file, and which versions of the view are in use. Threads may share it."""
+    """The last check of each file, and the versions of the view in use. Threads may share it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -69,7 +69,7 @@ class Source(Wire):
 
     @property
     def key(self) -> tuple[str, bytes, bytes]:
-        """What identifies the source."""
+        """The identity of the source: stream, hub_id and label."""
         return self.stream, self.hub_id, self.label
 
 
@@ -92,7 +92,7 @@ class DataFile(Wire):
     """One Parquet file: its place, its hash and the statistics that let a query skip it."""
 
     name: str
-    """Without suffix; unique in the view."""
+    """The file's name without suffix; unique in the view."""
     run: int
     """Files of one run are sorted by subject as a whole, in the order of their names."""
     stream: str
@@ -148,7 +148,7 @@ class WaitingFile(Wire):
     """The file of the imported events that wait for an event before them."""
 
     name: str
-    """Without suffix; unique in the view."""
+    """The file's name without suffix; unique in the view."""
     size: int
     """Bytes of the file."""
     hash: FileHash
@@ -157,7 +157,7 @@ class WaitingFile(Wire):
 @text_map("query view manifest", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Wire):
-    """All that a view is. Two views with equal sources answer every query alike."""
+    """The complete content of a view. Two views with equal sources answer every query alike."""
 
     version: Literal[1] = 1
     sources: tuple[Source, ...] = ()
