@@ -74,6 +74,7 @@ async def serve(
         stack.push_async_callback(server.stop_probes)
         probes = await server.start_probes()
         if backend.is_incomplete and not await _read_first(backend, probes, stopping):
+            log(logging.INFO, "stopped")
             return
         await stack.enter_async_context(working(service, backend, config.results.drain_sec))
         stack.push_async_callback(server.stop)
