@@ -228,7 +228,7 @@ def class_show(
 @realm_option
 @access_options
 def class_list(out: Output, *, access: Access, realm: RealmId) -> Answer:
-    """Show the class of every label of a realm, in order of labels."""
+    """Show the class of every label of a realm."""
     del out
     state = access.state(label_class_stream(realm), LABEL_CLASSES, describe_realm(realm))
     records = [class_of(state, Label(label)) for label in sorted(state)]
