@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from veen_bridge.exporting.export import Counter, ExportedBundle, Exporter
+from veen_bridge.exporting.export import ExportedBundle, Exporter, ProgressBar
 from veen_bridge.exporting.planning import ExportWishes
 from veen_bridge.importing.run import ImportRun
 from veen_bridge.roles.config import BridgeConfig, load_config
@@ -36,7 +36,7 @@ class Silent:
 
 
 @contextmanager
-def unwatched(_what: str, _total: int) -> Iterator[Counter]:
+def unwatched(_what: str, _total: int) -> Iterator[ProgressBar]:
     yield Silent()
 
 

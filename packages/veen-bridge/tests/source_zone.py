@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from veen_bridge.bundles import BundleReport, check_bundle, open_bundles
-from veen_bridge.exporting.export import Counter, ExportedBundle, Exporter
+from veen_bridge.exporting.export import ExportedBundle, Exporter, ProgressBar
 from veen_bridge.exporting.planning import ExportWishes
 from veen_bridge.roles.config import BridgeConfig, load_config
 from veen_bridge.roles.session import RoleKeys, open_session
@@ -54,7 +54,7 @@ class NoProgress:
 
 
 @contextmanager
-def unwatched(what: str, total: int) -> Iterator[Counter]:
+def unwatched(what: str, total: int) -> Iterator[ProgressBar]:
     del what, total
     yield NoProgress()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from veen_bridge.importing.run import ImportRun, Outcome
+from veen_bridge.importing.run import ImportOutcome, ImportRun
 from veen_bridge.roles.config import OFFLINE, BridgeConfig, load_config, parse_config
 from veen_bridge.roles.session import RoleKeys, open_session
 from veen_bridge.roles.templates import issue_token
@@ -99,10 +99,10 @@ class OfflineBridge:
     def config(self) -> BridgeConfig:
         return load_config(self.root / "bridge.yaml")
 
-    def import_(self, *paths: Path, **options: Any) -> list[Outcome]:
+    def import_(self, *paths: Path, **options: Any) -> list[ImportOutcome]:
         """Import in this process."""
 
-        async def work() -> list[Outcome]:
+        async def work() -> list[ImportOutcome]:
             config = self.config
             async with open_session(config, RoleKeys.load(config)) as session:
                 return await ImportRun(session=session, **options).run(paths)

@@ -14,7 +14,7 @@ import pytest
 from veen_bridge.bundles import open_bundles
 from veen_bridge.importing.admission import BundleRefusedError, plan_import
 from veen_bridge.importing.audit import AuditLog
-from veen_bridge.importing.run import LOCK, Outcome
+from veen_bridge.importing.run import LOCK, ImportOutcome
 from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleKeys, open_session
 from veen_core.ids import NO_BUNDLE, Coid, MmrRoot, StreamSeq
@@ -73,7 +73,7 @@ def no_root(seq: StreamSeq) -> MmrRoot:
     raise AssertionError(f"the bundle does not overlap an imported one at {seq}")
 
 
-def codes(outcomes: list[Outcome]) -> list[str | None]:
+def codes(outcomes: list[ImportOutcome]) -> list[str | None]:
     return [outcome.code for outcome in outcomes]
 
 

@@ -416,7 +416,8 @@ def test_that_a_head_is_the_newest_of_its_stream_is_named_as_the_hubs_claim(
     )
     gated.admin("validate", path, "--offline").ok()
     help_text = " ".join(veen("record", "safe-window", "--help").out.split())
-    assert "newest head of each stream is claimed by the hub, not proved by the file" in help_text
+    claim = "hub claims that the file has the newest head of each stream; the file does not prove it"
+    assert claim in help_text
     guide = " ".join((ROOT / "docs/guides/recorder.md").read_text("utf-8").split())
     assert "that a head is the newest of its stream, are the hub's claims" in guide
 

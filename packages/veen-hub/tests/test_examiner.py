@@ -14,7 +14,7 @@ from veen_core import cbor
 from veen_core.api import SubmitResponse
 from veen_core.errors import AdmissionError
 from veen_core.limits import Limits
-from veen_hub.admission.stateless import Submission, Supported
+from veen_hub.admission.stateless import ProfileAndLimits, Submission
 from veen_hub.pipeline.examiner import Examiner, Verdict, verdict_of
 from veen_hub.pipeline.worker_process import MIN_QUESTIONS
 
@@ -54,7 +54,7 @@ def wires(hub: RunningHub) -> list[bytes]:
 
 @pytest.fixture
 def examiner(hub: RunningHub, wires: list[bytes]) -> Iterator[Examiner]:
-    made = Examiner(Supported(hub.profile.profile_id, Limits()), enabled=lambda: True, timeout_sec=1.0)
+    made = Examiner(ProfileAndLimits(hub.profile.profile_id, Limits()), enabled=lambda: True, timeout_sec=1.0)
     until(lambda: made.examine(wires[:MANY]) and made.process.ready, "the process is ready")
     yield made
     made.close()
@@ -63,7 +63,7 @@ def examiner(hub: RunningHub, wires: list[bytes]) -> Iterator[Examiner]:
 def test_a_process_returns_the_same_results_as_a_thread(
     hub: RunningHub, wires: list[bytes], examiner: Examiner
 ) -> None:
-    supported = Supported(hub.profile.profile_id, Limits())
+    supported = ProfileAndLimits(hub.profile.profile_id, Limits())
     apart = [as_values(verdict) for verdict in examiner.examine(wires)]
     assert examiner.process.ready
     assert apart == [as_values(verdict_of(wire, supported)) for wire in wires]
@@ -120,7 +120,7 @@ def test_a_process_that_does_not_answer_is_given_up(wires: list[bytes], examiner
 
 
 def test_a_thread_replaces_a_process_that_cannot_be_started(hub: RunningHub, wires: list[bytes]) -> None:
-    supported = Supported(hub.profile.profile_id, Limits())
+    supported = ProfileAndLimits(hub.profile.profile_id, Limits())
     alone = Examiner(supported, enabled=lambda: True)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # no new descriptor; open ones stay open

@@ -19,16 +19,18 @@ from veen_core.rejection import CBOR_INVALID, CLIENT_SEQ
 from veen_hub.admission.stateless import Submission
 from veen_hub.pipeline import intake as intake_module
 from veen_hub.pipeline.examiner import Verdict
-from veen_hub.pipeline.intake import GROUP_SIZE, Intake, Pending, in_groups
+from veen_hub.pipeline.intake import GROUP_SIZE, Intake, PendingRequest, in_groups
 from veen_hub.pipeline.saturation import Saturation
-from veen_hub.pipeline.sequencer import Answer, Ticket
+from veen_hub.pipeline.sequencer import OnSettled, Ticket
 
 # --- groups
 
 
 @given(st.lists(st.integers(0, 3 * GROUP_SIZE), max_size=8))
 def test_groups_hold_every_message_once_in_order_and_none_is_too_large(sizes: list[int]) -> None:
-    arrived = [Pending.of([b"%d/%d" % (n, i) for i in range(size)], list) for n, size in enumerate(sizes)]
+    arrived = [
+        PendingRequest.of([b"%d/%d" % (n, i) for i in range(size)], list) for n, size in enumerate(sizes)
+    ]
     groups = list(in_groups(arrived))
     held = [wire for group in groups for part in group for wire in part.pending.wires[part.start : part.stop]]
     assert held == [wire for pending in arrived for wire in pending.wires]
@@ -77,7 +79,7 @@ class Settling:
         self.seen: list[bytes] = []
         self._lock = threading.Lock()
 
-    def put(self, tickets: list[Ticket[Any]], answer: Answer) -> None:
+    def put(self, tickets: list[Ticket[Any]], answer: OnSettled) -> None:
         def settle() -> None:
             with self._lock:
                 for ticket in tickets:
@@ -101,7 +103,7 @@ class Settling:
 class InOrder(Settling):
     """Decides at once, so that the order in which it is given tickets can be seen."""
 
-    def put(self, tickets: list[Ticket[Any]], answer: Answer) -> None:
+    def put(self, tickets: list[Ticket[Any]], answer: OnSettled) -> None:
         for ticket in tickets:
             if ticket.check is not None:
                 ticket.check()
@@ -127,14 +129,14 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake_module, "verdict_of", judged)
 
 
-async def entered(intake: Intake, wires: list[bytes]) -> Pending:
+async def entered(intake: Intake, wires: list[bytes]) -> PendingRequest:
     settled = asyncio.Event()
     pending = intake.enter(wires, settled.set)
     await asyncio.wait_for(settled.wait(), 30)
     return pending
 
 
-def check_outcomes(pending: Pending) -> None:
+def check_outcomes(pending: PendingRequest) -> None:
     assert pending.open == 0
     for wire, outcome in zip(pending.wires, pending.settled, strict=True):
         if fate_of(wire) == b"accepted":
@@ -162,7 +164,7 @@ def test_each_message_gets_its_own_outcome(requests: list[tuple[int, list[bytes]
     async def run() -> None:
         intake = made(Settling())
 
-        async def one(n: int, pauses: int, fates: list[bytes]) -> Pending:
+        async def one(n: int, pauses: int, fates: list[bytes]) -> PendingRequest:
             for _ in range(pauses):
                 await asyncio.sleep(0)
             return await entered(intake, [b"%d/%d/%s" % (n, i, fate) for i, fate in enumerate(fates)])

@@ -27,10 +27,10 @@ from veen_core.api import ErrorEnvelope, StreamRequest
 from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
-from veen_hub.http import reading
+from veen_hub.api import reading
 from veen_hub.http.bounded_connection import MAX_HEAD_BYTES, MAX_HEADERS
 from veen_hub.http.connections import Connection
-from veen_hub.pipeline.intake import Pending
+from veen_hub.pipeline.intake import PendingRequest
 
 from .conftest import StartHub, StartProcess
 from .following import Follower
@@ -535,7 +535,8 @@ def test_refused_and_interrupted_requests_leave_no_reference_cycles(
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-    assert not [one for one in left if isinstance(one, web.BaseRequest | Connection | Pending | FrameType)]
+    kinds = web.BaseRequest | Connection | PendingRequest | FrameType
+    assert not [one for one in left if isinstance(one, kinds)]
 
 
 def test_a_sequence_of_nothing_but_the_largest_messages_is_bounded(start_hub: StartHub) -> None:

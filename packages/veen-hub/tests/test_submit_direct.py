@@ -14,9 +14,9 @@ import pytest
 from veen_core.api import SubmitResponse
 from veen_core.errors import ApiError
 from veen_core.rejection import TABLE, Code, Rejection
+from veen_hub.api.submit import SubmitCall
 from veen_hub.http import bounded_connection
-from veen_hub.http.submit import SubmitCall
-from veen_hub.pipeline.intake import Pending, Slice
+from veen_hub.pipeline.intake import PendingRequest, RequestSlice
 from veen_storage import Files
 
 from . import serving
@@ -345,8 +345,8 @@ def test_a_bug_in_one_answer_does_not_block_other_clients(hub: RunningHub) -> No
     def settled_together() -> None:
         hub.hub._intake.waiting += 2
         refused = ApiError(Code.UNAVAILABLE, "no")
-        waiting = [Pending.of([b""], then) for then in (broken, lambda: told.append("other"))]
-        hub.hub._intake._deliver([Slice(pending, 0, 1) for pending in waiting], [refused] * 2)
+        waiting = [PendingRequest.of([b""], then) for then in (broken, lambda: told.append("other"))]
+        hub.hub._intake._deliver([RequestSlice(pending, 0, 1) for pending in waiting], [refused] * 2)
 
     hub.do(settled_together)
     assert told == ["other"]

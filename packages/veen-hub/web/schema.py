@@ -1,7 +1,8 @@
-"""Write ``src/verify/wire/schema.ts``: the wire objects of VEEN for the web pages, from their declarations.
+"""Write the declarations of VEEN for the web pages: wire objects, and the records of all overlays.
 
 Usage: schema.py [--check]. Needs an environment with veen-cli, such as ``.tox/cli/bin/python``. The pages
-interpret these tables; no field is declared a second time in TypeScript.
+interpret these tables; no field is declared a second time in TypeScript. The wire objects are in
+``src/verify/wire/schema.ts``, the records in ``src/console/records/schema.ts``.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from veen_core.codec import ArrayCodec, Declared
 from veen_core.hub_export import HubHead, HubManifest
 from veen_core.payload import PayloadHeader
 from veen_core.wire import Wire
+from veen_overlays.fold.registry import OVERLAYS
+from veen_overlays.schema.record import Record
 
-OUT = Path(__file__).parent / "src" / "verify" / "wire" / "schema.ts"
+SOURCES = Path(__file__).parent / "src"
+WIRE_OUT = SOURCES / "verify" / "wire" / "schema.ts"
+RECORDS_OUT = SOURCES / "console" / "records" / "schema.ts"
 OTHERS: tuple[type[Wire], ...] = (PartTrailer, PartIndex, HubHead, HubManifest, PayloadHeader, Attached)
 """Objects that no file holds alone, and that the pages read inside others."""
 
@@ -48,14 +53,34 @@ type Bytes = Uint8Array<ArrayBuffer>;
 """
 
 
-class Writer:
-    """Collects wire objects and everything that they contain."""
+RECORDS_HEAD = """// Made by schema.py from the declarations of veen-overlays; do not edit.
+import type { IMPORTED } from "../../verify/wire/schema.ts";
 
-    def __init__(self) -> None:
+export interface RecordSchema extends ObjectSchema {
+  /** The schema id in hex: `payload_hdr.schema` of its messages. */
+  readonly id: string;
+  /** The overlays that fold it. */
+  readonly overlays: readonly string[];
+}
+type Bytes = Uint8Array<ArrayBuffer>;
+"""
+
+
+class Writer:
+    """Collects declared objects and everything that they contain."""
+
+    def __init__(self, known: dict[str, Declared] | None = None) -> None:
+        """``known`` are objects that another module declares."""
+        self.known = known or {}
+        self.borrowed: set[str] = set()
+        """The known objects that these contain."""
         self.objects: dict[str, Declared] = {}
 
     def add(self, codec: Declared) -> str:
         name = codec.build.__name__
+        if self.known.get(name) is codec:
+            self.borrowed.add(name)
+            return name
         if self.objects.setdefault(name, codec) is not codec:
             raise SystemExit(f"two wire objects are named {name}")
         for field in codec.fields:
@@ -113,32 +138,85 @@ class Writer:
                 return kind.build.__name__
         raise SystemExit(f"no TypeScript type for {kind!r}")
 
-    def render(self) -> str:
-        lines = [HEAD]
+    def interface(self, codec: Declared) -> list[str]:
+        """Return the TypeScript fields of an object."""
+        return [
+            f"  readonly {field.name}: {self.type(field.kind)}{' | null' if field.optional else ''};"
+            for field in codec.fields
+        ]
+
+    def table(self, codec: Declared) -> list[str]:
+        """Return the table of an object, between its braces."""
+        layout = "array" if isinstance(codec, ArrayCodec) else "map"
+        lines = [
+            f'name: {json.dumps(codec.name)}, section: "{codec.section}",',
+            f'    layout: "{layout}", fields: [',
+        ]
+        for field in codec.fields:
+            marks = f"{literal(field.optional)}, {literal(field.trailing)}"
+            lines.append(f'    ["{field.name}", {literal(field.key)}, {self.kind(field.kind)}, {marks}],')
+        return [*lines, "  ] },"]
+
+    def tables(self) -> list[str]:
+        """Return the named tables of all objects."""
+        lines = []
         for name, codec in self.objects.items():
-            lines.append(f"export interface {name} {{")
-            for field in codec.fields:
-                absent = " | null" if field.optional else ""
-                lines.append(f"  readonly {field.name}: {self.type(field.kind)}{absent};")
-            lines.append("}")
-        lines.append("export interface Objects {")
-        lines += [f"  {name}: {name};" for name in self.objects]
-        lines += ["}", "export type ObjectName = keyof Objects;", ""]
-        lines.append("export const SCHEMA: Readonly<Record<ObjectName, ObjectSchema>> = {")
+            first, *rest = self.table(codec)
+            lines += [f"  {name}: {{ {first}", *rest]
+        return lines
+
+    def interfaces(self) -> list[str]:
+        """Return the TypeScript interfaces of all objects."""
+        lines = []
         for name, codec in self.objects.items():
-            layout = "array" if isinstance(codec, ArrayCodec) else "map"
-            lines.append(f'  {name}: {{ name: {json.dumps(codec.name)}, section: "{codec.section}",')
-            lines.append(f'    layout: "{layout}", fields: [')
-            for field in codec.fields:
-                marks = f"{literal(field.optional)}, {literal(field.trailing)}"
-                key = literal(field.key)
-                lines.append(f'    ["{field.name}", {key}, {self.kind(field.kind)}, {marks}],')
-            lines.append("  ] },")
-        lines += ["};", "", "/** What a file may hold, in the order in which it is tried. */"]
-        lines.append("export const KINDS: readonly ObjectName[] = [")
-        lines += [f'  "{kind.__name__}",' for kind in KINDS]
-        lines.append("];")
-        return "\n".join(lines) + "\n"
+            lines += [f"export interface {name} {{", *self.interface(codec), "}"]
+        return lines
+
+
+def wire_module(writer: Writer) -> str:
+    """Return the module of the wire objects."""
+    lines = [HEAD, *writer.interfaces(), "export interface Objects {"]
+    lines += [f"  {name}: {name};" for name in writer.objects]
+    lines += ["}", "export type ObjectName = keyof Objects;", ""]
+    lines += ["export const SCHEMA: Readonly<Record<ObjectName, ObjectSchema>> = {", *writer.tables()]
+    lines += ["};", "", "/** What a file may hold, in the order in which it is tried. */"]
+    lines.append("export const KINDS: readonly ObjectName[] = [")
+    lines += [f'  "{kind.__name__}",' for kind in KINDS]
+    lines.append("];")
+    return "\n".join(lines) + "\n"
+
+
+def records_module(known: dict[str, Declared]) -> str:
+    """Return the module of the records; their parts are declared beside them."""
+    writer = Writer(known)
+    overlays: dict[type[Record], list[str]] = {}
+    for overlay in OVERLAYS.values():
+        for shape in (*overlay.schemas, *overlay.exchanged):
+            overlays.setdefault(shape, []).append(overlay.name)
+    for shape in overlays:
+        for field in declared(shape).fields:
+            writer.kind(field.kind)
+    head = RECORDS_HEAD.replace("IMPORTED", ", ".join(sorted({"ObjectSchema", *writer.borrowed})))
+    lines = [head, *writer.interfaces(), "/** The fields of each record, by its name. */"]
+    lines.append("export interface Records {")
+    forms: dict[str, list[str]] = {}
+    for shape in overlays:
+        fields = (line.strip() for line in writer.interface(declared(shape)))
+        forms.setdefault(shape.NAME, []).append(f"{{ {' '.join(fields)} }}")
+    lines += [f"  {json.dumps(name)}: {' | '.join(found)};" for name, found in forms.items()]
+    lines += ["}", "export type RecordName = keyof Records;", ""]
+    lines += ["export const PARTS: Readonly<Record<string, ObjectSchema>> = {", *writer.tables(), "};", ""]
+    lines.append("export const RECORDS: readonly RecordSchema[] = [")
+    for shape, names in overlays.items():
+        first, *rest = writer.table(declared(shape))
+        lines += [f'  {{ id: "{shape.SCHEMA.hex()}", overlays: {json.dumps(names)}, {first}', *rest]
+    lines.append("];")
+    return "\n".join(lines) + "\n"
+
+
+def declared(shape: type[Wire]) -> Declared:
+    assert isinstance(shape.codec, Declared)
+    return shape.codec
 
 
 def literal(value: object) -> str:
@@ -148,14 +226,13 @@ def literal(value: object) -> str:
 def main(arguments: list[str]) -> None:
     writer = Writer()
     for kind in (*KINDS, *OTHERS):
-        assert isinstance(kind.codec, Declared)
-        writer.add(kind.codec)
-    made = writer.render()
-    if arguments == ["--check"]:
-        if OUT.read_text() != made:
-            sys.exit(f"{OUT} is out of date: run schema.py")
-        return
-    OUT.write_text(made)
+        writer.add(declared(kind))
+    made = {WIRE_OUT: wire_module(writer), RECORDS_OUT: records_module(writer.objects)}
+    for path, text in made.items():
+        if arguments != ["--check"]:
+            path.write_text(text)
+        elif path.read_text() != text:
+            sys.exit(f"{path} is out of date: run schema.py")
 
 
 if __name__ == "__main__":

@@ -53,13 +53,13 @@ from veen_overlays.identifiers import (
 )
 from veen_overlays.identity.authentication import (
     Authenticated,
-    Claim,
+    AuthenticationInput,
+    AuthenticationStep,
     Denied,
-    Step,
     authenticate,
     rotate_device,
 )
-from veen_overlays.identity.directory import Directory
+from veen_overlays.identity.directory import IdentityDirectory
 from veen_overlays.identity.records import (
     CtxProfile,
     Device,
@@ -148,8 +148,8 @@ def device(pk: DevicePk = PHONE_PK, **more: Any) -> Device:
     )
 
 
-def directory(*records: Record) -> Directory:
-    return Directory(merged=IDENTITY.fold(log_of(*records)).inner)
+def directory(*records: Record) -> IdentityDirectory:
+    return IdentityDirectory(merged=IDENTITY.fold(log_of(*records)).inner)
 
 
 def test_a_device_with_another_id_and_an_unknown_target_type_are_undecodable() -> None:
@@ -218,14 +218,14 @@ def test_a_principal_speaks_only_on_its_own_stream() -> None:
     foreign = replace(device(), principal_pk=mallory)
     stream = principal_stream(ANN_PK)
     folded = on_stream(stream).fold(log_of(principal(), device(DevicePk(LAPTOP.public)), foreign)).inner
-    held = Directory(streams={stream: folded})
+    held = IdentityDirectory(streams={stream: folded})
     assert held.inactive(ANN_PK, device_id(PHONE_PK), NOW) is not None
     assert held.inactive(ANN_PK, device_id(DevicePk(LAPTOP.public)), NOW) is None
     theirs = principal_stream(mallory)
     attack = (
         on_stream(theirs).fold(log_of(Revoke(device_id=device_id(DevicePk(LAPTOP.public)), ts=NOW))).inner
     )
-    both = Directory(streams={stream: folded, theirs: attack})
+    both = IdentityDirectory(streams={stream: folded, theirs: attack})
     assert both.inactive(ANN_PK, device_id(DevicePk(LAPTOP.public)), NOW) is None
 
 
@@ -337,7 +337,7 @@ APP = StreamId(b"\x21" * 32)
 BASE = (principal(), device())
 
 
-def claim(token: CapToken | None, signer: SigningKey = PHONE, **more: Any) -> Claim:
+def claim(token: CapToken | None, signer: SigningKey = PHONE, **more: Any) -> AuthenticationInput:
     binding = Binding(
         profile_id=DEFAULT_PROFILE.profile_id,
         label=Label(b"\x03" * 32),
@@ -360,7 +360,7 @@ def claim(token: CapToken | None, signer: SigningKey = PHONE, **more: Any) -> Cl
         "streams": (APP,),
         "now": NOW,
     }
-    return Claim(**fields | more)
+    return AuthenticationInput(**fields | more)
 
 
 def token(issuer: SigningKey = ANN, subject: SigningKey = PHONE, ttl: int = 60) -> CapToken:
@@ -379,23 +379,26 @@ def test_a_principal_is_known_by_its_device_records_alone() -> None:
     assert isinstance(authenticate(claim(token()), directory(*devices)), Authenticated)
 
 
-DENIALS: dict[Step, tuple[Claim, tuple[Record, ...]]] = {
-    Step.SIGNATURE: (replace(claim(token()), wire=claim(token(ttl=61)).wire), BASE),
-    Step.TOKEN_PRESENT: (claim(None), BASE),
-    Step.TOKEN_CHAIN: (claim(replace(token(), sig_chain=token(ttl=61).sig_chain)), BASE),
-    Step.TOKEN_SUBJECT: (claim(token(subject=LAPTOP)), BASE),
-    Step.TOKEN_STREAMS: (claim(token(), streams=(APP, StreamId(b"\x22" * 32))), BASE),
-    Step.TOKEN_TTL: (claim(token(), now=UnixTime(NOW + 61)), BASE),
-    Step.TOKEN_REVOKED: (claim(token()), (*BASE, Revoke(revoked_auth_ref=token().auth_ref, ts=NOW))),
-    Step.PRINCIPAL: (claim(token(issuer=key("somebody"))), BASE),
-    Step.CTX_REVOKED: (claim(token()), (*BASE, Revoke(ctx_id=ANN_CTX, realm_id=REALM, ts=NOW))),
-    Step.DEVICE_ACTIVE: (claim(token()), (principal(),)),
-    Step.ROLES: (claim(token(), org=ORG, roles=("admin",)), BASE),
+DENIALS: dict[AuthenticationStep, tuple[AuthenticationInput, tuple[Record, ...]]] = {
+    AuthenticationStep.SIGNATURE: (replace(claim(token()), wire=claim(token(ttl=61)).wire), BASE),
+    AuthenticationStep.TOKEN_PRESENT: (claim(None), BASE),
+    AuthenticationStep.TOKEN_CHAIN: (claim(replace(token(), sig_chain=token(ttl=61).sig_chain)), BASE),
+    AuthenticationStep.TOKEN_SUBJECT: (claim(token(subject=LAPTOP)), BASE),
+    AuthenticationStep.TOKEN_STREAMS: (claim(token(), streams=(APP, StreamId(b"\x22" * 32))), BASE),
+    AuthenticationStep.TOKEN_TTL: (claim(token(), now=UnixTime(NOW + 61)), BASE),
+    AuthenticationStep.TOKEN_REVOKED: (
+        claim(token()),
+        (*BASE, Revoke(revoked_auth_ref=token().auth_ref, ts=NOW)),
+    ),
+    AuthenticationStep.PRINCIPAL: (claim(token(issuer=key("somebody"))), BASE),
+    AuthenticationStep.CTX_REVOKED: (claim(token()), (*BASE, Revoke(ctx_id=ANN_CTX, realm_id=REALM, ts=NOW))),
+    AuthenticationStep.DEVICE_ACTIVE: (claim(token()), (principal(),)),
+    AuthenticationStep.ROLES: (claim(token(), org=ORG, roles=("admin",)), BASE),
 }
 
 
-@pytest.mark.parametrize("step", Step)
-def test_authentication_says_which_step_failed(step: Step) -> None:
+@pytest.mark.parametrize("step", AuthenticationStep)
+def test_authentication_says_which_step_failed(step: AuthenticationStep) -> None:
     asked, records = DENIALS[step]
     found = authenticate(asked, directory(*records))
     assert isinstance(found, Denied)
@@ -407,10 +410,10 @@ def test_a_token_of_another_message_or_never_authorized_is_denied() -> None:
     other = replace(claim(token()), token=token(ttl=61))
     found = authenticate(other, directory(*BASE))
     assert isinstance(found, Denied)
-    assert found.step is Step.TOKEN_PRESENT
+    assert found.step is AuthenticationStep.TOKEN_PRESENT
     found = authenticate(claim(token(), issued_at=None), directory(*BASE))
     assert isinstance(found, Denied)
-    assert found.step is Step.TOKEN_TTL
+    assert found.step is AuthenticationStep.TOKEN_TTL
 
 
 def test_a_revocation_in_one_realm_leaves_the_others() -> None:
@@ -423,19 +426,19 @@ def test_a_revocation_in_one_realm_leaves_the_others() -> None:
 @pytest.mark.parametrize(
     ("revoked", "step"),
     [
-        ({"device_id": device_id(PHONE_PK)}, Step.DEVICE_ACTIVE),
-        ({"revoked_auth_ref": token().auth_ref}, Step.TOKEN_REVOKED),
-        ({"ctx_id": ANN_CTX, "realm_id": REALM}, Step.CTX_REVOKED),
+        ({"device_id": device_id(PHONE_PK)}, AuthenticationStep.DEVICE_ACTIVE),
+        ({"revoked_auth_ref": token().auth_ref}, AuthenticationStep.TOKEN_REVOKED),
+        ({"ctx_id": ANN_CTX, "realm_id": REALM}, AuthenticationStep.CTX_REVOKED),
     ],
     ids=["device", "token", "account"],
 )
 def test_an_organisations_revocation_counts_for_questions_on_its_behalf(
-    revoked: dict[str, Any], step: Step
+    revoked: dict[str, Any], step: AuthenticationStep
 ) -> None:
     """ID 11.1, "Stream: stream_id_principal or stream_id_org"; for others it does not count."""
     mine, theirs = principal_stream(ANN_PK), org_stream(ORG)
     record = Revoke(org_id=ORG, ts=NOW, **revoked)
-    held = Directory(
+    held = IdentityDirectory(
         streams={
             mine: on_stream(mine).fold(log_of(*BASE)).inner,
             theirs: on_stream(theirs).fold(log_of(record)).inner,
@@ -460,7 +463,7 @@ def test_rotating_a_device_disables_the_old_one_and_publishes_the_new_one() -> N
     held = directory(*BASE, *rotate_device(device(), new, NOW, auth_ref=AuthRef(token().auth_ref)))
     old = authenticate(claim(token()), held)
     assert isinstance(old, Denied)
-    assert old.step is Step.TOKEN_REVOKED
+    assert old.step is AuthenticationStep.TOKEN_REVOKED
     assert held.inactive(ANN_PK, device_id(PHONE_PK), NOW) == "the device is disabled"
     fresh = authenticate(claim(token(subject=LAPTOP), signer=LAPTOP), held)
     assert isinstance(fresh, Authenticated)
@@ -506,5 +509,5 @@ def test_a_directory_asks_the_organisations_own_stream() -> None:
     stream = org_stream(ORG)
     mine = on_stream(stream).fold(log_of(group(1, add=(ANN_CTX,)), role("admin", targets_group=(OPS,)))).inner
     forged = on_stream(handle_stream(REALM)).fold(log_of(role("root", targets_ctx=(ANN_CTX,)))).inner
-    held = Directory(streams={stream: mine, handle_stream(REALM): forged})
+    held = IdentityDirectory(streams={stream: mine, handle_stream(REALM): forged})
     assert held.roles(ORG, ANN_CTX, REALM) == {"admin"}

@@ -20,7 +20,7 @@ from veen_core import cbor
 from veen_core.hashing import H, u64be
 from veen_overlays import operations
 from veen_overlays.fold.event import MemorySeenKeys, Message
-from veen_overlays.fold.overlay import MAX_LISTED, Overlay, Summary
+from veen_overlays.fold.overlay import MAX_LISTED_IGNORED, Overlay, Summary
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.record import Record, decode_record, record
 
@@ -164,7 +164,7 @@ def test_ignored_messages_are_counted_and_listed_and_change_no_state(name: str, 
     whole, clean = overlay.fold(log), overlay.fold(good)
     assert whole.foreign + whole.undecodable == len(log) - len(good)
     bad = [m for m in log if m not in good]
-    assert [fault.seq for fault in whole.ignored] == [m.seq for m in bad[:MAX_LISTED]]
+    assert [fault.seq for fault in whole.ignored] == [m.seq for m in bad[:MAX_LISTED_IGNORED]]
     assert overlay.state_bytes(whole) == overlay.state_bytes(clean)
     assert clean.events == whole.events
 

@@ -24,7 +24,7 @@ from veen_overlays.identifiers import (
     realm_id,
     wallet_id,
 )
-from veen_overlays.identity import IDENTITY, Directory, on_stream
+from veen_overlays.identity import IDENTITY, IdentityDirectory, on_stream
 from veen_overlays.identity.records import Device, Role
 from veen_overlays.operations.operation import IdentityId, OperationId
 from veen_overlays.operations.recovery import RECOVERIES, recoveries
@@ -245,13 +245,13 @@ def test_a_replaced_principals_devices_are_inactive_and_its_successor_acts_for_i
     role = Role(org_id=org, role="cashier", targets_ctx=(old_account,), ts=UnixTime(0))
     home = principal_stream(lost)
 
-    def directory(*entries: Signed) -> Directory:
+    def directory(*entries: Signed) -> IdentityDirectory:
         streams = {
             home: state_after(on_stream(home), (device(LOST, 0), LOST), *entries),
             principal_stream(new): state_after(on_stream(principal_stream(new)), (device(NEW, 1), NEW)),
             org_stream(org): state_after(on_stream(org_stream(org)), (role, EVE)),
         }
-        return Directory(streams=streams)
+        return IdentityDirectory(streams=streams)
 
     shifted = policy(ANN, BOB), request(), approval(ANN), approval(BOB), execution(4, 5)
     before, after = directory(*shifted[:-1]), directory(*shifted)

@@ -31,7 +31,7 @@ from veen_overlays.identifiers import (
     wallet_stream,
 )
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER_OPENED, State
+from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.ledger import LEDGER, one_wallet, state_of
 from veen_overlays.wallet.records import (
     WALLET_RECORDS,
@@ -76,7 +76,7 @@ def limit(value: int | None, ts: int = NOON) -> Limit:
     return Limit(wallet_id=W, daily_limit=value, ts=ts)
 
 
-def after(*records: Record, wallet: WalletId = W) -> State:
+def after(*records: Record, wallet: WalletId = W) -> WalletState:
     return state_of(LEDGER.fold(log_of(*records)).inner, wallet)
 
 
@@ -199,7 +199,7 @@ def test_an_open_with_another_wallets_id_is_undecodable() -> None:
 
 
 def test_a_wallet_opens_once() -> None:
-    assert after(opened(), deposit(5), opened(at=NOON + 1)) == State(
+    assert after(opened(), deposit(5), opened(at=NOON + 1)) == WalletState(
         exists=True, balance=5, last_limit_reset_ts=NOON
     )
 

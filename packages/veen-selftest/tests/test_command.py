@@ -171,7 +171,7 @@ def test_a_run_in_which_all_checks_were_skipped_ends_with_5(healthy: OwnFleet) -
         (["--hub-command=/nowhere/hub"], 1, "there is no such program"),
         (["--hub-command=it's"], 1, "No closing quotation"),
         (["nonsense"], 1, "see `veen-selftest --help`"),
-        (["--only=nonsense"], 1, "see --list"),
+        (["--only=nonsense"], 1, "--only nonsense: --list shows the checks"),
         (["--admin-key=/dev/null"], 1, "--admin-key"),
         (["--hub=http://x", "--hub-command=y"], 1, "give one of them"),
         (["--hub=http://x", "--own"], 1, "give one of them"),

@@ -8,7 +8,7 @@ import pytest
 
 from veen_core import rejection
 from veen_core.rejection import TABLE
-from veen_selftest.runner.suite import Outcome, Result
+from veen_selftest.runner.suite import CheckOutcome, Result
 
 from .conftest import ALL, FaultyFleet, run_check
 from .faulty_hub import BACKUP, FAULTS, SKIPPED
@@ -168,7 +168,7 @@ def test_the_check_catches_the_fault(
     with_fault: Callable[[str, str], Result], fault: str, check: str
 ) -> None:
     result = with_fault(fault, check)
-    assert result.outcome is Outcome.FAILED, f"{check} did not notice a hub that {fault}: {result.why}"
+    assert result.outcome is CheckOutcome.FAILED, f"{check} did not notice a hub that {fault}: {result.why}"
     for words in ("the check crashed", "did not start", " failed: ", "no answer from the hub: "):
         if (fault, words) != ("drops fsync", "did not start"):  # it may lose what it cannot start without
             assert words not in result.why
@@ -179,7 +179,7 @@ def test_the_check_catches_the_fault(
 def test_the_same_hub_passes_while_its_fault_is_inactive(faulty: FaultyFleet, check: str) -> None:
     """But for the figures: whether those are reached is the machine's business."""
     result = run_check(check, faulty)
-    assert (result.outcome, result.why) == (Outcome.PASSED, "")
+    assert (result.outcome, result.why) == (CheckOutcome.PASSED, "")
 
 
 def test_every_check_has_a_fault_that_it_catches() -> None:

@@ -12,7 +12,7 @@ from veen_selftest.hubs.fleet import OwnFleet
 from veen_selftest.perf import figures
 from veen_selftest.runner.context import RunOptions
 from veen_selftest.runner.report import as_object
-from veen_selftest.runner.suite import Outcome, checks_of, chosen, run
+from veen_selftest.runner.suite import CheckOutcome, checks_of, chosen, run
 
 from .conftest import LITTLE
 
@@ -20,7 +20,7 @@ from .conftest import LITTLE
 @pytest.mark.parametrize("suite", ["core", "props", "fuzz", "crash", "authority"])
 def test_the_real_hub_passes(healthy: OwnFleet, suite: str) -> None:
     report = run(list(chosen([suite])), healthy, 1, LITTLE, lambda _event: None)
-    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is not CheckOutcome.PASSED] == []
     assert report.ok
     assert len(report.results) == len(checks_of(suite))
 
@@ -30,7 +30,7 @@ def test_the_real_hub_and_its_witness_pass(healthy: OwnFleet) -> None:
     slow = {"hub-log.restart", "hub-log.kills", "memory.witness", "memory.heads-file"}
     todo = [(suite, check) for suite, check in chosen(["trust"]) if check.name not in slow]
     report = run(todo, healthy, 1, LITTLE, lambda _event: None)
-    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is not CheckOutcome.PASSED] == []
     assert len(report.results) == len(checks_of("trust")) - len(slow)
 
 
@@ -41,12 +41,12 @@ def test_the_real_hub_and_its_witness_pass(healthy: OwnFleet) -> None:
 def test_the_real_hub_and_the_real_veen_command_pass(healthy: OwnFleet, suite: str, name: str) -> None:
     """One check of each suite that runs `veen`; ``test_faults`` runs all of them without a fault."""
     report = run(list(chosen([suite], [name])), healthy, 1, LITTLE, lambda _event: None)
-    assert [(r.check.name, r.outcome, r.why) for r in report.results] == [(name, Outcome.PASSED, "")]
+    assert [(r.check.name, r.outcome, r.why) for r in report.results] == [(name, CheckOutcome.PASSED, "")]
 
 
 def test_a_query_service_on_a_real_hub_passes(healthy: OwnFleet) -> None:
     report = run(list(chosen(["query"])), healthy, 1, LITTLE, lambda _event: None)
-    assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is not CheckOutcome.PASSED] == []
     assert len(report.results) == len(checks_of("query"))
 
 

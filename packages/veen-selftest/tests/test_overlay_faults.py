@@ -13,7 +13,7 @@ from veen_overlays.operations.grants import Grant
 from veen_overlays.rpc.call_table import Answers
 from veen_overlays.wallet import rules
 from veen_selftest.hubs.fleet import OwnFleet
-from veen_selftest.runner.suite import Outcome, checks_of
+from veen_selftest.runner.suite import CheckOutcome, checks_of
 
 from .conftest import run_check
 
@@ -51,7 +51,7 @@ def test_the_check_catches_the_fault(healthy: OwnFleet, monkeypatch: pytest.Monk
     check, install = FAULTS[fault]
     install(monkeypatch)
     result = run_check(check, healthy)
-    assert result.outcome is Outcome.FAILED, f"{check} did not notice a program that {fault}"
+    assert result.outcome is CheckOutcome.FAILED, f"{check} did not notice a program that {fault}"
     assert "the check crashed" not in result.why
     assert result.why
 

@@ -9,7 +9,7 @@ import pytest
 
 from veen_selftest.hubs.fleet import OwnFleet
 from veen_selftest.query import site
-from veen_selftest.runner.suite import Outcome, checks_of
+from veen_selftest.runner.suite import CheckOutcome, checks_of
 
 from .conftest import run_check
 from .faulty_query import FAULTS
@@ -34,7 +34,9 @@ def test_the_check_catches_the_fault(
 ) -> None:
     monkeypatch.setattr(site, "PROGRAM", (sys.executable, str(PROGRAM), fault))
     result = run_check(check, healthy)
-    assert result.outcome is Outcome.FAILED, f"{check} did not notice a service that {fault}: {result.why}"
+    assert result.outcome is CheckOutcome.FAILED, (
+        f"{check} did not notice a service that {fault}: {result.why}"
+    )
     for words in ("the check crashed", "did not start"):
         assert words not in result.why
 

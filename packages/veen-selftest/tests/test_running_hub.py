@@ -28,7 +28,7 @@ from veen_selftest.hubs.fleet import OwnFleet, RemoteFleet
 from veen_selftest.runner.check import Check, Skip, Violation
 from veen_selftest.runner.context import RunOptions
 from veen_selftest.runner.hub_setup import HUB_LOG, PLAIN, ROTATING, HubSetup
-from veen_selftest.runner.suite import Outcome, RunReport, chosen, run
+from veen_selftest.runner.suite import CheckOutcome, RunReport, chosen, run
 
 from .conftest import ALL, run_check
 
@@ -53,8 +53,8 @@ def test_with_the_admin_key_only_checks_that_need_their_own_hub_are_skipped(
         (suite, check) for suite, check in chosen(["core"]) if not check.name.startswith(("proof", "epoch"))
     ]
     report = run(quick, fleet, 1, RunOptions(max_wait=0), lambda _event: None)
-    assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
-    skipped = {r.check.name: r.why for r in report.results if r.outcome is Outcome.SKIPPED}
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is CheckOutcome.FAILED] == []
+    skipped = {r.check.name: r.why for r in report.results if r.outcome is CheckOutcome.SKIPPED}
     assert skipped.keys() == {
         "scenario.C",
         "invariant.I12",
@@ -84,15 +84,15 @@ def test_the_hub_log_of_a_running_hub_is_tested_without_starting_anything(
     own = {name for name in ALL if name.startswith(("witness.", "memory."))}
     own |= {"hub-log.restart", "hub-log.kills"}
     report = run(list(chosen(["trust"], [*read, *own])), fleet, 1, RunOptions(), lambda _event: None)
-    assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
-    assert {r.check.name for r in report.results if r.outcome is Outcome.PASSED} == read
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is CheckOutcome.FAILED] == []
+    assert {r.check.name for r in report.results if r.outcome is CheckOutcome.PASSED} == read
     assert all("run it without --hub" in r.why for r in report.results if r.check.name in own)
 
 
 def test_probes_at_an_unknown_address_are_skipped(url: str, admin: SigningKey) -> None:
     result = run_check("api.probes", RemoteFleet(url, "probes", admin))
     assert (result.outcome, result.why) == (
-        Outcome.SKIPPED,
+        CheckOutcome.SKIPPED,
         "needs the address of /readyz and /metrics: give --probes",
     )
 
@@ -101,10 +101,10 @@ def test_without_a_key_checks_that_need_a_token_are_skipped(url: str) -> None:
     fleet = RemoteFleet(url, "without-key")
     for name in ("scenario.A", "admission.SIG_INVALID", "cap.receipt", "fuzz.submit"):
         result = run_check(name, fleet)
-        assert result.outcome is Outcome.SKIPPED
+        assert result.outcome is CheckOutcome.SKIPPED
         assert "--admin-key" in result.why
     for name in ("identity.chain", "api.version", "admission.ATT_ROOT"):
-        assert run_check(name, fleet).outcome is Outcome.PASSED
+        assert run_check(name, fleet).outcome is CheckOutcome.PASSED
 
 
 def test_an_open_hub_needs_no_key() -> None:
@@ -114,11 +114,11 @@ def test_an_open_hub_needs_no_key() -> None:
         there = RemoteFleet(hub.url, "open")
         for name in ("scenario.A", "scenario.B", "admission.order", "proof.page", "mmr.roots"):
             result = run_check(name, there)
-            assert result.outcome is Outcome.PASSED, result.why
+            assert result.outcome is CheckOutcome.PASSED, result.why
         with_key = RemoteFleet(hub.url, "open", hub.admin)
         for name in ("admission.CAP_MISSING", "cap.control-label"):
             result = run_check(name, with_key)
-            assert (result.outcome, "the hub is open" in result.why) == (Outcome.SKIPPED, True)
+            assert (result.outcome, "the hub is open" in result.why) == (CheckOutcome.SKIPPED, True)
     finally:
         fleet.close()
 
@@ -128,7 +128,7 @@ def test_a_hub_with_epochs_passes_the_same_checks(healthy: OwnFleet) -> None:
     there = RemoteFleet(hub.url, "epochs", hub.admin)
     for name in ("scenario.A", "scenario.C", "checkpoint.chain", "cap.receipt", "resync.client", "mmr.roots"):
         result = run_check(name, there)
-        assert result.outcome is Outcome.PASSED, result.why
+        assert result.outcome is CheckOutcome.PASSED, result.why
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
@@ -157,10 +157,10 @@ def test_a_hub_behind_tls_is_tested_if_its_certificate_is_trusted(tmp_path: Path
         there = RemoteFleet(hub.url, "tls", tls=Tls(ca=cert))
         for name in ("scenario.A", "api.follow", "resync.client", "fuzz.read"):
             result = run_check(name, there, RunOptions(fuzz_requests=20))
-            assert result.outcome is Outcome.PASSED, result.why
-        assert run_check("fuzz.garbage", there).outcome is Outcome.SKIPPED
+            assert result.outcome is CheckOutcome.PASSED, result.why
+        assert run_check("fuzz.garbage", there).outcome is CheckOutcome.SKIPPED
         stranger = run_check("scenario.A", RemoteFleet(hub.url, "tls"))
-        assert (stranger.outcome, "CERTIFICATE_VERIFY_FAILED" in stranger.why) == (Outcome.FAILED, True)
+        assert (stranger.outcome, "CERTIFICATE_VERIFY_FAILED" in stranger.why) == (CheckOutcome.FAILED, True)
     finally:
         fleet.close()
 
@@ -201,15 +201,15 @@ def test_a_refusal_by_announced_bounds_skips_the_check() -> None:
         there = RemoteFleet(hub.url, "bounds", hub.admin)
         few = RunOptions(max_wait=0, fuzz_requests=20)
         report = run(list(chosen(["core", "props", "fuzz"])), there, 1, few, lambda _event: None)
-        assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
-        skipped = {r.check.name: r.why for r in report.results if r.outcome is Outcome.SKIPPED}
+        assert [(r.check.name, r.why) for r in report.results if r.outcome is CheckOutcome.FAILED] == []
+        skipped = {r.check.name: r.why for r in report.results if r.outcome is CheckOutcome.SKIPPED}
         for name in ("scenario.A", "resync.client", "mmr.roots", "fuzz.submit"):
             assert "raise client_keys" in skipped[name]
         assert "raise client_keys" in run_check("hub.batch", there).why
         silent = RemoteFleet(hub.url, "silent", hub.admin)
         silent.hub(PLAIN).known = replace(hub.status(), enforces=())
         for name in ("scenario.A", "hub.batch", "hub.follow_p99_ms"):
-            assert run_check(name, silent).outcome is Outcome.FAILED, name
+            assert run_check(name, silent).outcome is CheckOutcome.FAILED, name
     finally:
         fleet.close()
 
@@ -237,13 +237,13 @@ def test_a_hub_that_asks_for_work_gets_it_up_to_a_bound() -> None:
         there = RemoteFleet(hub.url, "work", hub.admin)
         for name in WORKED:
             result = run_check(name, there)
-            assert result.outcome is Outcome.PASSED, (name, result.why)
+            assert result.outcome is CheckOutcome.PASSED, (name, result.why)
         for name in ("fuzz.submit", "hub.single"):
             result = run_check(name, there)
-            assert (result.outcome, "no proof of work" in result.why) == (Outcome.SKIPPED, True)
+            assert (result.outcome, "no proof of work" in result.why) == (CheckOutcome.SKIPPED, True)
         hub = fleet.own_hub(HubSetup(name="toil", settings={"pow": {"difficulty": 30}})).start()
         result = run_check("scenario.A", RemoteFleet(hub.url, "toil", hub.admin))
-        assert (result.outcome, "difficulty 30" in result.why) == (Outcome.SKIPPED, True)
+        assert (result.outcome, "difficulty 30" in result.why) == (CheckOutcome.SKIPPED, True)
     finally:
         fleet.close()
 
@@ -272,8 +272,8 @@ def test_a_hub_with_lower_limits_passes() -> None:
         report = run(
             todo, RemoteFleet(hub.url, "low", hub.admin), 1, RunOptions(max_wait=0), lambda _event: None
         )
-        assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
-        assert report.count(Outcome.PASSED) > 70
+        assert [(r.check.name, r.why) for r in report.results if r.outcome is CheckOutcome.FAILED] == []
+        assert report.count(CheckOutcome.PASSED) > 70
     finally:
         fleet.close()
 
@@ -321,7 +321,7 @@ def test_a_run_is_ok_only_if_a_check_passed_and_none_failed(
 
 def test_skipped_never_counts_as_passed() -> None:
     report = _ends(None, Skip("not here"), Skip("nor this"))
-    assert (report.count(Outcome.PASSED), report.count(Outcome.SKIPPED)) == (1, 2)
+    assert (report.count(CheckOutcome.PASSED), report.count(CheckOutcome.SKIPPED)) == (1, 2)
 
 
 def test_ctrl_c_ends_the_run_and_the_report_says_so() -> None:

@@ -13,7 +13,7 @@ import veen_selftest
 from veen_core.rejection import TABLE
 from veen_selftest.runner.check import Check
 from veen_selftest.runner.report import as_junit
-from veen_selftest.runner.suite import SUITES, Outcome, Result, RunReport, checks_of, chosen
+from veen_selftest.runner.suite import SUITES, CheckOutcome, Result, RunReport, checks_of, chosen
 
 from .conftest import ALL
 
@@ -142,9 +142,9 @@ def shaped(element: ET.Element) -> None:
 def test_a_junit_report_has_the_shape_that_its_readers_expect() -> None:
     check = Check("some.check", "§0", lambda _bench: None, "says <something> & more")
     whys = {
-        Outcome.PASSED: "",
-        Outcome.FAILED: "a\x00b\ud800 <&>\n\u2028",
-        Outcome.SKIPPED: "not \x1b[31mhere",
+        CheckOutcome.PASSED: "",
+        CheckOutcome.FAILED: "a\x00b\ud800 <&>\n\u2028",
+        CheckOutcome.SKIPPED: "not \x1b[31mhere",
     }
     results = [
         Result(suite=suite, check=check, outcome=outcome, seconds=0.1, why=why)

@@ -15,7 +15,7 @@ from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_spark.read import chunk_walk
 from veen_spark.read.chunk_walk import ChunkWalk
-from veen_spark.read.segment import Authorize, Damage, Segment, single_items
+from veen_spark.read.segment import ControlEntry, Damage, Segment, single_items
 
 LABEL, OTHER = Label(bytes(range(32))), Label(bytes(32))
 FoundLogs = tuple[int, Any]
@@ -56,7 +56,7 @@ def walked(path: Path) -> Iterator[FoundLogs]:
         for one in single_items(item):
             if isinstance(one, Damage):
                 yield one.offset, one.length
-            elif isinstance(one, Authorize):
+            elif isinstance(one, ControlEntry):
                 yield one.offset, Entry(LABEL, StreamSeq(one.seq), one.token, one.receipt, 1)
             else:
                 yield one.offset, Entry(LABEL, StreamSeq(one.seq), one.msg, one.receipt)

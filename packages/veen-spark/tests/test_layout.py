@@ -71,7 +71,7 @@ def changed(wire: bytes, how: list[tuple[int, int, str]]) -> bytes:
 
 
 def laid(wire: bytes) -> tuple[field_layout.Bytes, field_layout.Ints, field_layout.Ints]:
-    data = np.frombuffer(wire + bytes(field_layout.PAD), dtype=np.uint8)
+    data = np.frombuffer(wire + bytes(field_layout.PAD_BYTES), dtype=np.uint8)
     return data, np.array([0], dtype=np.int64), np.array([len(wire)], dtype=np.int64)
 
 

@@ -28,7 +28,7 @@ from veen_hub.admission.attachment_quota import AttachmentQuota
 from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
-from veen_hub.admission.stateless import Submission, Supported
+from veen_hub.admission.stateless import ProfileAndLimits, Submission
 from veen_hub.admission.table import Writer
 from veen_hub.ops.advertising import HubAdvertiser
 from veen_hub.ops.anchors import Anchor
@@ -46,7 +46,7 @@ from veen_hub.ops.upkeep import Upkeep
 from veen_hub.pipeline.batch_publisher import BatchPublisher
 from veen_hub.pipeline.body_budget import BodyBudget
 from veen_hub.pipeline.feed import Feed
-from veen_hub.pipeline.intake import Intake, Pending
+from veen_hub.pipeline.intake import Intake, PendingRequest
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import Sequencer
@@ -149,7 +149,7 @@ class Hub:
         )
         self._intake = Intake(
             self._sequencer,
-            Supported(self.profile.profile_id, self.limits),
+            ProfileAndLimits(self.profile.profile_id, self.limits),
             self._admit,
             workers=config.workers,
             max_waiting=config.max_waiting,
@@ -325,7 +325,7 @@ class Hub:
 
     # --- submitting
 
-    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> Pending:
+    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
         """Send messages through the pipeline; call ``on_settled`` when each has a receipt or an error."""
         return self._intake.enter(wires, on_settled)
 
@@ -390,7 +390,7 @@ class Hub:
             self.metrics.replica_missing_attachments.set(self.replica.missing_attachments)
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
-        with contextlib.suppress(OSError):  # a scrape does not fail because the volume is gone
+        with contextlib.suppress(OSError):  # a lost volume must not fail the scrape
             disk = shutil.disk_usage(self.store.layout.root)
             self.metrics.disk_bytes.set(disk.total)
             self.metrics.disk_free_bytes.set(disk.free)

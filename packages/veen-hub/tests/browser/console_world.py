@@ -9,9 +9,11 @@ from pathlib import Path
 from veen_core.cap import CapToken
 from veen_core.ids import Epoch, Label
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.receipt import Receipt
 from veen_core.stream import label, routing_key, stream_id
-from veen_hub.client import Identity
-from veen_hub.client.blocking import connect
+from veen_hub.client import Identity, Outgoing
+from veen_hub.client.blocking import BlockingHub, connect
+from veen_overlays.schema.record import Record
 from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.hubs.own_witness import OwnWitness
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
@@ -77,6 +79,17 @@ class ConsoleWorld:
             opened = hub.stream(stream)
             for _ in opened.send_many(texts):
                 pass
+
+    def send_records(
+        self, stream: str, records: Sequence[Record | Outgoing], identity: Identity | None = None
+    ) -> list[Receipt]:
+        """Send typed records, sealed to the sender; return their receipts."""
+        with self.connected(identity or self.identity) as hub:
+            return list(hub.stream(stream).send_many(records))
+
+    def connected(self, identity: Identity) -> BlockingHub:
+        """Return a connection of the blocking client, to be used as a context manager."""
+        return connect(self.hub.url, identity, trust=self.hub_id)
 
     def submit_raw(self, stream: str, count: int, writer: str = "writer") -> None:
         """Send messages without a client, which would notice the faults of the hub."""

@@ -19,7 +19,18 @@ from veen_core.tlog.note import COSIGNATURE, NoteKey
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-SCREENS = ("overview", "streams", "trust", "capabilities", "replicas", "audit")
+SCREENS = (
+    "overview",
+    "streams",
+    "trust",
+    "capabilities",
+    "revocations",
+    "replicas",
+    "bridges",
+    "records",
+    "operations",
+    "audit",
+)
 
 
 def go(page: Page, *parts: str | int) -> None:

@@ -14,13 +14,13 @@ from veen_core.bundle import BundleHeader
 from veen_core.ids import BundleId, Label, StreamSeq
 
 SUFFIX: Final = ".veenb"
-MAX_SLUG: Final = 80
+MAX_SLUG_CHARACTERS: Final = 80
 _PART: Final = re.compile(r"\.part-([0-9]{4})-of-([0-9]{4})\.veenb\Z")
 
 
 def slug(stream: str) -> str:
     """Return a stream's name with only letters, digits, ``.``, ``-`` and ``_``, cut to 80 characters."""
-    return re.sub(r"[^A-Za-z0-9.-]", "_", stream)[:MAX_SLUG].lstrip(".") or "stream"
+    return re.sub(r"[^A-Za-z0-9.-]", "_", stream)[:MAX_SLUG_CHARACTERS].lstrip(".") or "stream"
 
 
 def part_name(header: BundleHeader, bundle: BundleId, number: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from veen_bridge.commands.arguments import config_option, unlock_with
-from veen_bridge.exporting.export import Counter, ExportedBundle, Exporter
+from veen_bridge.exporting.export import ExportedBundle, Exporter, ProgressBar
 from veen_bridge.exporting.planning import ExportWishes
 from veen_bridge.exporting.selection import select_streams
 from veen_bridge.roles.config import ONLINE, load_config
@@ -116,7 +116,7 @@ def export(
     keys = RoleKeys.load(config, unlock_with(Passphrase(passphrase_file)))
 
     @contextmanager
-    def watch(what: str, total: int) -> Iterator[Counter]:
+    def watch(what: str, total: int) -> Iterator[ProgressBar]:
         with out.progress(what, total) as progress:
             yield progress
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from veen_bridge.commands.arguments import config_option, load_role, unlock_with
-from veen_bridge.importing.run import ImportRun, Outcome
+from veen_bridge.importing.run import ImportOutcome, ImportRun
 from veen_bridge.roles.config import OFFLINE, BridgeConfig
 from veen_bridge.roles.session import RoleKeys, RoleSession, open_session
 from veen_cli.frame import (
@@ -35,7 +35,7 @@ from veen_hub.client import Identity
     name="import",
 )
 @click.argument(
-    "files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="FILE..."
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="FILE…"
 )
 @config_option
 @click.option(
@@ -78,7 +78,7 @@ def import_(
         else None
     )
 
-    async def work() -> tuple[list[Outcome], list[str]]:
+    async def work() -> tuple[list[ImportOutcome], list[str]]:
         with ViewStore(_views(config, keys)) as store, out.progress("importing events") as bar:
             async with open_session(config, keys) as session:
                 run = ImportRun(
@@ -111,7 +111,7 @@ def _advance(bar: Progress, step: str, count: int) -> None:
 
 async def _seal(
     session: RoleSession,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[ImportOutcome],
     admin: SigningKey | None,
     *,
     checkpoint: bool,
@@ -131,7 +131,7 @@ async def _seal(
     return made
 
 
-def _answer(outcomes: Sequence[Outcome], checkpoints: list[str]) -> Answer:
+def _answer(outcomes: Sequence[ImportOutcome], checkpoints: list[str]) -> Answer:
     bundles = [_as_json(outcome) for outcome in outcomes]
     failed = [outcome for outcome in outcomes if outcome.failure is not None]
     done = [outcome.imported for outcome in outcomes if outcome.imported is not None]
@@ -147,7 +147,7 @@ def _answer(outcomes: Sequence[Outcome], checkpoints: list[str]) -> Answer:
     return Answer(data, lines, Exit.PROTOCOL if failed else Exit.OK)
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: ImportOutcome) -> dict[str, Any]:
     data: dict[str, Any] = {"bundle_id": outcome.bundle_id.hex() if outcome.bundle_id is not None else None}
     if (done := outcome.imported) is not None:
         header = done.plan.header
@@ -175,7 +175,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
     return data | {"result": "refused", "code": outcome.code, "reason": str(failure)}
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: ImportOutcome) -> str:
     name = f"bundle {outcome.bundle_id.hex()[:16]}" if outcome.bundle_id is not None else "file"
     if (done := outcome.imported) is not None:
         header = done.plan.header

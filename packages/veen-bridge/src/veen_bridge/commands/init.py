@@ -135,7 +135,9 @@ def _settings(
 
 def _source(source: str | None, bridge: str | None, rules: tuple[str, ...]) -> dict[str, Any]:
     if source is None:
-        raise click.UsageError("--role bridge_offline needs --source HUB_ID: whose bundles it accepts.")
+        raise click.UsageError(
+            "--role bridge_offline needs --source: the hub_id of the hub whose bundles it accepts."
+        )
     found: dict[str, Any] = {"hub_id": source}
     if bridge is not None:
         found["bridge_id"] = bridge

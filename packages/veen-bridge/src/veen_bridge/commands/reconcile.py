@@ -48,7 +48,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
     "--target-export z2-export",
     "veen bridge reconcile --source z1/bridge.yaml --target z2/bridge.yaml --trace MSG_ID",
 )
-@click.argument("bundles", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[BUNDLE]...")
+@click.argument("bundles", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[BUNDLE…]")
 @click.option("--source", type=_FILE, help="Configuration of bridge_online, which names the source hub.")
 @click.option(
     "--source-export", type=_FOLDER, help="Export of the whole source hub, read instead of the hub."

@@ -24,7 +24,7 @@ from veen_core.keys import DhKey
 from veen_hub.client import Message
 
 Advance = Callable[[int], None]
-UNLIMITED = 2**62
+UNLIMITED_BYTES = 2**62
 
 
 class ContentWriter:
@@ -162,7 +162,7 @@ def _open(entry: Entry, keys: Sequence[DhKey]) -> Message:
 def content_limit(plan: ExportPlan) -> int:
     """Return how many bytes of content a part may have, so that trailer and footer fit too."""
     if plan.part_size is None:
-        return UNLIMITED
+        return UNLIMITED_BYTES
     reserve = len(plan.draft.encode()) + ROWS_RESERVE + FOOTER_SIZE + 256
     if plan.part_size <= reserve:
         raise ConfigError(

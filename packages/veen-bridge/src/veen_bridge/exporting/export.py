@@ -35,13 +35,13 @@ from veen_core.stream import stream_id
 LOCK: Final = ".veen-bridge-export.lock"
 
 
-class Counter(Protocol):
+class ProgressBar(Protocol):
     """A progress bar."""
 
     def advance(self, by: int = 1) -> None: ...
 
 
-Watch = Callable[[str, int], AbstractContextManager[Counter]]
+Watch = Callable[[str, int], AbstractContextManager[ProgressBar]]
 """Shows progress: what is written, and how many entries there are."""
 
 

@@ -21,7 +21,7 @@ from veen_core.stream import stream_id
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_hub.client import Hub, NotFound
 
-MANY_EPOCHS = 64
+MAX_REQUESTED_EPOCHS = 64
 """With more epochs than this to look at, the hub log tells which labels exist."""
 
 
@@ -62,7 +62,7 @@ class Planner:
             first = max(first, last.ts // seconds - 2 * skew - 1)
         wanted = range(first, window.stop)
         known: set[Label] | None = None
-        if len(wanted) > MANY_EPOCHS:
+        if len(wanted) > MAX_REQUESTED_EPOCHS:
             known = set((await self._hub.label_heads()).table.newest)
         return [Epoch(e) for e in wanted if known is None or labels.label_of(Epoch(e)) in known]
 

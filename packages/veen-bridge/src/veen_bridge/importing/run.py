@@ -31,7 +31,7 @@ Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ImportOutcome:
     """The result for one bundle, or for one file that is no part of any."""
 
     bundle_id: BundleId | None
@@ -56,7 +56,7 @@ class ImportRun:
     """Keeps the folded audit log between runs; it may be lost."""
     progress: Progress = lambda _step, _count: None
 
-    async def run(self, paths: Sequence[Path]) -> list[Outcome]:
+    async def run(self, paths: Sequence[Path]) -> list[ImportOutcome]:
         """Import all bundles among the files, in the order of their chains.
 
         A bundle that fails is reported in the audit log, and the next one is tried. A hub that cannot be
@@ -67,25 +67,25 @@ class ImportRun:
         with only_run(folder / LOCK, f"another import runs with the identity in {folder}"):
             return await self._all(paths)
 
-    async def _all(self, paths: Sequence[Path]) -> list[Outcome]:
+    async def _all(self, paths: Sequence[Path]) -> list[ImportOutcome]:
         opened = await asyncio.to_thread(open_bundles, paths)
         audit = AuditLog(self.session, self.store)
-        outcomes: list[Outcome] = []
+        outcomes: list[ImportOutcome] = []
         for fault in opened.faults:
             await audit.report_failure(None, fault)
-            outcomes.append(Outcome(bundle_id=None, failure=fault))
+            outcomes.append(ImportOutcome(bundle_id=None, failure=fault))
         for files, _previous in in_chain_order(opened.bundles):
             # Helper processes verify the bundle's signatures, and then the target hub's receipts.
             with bulk_verification(files.header.counts.events):
                 outcomes.append(await self._one(files, audit))
         return outcomes
 
-    async def _one(self, files: BundleFiles, audit: AuditLog) -> Outcome:
+    async def _one(self, files: BundleFiles, audit: AuditLog) -> ImportOutcome:
         bundle = files.bundle_id
         try:
             state = await audit.state()
             if self.skip_imported and imported_bundle(state, bundle) is not None:
-                return Outcome(bundle_id=bundle, skipped=True)
+                return ImportOutcome(bundle_id=bundle, skipped=True)
             source = accepted_source(self.session.config, files.header)
             await asyncio.to_thread(self._verify, files, source)
             plan = plan_import(
@@ -107,8 +107,8 @@ class ImportRun:
             raise
         except VeenError as exc:
             await audit.report_failure(bundle, exc)
-            return Outcome(bundle_id=bundle, failure=exc)
-        return Outcome(bundle_id=bundle, imported=done)
+            return ImportOutcome(bundle_id=bundle, failure=exc)
+        return ImportOutcome(bundle_id=bundle, imported=done)
 
     def _verify(self, files: BundleFiles, source: SourceHub) -> None:
         """Verify the whole bundle before the first event is written (AGB0 4.5 step 2)."""

@@ -20,7 +20,7 @@ from veen_overlays.bridge import ImportedEvent
 from veen_overlays.federation import Mirror
 
 PAGE_ENTRIES: Final = 250
-MAX_FAULTS: Final = 100
+MAX_LISTED_FAULTS: Final = 100
 """Faults that a result lists; ``faulty`` counts all of them."""
 
 
@@ -53,7 +53,7 @@ class CheckResult:
 
     def add_fault(self, fault: MirrorFault) -> None:
         self.faulty += 1
-        if len(self.faults) < MAX_FAULTS:
+        if len(self.faults) < MAX_LISTED_FAULTS:
             self.faults.append(fault)
 
 

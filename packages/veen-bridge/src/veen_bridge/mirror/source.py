@@ -21,7 +21,7 @@ from veen_hub.client import Hub, Stream
 
 PAGE_ENTRIES: Final = 250
 """Entries per request when a label is read."""
-MAX_QUEUED: Final = 1_024
+MAX_QUEUED_ENTRIES: Final = 1_024
 """Entries of all labels of the window that wait for the target."""
 MARGIN_EPOCHS: Final = 1
 """Epochs for which a label stays open after its window, as readers of the stream allow (``EpochView``)."""
@@ -136,7 +136,7 @@ class _Window:
     def __init__(self, source: SourceStream, progress: Progress) -> None:
         self._source = source
         self._progress = progress
-        self._arrived: asyncio.Queue[OriginEntry | VeenError] = asyncio.Queue(MAX_QUEUED)
+        self._arrived: asyncio.Queue[OriginEntry | VeenError] = asyncio.Queue(MAX_QUEUED_ENTRIES)
         self._following: dict[int, asyncio.Task[None]] = {}
         self._read_upto: dict[int, int] = {}
 

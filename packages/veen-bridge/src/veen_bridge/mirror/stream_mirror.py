@@ -30,7 +30,7 @@ from veen_core.keys import DhKey
 from veen_core.receipt import Receipt
 from veen_hub.client import Hub, Message
 
-MAX_QUEUED: Final = 256
+MAX_QUEUED_ENTRIES: Final = 256
 """Source entries that wait for the target; the source is read no further."""
 SAVE_SECONDS: Final = 1.0
 """Time between two writes of the cached position."""
@@ -173,7 +173,7 @@ class StreamMirror:
 
     async def _until(self, stopping: asyncio.Event) -> AsyncGenerator[OriginEntry, None]:
         """Yield the source's entries until ``stopping``; raise a failure after the entries read before it."""
-        arrived: asyncio.Queue[OriginEntry | VeenError | _End] = asyncio.Queue(MAX_QUEUED)
+        arrived: asyncio.Queue[OriginEntry | VeenError | _End] = asyncio.Queue(MAX_QUEUED_ENTRIES)
         expected = dict(self.progress.held)
 
         async def read() -> None:

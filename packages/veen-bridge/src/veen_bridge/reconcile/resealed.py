@@ -2,7 +2,7 @@
 
 The audit log lists the origins of a stream in the order of its events. Both are read side by side: an event
 whose parent is no listed origin has no origin, and a listed origin without an event is not counted as a run,
-so that the comparison reports it as lost. Memory is bounded by ``MAX_AHEAD``.
+so that the comparison reports it as lost. Memory is bounded by ``MAX_ORIGINS_AHEAD``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from veen_overlays.bridge.origins import OriginRun, add_event, event_of
 from veen_overlays.bridge.records import OFFLINE_LOG, origin_of
 from veen_overlays.fold.event import Message
 
-MAX_AHEAD: Final = 65_536
+MAX_ORIGINS_AHEAD: Final = 65_536
 """Listed origins that are held in memory while their events are awaited."""
 
 
@@ -41,7 +41,7 @@ class Resealed:
         orphans, exhausted = 0, False
         async for message in self._events():
             parent = LeafHash(message.parent_id) if message.parent_id is not None else None
-            while parent not in listed and not exhausted and len(listed) < MAX_AHEAD:
+            while parent not in listed and not exhausted and len(listed) < MAX_ORIGINS_AHEAD:
                 event = await anext(origins, None)
                 if event is None:
                     exhausted = True

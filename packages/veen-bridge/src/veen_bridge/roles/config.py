@@ -121,6 +121,11 @@ class BridgeConfig:
 
 def load_config(path: Path) -> BridgeConfig:
     """Read and check bridge.yaml; raise ``ConfigError``."""
+    if not path.exists():
+        raise ConfigError(
+            f"{path}: no such file",
+            action="name the role's file with --config, or make a role with `veen bridge init`",
+        )
     settings = read_settings(path)
     try:
         return parse_config(settings, path.parent.absolute())

@@ -59,7 +59,7 @@ def serve(
             await asyncio.wait((running, announced), return_when=asyncio.FIRST_COMPLETED)
             announced.cancel()
             if server.announced.is_set():
-                click.echo(f"answering queries on {on}", err=True)  # also with --json: a script waits for it
+                click.echo(f"answering queries on {on}", err=True)  # scripts wait for it
             await running
             return server.counters.executed
 

@@ -170,7 +170,7 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(work)
     def run(*args: Any, target: Target | None, **options: Any) -> Any:
         if target is None:
-            settings.required_value("hub", None)  # says what to give
+            settings.required_value("hub", None)  # raises a usage error that names the option
         return work(*args, target=target, **options)
 
     return may_connect(run)

@@ -140,10 +140,10 @@ def promote(
 ) -> Answer:
     """Make a replica's successor: a new hub with the old log as evidence.
 
-    Planned, with the old hub's handover: only from exactly the point that the handover names, so that
-    nothing is lost. Unplanned: from what the replica has; `veen hub lost` lists what is missing. The
-    successor has its own identity and labels; the old log is in ancestry/. Never start the old primary again
-    after an unplanned promotion.
+    A planned promotion uses the old hub's handover. The replica must be exactly at the point that the
+    handover names, so that nothing is lost. An unplanned promotion (--unplanned) uses what the replica has;
+    `veen hub lost` then lists what is missing. The successor has its own identity and labels; the old log is
+    in ancestry/. Never start the old primary again after an unplanned promotion.
     """
     record = _handover_of(data_dir, file, unplanned=unplanned)
     with private_umask(), out.progress("copying labels") as progress:

@@ -34,17 +34,17 @@ from veen_overlays.identifiers import (
     org_stream,
     principal_stream,
 )
-from veen_overlays.identity.authentication import Authenticated, Claim, Denied
+from veen_overlays.identity.authentication import Authenticated, AuthenticationInput, Denied
 from veen_overlays.identity.authentication import authenticate as by_path
-from veen_overlays.identity.directory import Directory
+from veen_overlays.identity.directory import IdentityDirectory
 from veen_overlays.identity.state import on_stream
 
 Streams = Callable[[str | StreamId], OverlayStream]
 
 
-async def directory(at_stream: Streams, *streams: StreamId) -> Directory:
+async def directory(at_stream: Streams, *streams: StreamId) -> IdentityDirectory:
     """Fold these identity streams into a directory; records on the wrong stream are ignored."""
-    return Directory({stream: await at_stream(stream).state(on_stream(stream)) for stream in streams})
+    return IdentityDirectory({stream: await at_stream(stream).state(on_stream(stream)) for stream in streams})
 
 
 def _id(text: str) -> CtxId | None:
@@ -59,7 +59,7 @@ async def _whois(at_stream: Streams, realm: RealmId, who: str) -> dict[str, Any]
     if target is None:
         handles = handle_stream(realm)
         state = await at_stream(handles).state(on_stream(handles), must_exist=True)
-        target = Directory({handles: state}).resolve(realm, who)
+        target = IdentityDirectory({handles: state}).resolve(realm, who)
         if target is None:
             raise CommandFailed(
                 f"no record that your keys open in this realm has the handle {who}",
@@ -127,7 +127,7 @@ async def _authenticate(
         streams.append(principal_stream(PrincipalPk(token.issuer_pk)))
     if org is not None:
         streams.append(org_stream(org))
-    claim = Claim(
+    claim = AuthenticationInput(
         msg=entry.msg,
         wire=entry.msg.encode(),
         token=token,

@@ -20,7 +20,7 @@ from veen_core.ids import AuthRef, ClientId, StreamId
 from veen_overlays.fold.event import UNOPENED, Event, MemorySeenKeys, Message
 from veen_overlays.identifiers import WalletId
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER_OPENED, State
+from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.ledger import LEDGER, state_of
 from veen_overlays.wallet.rules import NO_RESTRICTION, Violation, violations
 from veen_overlays.wallet.settlement import counterparties, halves, unsettled
@@ -36,7 +36,7 @@ def _account(wallet: WalletId | None, scope: LedgerScope) -> WalletAccount:
     return WalletAccount(wallet or WalletId(bytes(WalletId.SIZE)), scope)
 
 
-def _lines(wallet: WalletId, state: State) -> list[str]:
+def _lines(wallet: WalletId, state: WalletState) -> list[str]:
     limit = f"{state.pending_daily_spent} of {state.daily_limit} spent in the current day"
     status = "closed" if state.closed else "frozen" if state.frozen else "open"
     return fields(

@@ -30,7 +30,7 @@ from veen_core.ids import LeafHash, StreamId
 from veen_core.receipt import Receipt
 from veen_overlays.fold.event import Event
 from veen_overlays.identifiers import TransferId, WalletId
-from veen_overlays.wallet.account import State
+from veen_overlays.wallet.account import WalletState
 from veen_overlays.wallet.ledger import Accounts, debit_key, state_of
 from veen_overlays.wallet.records import Transfer
 from veen_overlays.wallet.rules import WalCode
@@ -84,7 +84,7 @@ async def _pay(
     credit_to: str | None,
     *,
     resumes: bool,
-) -> tuple[LeafHash, Receipt | None, State]:
+) -> tuple[LeafHash, Receipt | None, WalletState]:
     """Debit the payer, mirror the credit if the payee has its own stream, return the payer's new state."""
     source = at_stream(payer.stream)
     if payer.wallet != payee.wallet:
@@ -147,7 +147,7 @@ def transfer(
     payer, payee = WalletAccount(wallet, scope), WalletAccount(to_wallet, scope)
     chosen = transfer_id or TransferId(os.urandom(TransferId.SIZE))
 
-    async def work() -> tuple[Transfer, LeafHash, Receipt | None, State]:
+    async def work() -> tuple[Transfer, LeafHash, Receipt | None, WalletState]:
         async with access.streams() as at_stream:
             record = Transfer(
                 wallet_id=wallet,

@@ -31,7 +31,7 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, PrincipalPk, RealmId, WalletId, ctx_id, wallet_id, wallet_stream
 from veen_overlays.schema.record import Record
 from veen_overlays.wallet import records as wal
-from veen_overlays.wallet.account import NEVER_OPENED, State
+from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.ledger import LEDGER, Accounts, one_wallet, ref_key, state_of
 from veen_overlays.wallet.rules import WalCode, paid_under_ref, refusal, violation_of
 
@@ -80,7 +80,7 @@ class WalletAccount:
         ledger = self.scope.ledger
         return f"wallet {self.wallet.hex()}" if ledger is None else f"stream {ledger}"
 
-    async def state(self, view: View[Accounts]) -> State:
+    async def state(self, view: View[Accounts]) -> WalletState:
         """The wallet's state at the end of the log."""
         return state_of((await view.state()).summary.inner, self.wallet)
 
@@ -119,7 +119,7 @@ class WalletAccount:
         record = event.record if isinstance(event, Event) else None
         return isinstance(record, wal.Withdraw) and (record.wallet_id, record.ref) == (self.wallet, ref)
 
-    async def _state_before(self, view: View[Accounts], position: int) -> State:
+    async def _state_before(self, view: View[Accounts], position: int) -> WalletState:
         if position == 1:
             return NEVER_OPENED
         return state_of((await view.state(position - 1)).summary.inner, self.wallet)
@@ -139,7 +139,7 @@ class WalletAccount:
 def emit(access: Access, account: WalletAccount, make: Callable[[UnixTime], Record], done: str) -> Answer:
     """Check the record, send it, and show the wallet afterwards."""
 
-    async def work() -> tuple[Record, Receipt, State]:
+    async def work() -> tuple[Record, Receipt, WalletState]:
         async with access.at(account.stream) as source, source.view(account.overlay) as view:
             record = make(source.now)
             receipt = await account.send(source, view, record)
@@ -152,7 +152,7 @@ def emit(access: Access, account: WalletAccount, make: Callable[[UnixTime], Reco
     )
 
 
-def state_data(wallet: WalletId, state: State) -> dict[str, Any]:
+def state_data(wallet: WalletId, state: WalletState) -> dict[str, Any]:
     """The JSON of a wallet's state."""
     return {"wallet": wallet.hex(), **state._asdict()}
 

@@ -11,8 +11,8 @@ from veen_cli.query.config import ServiceConfig
 from veen_cli.query.metrics import ServiceMetrics
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS
+from veen_hub.api.reply import Headers, Reply
 from veen_hub.http.bounded_listener import BoundedListener, Endpoint
-from veen_hub.http.content import Headers, Reply
 from veen_hub.http.tls import server_context
 from veen_hub.ops.config import Tls
 from veen_overlays.live.query_service.principals import Authenticator

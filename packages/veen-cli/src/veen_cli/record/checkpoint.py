@@ -71,10 +71,10 @@ def checkpoint(
 ) -> Answer | None:
     """Make a checkpoint over all streams of the recorder.
 
-    It covers every event that is durable when the command starts: root of the hub log, last entry of each
-    stream, the hub's key, the profile id and the time. With --every, --every-events or --regularly the
-    command keeps running; without new events it makes no checkpoint. At a hub with epochs, recorder_admin
-    also publishes the label classes of new epochs.
+    The checkpoint covers every event that is durable when the command starts. It has the root of the hub log,
+    the last entry of each stream, the hub's key, the profile id and the time. With --every, --every-events or
+    --regularly the command keeps running; without new events it makes no checkpoint. At a hub with epochs,
+    recorder_admin also publishes the label classes of new epochs.
     """
     if regularly:
         if every is not None or every_events is not None:

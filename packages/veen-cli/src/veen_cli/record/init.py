@@ -116,7 +116,7 @@ def init(
     if issuer is not None:
         settings["tokens"] = [CAP_FILE]
     settings |= _own_settings(role, **own)
-    parsed, access = parse_file(settings, target.absolute())  # refuses before anything is written
+    parsed, access = parse_file(settings, target.absolute())  # raises before anything is written
     passphrases = Passphrase(passphrase_file)
     secrets = _secrets(identity, passphrases)
     client = ClientId(secrets.signing_key.public)

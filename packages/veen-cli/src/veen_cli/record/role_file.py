@@ -56,6 +56,11 @@ def role_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(work)
     def run(*args: Any, config_file: Path, wait: float, passphrase_file: Path | None, **options: Any) -> Any:
+        if not config_file.exists():
+            raise ConfigError(
+                f"{config_file}: no such file",
+                action="name the role's file with --config, or make a role with `veen record init`",
+            )
         settings = read_settings(config_file)
         try:
             role, access = parse_file(settings, config_file.parent.absolute())

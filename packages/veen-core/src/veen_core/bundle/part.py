@@ -87,7 +87,7 @@ class PartIndex(Wire):
     offsets: tuple[int, ...]
     """Offset in the file of the part's first event and of every ``INDEX_STEP``-th after it."""
     attachments: tuple[IndexedAttachment, ...]
-    """In the order of their records."""
+    """The attachments of this part, in the order of their records."""
     unopened: int
     """Messages of this part that the bridge could not open."""
 

@@ -12,7 +12,7 @@ from veen_hub.admission.class_rates import ClassRates
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.stateless import Submission
-from veen_hub.admission.table import BatchContext, Rules, Writer
+from veen_hub.admission.table import AdmissionSettings, BatchContext, Writer
 from veen_hub.ops.config import ClientKeys, HubConfig
 from veen_storage import Batch, PendingEntry, Store
 
@@ -33,7 +33,7 @@ class Admitter:
         self.labels.learn(id_ for token in store.tokens() for id_ in token.allow.stream_ids)
         self._stream_names: dict[StreamId, str] = {stream.stream_id(name): name for name in config.streams}
         self.admins: frozenset[VerifyKey] = frozenset({admin} if admin is not None else ())
-        self.rules = Rules(
+        self.rules = AdmissionSettings(
             gating=config.gating,
             issuers=self.admins | set(config.issuers),
             bounds=_client_bounds(config),

@@ -26,7 +26,7 @@ DECODING: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Supported:
+class ProfileAndLimits:
     """Profile and limits that the hub was created with."""
 
     profile_id: ProfileId
@@ -46,15 +46,15 @@ class Submission:
     wire: bytes
 
 
-def profile_is_supported(msg: Msg, _wire: bytes, hub: Supported) -> bool:
+def profile_is_supported(msg: Msg, _wire: bytes, hub: ProfileAndLimits) -> bool:
     return msg.profile_id == hub.profile_id
 
 
-def ciphertext_matches_hash(msg: Msg, _wire: bytes, _hub: Supported) -> bool:
+def ciphertext_matches_hash(msg: Msg, _wire: bytes, _hub: ProfileAndLimits) -> bool:
     return H(msg.ciphertext) == msg.ct_hash
 
 
-def signature_verifies(msg: Msg, wire: bytes, _hub: Supported) -> bool:
+def signature_verifies(msg: Msg, wire: bytes, _hub: ProfileAndLimits) -> bool:
     try:
         verify_signature(msg, wire)
     except SignatureError:
@@ -62,14 +62,14 @@ def signature_verifies(msg: Msg, wire: bytes, _hub: Supported) -> bool:
     return True
 
 
-STATELESS: Final[tuple[tuple[Rejection, Callable[[Msg, bytes, Supported], bool]], ...]] = (
+STATELESS: Final[tuple[tuple[Rejection, Callable[[Msg, bytes, ProfileAndLimits], bool]], ...]] = (
     (rejection.PROFILE, profile_is_supported),
     (rejection.CT_HASH, ciphertext_matches_hash),
     (rejection.SIG_INVALID, signature_verifies),
 )
 
 
-def examine(wire: bytes, hub: Supported) -> Submission:
+def examine(wire: bytes, hub: ProfileAndLimits) -> Submission:
     """Check structure and signature; raise ``AdmissionError`` with the first failing row."""
     msg = _decode(wire, hub.limits)
     for row, holds in STATELESS:

@@ -37,7 +37,7 @@ from veen_storage import ClientCursor, Draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class AdmissionSettings:
     """Admission settings that do not change while the hub runs."""
 
     gating: bool
@@ -62,7 +62,7 @@ class AdmissionInput:
     """Everything a row may look at: the message, its label, its writer, its token and the time."""
 
     msg: Submission | Writer
-    rules: Rules
+    rules: AdmissionSettings
     policy: AdmissionPolicy
     question: Question
     hub_ts: UnixTime
@@ -220,7 +220,7 @@ class BatchContext:
 
     view: Draft
     hub_ts: UnixTime
-    rules: Rules
+    rules: AdmissionSettings
     policy: AdmissionPolicy
     labels: LabelMap
     class_rates: ClassRates

@@ -23,7 +23,7 @@ from veen_hub.monitor.findings import Finding, Key
 from veen_hub.monitor.hub_source import LogTiles, Withheld
 from veen_hub.monitor.memory import HubMemory
 from veen_hub.monitor.rules import find_fork
-from veen_hub.monitor.sightings import SeenCheckpoint, Seer
+from veen_hub.monitor.sightings import SeenBy, SeenCheckpoint
 
 MAX_PREFIXES: Final = 65_536
 """Checkpoints that are known to agree with the one held, so that they are not compared again."""
@@ -127,15 +127,15 @@ class CheckpointChecks:
     def _other_log(self, each: SeenCheckpoint) -> Finding:
         return Finding(
             key=Key.INVALID,
-            subject=f"{each.seer} {each.name}",
-            message=f"{each.seer} {each.name} has a checkpoint of {each.signed.head.origin!r} that the hub "
-            f"signed, and the hub shows {self._memory.known.origin!r}: it keeps two logs, or was renamed",
+            subject=f"{each.seen_by} {each.name}",
+            message=f"{each.seen_by} {each.name} has a checkpoint of {each.signed.head.origin!r} that the "
+            f"hub signed, and the hub shows {self._memory.known.origin!r}: it keeps two logs, or was renamed",
         )
 
     async def _other(self, each: SeenCheckpoint, ahead: set[TreeHead]) -> Finding | None:
         held, signed = self._memory.held, each.signed
-        key = Key.COSIGNATURES_DISAGREE if each.seer is Seer.WITNESS else Key.FORK
-        subject = f"{each.seer} {each.name}"
+        key = Key.COSIGNATURES_DISAGREE if each.seen_by is SeenBy.WITNESS else Key.FORK
+        subject = f"{each.seen_by} {each.name}"
         if held is None:
             return self._compare_larger(each, held, ahead) if signed.head.size else None
         try:
@@ -155,7 +155,7 @@ class CheckpointChecks:
         self, each: SeenCheckpoint, held: SignedHead | None, ahead: set[TreeHead]
     ) -> Finding | None:
         """Compare a checkpoint whose log the hub does not serve, because the hub's own is smaller."""
-        if each.seer is Seer.ADDRESS:
+        if each.seen_by is SeenBy.ADDRESS:
             return None  # the monitor of that address compares the two
         head = each.signed.head
         ahead.add(head)
@@ -165,8 +165,8 @@ class CheckpointChecks:
         shown = f"a hub log of {_entries(held)}" if held is not None else "no hub checkpoint"
         return Finding(
             key=Key.ROLLBACK,
-            subject=f"{each.seer} {each.name}",
-            message=f"the hub shows {shown}, and {each.seer} {each.name} has a hub checkpoint of "
+            subject=f"{each.seen_by} {each.name}",
+            message=f"the hub shows {shown}, and {each.seen_by} {each.name} has a hub checkpoint of "
             f"{_entries(each.signed)} with the hub's signature; this is not evidence until the hub signs "
             f"another log of that size",
         )
@@ -180,8 +180,8 @@ class CheckpointChecks:
                 identity = self._memory.known.identity
                 fork = find_fork(identity, other.signed, each.signed, None)
                 assert fork is not None
-                subject = f"{each.seer} {each.name}"
-                first_name = f"{other.seer} {other.name}"
+                subject = f"{each.seen_by} {each.name}"
+                first_name = f"{other.seen_by} {other.name}"
                 shown = (
                     f"{subject} has both"
                     if first_name == subject

@@ -35,7 +35,7 @@ from veen_hub.monitor.label_checks import LabelChecks
 from veen_hub.monitor.label_proofs import LabelProofs
 from veen_hub.monitor.memory import HubMemory, write_to_end
 from veen_hub.monitor.receipt_checks import ReceiptChecks
-from veen_hub.monitor.sightings import Seen, SeenCheckpoint, Seer
+from veen_hub.monitor.sightings import Seen, SeenBy, SeenCheckpoint
 from veen_hub.monitor.witness_source import WitnessSource
 
 PROOFS: Final = "proofs"
@@ -110,7 +110,7 @@ class HubMonitor:
     def sighting(self) -> SeenCheckpoint | None:
         """Return the largest checkpoint of this address, for the monitors of other addresses."""
         held = self.memory.held
-        return SeenCheckpoint(held, Seer.ADDRESS, self.url) if held is not None else None
+        return SeenCheckpoint(held, SeenBy.ADDRESS, self.url) if held is not None else None
 
     def _keep(self, found: OpenFinding) -> OpenFinding:
         """Write the evidence of a permanent finding, then remember the finding."""
@@ -245,7 +245,7 @@ class HubMonitor:
                 )
             )
         heads = [*([newest] if newest is not None else []), *kept]
-        return [SeenCheckpoint(signed, Seer.WITNESS, name) for signed in heads], found
+        return [SeenCheckpoint(signed, SeenBy.WITNESS, name) for signed in heads], found
 
     def _cosigned_size(self, witness: Witness) -> int:
         """Return the size of the checkpoint held, if this witness has cosigned it."""

@@ -32,7 +32,7 @@ MAX_FILE_BYTES: Final = 64 * 1_048_576
 """A larger file is passed over."""
 
 
-class Seer(enum.StrEnum):
+class SeenBy(enum.StrEnum):
     """Who has seen a hub checkpoint."""
 
     CLIENT = "client"
@@ -48,7 +48,7 @@ class SeenCheckpoint:
     """A hub checkpoint that someone else has seen."""
 
     signed: SignedHead
-    seer: Seer
+    seen_by: SeenBy
     name: str
     """The witness, file or address."""
 
@@ -73,7 +73,7 @@ class Seen:
         """Add the statements that an object contains."""
         match thing:
             case SignedHead():
-                self.checkpoints.append(SeenCheckpoint(thing, Seer.CLIENT, name))
+                self.checkpoints.append(SeenCheckpoint(thing, SeenBy.CLIENT, name))
             case Receipt():
                 self.receipts.append(SeenReceipt(thing, name))
             case HubEvidence() | HubProofResponse() | HubCheckpointRecord():

@@ -27,7 +27,7 @@ class AuthorityProbe:
     def __init__(self, url: str, ca: Path | None = None) -> None:
         try:
             self._context = ssl.create_default_context(cafile=ca)
-        except OSError as exc:  # includes a file that is not a certificate
+        except OSError as exc:  # an SSLError too: not a certificate
             raise ConfigError(f"authority_ca: {ca}: {exc.strerror or exc}") from None
         self._probe = url.rstrip("/") + "/healthz"
         self._url = url

@@ -11,7 +11,7 @@ from veen_core.hub_log import origin_of
 from veen_core.ids import Label, UnixTime
 from veen_core.status import Status
 from veen_hub.admission.policy import AdmissionPolicy
-from veen_hub.admission.table import Rules
+from veen_hub.admission.table import AdmissionSettings
 from veen_hub.ops.config import HubConfig
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.version import VERSION
@@ -28,7 +28,7 @@ class StatusReport:
         policy: AdmissionPolicy,
         signing_gate: SigningGate,
         *,
-        rules: Rules,
+        rules: AdmissionSettings,
         control_label: Label,
         memories: tuple[str, ...],
         waiting: Callable[[], int],

@@ -10,7 +10,7 @@ from veen_core.errors import AdmissionError, VeenError
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, LeafHash, ProfileId, StreamSeq
 from veen_core.limits import Limits
 from veen_core.rejection import TABLE
-from veen_hub.admission.stateless import Submission, Supported, examine
+from veen_hub.admission.stateless import ProfileAndLimits, Submission, examine
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER
 from veen_hub.pipeline.failures import internal_error
@@ -23,7 +23,7 @@ _NO_TOKEN: Final = bytes(32)
 Verdict = Submission | VeenError
 
 
-def verdict_of(wire: bytes, supported: Supported) -> Verdict:
+def verdict_of(wire: bytes, supported: ProfileAndLimits) -> Verdict:
     """Examine one message; a bug refuses that message and never ends the worker."""
     try:
         return examine(wire, supported)
@@ -38,7 +38,7 @@ class Examiner:
     """Examines messages for one worker thread; large groups may be examined in a helper process."""
 
     def __init__(
-        self, supported: Supported, *, enabled: Callable[[], bool], timeout_sec: float = 10.0
+        self, supported: ProfileAndLimits, *, enabled: Callable[[], bool], timeout_sec: float = 10.0
     ) -> None:
         self._supported = supported
         self.process = WorkerProcess(__name__, enabled=enabled, timeout_sec=timeout_sec)
@@ -100,7 +100,7 @@ def _submission(row: bytes, wire: bytes) -> Submission:
 
 def _open_with(opening: list[bytes]) -> Callable[[bytes], object]:
     profile_id, limits = opening
-    supported = Supported(ProfileId(profile_id), Limits.decode(limits))
+    supported = ProfileAndLimits(ProfileId(profile_id), Limits.decode(limits))
     return lambda wire: _row(verdict_of(wire, supported))
 
 

@@ -23,12 +23,12 @@ from typing import Any, Final, NamedTuple
 from veen_core.entry import Entry
 from veen_core.errors import ApiError, VeenError
 from veen_core.rejection import Code
-from veen_hub.admission.stateless import Submission, Supported
+from veen_hub.admission.stateless import ProfileAndLimits, Submission
 from veen_hub.ops.logs import LOGGER
 from veen_hub.pipeline.examiner import Examiner, Verdict, verdict_of
 from veen_hub.pipeline.failures import internal_error
 from veen_hub.pipeline.saturation import Saturation
-from veen_hub.pipeline.sequencer import UNSETTLED, Answer, Sequencer, Ticket
+from veen_hub.pipeline.sequencer import UNSETTLED, OnSettled, Sequencer, Ticket
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.worker_process import has_cores
 from veen_storage import Batch, PendingEntry
@@ -41,7 +41,7 @@ Admit = Callable[[Submission, Batch], PendingEntry]
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingRequest:
     """The messages of one request, and their outcomes in the same order."""
 
     wires: list[bytes]
@@ -55,7 +55,7 @@ class Pending:
     verify_seconds: float = 0.0
 
     @classmethod
-    def of(cls, wires: list[bytes], on_settled: Callable[[], None]) -> Pending:
+    def of(cls, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
         return cls(wires, on_settled, len(wires), [None] * len(wires), [None] * len(wires))
 
     @property
@@ -64,10 +64,10 @@ class Pending:
         return [outcome for outcome in self.outcomes if outcome is not None]
 
 
-class Slice(NamedTuple):
+class RequestSlice(NamedTuple):
     """Messages ``start`` to ``stop`` of one request."""
 
-    pending: Pending
+    pending: PendingRequest
     start: int
     stop: int
 
@@ -78,7 +78,7 @@ class Intake:
     def __init__(
         self,
         sequencer: Sequencer,
-        supported: Supported,
+        supported: ProfileAndLimits,
         admit: Admit,
         *,
         workers: int,
@@ -94,11 +94,11 @@ class Intake:
         self._max_waiting = max_waiting
         self.waiting = 0
         """Messages that were accepted and have no outcome yet."""
-        self._arrived: list[Pending] = []
+        self._arrived: list[PendingRequest] = []
         self._closed = False
         self._groups = 0
         self._next_group = 0
-        self._examined: dict[int, tuple[list[Ticket[Any]], Answer]] = {}
+        self._examined: dict[int, tuple[list[Ticket[Any]], OnSettled]] = {}
         """Groups that finished before one that arrived earlier."""
         self._handing_over = threading.Lock()
         self._thread = threading.local()
@@ -106,7 +106,7 @@ class Intake:
         self._saturation = saturation
         self._use_processes = saturation.is_saturated if has_cores() else lambda: False
 
-    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> Pending:
+    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
         """Send messages through the pipeline; ``on_settled`` is called when every one has its outcome.
 
         Messages are settled even if their client disconnects.
@@ -117,7 +117,7 @@ class Intake:
         if self.waiting + count > self._max_waiting:
             raise ApiError(Code.UNAVAILABLE, "too many messages wait for verification", retry_after=1)
         loop = asyncio.get_running_loop()
-        pending = Pending.of(wires, on_settled)
+        pending = PendingRequest.of(wires, on_settled)
         self.waiting += count
         self._saturation.note(self.waiting)
         if self.waiting == 1:
@@ -137,7 +137,7 @@ class Intake:
         except Exception as exc:  # noqa: BLE001 - reported; the hub ends
             self._fail(exc)
 
-    def _enter_alone(self, loop: asyncio.AbstractEventLoop, pending: Pending) -> None:
+    def _enter_alone(self, loop: asyncio.AbstractEventLoop, pending: PendingRequest) -> None:
         """Let the sequencer examine the only message in the hub; this saves waking a worker."""
         (wire,) = pending.wires
 
@@ -154,11 +154,11 @@ class Intake:
             return self._admit(verdict, batch)
 
         def answer(settled: list[Ticket[Any]]) -> None:
-            loop.call_soon_threadsafe(self._deliver, [Slice(pending, 0, 1)], [outcome_of(settled[0])])
+            loop.call_soon_threadsafe(self._deliver, [RequestSlice(pending, 0, 1)], [outcome_of(settled[0])])
 
         self._sequencer.put([Ticket(action, len(wire), check=check)], answer)
 
-    def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[Slice]) -> None:
+    def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[RequestSlice]) -> None:
         """In a worker thread: examine a group and pass it to the sequencer."""
         try:
             wires = [wire for pending, start, stop in group for wire in pending.wires[start:stop]]
@@ -188,14 +188,14 @@ class Intake:
             return [internal_error()] * len(wires)
 
     @staticmethod
-    def _note_verdicts(group: list[Slice], verdicts: Sequence[Verdict], seconds: float) -> None:
+    def _note_verdicts(group: list[RequestSlice], verdicts: Sequence[Verdict], seconds: float) -> None:
         each, at = seconds / len(verdicts), 0
         for pending, start, stop in group:
             pending.verdicts[start:stop] = verdicts[at : at + stop - start]
             pending.verify_seconds += each * (stop - start)
             at += stop - start
 
-    def _hand_over(self, number: int, tickets: list[Ticket[PendingEntry]], answer: Answer) -> None:
+    def _hand_over(self, number: int, tickets: list[Ticket[PendingEntry]], answer: OnSettled) -> None:
         with self._handing_over:
             self._examined[number] = (tickets, answer)
             while (ready := self._examined.pop(self._next_group, None)) is not None:
@@ -209,7 +209,7 @@ class Intake:
     def _ticket(self, submission: Submission) -> Ticket[PendingEntry]:
         return Ticket(partial(self._admit, submission), len(submission.wire))
 
-    def _deliver(self, group: list[Slice], outcomes: list[Outcome]) -> None:
+    def _deliver(self, group: list[RequestSlice], outcomes: list[Outcome]) -> None:
         self.waiting -= len(outcomes)
         self._saturation.note(self.waiting)
         at = 0
@@ -237,15 +237,15 @@ class Intake:
             examiner.close()
 
 
-def in_groups(arrived: Iterable[Pending]) -> Iterator[list[Slice]]:
+def in_groups(arrived: Iterable[PendingRequest]) -> Iterator[list[RequestSlice]]:
     """Split everything that arrived into groups of ``GROUP_SIZE`` messages."""
-    group: list[Slice] = []
+    group: list[RequestSlice] = []
     room = GROUP_SIZE
     for pending in arrived:
         start = 0
         while start < len(pending.wires):
             stop = min(start + room, len(pending.wires))
-            group.append(Slice(pending, start, stop))
+            group.append(RequestSlice(pending, start, stop))
             room -= stop - start
             start = stop
             if not room:

@@ -51,7 +51,7 @@ class Ticket(Generic[T]):
     outcome: T | VeenError = UNSETTLED
 
 
-Answer = Callable[[list[Ticket[Any]]], None]
+OnSettled = Callable[[list[Ticket[Any]]], None]
 """Called in the sequencer's thread with a group of settled tickets."""
 
 
@@ -80,7 +80,7 @@ class Sequencer:
         self._gate = gate
         self._observe = observe
         self._on_failure = on_failure
-        self._waiting: deque[tuple[list[Ticket[Any]], Answer]] = deque()
+        self._waiting: deque[tuple[list[Ticket[Any]], OnSettled]] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         self._failed = False
@@ -99,7 +99,7 @@ class Sequencer:
         if self._thread.ident is not None:  # None: it was never started
             self._thread.join()
 
-    def put(self, tickets: list[Ticket[Any]], answer: Answer) -> None:
+    def put(self, tickets: list[Ticket[Any]], answer: OnSettled) -> None:
         """Queue a group of tickets; ``answer`` is called once all of them are settled."""
         with self._changed:
             if not self._failed:
@@ -122,7 +122,7 @@ class Sequencer:
                     _fail(tickets, answer)
             self._on_failure(f"the sequencer failed: {type(exc).__name__}: {exc}")
 
-    def _take(self) -> list[tuple[list[Ticket[Any]], Answer]]:
+    def _take(self) -> list[tuple[list[Ticket[Any]], OnSettled]]:
         """Wait for tickets and return one batch of them; empty when the sequencer must end."""
         taken, actions, size = [], 0, 0
         with self._changed:
@@ -133,7 +133,7 @@ class Sequencer:
                 size += sum(ticket.size for ticket in taken[-1][0])
         return taken
 
-    def _settle(self, taken: list[tuple[list[Ticket[Any]], Answer]]) -> None:
+    def _settle(self, taken: list[tuple[list[Ticket[Any]], OnSettled]]) -> None:
         started = time.perf_counter()
         batch, committed = self._commit([ticket for group, _answer in taken for ticket in group])
         failure: Exception | None = None
@@ -230,7 +230,7 @@ def _is_refused(ticket: Ticket[Any]) -> bool:
     return False
 
 
-def _fail(tickets: list[Ticket[Any]], answer: Answer) -> None:
+def _fail(tickets: list[Ticket[Any]], answer: OnSettled) -> None:
     for ticket in tickets:
         ticket.outcome = internal_error()
     answer(tickets)

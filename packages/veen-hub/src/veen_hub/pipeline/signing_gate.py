@@ -20,7 +20,7 @@ REFUSAL_RETRY_SEC: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedGate:
     """Why the gate is closed, and whether it can open again in this process."""
 
     why: str
@@ -36,7 +36,7 @@ class SigningGate:
     """Whether the hub may sign now. Any thread may read it; only the event loop changes it."""
 
     def __init__(self) -> None:
-        self._closed: Closed | None = None
+        self._closed: ClosedGate | None = None
 
     @property
     def closed(self) -> str | None:
@@ -63,7 +63,7 @@ class SigningGate:
     def wait(self, why: str, detail: str) -> None:
         """Close the gate until ``open`` is called."""
         if not self.is_final:
-            self._closed = Closed(why, detail, final=False)
+            self._closed = ClosedGate(why, detail, final=False)
 
     def open(self) -> None:
         """Let the hub sign, unless it was refused for good."""
@@ -73,11 +73,11 @@ class SigningGate:
     def refuse(self, why: str) -> None:
         """Close the gate for the rest of this process; the first reason is kept."""
         if not self.is_final:
-            self._closed = Closed(why, why, final=True)
+            self._closed = ClosedGate(why, why, final=True)
 
     def write_elsewhere(self, why: str) -> None:
         """Refuse every write for good: this hub is a replica, or hands over to its successor (P9)."""
-        self._closed = Closed(why, why, final=True, elsewhere=True)
+        self._closed = ClosedGate(why, why, final=True, elsewhere=True)
 
     def cancel_handover(self) -> None:
         """Open the gate again after a handover that failed."""

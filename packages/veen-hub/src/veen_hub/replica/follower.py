@@ -305,7 +305,7 @@ class ReplicaFollower:
                 async for part in content:
                     await hand_over(part)
         finally:
-            await hand_over(None)  # a content that is not whole does not have the hash
+            await hand_over(None)  # an incomplete content does not match the hash
             await asyncio.wait([writing])
             failure = writing.exception()
         if failure is not None:

@@ -34,7 +34,7 @@ from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.witness.contradiction import find_contradiction
 from veen_hub.witness.key import WitnessKey
-from veen_hub.witness.rules import TEXT, Known, Refusal, SignedRequest, check_against
+from veen_hub.witness.rules import TEXT, NewestCosigned, Refusal, SignedRequest, check_against
 from veen_hub.witness.state import Changes, CosignedHead, KeptContradiction, WitnessState
 
 MAX_WAITING: Final = 4_096
@@ -42,7 +42,7 @@ MAX_WAITING: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CosignAnswer:
     """Status, body and content type of an answer."""
 
     status: int
@@ -50,9 +50,9 @@ class Answer:
     content_type: str = TEXT
 
 
-BUSY: Final = Answer(503, "the disk is too slow for the requests that wait; try again in a second\n")
-NO_ROOM: Final = Answer(400, f"with a cosignature, the note has more than {MAX_NOTE_BYTES} bytes\n")
-FAILED: Final = Answer(500, "the witness cannot write its state and stops\n")
+BUSY: Final = CosignAnswer(503, "the disk is too slow for the requests that wait; try again in a second\n")
+NO_ROOM: Final = CosignAnswer(400, f"with a cosignature, the note has more than {MAX_NOTE_BYTES} bytes\n")
+FAILED: Final = CosignAnswer(500, "the witness cannot write its state and stops\n")
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Batch:
     """Requests that one transaction makes durable, and their answers."""
 
     changes: Changes = field(default_factory=Changes)
-    answers: list[tuple[asyncio.Future[Answer], Answer]] = field(default_factory=list)
+    answers: list[tuple[asyncio.Future[CosignAnswer], CosignAnswer]] = field(default_factory=list)
 
 
 class Cosigner:
@@ -86,13 +86,13 @@ class Cosigner:
         self._writing: asyncio.Task[None] | None = None
         self._pool = started_pool(1, "state")
 
-    async def handle(self, signed: SignedRequest) -> Answer:
+    async def handle(self, signed: SignedRequest) -> CosignAnswer:
         """Answer a request when the answer is durable."""
         if self._failed.is_set():
             return FAILED
         if len(self._open.answers) >= MAX_WAITING:
             return BUSY
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[CosignAnswer] = asyncio.get_running_loop().create_future()
         self._open.answers.append((answered, self._decide(signed)))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_batches())
@@ -126,22 +126,22 @@ class Cosigner:
                     answered.set_result(answer)
         self._writing = None
 
-    def _decide(self, signed: SignedRequest) -> Answer:
+    def _decide(self, signed: SignedRequest) -> CosignAnswer:
         """Compare a request with the newest checkpoint of its log, and cosign."""
         newest = self._newest(signed.head.origin)
         checkpoint = SignedHead(signed.head, Note(signed.request.checkpoint.note.text, signed.signatures))
         now = self._clock.now()
         try:
-            check_against(newest.known if newest is not None else Known(), signed)
+            check_against(newest.known if newest is not None else NewestCosigned(), signed)
         except Refusal as refusal:
             proof = signed.request.proof if refusal.status == 422 else None
             known = newest.signed if newest is not None else None
             if (found := find_contradiction(known, checkpoint, proof, now)) is not None:
                 self._keep(KeptContradiction.of(found))
-            return Answer(refusal.status, refusal.body, refusal.content_type)
+            return CosignAnswer(refusal.status, refusal.body, refusal.content_type)
         return self._cosign(checkpoint, self._not_before(newest, now))
 
-    def _cosign(self, checkpoint: SignedHead, now: UnixTime) -> Answer:
+    def _cosign(self, checkpoint: SignedHead, now: UnixTime) -> CosignAnswer:
         line = cosign(self._key.signing, self._key.verifier.name, checkpoint.note.text, now)
         cosigned = SignedHead(checkpoint.head, checkpoint.note.with_signatures([line]))
         try:
@@ -149,7 +149,7 @@ class Cosigner:
         except EncodeError:
             return NO_ROOM
         self._adopt(CosignedHead(cosigned, now))
-        return Answer(200, line.line)
+        return CosignAnswer(200, line.line)
 
     @staticmethod
     def _not_before(newest: CosignedHead | None, now: UnixTime) -> UnixTime:

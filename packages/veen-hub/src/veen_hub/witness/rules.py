@@ -61,7 +61,7 @@ class SignedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NewestCosigned:
     """Size and root of the newest cosigned checkpoint of a log."""
 
     size: int = 0
@@ -91,7 +91,7 @@ def check_request(body: bytes, logs: LogKeys) -> SignedRequest:
     return SignedRequest(request, tuple(signatures.values()))
 
 
-def check_against(known: Known, signed: SignedRequest) -> None:
+def check_against(known: NewestCosigned, signed: SignedRequest) -> None:
     """Check a request against the newest cosigned checkpoint; comparing and persisting must be one step."""
     request, head = signed.request, signed.head
     if request.old_size != known.size:

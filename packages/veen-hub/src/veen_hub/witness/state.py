@@ -23,7 +23,7 @@ from veen_core.ids import UnixTime
 from veen_core.tlog.note import NoteKey, cosigned_at
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_hub.witness.contradiction import LogContradiction
-from veen_hub.witness.rules import Known
+from veen_hub.witness.rules import NewestCosigned
 from veen_storage import DamageError, MismatchError, ViewStore
 
 NEW_WITNESS: Final = (
@@ -48,8 +48,8 @@ class CosignedHead:
     cosigned_at: UnixTime
 
     @property
-    def known(self) -> Known:
-        return Known(self.signed.head.size, self.signed.head.root)
+    def known(self) -> NewestCosigned:
+        return NewestCosigned(self.signed.head.size, self.signed.head.root)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import asyncio
 from veen_core.protocols import Clock
 from veen_hub.ops.clock import WallClock
 from veen_hub.witness.config import WitnessConfig
-from veen_hub.witness.cosigner import BUSY, Answer, Cosigner
+from veen_hub.witness.cosigner import BUSY, CosignAnswer, Cosigner
 from veen_hub.witness.folder import Folder
 from veen_hub.witness.metrics import WitnessMetrics
 from veen_hub.witness.rules import Refusal, check_request
@@ -45,13 +45,13 @@ class Witness:
         self.state.close()
         self._lock.release()
 
-    async def add_checkpoint(self, body: bytes) -> Answer:
+    async def add_checkpoint(self, body: bytes) -> CosignAnswer:
         """Answer one request, at the latest after ``request_timeout_sec``."""
         try:
             async with asyncio.timeout(self.config.listen.request_timeout_sec):
                 answer = await self._cosigner.handle(check_request(body, self.logs))
         except Refusal as refusal:
-            answer = Answer(refusal.status, refusal.body, refusal.content_type)
+            answer = CosignAnswer(refusal.status, refusal.body, refusal.content_type)
         except TimeoutError:  # it may still be cosigned; the log then learns the size from a 409
             answer = BUSY
         self.metrics.requests.labels(str(answer.status)).inc()

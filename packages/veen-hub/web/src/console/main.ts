@@ -9,11 +9,15 @@ import { type Area, Problems } from "./problems.ts";
 import { ReaderKeys } from "./reader_keys.ts";
 import { go, linkTo, type Route, watchRoute } from "./router.ts";
 import { audit } from "./screens/audit.ts";
+import { bridges } from "./screens/bridges.ts";
 import { capabilities } from "./screens/capabilities.ts";
 import { confirm } from "./screens/confirm.ts";
 import { message } from "./screens/message.ts";
+import { operations } from "./screens/operations.ts";
 import { overview } from "./screens/overview.ts";
+import { records } from "./screens/records.ts";
 import { replicas } from "./screens/replicas.ts";
+import { revocations } from "./screens/revocations.ts";
 import { streams } from "./screens/streams.ts";
 import { trust } from "./screens/trust.ts";
 import type { Stop } from "./subject.ts";
@@ -36,7 +40,11 @@ const SCREENS: Readonly<Record<string, Entry>> = {
   message: { title: "Message", screen: message, areas: ["connection", "streams", "identity"] },
   trust: { title: "Trust", screen: trust, areas: ["identity", "hub log", "connection"], key: "3" },
   capabilities: { title: "Capabilities", screen: capabilities, areas: ["tokens", "connection", "identity"], key: "4" },
+  revocations: { title: "Revocations", screen: revocations, areas: ["streams", "connection", "identity"] },
   replicas: { title: "Replicas", screen: replicas, areas: ["probes", "connection", "identity"], key: "5" },
+  bridges: { title: "Bridges", screen: bridges, areas: ["streams", "connection", "identity"], key: "6" },
+  records: { title: "Records", screen: records, areas: ["streams", "connection", "identity"], key: "7" },
+  operations: { title: "Operations", screen: operations, areas: ["streams", "connection", "identity"], key: "8" },
   audit: { title: "Audit", screen: audit, areas: [], key: "9" },
 };
 

@@ -13,7 +13,7 @@ from veen_overlays.fold.monoid import FIRST_WRITER, LWW, SUM, Monoid, StampedVal
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, Table
 
-MAX_FAILURES: Final = 64
+MAX_LISTED_FAILURES: Final = 64
 """Failures that a state lists, the latest ones; ``failed`` counts all of them."""
 
 ImportState = Mapping[str, Any]
@@ -22,7 +22,9 @@ ImportState = Mapping[str, Any]
 latest report of each source stream's import stream. ``failed``: the number of failures. ``failures``: the
 latest of them, encoded."""
 
-_LATEST: Final[Monoid[tuple[bytes, ...]]] = Monoid((), lambda a, b: (a + b)[-MAX_FAILURES:], list, tuple)
+_LATEST: Final[Monoid[tuple[bytes, ...]]] = Monoid(
+    (), lambda a, b: (a + b)[-MAX_LISTED_FAILURES:], list, tuple
+)
 
 
 def _lift(event: Event) -> ImportState:

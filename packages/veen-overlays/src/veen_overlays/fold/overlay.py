@@ -31,7 +31,7 @@ SUMMARY_FORMAT: Final = 5
 """Version of stored summaries; increase it when their bytes or keys change, so that logs are folded again."""
 MAX_PART_EVENTS: Final = 4_096
 """Events whose summaries are combined at once while a log is folded."""
-MAX_LISTED: Final = 16
+MAX_LISTED_IGNORED: Final = 16
 """Longest list of ignored messages in a summary; the counts cover all of them."""
 
 
@@ -147,7 +147,7 @@ class Overlay(Generic[S]):
             a.events + b.events,
             a.foreign + b.foreign,
             a.undecodable + b.undecodable,
-            (a.ignored + b.ignored)[:MAX_LISTED],
+            (a.ignored + b.ignored)[:MAX_LISTED_IGNORED],
             self.monoid.combine(a.inner, b.inner),
         )
 

@@ -5,17 +5,17 @@ streams, ``authentication`` finds the account behind a message, ``oidc`` verifie
 Connect.
 """
 
-from veen_overlays.identity.authentication import Authenticated, Claim, Denied, authenticate
-from veen_overlays.identity.directory import Directory
+from veen_overlays.identity.authentication import Authenticated, AuthenticationInput, Denied, authenticate
+from veen_overlays.identity.directory import IdentityDirectory
 from veen_overlays.identity.state import IDENTITY, on_stream
 
 __all__ = [
     "IDENTITY",
     "OVERLAYS",
     "Authenticated",
-    "Claim",
+    "AuthenticationInput",
     "Denied",
-    "Directory",
+    "IdentityDirectory",
     "authenticate",
     "on_stream",
 ]

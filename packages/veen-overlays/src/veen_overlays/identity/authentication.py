@@ -21,11 +21,11 @@ from veen_overlays.identifiers import (
     ctx_id,
     device_id,
 )
-from veen_overlays.identity.directory import Directory
+from veen_overlays.identity.directory import IdentityDirectory
 from veen_overlays.identity.records import Device, DeviceFlags, Revoke
 
 
-class Step(enum.StrEnum):
+class AuthenticationStep(enum.StrEnum):
     """The steps of authentication in order (ID 9.2, 11.1)."""
 
     SIGNATURE = "9.2.1 MSG.sig"
@@ -54,12 +54,12 @@ class Authenticated:
 class Denied:
     """The first step that failed, and why."""
 
-    step: Step
+    step: AuthenticationStep
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class AuthenticationInput:
     """The input of authentication: an accepted MSG, its token, and the required streams and roles."""
 
     msg: Msg
@@ -91,7 +91,7 @@ class Claim:
         return ctx_id(self.principal, self.realm)
 
 
-Check = Callable[[Claim, Directory], str | None]
+Check = Callable[[AuthenticationInput, IdentityDirectory], str | None]
 
 
 def _raised(check: Callable[[], None]) -> str | None:
@@ -102,11 +102,11 @@ def _raised(check: Callable[[], None]) -> str | None:
     return None
 
 
-def _signature(claim: Claim, _directory: Directory) -> str | None:
+def _signature(claim: AuthenticationInput, _directory: IdentityDirectory) -> str | None:
     return _raised(lambda: verify_signature(claim.msg, claim.wire))
 
 
-def _token_present(claim: Claim, _directory: Directory) -> str | None:
+def _token_present(claim: AuthenticationInput, _directory: IdentityDirectory) -> str | None:
     if claim.token is None:
         return "the message was sent without a cap_token"
     return (
@@ -116,24 +116,24 @@ def _token_present(claim: Claim, _directory: Directory) -> str | None:
     )
 
 
-def _token_chain(claim: Claim, _directory: Directory) -> str | None:
+def _token_chain(claim: AuthenticationInput, _directory: IdentityDirectory) -> str | None:
     token = claim.token
     assert token is not None
     return _raised(lambda: verify_token(token))
 
 
-def _token_subject(claim: Claim, _directory: Directory) -> str | None:
+def _token_subject(claim: AuthenticationInput, _directory: IdentityDirectory) -> str | None:
     assert claim.token is not None
     return None if claim.token.subject_pk == claim.msg.client_id else "the token belongs to another device"
 
 
-def _token_streams(claim: Claim, _directory: Directory) -> str | None:
+def _token_streams(claim: AuthenticationInput, _directory: IdentityDirectory) -> str | None:
     assert claim.token is not None
     missing = [stream for stream in claim.streams if stream not in claim.token.allow.stream_ids]
     return f"the token does not allow stream {missing[0].hex()}" if missing else None
 
 
-def _token_ttl(claim: Claim, _directory: Directory) -> str | None:
+def _token_ttl(claim: AuthenticationInput, _directory: IdentityDirectory) -> str | None:
     token, issued_at = claim.token, claim.issued_at
     assert token is not None
     if issued_at is None:
@@ -141,27 +141,27 @@ def _token_ttl(claim: Claim, _directory: Directory) -> str | None:
     return _raised(lambda: verify_ttl(token, issued_at, claim.now))
 
 
-def _token_revoked(claim: Claim, directory: Directory) -> str | None:
+def _token_revoked(claim: AuthenticationInput, directory: IdentityDirectory) -> str | None:
     assert claim.token is not None
     revoked = directory.auth_ref_revoked(claim.principal, claim.token.auth_ref, claim.org)
     return "the token is revoked" if revoked else None
 
 
-def _principal(claim: Claim, directory: Directory) -> str | None:
+def _principal(claim: AuthenticationInput, directory: IdentityDirectory) -> str | None:
     known = directory.is_principal(claim.principal)
     return None if known else "the token's issuer has published neither a principal nor a device record"
 
 
-def _ctx_revoked(claim: Claim, directory: Directory) -> str | None:
+def _ctx_revoked(claim: AuthenticationInput, directory: IdentityDirectory) -> str | None:
     revoked = directory.ctx_revoked(claim.principal, claim.ctx, claim.realm, claim.org)
     return "the account is revoked in this realm" if revoked else None
 
 
-def _device_active(claim: Claim, directory: Directory) -> str | None:
+def _device_active(claim: AuthenticationInput, directory: IdentityDirectory) -> str | None:
     return directory.inactive(claim.principal, device_id(claim.device_pk), claim.now, claim.org)
 
 
-def _roles(claim: Claim, directory: Directory) -> str | None:
+def _roles(claim: AuthenticationInput, directory: IdentityDirectory) -> str | None:
     if not claim.roles:
         return None
     if claim.org is None:
@@ -172,22 +172,22 @@ def _roles(claim: Claim, directory: Directory) -> str | None:
     return f"the account lacks the role {', '.join(sorted(missing))}" if missing else None
 
 
-STEPS: Final[tuple[tuple[Step, Check], ...]] = (
-    (Step.SIGNATURE, _signature),
-    (Step.TOKEN_PRESENT, _token_present),
-    (Step.TOKEN_CHAIN, _token_chain),
-    (Step.TOKEN_SUBJECT, _token_subject),
-    (Step.TOKEN_STREAMS, _token_streams),
-    (Step.TOKEN_TTL, _token_ttl),
-    (Step.TOKEN_REVOKED, _token_revoked),
-    (Step.PRINCIPAL, _principal),
-    (Step.CTX_REVOKED, _ctx_revoked),
-    (Step.DEVICE_ACTIVE, _device_active),
-    (Step.ROLES, _roles),
+STEPS: Final[tuple[tuple[AuthenticationStep, Check], ...]] = (
+    (AuthenticationStep.SIGNATURE, _signature),
+    (AuthenticationStep.TOKEN_PRESENT, _token_present),
+    (AuthenticationStep.TOKEN_CHAIN, _token_chain),
+    (AuthenticationStep.TOKEN_SUBJECT, _token_subject),
+    (AuthenticationStep.TOKEN_STREAMS, _token_streams),
+    (AuthenticationStep.TOKEN_TTL, _token_ttl),
+    (AuthenticationStep.TOKEN_REVOKED, _token_revoked),
+    (AuthenticationStep.PRINCIPAL, _principal),
+    (AuthenticationStep.CTX_REVOKED, _ctx_revoked),
+    (AuthenticationStep.DEVICE_ACTIVE, _device_active),
+    (AuthenticationStep.ROLES, _roles),
 )
 
 
-def authenticate(claim: Claim, directory: Directory) -> Authenticated | Denied:
+def authenticate(claim: AuthenticationInput, directory: IdentityDirectory) -> Authenticated | Denied:
     """The account that sent a message, or the first step that failed (ID 9.2)."""
     for step, check in STEPS:
         if (why := check(claim, directory)) is not None:

@@ -1,9 +1,9 @@
 """The directory: answers questions about devices, accounts, groups, roles and handles (ID §6-§11).
 
-A ``Directory`` has the folded state of each identity stream. It answers each question from the stream of the
-owner: about a device from its principal's stream, about a group from its organisation's stream. A revocation
-may be on a principal's or on an organisation's stream (ID 11.1). A caller that names an organisation gets the
-revocations on that organisation's stream too.
+An ``IdentityDirectory`` has the folded state of each identity stream. It answers each question from the
+stream of the owner: about a device from its principal's stream, about a group from its organisation's stream.
+A revocation may be on a principal's or on an organisation's stream (ID 11.1). A caller that names an
+organisation gets the revocations on that organisation's stream too.
 
 A principal whose key was lost is replaced on its own stream (spec-3 §8). Its devices are then inactive, and
 its successor acts for its accounts.
@@ -40,7 +40,7 @@ EMPTY: Final[Identity] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Directory:
+class IdentityDirectory:
     """The folded identity streams; ``merged`` is used for a stream that was not folded on its own."""
 
     streams: Mapping[StreamId, Identity] = field(default_factory=dict)

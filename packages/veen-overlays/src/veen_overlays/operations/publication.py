@@ -1,8 +1,8 @@
 """Data publications: which content a publisher bound to a version, and when (spec-3 §6).
 
-The first publication of a version that its publisher, or a key linked to it, has signed counts; the state
-lists every later one with the reason why it is refused (P1). A publication with another signer does not take
-the version away from its publisher.
+A publication counts if its publisher, or a key linked to the publisher, has signed it. Of several
+publications of one version the first counts; the state lists every later one with the reason why it is
+refused (P1). A publication with another signer does not take the version away from its publisher.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ compares transfers between two streams, ``owners`` says who has taken over a wal
 signatures of a transfer's approvers.
 """
 
-from veen_overlays.wallet.account import State
+from veen_overlays.wallet.account import WalletState
 from veen_overlays.wallet.ledger import LEDGER, one_wallet, state_of
 from veen_overlays.wallet.owners import OWNERS
 from veen_overlays.wallet.rules import WalCode, WalletPolicy, refusal, violations
@@ -15,9 +15,9 @@ from veen_overlays.wallet.rules import WalCode, WalletPolicy, refusal, violation
 __all__ = [
     "LEDGER",
     "OVERLAYS",
-    "State",
     "WalCode",
     "WalletPolicy",
+    "WalletState",
     "one_wallet",
     "refusal",
     "state_of",

@@ -26,7 +26,7 @@ LimitSet = tuple[()] | tuple[int | None]
 """Empty if the range sets no limit; else the limit it sets, None for a cleared limit."""
 
 
-class State(NamedTuple):
+class WalletState(NamedTuple):
     """The state of a wallet (WAL §4), and its lowest balance ever: negative if it was ever overdrawn."""
 
     exists: bool = False
@@ -43,12 +43,12 @@ class State(NamedTuple):
         """Whether a debit counts (WAL §6)."""
         return self.exists and not self.closed and not self.frozen
 
-    def moved(self, delta: int) -> State:
+    def moved(self, delta: int) -> WalletState:
         """The state after its balance changed; a third of the time of ``_replace``."""
         exists, closed, balance, frozen, limit, spent, reset, lowest = self
         balance += delta
         lowest = balance if balance < lowest else lowest
-        return State(exists, closed, balance, frozen, limit, spent, reset, lowest)
+        return WalletState(exists, closed, balance, frozen, limit, spent, reset, lowest)
 
     def item(self) -> dict[str, Any]:
         """The fields of WAL §4 in their order: the part that is shown and hashed."""
@@ -60,7 +60,7 @@ class State(NamedTuple):
         }
 
 
-NEVER_OPENED: Final = State()
+NEVER_OPENED: Final = WalletState()
 """The state of a wallet before any event (``state0``, WAL §6)."""
 
 
@@ -81,7 +81,7 @@ NO_MOVES: Final = Moves(0, 0)
 class Account(NamedTuple):
     """The summary of a range of one wallet's events; the module explains the fields."""
 
-    opened: State | None = None
+    opened: WalletState | None = None
     closes: bool = False
     frozen: bool | None = None
     limit: LimitSet = ()
@@ -89,7 +89,7 @@ class Account(NamedTuple):
     moves: tuple[Moves, Moves] = (NO_MOVES, NO_MOVES)
     windows: tuple[Window, Window, Window, Window] = (NO_WINDOW,) * 4
 
-    def apply(self, state: State) -> State:
+    def apply(self, state: WalletState) -> WalletState:
         """The state after the range, given the state before it (WAL §6)."""
         if not state.exists and self.opened is not None:
             return self.opened
@@ -101,7 +101,7 @@ class Account(NamedTuple):
         moves = self.moves[state.frozen]
         window = self.windows[2 * state.frozen + (state.daily_limit is not None)]
         pending, reset = window.apply(state.pending_daily_spent, state.last_limit_reset_ts)
-        return State(
+        return WalletState(
             exists=True,
             closed=self.closes,
             balance=state.balance + moves.delta,
@@ -168,7 +168,9 @@ def dump(account: Account) -> list[Any]:
 def load(item: Any) -> Account:
     """The inverse of ``dump``."""
     opened, closes, frozen, limit, reset, moves, windows = item
-    state = opened and State._make(item_to_int(field) if type(field) is str else field for field in opened)
+    state = opened and WalletState._make(
+        item_to_int(field) if type(field) is str else field for field in opened
+    )
     free, held = (Moves(item_to_int(moves[n]), item_to_int(moves[n + 1])) for n in (0, 2))
     a, b, c, d = map(load_window, windows)
     return Account(state, closes, frozen, tuple(limit), reset, (free, held), (a, b, c, d))

@@ -20,7 +20,7 @@ from veen_overlays.identifiers import WalletId
 from veen_overlays.schema.pattern import string_content, uint
 from veen_overlays.schema.record import Record, Undecodable, decode_record
 from veen_overlays.wallet import records as wal
-from veen_overlays.wallet.account import ACCOUNT, NEVER_OPENED, UNTOUCHED, Account, State
+from veen_overlays.wallet.account import ACCOUNT, NEVER_OPENED, UNTOUCHED, Account, WalletState
 from veen_overlays.wallet.movements import MovementRun
 from veen_overlays.wallet.window import set_if_zero
 
@@ -32,7 +32,7 @@ def control_of(record: Record) -> Account | None:
     """The summary of a control event; None for a payment."""
     match record:
         case wal.Open(created_at=created_at):
-            return Account(opened=State(exists=True, last_limit_reset_ts=created_at))
+            return Account(opened=WalletState(exists=True, last_limit_reset_ts=created_at))
         case wal.Close():
             return Account(closes=True)
         case wal.Limit(daily_limit=None):
@@ -183,7 +183,7 @@ def _lifter(only: WalletId | None) -> Callable[[Event], Accounts]:
     return lift
 
 
-def state_of(accounts: Accounts, wallet: bytes) -> State:
+def state_of(accounts: Accounts, wallet: bytes) -> WalletState:
     """The state of a wallet, given the summaries of a whole prefix of the log."""
     return accounts.get(bytes(wallet), UNTOUCHED).apply(NEVER_OPENED)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from veen_overlays.fold.event import Event, MemorySeenKeys, Message, SeenKeys
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER_OPENED, State
+from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.ledger import LEDGER
 from veen_overlays.wallet.records import (
     Adjust,
@@ -104,36 +104,36 @@ class Violation(NamedTuple):
     why: str
 
 
-RuleCheck = Callable[[State, Any], str | None]
+RuleCheck = Callable[[WalletState, Any], str | None]
 """Why a record is forbidden for a wallet in this state; None if the rule allows it."""
 
 
-def _not_open(state: State, _record: Any) -> str | None:
+def _not_open(state: WalletState, _record: Any) -> str | None:
     return None if state.exists else "the wallet was never opened"
 
 
-def _already_open(state: State, _record: Any) -> str | None:
+def _already_open(state: WalletState, _record: Any) -> str | None:
     return "the wallet is open already" if state.exists else None
 
 
-def _closed(state: State, _record: Any) -> str | None:
+def _closed(state: WalletState, _record: Any) -> str | None:
     return "the wallet is closed" if state.closed else None
 
 
-def _frozen(state: State, _record: Any) -> str | None:
+def _frozen(state: WalletState, _record: Any) -> str | None:
     return "the wallet is frozen" if state.frozen else None
 
 
-def _same_wallet(_state: State, record: Transfer) -> str | None:
+def _same_wallet(_state: WalletState, record: Transfer) -> str | None:
     return "source and destination are the same wallet" if record.wallet_id == record.to_wallet_id else None
 
 
-def spent_today(state: State, ts: int) -> int:
+def spent_today(state: WalletState, ts: int) -> int:
     """The amount that counts against the daily limit at ``ts``; earlier days do not count (WAL 5.4)."""
     return state.pending_daily_spent if ts // DAY_SEC == state.last_limit_reset_ts // DAY_SEC else 0
 
 
-def _over_limit(state: State, record: Withdraw | Transfer) -> str | None:
+def _over_limit(state: WalletState, record: Withdraw | Transfer) -> str | None:
     if state.daily_limit is None:
         return None
     spent = spent_today(state, record.ts)
@@ -144,7 +144,7 @@ def _over_limit(state: State, record: Withdraw | Transfer) -> str | None:
     )
 
 
-def _overdraft(state: State, record: Withdraw | Transfer) -> str | None:
+def _overdraft(state: WalletState, record: Withdraw | Transfer) -> str | None:
     return (
         None
         if state.balance >= record.amount
@@ -152,12 +152,12 @@ def _overdraft(state: State, record: Withdraw | Transfer) -> str | None:
     )
 
 
-def _below_zero(state: State, record: Adjust) -> str | None:
+def _below_zero(state: WalletState, record: Adjust) -> str | None:
     left = state.balance + record.delta
     return None if left >= 0 else f"the balance would be {left}"
 
 
-def _not_empty(state: State, _record: Any) -> str | None:
+def _not_empty(state: WalletState, _record: Any) -> str | None:
     return f"the balance is {state.balance}, not 0" if state.balance else None
 
 
@@ -179,13 +179,13 @@ RULES: Final[tuple[tuple[tuple[type[Record], ...], WalCode, RuleCheck, bool], ..
 
 
 def refusal(
-    state: State, record: Record, policy: WalletPolicy = NO_RESTRICTION, authors: Collection[bytes] = ()
+    state: WalletState, record: Record, policy: WalletPolicy = NO_RESTRICTION, authors: Collection[bytes] = ()
 ) -> Refusal | None:
     """Why a producer with these keys must not send this record for a wallet in this state; None if it may."""
     return policy.refusal(record, authors) or next(_broken(state, record, reported=False), None)
 
 
-def violation_of(state: State, record: Record) -> Refusal | None:
+def violation_of(state: WalletState, record: Record) -> Refusal | None:
     """The violation that a verifier reports for a record that follows this state; None if it is allowed.
 
     Unlike ``refusal``, it allows a second opening, and the closing of a wallet with money: neither changes a
@@ -194,7 +194,7 @@ def violation_of(state: State, record: Record) -> Refusal | None:
     return next(_broken(state, record, reported=True), None)
 
 
-def _broken(state: State, record: Record, *, reported: bool) -> Iterator[Refusal]:
+def _broken(state: WalletState, record: Record, *, reported: bool) -> Iterator[Refusal]:
     for records, code, breaks, is_violation in RULES:
         if isinstance(record, records) and (is_violation or not reported):
             why = breaks(state, record)
@@ -215,7 +215,7 @@ def violations(
     transfer's source wallet is not in this log, only its credit is checked: the debit belongs to the source's
     log (WAL 5.5), and ``settlement`` compares the two logs.
     """
-    states: dict[bytes, State] = {}
+    states: dict[bytes, WalletState] = {}
     refs: dict[tuple[bytes, bytes], int] = {}
     seen = MemorySeenKeys() if seen is None else seen
     for message in messages:
@@ -235,13 +235,13 @@ def violations(
         advance(states, event)
 
 
-def advance(states: dict[bytes, State], event: Event) -> None:
+def advance(states: dict[bytes, WalletState], event: Event) -> None:
     """Apply one event to the states of the wallets it names (WAL §6)."""
     for wallet, account in LEDGER.lift(event).items():
         states[wallet] = account.apply(states.get(wallet, NEVER_OPENED))
 
 
-def _source_violations(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
+def _source_violations(states: dict[bytes, WalletState], event: Event, origin: bytes) -> Iterator[Violation]:
     wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
     broken = violation_of(states.get(wallet, NEVER_OPENED), event.record)
     if broken is not None:
@@ -249,7 +249,7 @@ def _source_violations(states: dict[bytes, State], event: Event, origin: bytes) 
 
 
 def _ref_violations(
-    states: dict[bytes, State], refs: dict[tuple[bytes, bytes], int], event: Event, origin: bytes
+    states: dict[bytes, WalletState], refs: dict[tuple[bytes, bytes], int], event: Event, origin: bytes
 ) -> Iterator[Violation]:
     """Report a second payout under one ref, which is a retry by WAL §7, although the fold pays it."""
     if not isinstance(record := event.record, Withdraw) or record.ref is None:
@@ -279,7 +279,9 @@ def _transfer_id_violations(event: Event, origin: bytes) -> Iterator[Violation]:
     yield Violation(event.seq, origin, bytes(wallet), WalCode.DUPLICATE_TRANSFER, why)
 
 
-def _destination_violations(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
+def _destination_violations(
+    states: dict[bytes, WalletState], event: Event, origin: bytes
+) -> Iterator[Violation]:
     """Report a credit to a wallet that this log closed: the money is lost (WAL §6)."""
     record = event.record
     if not isinstance(record, Transfer) or record.to_wallet_id == record.wallet_id:

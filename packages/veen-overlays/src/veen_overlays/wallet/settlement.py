@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from veen_overlays.fold.event import UNOPENED, Event, MemorySeenKeys, Message
 from veen_overlays.identifiers import WalletId
-from veen_overlays.wallet.account import NEVER_OPENED, State
+from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.ledger import LEDGER
 from veen_overlays.wallet.records import Transfer
 from veen_overlays.wallet.rules import Violation, WalCode, advance
 
 
-class Half(NamedTuple):
+class TransferHalf(NamedTuple):
     """The debit or the credit of a transfer in a log: the first for its wallet, direction and transfer_id."""
 
     seq: int
@@ -32,22 +32,22 @@ Key = tuple[bytes, bytes]
 """(wallet_id, transfer_id)."""
 
 
-class Halves(NamedTuple):
+class TransferHalves(NamedTuple):
     """The debits and credits of a log."""
 
-    debits: Mapping[Key, Half]
-    credits: Mapping[Key, Half]
+    debits: Mapping[Key, TransferHalf]
+    credits: Mapping[Key, TransferHalf]
     opened: frozenset[bytes]
     """The wallets that were opened in this log."""
     sealed: int
     """Number of messages that the reader's keys do not open; a debit or credit may be among them."""
 
 
-def halves(messages: Iterable[Message]) -> Halves:
+def halves(messages: Iterable[Message]) -> TransferHalves:
     """The debit and the credit of every transfer in a log, read from its start."""
-    states: dict[bytes, State] = {}
-    debits: dict[Key, Half] = {}
-    credits_: dict[Key, Half] = {}
+    states: dict[bytes, WalletState] = {}
+    debits: dict[Key, TransferHalf] = {}
+    credits_: dict[Key, TransferHalf] = {}
     seen, sealed = MemorySeenKeys(), 0
     for message in messages:
         sealed += message.schema == UNOPENED
@@ -57,7 +57,7 @@ def halves(messages: Iterable[Message]) -> Halves:
         if isinstance(record := event.record, Transfer):
             source = states.get(record.wallet_id, NEVER_OPENED)
             to = states.get(record.to_wallet_id, NEVER_OPENED)
-            debit = Half(event.seq, message.origin, record, source.pays_out)
+            debit = TransferHalf(event.seq, message.origin, record, source.pays_out)
             transfer_id = bytes(record.transfer_id)
             debits.setdefault((bytes(record.wallet_id), transfer_id), debit)
             # A transfer to the same wallet has no credit (WAL §6).
@@ -66,17 +66,19 @@ def halves(messages: Iterable[Message]) -> Halves:
                 credits_.setdefault((bytes(record.to_wallet_id), transfer_id), credit)
         advance(states, event)
     opened = frozenset(wallet for wallet, state in states.items() if state.exists)
-    return Halves(debits, credits_, opened, sealed)
+    return TransferHalves(debits, credits_, opened, sealed)
 
 
-def counterparties(log: Halves) -> frozenset[WalletId]:
+def counterparties(log: TransferHalves) -> frozenset[WalletId]:
     """The wallets of other logs that exchanged payments with the wallets of this log."""
     paid = {half.transfer.to_wallet_id for (wallet, _), half in log.debits.items() if wallet in log.opened}
     payers = {half.transfer.wallet_id for (wallet, _), half in log.credits.items() if wallet in log.opened}
     return frozenset(wallet for wallet in paid | payers if wallet not in log.opened)
 
 
-def unsettled(payer: WalletId, source: Halves, payee: WalletId, destination: Halves) -> Iterator[Violation]:
+def unsettled(
+    payer: WalletId, source: TransferHalves, payee: WalletId, destination: TransferHalves
+) -> Iterator[Violation]:
     """The transfers from payer to payee that were not both debited and credited.
 
     A violation names the wallet whose log contains the unmatched debit or credit, and its seq in that log.
@@ -96,7 +98,7 @@ def unsettled(payer: WalletId, source: Halves, payee: WalletId, destination: Hal
                 yield _unless_sealed(found, credited, destination)
 
 
-def _not_debited(credit: Half, debit: Half | None) -> str | None:
+def _not_debited(credit: TransferHalf, debit: TransferHalf | None) -> str | None:
     amount, payer = credit.transfer.amount, credit.transfer.wallet_id.hex()
     if debit is None or not debit.counts:
         return f"{amount} credited but {payer} was not debited"
@@ -107,7 +109,7 @@ def _not_debited(credit: Half, debit: Half | None) -> str | None:
     return None
 
 
-def _unless_sealed(found: Violation, other: Half | None, log: Halves) -> Violation:
+def _unless_sealed(found: Violation, other: TransferHalf | None, log: TransferHalves) -> Violation:
     """Replace the code by UNVERIFIED if the missing half may be in a message that the keys do not open."""
     if other is not None or not log.sealed:
         return found

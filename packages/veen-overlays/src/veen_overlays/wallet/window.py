@@ -22,7 +22,7 @@ DAY_SEC: Final = 86_400
 """Seconds of a UTC day; a window ends with its day (``needs_reset``, WAL 5.7)."""
 
 
-class Outcome(NamedTuple):
+class WindowOutcome(NamedTuple):
     """The window after a range: pending is ``spent``, plus the earlier pending amount if ``kept``."""
 
     kept: bool
@@ -30,31 +30,31 @@ class Outcome(NamedTuple):
     reset: int | None
     """The new reset time; None leaves it unchanged."""
 
-    def then(self, after: Outcome) -> Outcome:
+    def then(self, after: WindowOutcome) -> WindowOutcome:
         """The outcome of this range followed by another."""
         spent = after.spent + self.spent if after.kept else after.spent
         reset = self.reset if after.reset is None else after.reset
-        return Outcome(self.kept and after.kept, spent, reset)
+        return WindowOutcome(self.kept and after.kept, spent, reset)
 
 
-UNCHANGED: Final = Outcome(True, 0, None)
+UNCHANGED: Final = WindowOutcome(True, 0, None)
 
 
 class Window(NamedTuple):
     """The outcomes of a range for the three cases of the reset time before it."""
 
     day: int | None
-    zero: Outcome
-    same: Outcome
-    other: Outcome
+    zero: WindowOutcome
+    same: WindowOutcome
+    other: WindowOutcome
 
-    def outcome(self, reset: int) -> Outcome:
+    def outcome(self, reset: int) -> WindowOutcome:
         """The outcome for a known reset time."""
         if reset == 0:
             return self.zero
         return self.same if self.day is None or reset // DAY_SEC == self.day else self.other
 
-    def _of_day(self, day: int) -> Outcome:
+    def _of_day(self, day: int) -> WindowOutcome:
         """The outcome if the reset time before the range is not 0 and lies on ``day``."""
         return self.same if self.day is None or self.day == day else self.other
 
@@ -82,7 +82,7 @@ NO_WINDOW: Final = Window(None, UNCHANGED, UNCHANGED, UNCHANGED)
 
 def set_if_zero(ts: int) -> Window:
     """The window of a limit that is not null: a reset time of 0 becomes ``ts`` (WAL §6)."""
-    return Window(None, Outcome(True, 0, ts), UNCHANGED, UNCHANGED) if ts else NO_WINDOW
+    return Window(None, WindowOutcome(True, 0, ts), UNCHANGED, UNCHANGED) if ts else NO_WINDOW
 
 
 def debits(first_ts: int, spent: int, reset: int | None) -> Window:
@@ -93,9 +93,9 @@ def debits(first_ts: int, spent: int, reset: int | None) -> Window:
     """
     day = first_ts // DAY_SEC
     if reset is not None:
-        fresh = Outcome(False, spent, reset)
+        fresh = WindowOutcome(False, spent, reset)
         return Window(day, fresh, fresh, fresh)
-    fresh, kept = Outcome(False, spent, first_ts), Outcome(True, spent, None)
+    fresh, kept = WindowOutcome(False, spent, first_ts), WindowOutcome(True, spent, None)
     return Window(day, fresh if day else kept, kept, fresh)
 
 
@@ -111,5 +111,5 @@ def load_window(item: Any) -> Window:
     """The inverse of ``dump_window``."""
     if item is None:
         return NO_WINDOW
-    zero, same, other = (Outcome(kept, item_to_int(spent), reset) for kept, spent, reset in item[1:])
+    zero, same, other = (WindowOutcome(kept, item_to_int(spent), reset) for kept, spent, reset in item[1:])
     return Window(item[0], zero, same, other)

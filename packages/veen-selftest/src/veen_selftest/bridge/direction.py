@@ -15,7 +15,7 @@ from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.runner.check import Check, require_equal
 from veen_selftest.runner.context import CheckContext
 
-POLICY: Final = 6
+POLICY_EXIT_CODE: Final = 6
 """Exit code of `veen bridge doctor` if a path may lead back."""
 ACCEPTED: Final = "accepted"
 
@@ -39,7 +39,7 @@ def _one_way(context: CheckContext) -> None:
         wide = mint(zones.source.admin, zones.online.client_id, [stream_id(EXPORT)], 60)
         (zones.root / "z1" / "role.cap").write_bytes(wide.encode())
         code = zones.run("bridge", "doctor", "-c", "z1/bridge.yaml").returncode
-        require_equal(code, POLICY, "exit code of doctor with a token for the export stream")
+        require_equal(code, POLICY_EXIT_CODE, "exit code of doctor with a token for the export stream")
 
 
 def _token(zones: BridgedZones, role: str) -> CapToken:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from veen_core.ids import Signature
-from veen_selftest.bridge.zones import AUDIT, IMPORT, REFUSED, bridged_zones
+from veen_selftest.bridge.zones import AUDIT, IMPORT, REFUSED_EXIT_CODE, bridged_zones
 from veen_selftest.runner.check import Check, require_equal
 from veen_selftest.runner.context import CheckContext
 
@@ -23,12 +23,12 @@ def _gaps(context: CheckContext) -> None:
         refusals = [each.get("code") for each in result["bundles"]]
         require_equal(
             (code, refusals),
-            (REFUSED, ["ALREADY_IMPORTED", "GAP"]),
+            (REFUSED_EXIT_CODE, ["ALREADY_IMPORTED", "GAP"]),
             "import of a repeated bundle and after a gap",
         )
         require_equal(len(zones.read(IMPORT)), 4, "events after two refusals")
         code, found = zones.reconcile()
-        require_equal(code, REFUSED, "exit code of reconcile while bundles are missing")
+        require_equal(code, REFUSED_EXIT_CODE, "exit code of reconcile while bundles are missing")
         require_equal([each["kind"] for each in found["findings"]], ["missing"] * 2, "findings")
         require_equal(found["regions"][0]["to_seq"], 4, "end of the consistent region (K2)")
         require_equal(zones.import_(folders[1], folders[2])[0], 0, "exit code of the missing imports")
@@ -50,7 +50,9 @@ def _damage(context: CheckContext) -> None:
             path.write_bytes(_with_wrong_bit(content, place, rng.randrange(8)))
             code, result = zones.import_(folder)
             found = code, result["bundles"][0]["result"]
-            require_equal(found, (REFUSED, "refused"), f"import of a bundle with a wrong bit in byte {place}")
+            require_equal(
+                found, (REFUSED_EXIT_CODE, "refused"), f"import of a bundle with a wrong bit in byte {place}"
+            )
         require_equal(len(zones.read(IMPORT)), 0, "events of the damaged bundle (AGB0 4.5)")
         require_equal(len(zones.read(AUDIT)), 2, "reports of the refusals")
 

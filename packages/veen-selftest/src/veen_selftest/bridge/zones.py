@@ -23,7 +23,7 @@ EXPORT: Final = "export/selftest/events"
 IMPORT: Final = "import/selftest/events"
 AUDIT: Final = "bridge/offline/log"
 """The audit stream of the target zone (AGB0 4.6)."""
-REFUSED: Final = 3
+REFUSED_EXIT_CODE: Final = 3
 """Exit code of `veen bridge import` if a bundle is refused, and of `reconcile` if there is a finding."""
 
 

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from veen_hub.ops.logs import JsonLines
-from veen_selftest.runner.suite import Outcome, Result, RunReport
+from veen_selftest.runner.suite import CheckOutcome, Result, RunReport
 
 
 class LogLines:
@@ -20,7 +20,7 @@ class LogLines:
 
     def result(self, result: Result) -> str:
         """Return the line of one check."""
-        failed = result.outcome is Outcome.FAILED
+        failed = result.outcome is CheckOutcome.FAILED
         return self._line(
             logging.ERROR if failed else logging.INFO,
             f"check_{result.outcome.value}",
@@ -38,7 +38,7 @@ class LogLines:
             logging.INFO if report.ok else logging.ERROR,
             "selftest_finished",
             ok=report.ok,
-            **{outcome.value: report.count(outcome) for outcome in Outcome},
+            **{outcome.value: report.count(outcome) for outcome in CheckOutcome},
             seconds=round(report.seconds, 3),
             hub=report.hub,
             seed=report.seed,

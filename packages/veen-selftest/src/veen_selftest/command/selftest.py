@@ -210,7 +210,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command(*EXAMPLES, name="selftest", cls=SelftestCommand)
-@click.argument("suite", nargs=-1, type=click.Choice([*suites.SUITES, "all"]))
+@click.argument("suite", nargs=-1, metavar="[SUITE…]", type=click.Choice([*suites.SUITES, "all"]))
 @_options
 def selftest(
     out: Output,
@@ -247,7 +247,10 @@ def selftest(
     wanted = suites.SUITES if "all" in suite else suite or ("core",)
     todo = list(suites.chosen(wanted, only))
     if not todo:
-        raise click.UsageError(f"no check of {', '.join(wanted)} matches --only: see --list.")
+        patterns = " ".join(only)
+        raise click.UsageError(
+            f"no check of {', '.join(wanted)} matches --only {patterns}: --list shows the checks."
+        )
     if listing:
         return _listing(todo)
     hub = choose_hub(hub, out, own=own, hub_command=hub_command)

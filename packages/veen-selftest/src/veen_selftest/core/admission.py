@@ -17,7 +17,7 @@ from veen_selftest.hubs.policy import ELSEWHERE, REVOKED, UNPADDED
 from veen_selftest.peers.writer import Writer, key_of
 from veen_selftest.runner.check import Check, Skip, require, require_equal
 from veen_selftest.runner.context import CheckContext
-from veen_selftest.runner.hub_setup import MAX_MESSAGES, ROTATING, STRICT
+from veen_selftest.runner.hub_setup import ROTATING, STRICT, STRICT_MAX_MESSAGES
 
 
 def _by_fault(row: Rejection) -> Callable[[CheckContext], None]:
@@ -124,7 +124,7 @@ def _client_bounds(context: CheckContext) -> None:
         raise Skip("the bounds of client_ids are a setting that is not visible from outside (KEX1+ 4.1)")
     hub = context.hub(STRICT)
     alice, bob = context.writer(hub), context.writer(hub, "bob")
-    hub.accept_many(alice.many(MAX_MESSAGES))
+    hub.accept_many(alice.many(STRICT_MAX_MESSAGES))
     require_refused_by(rejection.CLIENT_BOUNDS, hub.submit(alice.next()))
     hub.accept(bob.next())
 

@@ -13,7 +13,7 @@ from veen_selftest.hubs.policy import ELSEWHERE, REFUSED_KEYS_SEED, REVOKED, UNP
 from veen_selftest.peers.writer import Writer
 from veen_selftest.runner.check import Check, Skip
 from veen_selftest.runner.context import CheckContext
-from veen_selftest.runner.hub_setup import MAX_MESSAGES, ROTATING, STRICT
+from veen_selftest.runner.hub_setup import ROTATING, STRICT, STRICT_MAX_MESSAGES
 
 POLICY_ROWS: Final = {
     rejection.NOT_PRIMARY: ELSEWHERE,
@@ -95,7 +95,7 @@ def _refused_strictly(
     if strict in POLICY_ROWS:
         return draft.play(refused_writer(context, POLICY_ROWS[strict], on).authorized())
     draft.workless = strict is rejection.PREFILTER_REJECT
-    draft.earlier = MAX_MESSAGES if strict is rejection.CLIENT_BOUNDS else 0
+    draft.earlier = STRICT_MAX_MESSAGES if strict is rejection.CLIENT_BOUNDS else 0
     return draft.play(context.writer(hub, on=on))
 
 

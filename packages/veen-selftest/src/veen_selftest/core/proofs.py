@@ -19,14 +19,14 @@ from veen_selftest.peers.verifier import VerifiedLog
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
-SIZE: Final = 21
+LEAVES: Final = 21
 """Leaves of the log: three peaks at the end, and all tree shapes up to 16 leaves on the way."""
 
 
 def _log(context: CheckContext) -> VerifiedLog:
     hub = context.hub()
     writer = context.writer(hub)
-    hub.accept_many(writer.many(SIZE))
+    hub.accept_many(writer.many(LEAVES))
     return VerifiedLog(hub, writer.label).read()
 
 
@@ -57,32 +57,32 @@ def _own(context: CheckContext) -> None:
 def _later(context: CheckContext) -> None:
     """Every leaf has a valid proof against every later root (B10)."""
     log = _log(context)
-    for size in range(1, SIZE + 1):
+    for size in range(1, LEAVES + 1):
         for seq in range(1, size + 1):
             proof = _proof(log, seq, size).mmr_proof
             leaf = log.entries[seq - 1].msg.leaf_hash
             verify_inclusion(proof, MmrRoot(log.roots[size - 1]), StreamSeq(seq), leaf, size)
-        context.progress(size, SIZE)
+        context.progress(size, LEAVES)
 
 
 def _deterministic(context: CheckContext) -> None:
     """A proof is minimal and equals the one that a client computes itself (§5.3, §10.2)."""
     log = _log(context)
     nodes = _nodes(log)
-    for seq in (1, 2, 7, 16, 17, SIZE):
-        wanted = prove_inclusion(lambda height, index: nodes[height, index], StreamSeq(seq), SIZE).encode()
+    for seq in (1, 2, 7, 16, 17, LEAVES):
+        wanted = prove_inclusion(lambda height, index: nodes[height, index], StreamSeq(seq), LEAVES).encode()
         for _ in range(2):
             require_equal(
-                _proof(log, seq, SIZE).mmr_proof.encode(),
+                _proof(log, seq, LEAVES).mmr_proof.encode(),
                 wanted,
-                f"the proof of entry {seq} in a tree of {SIZE}",
+                f"the proof of entry {seq} in a tree of {LEAVES}",
             )
 
 
 def _page(context: CheckContext) -> None:
     """The proof of a page is that of its last item (§10.4.2)."""
     log = _log(context)
-    for last in (1, 5, SIZE):
+    for last in (1, 5, LEAVES):
         page = log.hub.page(log.label, 1, to_seq=StreamSeq(last), with_mmr_proof=True)
         require(page.mmr_proof is not None, "the page has no proof, although it was asked for (core §10.4.2)")
         assert page.mmr_proof is not None
@@ -105,7 +105,7 @@ def _require_absent(answer: HttpResponse, what: str) -> None:
 def _absent(context: CheckContext) -> None:
     """The hub refuses a proof of an entry or a tree that does not exist (§5.4)."""
     log = _log(context)
-    for seq, size in ((0, None), (SIZE + 1, None), (5, 4), (1, SIZE + 1)):
+    for seq, size in ((0, None), (LEAVES + 1, None), (5, 4), (1, LEAVES + 1)):
         asked = ProofRequest(
             label=log.label,
             stream_seq=StreamSeq(seq),
@@ -124,7 +124,7 @@ def _grew(context: CheckContext) -> None:
     """A consistency proof shows every earlier tree to be a prefix of every later one (B11)."""
     log = _log(context)
     nodes = _nodes(log)
-    for new in range(2, SIZE + 1):
+    for new in range(2, LEAVES + 1):
         for old in range(1, new):
             proof = _consistency(log, old, new).mmr_consistency
             require_equal(
@@ -135,13 +135,13 @@ def _grew(context: CheckContext) -> None:
                 lambda height, index: nodes[height, index], StreamSeq(old), StreamSeq(new)
             )
             require_equal(proof, wanted, f"the consistency proof from {old} to {new}")
-        context.progress(new, SIZE)
+        context.progress(new, LEAVES)
 
 
 def _not_backwards(context: CheckContext) -> None:
     """The hub refuses a consistency proof to a smaller tree or to one that does not exist (B11)."""
     log = _log(context)
-    for old, new in ((0, 3), (3, 3), (5, 2), (1, SIZE + 1)):
+    for old, new in ((0, 3), (3, 3), (5, 2), (1, LEAVES + 1)):
         asked = ConsistencyRequest(label=log.label, from_seq=StreamSeq(old), to_seq=StreamSeq(new))
         answer = log.hub.post("/v1/consistency", asked)
         _require_absent(answer, f"a consistency proof from {old} to {new}")

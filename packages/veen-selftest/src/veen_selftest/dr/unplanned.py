@@ -9,7 +9,7 @@ from veen_selftest.dr.site import STREAM, Site, site
 from veen_selftest.runner.check import Check, require_equal
 from veen_selftest.runner.context import CheckContext
 
-PROTOCOL: Final = 3
+PROTOCOL_EXIT_CODE: Final = 3
 """Exit code of `veen hub lost` if a receipt is not kept."""
 
 
@@ -27,7 +27,7 @@ def _unplanned(context: CheckContext) -> None:
         made.require_no_promotion("no handover record")
         require_equal(made.promote("--unplanned")["planned"], False, "whether the promotion was planned")
         code, found = made.lost([*kept, *lost])
-        require_equal((code, found["kept"]), (PROTOCOL, 15), "exit code of lost, and receipts kept")
+        require_equal((code, found["kept"]), (PROTOCOL_EXIT_CODE, 15), "exit code of lost, and receipts kept")
         named = [(each["stream_seq"], each["fate"]) for each in found["missing"]]
         require_equal(named, [(receipt.stream_seq, "lost") for receipt in lost], "receipts named as lost")
         made.start_successor()

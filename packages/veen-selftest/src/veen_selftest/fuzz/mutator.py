@@ -18,7 +18,7 @@ from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class FuzzRequest:
     """An HTTP request."""
 
     method: str
@@ -163,17 +163,17 @@ class Mutator:
             self._method,
         ]
 
-    def pick(self, choices: list[Request]) -> Request:
+    def pick(self, choices: list[FuzzRequest]) -> FuzzRequest:
         """Return one of the requests with zero to three changes."""
         request = self._chance.choice(choices)
         for change in self._chance.choices(self._changes, k=self._chance.choice([0, 1, 1, 1, 2, 3])):
             request = change(request)
         return request
 
-    def _bytes(self, request: Request) -> Request:
+    def _bytes(self, request: FuzzRequest) -> FuzzRequest:
         return replace(request, body=self._chance.choice(BYTES)(self._chance, request.body))
 
-    def _structure(self, request: Request) -> Request:
+    def _structure(self, request: FuzzRequest) -> FuzzRequest:
         """Change the structure of a CBOR body, or the bytes of any other body."""
         try:
             return replace(
@@ -182,11 +182,11 @@ class Mutator:
         except (DecodeError, EncodeError, TypeError):
             return self._bytes(request)
 
-    def _path(self, request: Request) -> Request:
+    def _path(self, request: FuzzRequest) -> FuzzRequest:
         word = "".join(self._chance.choices(LETTERS, k=self._chance.choice([1, 5, 70])))
         return replace(request, path=self._chance.choice(PATHS)(request.path, word))
 
-    def _add_header(self, request: Request) -> Request:
+    def _add_header(self, request: FuzzRequest) -> FuzzRequest:
         rng = self._chance
         added = [
             ("Content-Type", rng.choice(TYPES)),
@@ -195,7 +195,7 @@ class Mutator:
         ]
         return replace(request, headers=(*request.headers, rng.choice(added)))
 
-    def _drop_header(self, request: Request) -> Request:
+    def _drop_header(self, request: FuzzRequest) -> FuzzRequest:
         """Remove a header, or truncate its value."""
         if not request.headers:
             return self._add_header(request)
@@ -205,5 +205,5 @@ class Mutator:
             headers.append((name, value[: self._chance.randint(0, len(value))]))
         return replace(request, headers=tuple(headers))
 
-    def _method(self, request: Request) -> Request:
+    def _method(self, request: FuzzRequest) -> FuzzRequest:
         return replace(request, method=self._chance.choice(METHODS))

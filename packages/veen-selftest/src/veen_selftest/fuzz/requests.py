@@ -24,7 +24,7 @@ from veen_core.ids import Coid, StreamSeq
 from veen_core.msg import Msg
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import LabelRequest
-from veen_selftest.fuzz.mutator import Mutator, Request
+from veen_selftest.fuzz.mutator import FuzzRequest, Mutator
 from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON, HttpHub
 from veen_selftest.peers.writer import Writer
 from veen_selftest.runner.check import Check, Violation, require, require_equal
@@ -36,17 +36,17 @@ REQUESTS_PER_MESSAGE: Final = 50
 TYPE: Final = (("Content-Type", CBOR),)
 
 
-def _submits(writer: Writer) -> list[Request]:
+def _submits(writer: Writer) -> list[FuzzRequest]:
     wire = writer.message(writer.seq + 1)
     text = SubmitRequest(msg=Msg.decode(wire)).to_json().encode()
     return [
-        Request("POST", "/v1/submit", wrap_submit(wire), TYPE),
-        Request("POST", "/v1/submit", wrap_submit(wire) * 3, (("Content-Type", CBOR_SEQ),)),
-        Request("POST", "/v1/submit", text, (("Content-Type", JSON),)),
+        FuzzRequest("POST", "/v1/submit", wrap_submit(wire), TYPE),
+        FuzzRequest("POST", "/v1/submit", wrap_submit(wire) * 3, (("Content-Type", CBOR_SEQ),)),
+        FuzzRequest("POST", "/v1/submit", text, (("Content-Type", JSON),)),
     ]
 
 
-def _reads(writer: Writer) -> list[Request]:
+def _reads(writer: Writer) -> list[FuzzRequest]:
     label, one = writer.label, StreamSeq(1)
     questions = {
         "/v1/stream": StreamRequest(label=label, from_seq=one, max_items=2, with_receipts=True),
@@ -57,41 +57,41 @@ def _reads(writer: Writer) -> list[Request]:
     }
     as_json = (("Content-Type", JSON), ("Accept", JSON))
     return [
-        *(Request("POST", path, question.encode(), TYPE) for path, question in questions.items()),
+        *(FuzzRequest("POST", path, question.encode(), TYPE) for path, question in questions.items()),
         *(
-            Request("POST", path, question.to_json().encode(), as_json)
+            FuzzRequest("POST", path, question.to_json().encode(), as_json)
             for path, question in questions.items()
         ),
-        Request("GET", f"/v1/stream/{label.hex()}?from=1"),
-        Request("GET", "/v1/checkpoint?epoch_min=0&epoch_max=5"),
-        *(Request("GET", path) for path in ("/v1/status", "/healthz")),
+        FuzzRequest("GET", f"/v1/stream/{label.hex()}?from=1"),
+        FuzzRequest("GET", "/v1/checkpoint?epoch_min=0&epoch_max=5"),
+        *(FuzzRequest("GET", path) for path in ("/v1/status", "/healthz")),
     ]
 
 
-def _tooling(writer: Writer) -> list[Request]:
+def _tooling(writer: Writer) -> list[FuzzRequest]:
     """Return admin requests without a valid signature, so that none changes a running hub."""
     order = LabelRequest(label=writer.label).encode()
     paths = ("/tooling/checkpoint", "/tooling/anchor", "/tooling/retention")
     signed = (*TYPE, ("VEEN-Admin-Ts", "1"), ("VEEN-Admin-Sig", bytes(64).hex()))
-    found = [Request("POST", path, order, headers) for path in paths for headers in (TYPE, signed)]
-    found.append(Request("POST", "/tooling/equivocation", b"\xa3\x01\x01\x02\xa0\x03\xa0", TYPE))
-    found.append(Request("GET", f"/tooling/cap/{bytes(32).hex()}"))
+    found = [FuzzRequest("POST", path, order, headers) for path in paths for headers in (TYPE, signed)]
+    found.append(FuzzRequest("POST", "/tooling/equivocation", b"\xa3\x01\x01\x02\xa0\x03\xa0", TYPE))
+    found.append(FuzzRequest("GET", f"/tooling/cap/{bytes(32).hex()}"))
     if writer.hub.admin is not None:
-        found.append(Request("POST", "/tooling/authorize", writer.token().encode(), TYPE))
+        found.append(FuzzRequest("POST", "/tooling/authorize", writer.token().encode(), TYPE))
     return found
 
 
-def _attachments(writer: Writer) -> list[Request]:
+def _attachments(writer: Writer) -> list[FuzzRequest]:
     content = b"an attachment"
     coid = Coid(H(content))
     headers = tuple(writer.attachment_headers(coid).items())
     return [
-        Request("PUT", f"/v1/attachment/{coid.hex()}", content, headers),
-        Request("GET", f"/v1/attachment/{coid.hex()}"),
+        FuzzRequest("PUT", f"/v1/attachment/{coid.hex()}", content, headers),
+        FuzzRequest("GET", f"/v1/attachment/{coid.hex()}"),
     ]
 
 
-def ask(hub: HttpHub, request: Request) -> tuple[int, str, bytes]:
+def ask(hub: HttpHub, request: FuzzRequest) -> tuple[int, str, bytes]:
     """Send a request with exactly its headers; returns status, type and body. A live stream is not read."""
     with contextlib.closing(hub.connection(timeout=20)) as connection:
         connection.putrequest(request.method, hub.prefix + request.path, skip_accept_encoding=True)
@@ -106,7 +106,7 @@ def ask(hub: HttpHub, request: Request) -> tuple[int, str, bytes]:
             return response.status, kind, b"" if endless else response.read()
 
 
-def check(request: Request, status: int, kind: str, body: bytes) -> None:
+def check(request: FuzzRequest, status: int, kind: str, body: bytes) -> None:
     """Require success, or an error envelope whose code H1 maps to this status, with a request id (§10.6)."""
     require(status != 500, f"status 500 in answer to {request}")
     if status < 400:
@@ -128,7 +128,7 @@ def check(request: Request, status: int, kind: str, body: bytes) -> None:
     )
 
 
-def _fuzz(requests_of: Callable[[Writer], list[Request]]) -> Callable[[CheckContext], None]:
+def _fuzz(requests_of: Callable[[Writer], list[FuzzRequest]]) -> Callable[[CheckContext], None]:
     def run(context: CheckContext) -> None:
         hub = context.hub_without_pow()
         writer, other = context.writer(hub), context.writer(hub, "bob", on="other")

@@ -15,9 +15,9 @@ from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HubSetup
 from veen_selftest.trust.memories import require_red
 
-BEFORE: Final = 3
+MESSAGES_BEFORE_COPY: Final = 3
 """Messages before the copy of the data is made."""
-AFTER: Final = 2
+MESSAGES_AFTER_COPY: Final = 2
 """Messages after it."""
 
 
@@ -33,7 +33,7 @@ def _anchored(context: CheckContext) -> None:
         with own.running() as hub:
             writer = context.writer(hub)
             copy = None
-            for count in (BEFORE, AFTER):
+            for count in (MESSAGES_BEFORE_COPY, MESSAGES_AFTER_COPY):
                 hub.accept_many(writer.many(count))
                 for order in ("/tooling/checkpoint", "/tooling/anchor"):
                     answer = hub.admin_post(order, LabelRequest(label=writer.label).encode())
@@ -42,12 +42,16 @@ def _anchored(context: CheckContext) -> None:
             log = VerifiedLog(hub, writer.label).read()
         require(ledger.exists(), "the hub was told to anchor, and there is no ledger")
         anchored = [(seq, root) for label, seq, root in _roots(ledger) if label == writer.label]
-        require_equal([seq for seq, _root in anchored], [BEFORE, BEFORE + AFTER], "anchored positions")
+        require_equal(
+            [seq for seq, _root in anchored],
+            [MESSAGES_BEFORE_COPY, MESSAGES_BEFORE_COPY + MESSAGES_AFTER_COPY],
+            "anchored positions",
+        )
         for seq, root in anchored:
             require_equal(root, log.roots[seq - 1], f"root that is anchored for entry {seq}")
         assert copy is not None
         with copy.running() as restored:
-            require_red(context, writer, restored, BEFORE)
+            require_red(context, writer, restored, MESSAGES_BEFORE_COPY)
 
 
 def _roots(ledger: Path) -> list[tuple[bytes, int, bytes]]:

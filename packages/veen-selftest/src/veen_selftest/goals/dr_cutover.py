@@ -10,26 +10,28 @@ from veen_selftest.runner.check import Check, require_equal
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.trust.proofs import judge_offline, make_evidence
 
-EACH: Final = 10
+MESSAGES_EACH: Final = 10
 """Messages before the cutover, and after it."""
 
 
 def _cutover(context: CheckContext) -> None:
     """The successor keeps every receipt of the old hub, old evidence still verifies, and writers go on."""
     with site(context) as made:
-        before = made.send([f"before {n}" for n in range(EACH // 2)])
+        before = made.send([f"before {n}" for n in range(MESSAGES_EACH // 2)])
         made.start_replica()
-        before += made.send([f"before {n}" for n in range(EACH // 2, EACH)])
+        before += made.send([f"before {n}" for n in range(MESSAGES_EACH // 2, MESSAGES_EACH)])
         evidence = [make_evidence(made.primary, receipt) for receipt in before]
         made.hand_over()
         require_equal(made.promote()["planned"], True, "whether the promotion was planned")
         made.start_successor()
-        bodies = [f"after {n}" for n in range(EACH)]
+        bodies = [f"after {n}" for n in range(MESSAGES_EACH)]
         asyncio.run(_send(made, bodies))
         made.lose_primary()
         require_equal(made.read(made.successor_url, made.new_hub), bodies, "messages at the successor")
         code, found = made.lost(before)
-        require_equal((code, found["kept"], found["missing"]), (0, EACH, []), "receipts of the old hub")
+        require_equal(
+            (code, found["kept"], found["missing"]), (0, MESSAGES_EACH, []), "receipts of the old hub"
+        )
         for receipt, file in zip(before, evidence, strict=True):
             verdict = judge_offline(made.primary, file)  # offline: the pinned hub_id is known
             require_equal(verdict.receipt, receipt, "the receipt that evidence of the old hub proves")

@@ -137,7 +137,7 @@ class OwnFleet:
         self._folder.cleanup()
 
 
-OK: Final = 200
+HTTP_OK: Final = 200
 NEEDS_OWN_HUB: Final = "needs a hub that the selftest may start, stop and kill: run it without --hub"
 
 
@@ -170,7 +170,7 @@ class RemoteFleet:
         """Read the status; raises ``NoHub`` if the answer is not in CBOR or JSON."""
         answer = self._hub.get("/v1/status")
         kind = answer.headers.get("content-type", "").split(";", maxsplit=1)[0]
-        if answer.status != OK or kind not in (CBOR, JSON):
+        if answer.status != HTTP_OK or kind not in (CBOR, JSON):
             raise NoHub(f"HTTP {answer.status}, {kind or 'no content type'}")
         return self._hub.known
 

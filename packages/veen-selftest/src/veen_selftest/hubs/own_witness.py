@@ -20,7 +20,7 @@ from veen_selftest.runner.check import Violation
 WITNESS_PROGRAM: Final = (sys.executable, "-P", "-m", "veen_hub.witness.main")
 LISTENING: Final = "veen-witness listening on "
 NAME: Final = "selftest.example/witness"
-TIMEOUT: Final = 10.0
+MAX_SILENCE_SECONDS: Final = 10.0
 """Seconds after which a witness that does not answer counts as silent."""
 
 
@@ -66,7 +66,9 @@ class OwnWitness:
         """Return the newest checkpoint of a log that this witness cosigned; None if there is none."""
         path = f"/{sha256(origin.encode()).hexdigest()}/checkpoint"
         address = urlsplit(self.url)
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=TIMEOUT)
+        connection = http.client.HTTPConnection(
+            address.hostname or "", address.port, timeout=MAX_SILENCE_SECONDS
+        )
         with closing(connection):
             connection.request("GET", path)
             answer = connection.getresponse()

@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import Final
 
 LOWEST: Final = 20_000
-COUNT: Final = 12_000
+PORTS: Final = 12_000
 """The ports below 32768: no outgoing connection uses one of them."""
 
 
 def free_port() -> int:
     """Return a port that stays free until the server takes it, also if it stops and starts again."""
     while True:
-        port = LOWEST + secrets.randbelow(COUNT)
+        port = LOWEST + secrets.randbelow(PORTS)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

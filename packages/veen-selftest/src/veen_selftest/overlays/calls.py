@@ -30,7 +30,7 @@ IDEM: Final = 17
 REFUSED: Final = "math.negative"
 
 
-class Counter:
+class CountingService:
     """A service with one method, and the number of its runs."""
 
     def __init__(self) -> None:
@@ -59,14 +59,14 @@ async def _call_twice(context: CheckContext, hub: HttpHub) -> None:
         return access(connection.stream(name, readers=reader.dh_keys), connection.log_reader())
 
     async with connected(hub, caller) as own:
-        first = Counter()
+        first = CountingService()
         async with _serving(hub, operator, first, at), connect_rpc(at(own)) as client:
             require_equal(await _answer(client, 49), 7, "answer to the first call")
             require_equal(await _answer(client, 81), 7, "answer to a repeated key (RPC0.3)")
             require_equal(await _answer(client, -1, idem=IDEM + 1), REFUSED, "code of a call that fails")
             require_equal(await _code(client, "cube"), UNKNOWN_METHOD, "code of an unknown method")
         require_equal(first.runs, 2, "runs of the method for three calls with two keys (RPC0.3)")
-        second = Counter()
+        second = CountingService()
         async with _serving(hub, operator, second, at), connect_rpc(at(own)) as client:
             require_equal(await _answer(client, 81), 7, "answer of a server without memory (P15)")
         require_equal(second.runs, 0, "runs of an answered call at a server without memory (P15)")
@@ -75,7 +75,9 @@ async def _call_twice(context: CheckContext, hub: HttpHub) -> None:
 
 
 @asynccontextmanager
-async def _serving(hub: HttpHub, operator: Identity, counter: Counter, at: Any) -> AsyncIterator[None]:
+async def _serving(
+    hub: HttpHub, operator: Identity, counter: CountingService, at: Any
+) -> AsyncIterator[None]:
     """Serve until the end of the block; a server that fails is a violation."""
     async with connected(hub, operator) as connection:
         server = RpcServer(counter.service, at(connection), operator.signing_key)

@@ -22,7 +22,7 @@ from veen_core.status import attachment_digest
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.runner.check import Skip
 
-LONG_TTL = 1_000_000
+LONG_TTL_SEC = 1_000_000
 """Lifetime of a token in seconds; longer than any run."""
 NEEDS_TOKEN = "needs a cap token, which only the hub's admin can issue: give --admin-key"  # noqa: S105 - a reason
 
@@ -110,7 +110,7 @@ class Writer:
         self,
         *,
         streams: Iterable[str] | None = None,
-        ttl: int = LONG_TTL,
+        ttl: int = LONG_TTL_SEC,
         rate: Rate | None = None,
         issuer: SigningKey | None = None,
         subject: ClientId | None = None,

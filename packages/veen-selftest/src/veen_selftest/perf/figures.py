@@ -22,7 +22,7 @@ from veen_core.stream import stream_id
 from veen_hub.client import Refused
 from veen_hub.load import BATCH, LoadSizes, LoadTarget, batched, measure_clients
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.peers.writer import LONG_TTL, NEEDS_TOKEN, Writer
+from veen_selftest.peers.writer import LONG_TTL_SEC, NEEDS_TOKEN, Writer
 from veen_selftest.perf import load
 from veen_selftest.perf.yardstick import crypto_floor, lone_seconds
 from veen_selftest.runner.check import Check, Skip, Violation
@@ -255,7 +255,7 @@ def _many_labels(context: CheckContext, hub: HttpHub, count: int) -> None:
     for start in range(0, count, STREAMS_PER_TOKEN):
         names = [f"{context.name}/{n}" for n in range(start, min(count, start + STREAMS_PER_TOKEN))]
         writer = context.writer_without_token(hub, f"wide {start}")
-        token = mint(hub.admin, writer.client_id, [stream_id(name) for name in names], LONG_TTL)
+        token = mint(hub.admin, writer.client_id, [stream_id(name) for name in names], LONG_TTL_SEC)
         writer.auth_ref = hub.authorize(token).auth_ref
         labels = [bytes(hub.label(stream_id(name), 0)) for name in names]
         hub.accept_many([writer.message(1, label=label) for label in labels])

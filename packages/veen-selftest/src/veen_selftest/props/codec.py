@@ -17,7 +17,7 @@ from veen_selftest.runner.check import Check, Violation, require, require_equal,
 from veen_selftest.runner.context import CheckContext
 
 TRIES: Final = 40
-MAX_OVERHEAD: Final = 400
+MAX_OVERHEAD_BYTES: Final = 400
 """Bytes of a message in addition to its body."""
 
 
@@ -26,7 +26,7 @@ def _body(context: CheckContext, limits: Limits) -> bytes:
     near = context.rng.choice([0, 23, 24, 200, 255, 256, 4_000, 65_535, 65_536])
     size = max(0, near - 40 + context.rng.randint(-3, 3))
     return ciphertext_layout(
-        context.rng.randbytes(min(size, limits.max_body_bytes, limits.max_msg_bytes - MAX_OVERHEAD))
+        context.rng.randbytes(min(size, limits.max_body_bytes, limits.max_msg_bytes - MAX_OVERHEAD_BYTES))
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from veen_selftest.runner.context import CheckContext
 
 T = TypeVar("T")
-MAX_SHOWN: Final = 120
+MAX_SHOWN_CHARACTERS: Final = 120
 """Characters of a value in an error."""
 
 
@@ -64,4 +64,8 @@ def require_one(items: Iterable[T], what: str) -> T:
 
 def _short(value: object) -> str:
     text = value.hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text)} characters)"
+    return (
+        text
+        if len(text) <= MAX_SHOWN_CHARACTERS
+        else f"{text[:MAX_SHOWN_CHARACTERS]}… ({len(text)} characters)"
+    )

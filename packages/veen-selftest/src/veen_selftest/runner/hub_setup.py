@@ -54,13 +54,13 @@ FAST_EPOCHS: Final = HubSetup(
     name="fast-epochs", profile="rotating", settings={"clock": CLOCK}, unfit=_no_epochs
 )
 """Epochs of three seconds, by a fast clock; a running hub keeps its own clock."""
-MAX_MESSAGES: Final = 2
+STRICT_MAX_MESSAGES: Final = 2
 """Messages that a STRICT hub accepts per client_id and label."""
 STRICT: Final = HubSetup(
     name="strict",
     settings={
         "pow": {"difficulty": 6},
-        "client_keys": {"max_msgs_per_client_id_per_label": MAX_MESSAGES},
+        "client_keys": {"max_msgs_per_client_id_per_label": STRICT_MAX_MESSAGES},
         "policy": {"name": POLICY},
     },
     unfit=_no_work,

@@ -8,9 +8,9 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from veen_selftest.runner.context import Figure
-from veen_selftest.runner.suite import Outcome, Result, RunReport
+from veen_selftest.runner.suite import CheckOutcome, Result, RunReport
 
-MARKS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAIL", Outcome.SKIPPED: "skip"}
+MARKS = {CheckOutcome.PASSED: "ok", CheckOutcome.FAILED: "FAIL", CheckOutcome.SKIPPED: "skip"}
 
 
 def as_object(report: RunReport) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def as_object(report: RunReport) -> dict[str, Any]:
         "seed": report.seed,
         "seconds": round(report.seconds, 3),
         "interrupted": report.interrupted,
-        **{outcome.value: report.count(outcome) for outcome in Outcome},
+        **{outcome.value: report.count(outcome) for outcome in CheckOutcome},
         "checks": [
             {
                 "suite": result.suite,
@@ -61,9 +61,9 @@ def _counted(name: str, results: Sequence[Result], seconds: float) -> dict[str, 
     return {
         "name": name,
         "tests": str(len(results)),
-        "failures": str(sum(result.outcome is Outcome.FAILED for result in results)),
+        "failures": str(sum(result.outcome is CheckOutcome.FAILED for result in results)),
         "errors": "0",
-        "skipped": str(sum(result.outcome is Outcome.SKIPPED for result in results)),
+        "skipped": str(sum(result.outcome is CheckOutcome.SKIPPED for result in results)),
         "time": f"{seconds:.3f}",
     }
 
@@ -76,10 +76,10 @@ def _case(suite: ET.Element, result: Result) -> None:
         name=f"{result.check.name} ({result.check.clause})",
         time=f"{result.seconds:.3f}",
     )
-    if result.outcome is Outcome.FAILED:
+    if result.outcome is CheckOutcome.FAILED:
         failure = ET.SubElement(case, "failure", type=result.check.clause, message=_printable(result.why))
         failure.text = result.check.statement
-    elif result.outcome is Outcome.SKIPPED:
+    elif result.outcome is CheckOutcome.SKIPPED:
         ET.SubElement(case, "skipped", message=_printable(result.why))
 
 
@@ -108,10 +108,10 @@ def table(figures: list[Figure]) -> Iterator[str]:
 
 def summary(report: RunReport) -> str:
     """Return the counts of a run in one line."""
-    counts = ", ".join(f"{report.count(outcome)} {outcome.value}" for outcome in Outcome)
+    counts = ", ".join(f"{report.count(outcome)} {outcome.value}" for outcome in CheckOutcome)
     text = f"{counts} in {report.seconds:.1f} s against {report.hub} (seed {report.seed})"
     if report.interrupted:
         return f"interrupted: {text}"
-    if not report.count(Outcome.PASSED) and not report.count(Outcome.FAILED):
+    if not report.count(CheckOutcome.PASSED) and not report.count(CheckOutcome.FAILED):
         return f"nothing was tested: {text}"
     return text

@@ -50,7 +50,7 @@ def chosen(suites: Iterable[str], only: Sequence[str] = ()) -> Iterator[tuple[st
                 yield suite, check
 
 
-class Outcome(enum.StrEnum):
+class CheckOutcome(enum.StrEnum):
     """The ways in which a check can end; only PASSED is a pass."""
 
     PASSED = "passed"
@@ -64,7 +64,7 @@ class Result:
 
     suite: str
     check: Check
-    outcome: Outcome
+    outcome: CheckOutcome
     seconds: float
     why: str = ""
     figures: tuple[Figure, ...] = ()
@@ -82,19 +82,19 @@ class RunReport:
     interrupted: bool = False
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: CheckOutcome) -> int:
         return sum(result.outcome is outcome for result in self.results)
 
     @property
     def ok(self) -> bool:
         """Whether no check failed, at least one passed, and no more were skipped than passed."""
-        conclusive = self.count(Outcome.PASSED) > 0 and not self.inconclusive
-        return conclusive and not self.count(Outcome.FAILED) and not self.interrupted
+        conclusive = self.count(CheckOutcome.PASSED) > 0 and not self.inconclusive
+        return conclusive and not self.count(CheckOutcome.FAILED) and not self.interrupted
 
     @property
     def inconclusive(self) -> bool:
         """Whether more checks were skipped than passed, so that the run says too little about the hub."""
-        return 0 < self.count(Outcome.PASSED) < self.count(Outcome.SKIPPED)
+        return 0 < self.count(CheckOutcome.PASSED) < self.count(CheckOutcome.SKIPPED)
 
     @property
     def figures(self) -> list[Figure]:
@@ -108,12 +108,12 @@ class RunReport:
 def run_check(suite: str, check: Check, context: CheckContext) -> Result:
     """Run one check; an exception that it raises becomes its outcome."""
     started = time.monotonic()
-    outcome, why = Outcome.FAILED, ""
+    outcome, why = CheckOutcome.FAILED, ""
     try:
         check.run(context)
-        outcome = Outcome.PASSED
+        outcome = CheckOutcome.PASSED
     except Skip as exc:
-        outcome, why = Outcome.SKIPPED, str(exc)
+        outcome, why = CheckOutcome.SKIPPED, str(exc)
     except (Violation, VeenError) as exc:
         why = str(exc)
     except (OSError, EOFError, http.client.HTTPException) as exc:

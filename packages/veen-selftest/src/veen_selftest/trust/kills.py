@@ -26,7 +26,7 @@ WITNESS_KILLED_EVERY: Final = 3
 """Rounds after which the witness is killed together with the hub."""
 
 
-class Reader:
+class CheckpointReader:
     """A client that reads hub checkpoints all the time, until the hub is killed."""
 
     def __init__(self, watch: CheckpointWatch) -> None:
@@ -73,7 +73,7 @@ def _is_usable(hub: HttpHub) -> bool:
 
 def _kill_often(context: CheckContext, witnessed: WitnessedHub) -> None:
     watch = CheckpointWatch()
-    reader, rounds = Reader(watch), context.options.crash_rounds
+    reader, rounds = CheckpointReader(watch), context.options.crash_rounds
     wait_until_signing(context, witnessed.hub)
     ledgers = [
         Ledger([Lane(context.writer(witnessed.hub, f"lane {n}", on=f"label {n}"), together)])
@@ -92,7 +92,9 @@ def _kill_often(context: CheckContext, witnessed: WitnessedHub) -> None:
     require(reader.seen > 0, "no hub checkpoint was read under load, so nothing was tested")
 
 
-def _kill_under_load(context: CheckContext, witnessed: WitnessedHub, clients: list[Lane | Reader]) -> None:
+def _kill_under_load(
+    context: CheckContext, witnessed: WitnessedHub, clients: list[Lane | CheckpointReader]
+) -> None:
     threads = [threading.Thread(target=client.run, args=(witnessed.hub,), daemon=True) for client in clients]
     for thread in threads:
         thread.start()

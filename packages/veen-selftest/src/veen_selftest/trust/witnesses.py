@@ -19,7 +19,7 @@ from veen_selftest.peers.hub_log_reader import (
     verify_checkpoint,
 )
 from veen_selftest.peers.note_verifier import HubCheckpoint, cosigned_at
-from veen_selftest.peers.writer import LONG_TTL
+from veen_selftest.peers.writer import LONG_TTL_SEC
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.trust.coverage import max_seconds, wait_for, write
@@ -115,7 +115,7 @@ async def _send_confirmed(context: CheckContext, witnessed: WitnessedHub) -> Non
     assert admin is not None
 
     async def source(client_id: ClientId, stream_id: StreamId) -> CapToken:
-        return mint(admin, client_id, [stream_id], LONG_TTL)
+        return mint(admin, client_id, [stream_id], LONG_TTL_SEC)
 
     me, policy = Identity.generate(context.rng.randbytes), policy_of(witnessed)
     async with connect(hub.url, me, trust=hub_id, tokens=source, witnesses=policy) as client:

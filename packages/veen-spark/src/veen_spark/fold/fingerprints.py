@@ -43,7 +43,7 @@ def fingerprint(key: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class FirstOccurrenceKeys:
     """An overlay's ``Seen`` with known first occurrences; a key that is not listed occurs once."""
 
     seqs: Mapping[bytes, int]
@@ -61,7 +61,7 @@ class RangeKeys:
 
     __slots__ = ("_asked", "_keys", "_resolved", "first_keys")
 
-    def __init__(self, resolved: First | None = None, *, keep: bool = False) -> None:
+    def __init__(self, resolved: FirstOccurrenceKeys | None = None, *, keep: bool = False) -> None:
         self._keys: set[bytes] = set()
         self._asked: list[bytes] = []
         self._resolved = resolved
@@ -164,8 +164,8 @@ class FirstOccurrences:
         at = bisect_right(self._starts.get(label, ()), seq) - 1
         return at >= 0 and seq <= self._ends[label][at]
 
-    def of(self, label: bytes) -> First:
-        return First(self._firsts.get(label, {}))
+    def of(self, label: bytes) -> FirstOccurrenceKeys:
+        return FirstOccurrenceKeys(self._firsts.get(label, {}))
 
 
 Earlier = Callable[[bytes, bytes], int | None]

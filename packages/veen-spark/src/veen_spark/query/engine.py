@@ -67,7 +67,7 @@ class SparkEngine:
             selected = selecting.JsonRows(table.column("row"))
             budget.check(size=selected.size)
             made: Sequence[Row] = selected
-            sources: Sequence[SourceReceipt] = selecting.Receipts(table) if with_evidence else ()
+            sources: Sequence[SourceReceipt] = selecting.MatchedReceipts(table) if with_evidence else ()
         else:
             made, sources, matched = self._aggregated(found, descriptor, streams, budget)
         covered = [coverage(p, counted[n], matched[n]) for n, p in enumerate(prefixes)]
@@ -84,7 +84,7 @@ class SparkEngine:
             selecting.receipts(found, descriptor, streams),
             lambda counts: budget.check(matched=counts.total()),
         )
-        return rows, selecting.Receipts(table), matched
+        return rows, selecting.MatchedReceipts(table), matched
 
     def _check(self, prefix: Prefix) -> None:
         """Raise ``QueryError`` unless the view has all entries of a prefix."""

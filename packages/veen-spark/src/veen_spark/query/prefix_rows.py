@@ -70,7 +70,7 @@ def matching(descriptor: QueryDescriptor) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceRows:
+class CountedRows:
     """The rows of one source, counted by kind, and its last receipt."""
 
     kinds: Mapping[int, int]
@@ -79,7 +79,7 @@ class SourceRows:
     """The RECEIPT of the last entry, which signs the root of the prefix."""
 
 
-def count(rows: DataFrame, prefixes: Sequence[Prefix]) -> list[SourceRows]:
+def count(rows: DataFrame, prefixes: Sequence[Prefix]) -> list[CountedRows]:
     """Count the rows of each source; raise ``QueryError`` unless they are exactly the prefixes.
 
     Every entry must have one row, and the receipt of the last entry must have the root of the prefix.
@@ -104,7 +104,7 @@ def count(rows: DataFrame, prefixes: Sequence[Prefix]) -> list[SourceRows]:
     return [_checked(prefix, by_source.get(number, [])) for number, prefix in enumerate(prefixes)]
 
 
-def _checked(prefix: Prefix, found: Sequence[tuple[int, int, int, int, bytes]]) -> SourceRows:
+def _checked(prefix: Prefix, found: Sequence[tuple[int, int, int, int, bytes]]) -> CountedRows:
     """Check the rows of one source: their number, the sum of their entries, and the last root."""
     size, total = sum(each[1] for each in found), sum(each[2] for each in found)
     if (size, total) != (prefix.size, prefix.size * (prefix.from_seq + prefix.to_seq) // 2):
@@ -120,7 +120,7 @@ def _checked(prefix: Prefix, found: Sequence[tuple[int, int, int, int, bytes]]) 
             "another one in these rows",
             "check that the prefix is of the same hub; if it is, keep both logs as evidence",
         )
-    return SourceRows({each[0]: each[1] for each in found}, receipt)
+    return CountedRows({each[0]: each[1] for each in found}, receipt)
 
 
 def _root(receipt: bytes) -> bytes | None:
@@ -130,7 +130,7 @@ def _root(receipt: bytes) -> bytes | None:
         return None
 
 
-def coverage(prefix: Prefix, found: SourceRows, matched: int) -> SourceCoverage:
+def coverage(prefix: Prefix, found: CountedRows, matched: int) -> SourceCoverage:
     """Return the coverage of a prefix (P13)."""
     pruned, unopened = (found.kinds.get(int(kind), 0) for kind in (EntryKind.PRUNED, EntryKind.UNOPENED))
     opened = sum(found.kinds.values()) - pruned - unopened

@@ -63,7 +63,7 @@ def _decoded(encoded: bytes) -> Row:
     return row  # type: ignore[no-any-return]
 
 
-class Receipts(Sequence[SourceReceipt]):
+class MatchedReceipts(Sequence[SourceReceipt]):
     """The receipts of matched events, kept in Arrow columns."""
 
     def __init__(self, table: pa.Table) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from veen_core.entry import ENTRY_VERSION, FLAG_AUTHORIZE, FRAME_SIZE
 from veen_core.limits import DEFAULT_LIMITS, ENTRY_OVERHEAD
 from veen_spark.read import field_layout
-from veen_spark.read.segment import SAMPLE_BYTES, Authorize, Damage, Items, Segment, Span
+from veen_spark.read.segment import SAMPLE_BYTES, ControlEntry, Damage, Items, Segment, Span
 
 WINDOW_BYTES: Final = 4 * 1_048_576
 PIECE_BYTES: Final = 16_384
@@ -31,7 +31,7 @@ _LENGTHS_AT: Final = 42
 _NUMBERS: Final = struct.Struct(">QII")
 """stream_seq, the length of the MSG and the length of the RECEIPT."""
 _NUMBERS_AT: Final = 34
-_PADDING: Final = bytes(field_layout.PAD)
+_PADDING: Final = bytes(field_layout.PAD_BYTES)
 _DIGEST_AT: Final = 50
 _ENTRY: Final = sha256(b"veen/entry")
 _NEED_MORE: Final = "more bytes are needed"
@@ -90,7 +90,7 @@ class ChunkWalk:
         self._segment = segment
         self._starts = tuple(bytes((ENTRY_VERSION, flags)) + segment.label for flags in (0, FLAG_AUTHORIZE))
         self._data = _PADDING
-        """The current window, followed by ``field_layout.PAD`` zero bytes."""
+        """The current window, followed by ``field_layout.PAD_BYTES`` zero bytes."""
         self._size = 0
         """The size of the window without the padding."""
         self._at = 0
@@ -227,7 +227,9 @@ class ChunkWalk:
             seq, msg_len, receipt_len = _NUMBERS.unpack_from(data, at + _NUMBERS_AT)
             receipt_at = at + FRAME_SIZE + msg_len
             self._at = receipt_at + receipt_len
-            yield Authorize(seq, base + at, data[at + FRAME_SIZE : receipt_at], data[receipt_at : self._at])
+            yield ControlEntry(
+                seq, base + at, data[at + FRAME_SIZE : receipt_at], data[receipt_at : self._at]
+            )
             return
         bounds = np.array(self._frame_bounds(), dtype=np.int64)
         begin, end = bounds[:-1], bounds[1:]

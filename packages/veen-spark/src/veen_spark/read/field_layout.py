@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
-PAD: Final = 256
+PAD_BYTES: Final = 256
 """Readable bytes required after the last entry: fields are read before their sizes are checked."""
 _BSTR_32: Final = (0x58, 0x20)
 _BSTR_64: Final = (0x58, 0x40)

@@ -11,7 +11,7 @@ import struct
 from veen_core import cbor
 from veen_core.chunk import PrunedEntry, PrunedHead
 from veen_core.errors import DecodeError, VeenError
-from veen_spark.read.segment import SAMPLE_BYTES, Damage, Items, Pruned, Segment
+from veen_spark.read.segment import SAMPLE_BYTES, Damage, Items, PrunedLogEntry, Segment
 
 _WHERE = "pruned chunk"
 
@@ -31,7 +31,7 @@ def walk_pruned(segment: Segment) -> Items:
         offsets = [offset]
         for seq, size in enumerate(sizes, segment.start_seq):
             end = cbor.item_end(data, offset)
-            yield Pruned(seq, offset, PrunedEntry.decode(data[offset:end]), size)
+            yield PrunedLogEntry(seq, offset, PrunedEntry.decode(data[offset:end]), size)
             offset = end
             offsets.append(end)
         if data[offset:] != cbor.encode(struct.pack(f">{len(offsets)}I", *offsets)):

@@ -22,14 +22,14 @@ from veen_core.entry import FRAME_SIZE, frame_size, unframe
 from veen_core.errors import VeenError
 from veen_core.receipt import Receipt
 from veen_spark.read.chunk_walk import MAX_FRAME_BYTES, open_raw
-from veen_spark.read.segment import Pruned, Segment, Span
+from veen_spark.read.segment import PrunedLogEntry, Segment, Span
 from veen_spark.read.walk import walk
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
-_FIRST: Final = 0
-_LAST: Final = 2**63 - 1
+_MIN_SEQ: Final = 0
+_MAX_SEQ: Final = 2**63 - 1
 """The range of a long column. A segment that claims a larger number is not excluded: reading it must fail."""
 
 
@@ -38,8 +38,8 @@ class PushedFilters:
     """The conditions on label, stream_seq and hub_ts that Spark pushed down; ranges include both ends."""
 
     labels: frozenset[bytes] | None = None
-    seqs: tuple[int, int] = (_FIRST, _LAST)
-    times: tuple[int, int] = (_FIRST, _LAST)
+    seqs: tuple[int, int] = (_MIN_SEQ, _MAX_SEQ)
+    times: tuple[int, int] = (_MIN_SEQ, _MAX_SEQ)
 
     def with_filter(self, condition: Filter) -> PushedFilters:
         """Return the filters with one more condition; an unsupported condition changes nothing."""
@@ -61,7 +61,7 @@ class PushedFilters:
     def segments(self, all_: Sequence[Segment]) -> list[Segment]:
         """Return the segments that may hold a matching row; ``all_`` is ordered by label and entry."""
         kept = [segment for segment in all_ if self._may_hold(segment)]
-        if self.times == (_FIRST, _LAST):
+        if self.times == (_MIN_SEQ, _MAX_SEQ):
             return kept
         first = [first_ts(segment) for segment in kept]
         low, high = self.times
@@ -70,7 +70,7 @@ class PushedFilters:
             follows = after is not None and (after.origin, after.label) == (segment.origin, segment.label)
             until = first[n + 1] if follows else None
             since = first[n]
-            if (since is None or since <= high or high == _LAST) and (until is None or until >= low):
+            if (since is None or since <= high or high == _MAX_SEQ) and (until is None or until >= low):
                 found.append(segment)
         return found
 
@@ -78,13 +78,13 @@ class PushedFilters:
         low, high = self.seqs
         if self.labels is not None and bytes(segment.label) not in self.labels:
             return False
-        begins = segment.start_seq <= high or high == _LAST
+        begins = segment.start_seq <= high or high == _MAX_SEQ
         return begins and (segment.end_seq is None or segment.end_seq >= low)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the matching rows of a batch; rows that describe damage always match."""
         for column, (low, high) in (("stream_seq", self.seqs), ("hub_ts", self.times)):
-            if (low, high) != (_FIRST, _LAST):
+            if (low, high) != (_MIN_SEQ, _MAX_SEQ):
                 values = batch.column(column)
                 inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
                 batch = batch.filter(pc.fill_null(inside, fill_value=True))
@@ -117,7 +117,7 @@ def first_ts(segment: Segment) -> int | None:
         for item in walk(segment):
             if isinstance(item, Span):
                 return Receipt.decode(item.data[item.receipt_at[0] : item.end[0]]).hub_ts
-            return item.entry.receipt.hub_ts if isinstance(item, Pruned) else None
+            return item.entry.receipt.hub_ts if isinstance(item, PrunedLogEntry) else None
     except (VeenError, OSError, struct.error):
         pass  # the task that reads the segment reports the error
     return None

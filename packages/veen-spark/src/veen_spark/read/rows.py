@@ -27,11 +27,11 @@ from veen_spark.read import field_layout
 from veen_spark.read.columns import COLUMNS, QUARANTINE_SCHEMA, arrow_schema
 from veen_spark.read.segment import (
     SAMPLE_BYTES,
-    Authorize,
+    ControlEntry,
     Damage,
     Item,
     Pair,
-    Pruned,
+    PrunedLogEntry,
     Segment,
     SingleItem,
     Span,
@@ -183,17 +183,17 @@ def _row(segment: Segment, item: SingleItem, *, quarantine: bool) -> Row:
     }
 
 
-def _damaged(item: Pair | Authorize | Pruned, reason: str) -> Damage:
+def _damaged(item: Pair | ControlEntry | PrunedLogEntry, reason: str) -> Damage:
     data = b""
     if isinstance(item, Pair):
         data = item.msg + item.receipt
-    elif isinstance(item, Authorize):
+    elif isinstance(item, ControlEntry):
         data = item.token + item.receipt
     return Damage(item.offset, len(data), reason, data[:SAMPLE_BYTES])
 
 
-def _entry_row(segment: Segment, item: Pair | Authorize | Pruned) -> Row:
-    if isinstance(item, Pruned):
+def _entry_row(segment: Segment, item: Pair | ControlEntry | PrunedLogEntry) -> Row:
+    if isinstance(item, PrunedLogEntry):
         receipt, row = item.entry.receipt, _pruned_fields(item)
     else:
         receipt = Receipt.decode(item.receipt)
@@ -216,9 +216,9 @@ def _entry_row(segment: Segment, item: Pair | Authorize | Pruned) -> Row:
     return row
 
 
-def _check_leaf(segment: Segment, item: Pair | Authorize | Pruned, receipt: Receipt) -> None:
+def _check_leaf(segment: Segment, item: Pair | ControlEntry | PrunedLogEntry, receipt: Receipt) -> None:
     """Raise unless the payload is the one that the RECEIPT's leaf_hash commits to (core §2)."""
-    if isinstance(item, Authorize):
+    if isinstance(item, ControlEntry):
         entry = Entry(segment.label, StreamSeq(item.seq), item.token, item.receipt, FLAG_AUTHORIZE)
         verify_authorize(entry)
         return
@@ -267,7 +267,7 @@ def _msg_fields(wire: bytes) -> Row:
     }
 
 
-def _pruned_fields(item: Pruned) -> Row:
+def _pruned_fields(item: PrunedLogEntry) -> Row:
     kept = item.entry
     return {
         "client_id": bytes(kept.client_id),

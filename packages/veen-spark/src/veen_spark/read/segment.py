@@ -68,7 +68,7 @@ class Span:
     """
 
     data: bytes
-    """The buffer, with ``field_layout.PAD`` zero bytes after the last entry."""
+    """The buffer, with ``field_layout.PAD_BYTES`` zero bytes after the last entry."""
     seq: Counts
     """The expected stream_seq: from the frame header, or from the position in a set-form export."""
     offset: Ints
@@ -86,7 +86,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Authorize:
+class ControlEntry:
     """A control entry, which holds a cap token instead of a MSG (RESOLUTIONS H5)."""
 
     seq: int
@@ -96,7 +96,7 @@ class Authorize:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedLogEntry:
     """An entry whose payload retention removed."""
 
     seq: int
@@ -117,8 +117,8 @@ class Damage:
     """The first ``SAMPLE_BYTES`` of the range."""
 
 
-SingleItem = Pair | Authorize | Pruned | Damage
-Item = Span | Authorize | Pruned | Damage
+SingleItem = Pair | ControlEntry | PrunedLogEntry | Damage
+Item = Span | ControlEntry | PrunedLogEntry | Damage
 Items = Iterator[Item]
 
 

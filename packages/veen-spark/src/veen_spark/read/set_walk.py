@@ -17,8 +17,17 @@ from veen_core.errors import DecodeError, VeenError
 from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
 from veen_core.limits import DEFAULT_LIMITS
 from veen_spark.read.chunk_walk import MAX_SPAN_ENTRIES
-from veen_spark.read.field_layout import PAD
-from veen_spark.read.segment import SAMPLE_BYTES, Authorize, Damage, Item, Items, Pruned, Segment, Span
+from veen_spark.read.field_layout import PAD_BYTES
+from veen_spark.read.segment import (
+    SAMPLE_BYTES,
+    ControlEntry,
+    Damage,
+    Item,
+    Items,
+    PrunedLogEntry,
+    Segment,
+    Span,
+)
 
 MAX_ITEM_BYTES: Final = DEFAULT_LIMITS.max_msg_bytes + 65_536
 """Upper bound for one item: a MSG, an authorize payload or a pruned payload."""
@@ -90,10 +99,10 @@ def _without_msg(seq: int, offset: int, payload: bytes, receipt: bytes) -> Item:
     """Decode the payload of a control entry or a pruned entry (ADR 0007)."""
     try:
         if payload[1:11] == b"iauthorize":
-            return Authorize(seq, offset, AuthorizePayload.decode(payload).authorize, receipt)
+            return ControlEntry(seq, offset, AuthorizePayload.decode(payload).authorize, receipt)
         kept = PrunedPayload.decode(payload).pruned
         if kept.receipt.encode() == receipt:
-            return Pruned(seq, offset, kept)
+            return PrunedLogEntry(seq, offset, kept)
         reason = "I2: the RECEIPT inside the pruned payload differs from the one in the receipts file"
     except VeenError as exc:
         reason = str(exc)
@@ -129,7 +138,7 @@ class _SpanBuilder:
         """Yield the entries collected so far as a span."""
         if self._parts:
             seq, *bounds = np.array(self._bounds, dtype=np.int64).T
-            yield Span(b"".join((*self._parts, bytes(PAD))), seq.astype(np.uint64), *bounds)
+            yield Span(b"".join((*self._parts, bytes(PAD_BYTES))), seq.astype(np.uint64), *bounds)
             self._parts, self._size, self._bounds = [], 0, []
 
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from veen_core.receipt import Receipt
-from veen_spark.read.segment import Authorize, Item, Pruned, Segment, Span
+from veen_spark.read.segment import ControlEntry, Item, PrunedLogEntry, Segment, Span
 from veen_spark.read.walk import walk
 from veen_spark.verify.report import LabelReport, key_of
 from veen_spark.verify.segment_verifier import LabelFault
@@ -120,6 +120,6 @@ def _receipt(item: Item, seq: int) -> Receipt | None:
             return None
         at = seq - int(item.seq[0])
         return Receipt.decode(item.data[item.receipt_at[at] : item.end[at]])
-    if isinstance(item, Authorize | Pruned) and item.seq == seq:
-        return Receipt.decode(item.receipt) if isinstance(item, Authorize) else item.entry.receipt
+    if isinstance(item, ControlEntry | PrunedLogEntry) and item.seq == seq:
+        return Receipt.decode(item.receipt) if isinstance(item, ControlEntry) else item.entry.receipt
     return None

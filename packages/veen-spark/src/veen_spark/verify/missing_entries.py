@@ -18,7 +18,7 @@ from veen_spark.read.segment import Segment
 from veen_spark.verify.artifacts import Artifact, assign_to_parts, find_artifacts
 from veen_spark.verify.origin import LabelExtent, Origin, PrunedRanges
 from veen_spark.verify.report import LabelReport, empty_label
-from veen_spark.verify.segment_verifier import LabelFault, Verdict
+from veen_spark.verify.segment_verifier import LabelFault, SegmentVerdict
 
 Key = tuple[str, bytes]
 """Folder and label."""
@@ -55,7 +55,7 @@ class ArtifactIndex:
             self._broken[folder] = LabelFault(seq=0, file=folder, offset=0, reason=str(exc))
             return {}
 
-    def missing(self, report: LabelReport, parts: Sequence[Verdict]) -> LabelFault | None:
+    def missing(self, report: LabelReport, parts: Sequence[SegmentVerdict]) -> LabelFault | None:
         """Return the fault of a label that verifies but lacks entries; None if the label is complete."""
         origin, first, last = self._origins.get(report.origin), parts[0], parts[-1]
         if origin is None or report.origin not in self._whole:
@@ -89,7 +89,7 @@ class ArtifactIndex:
         return reports
 
 
-def _joined_ranges(parts: Sequence[Verdict]) -> PrunedRanges:
+def _joined_ranges(parts: Sequence[SegmentVerdict]) -> PrunedRanges:
     """Return the pruned ranges of all parts, adjacent ones joined."""
     joined: PrunedRanges = []
     for start, end in (pruned for part in parts for pruned in part.pruned_ranges):

@@ -45,9 +45,9 @@ from veen_spark.verify.report import (
     key_of,
     part_key,
 )
-from veen_spark.verify.segment_verifier import LabelFault, SegmentVerifier, Verdict
+from veen_spark.verify.segment_verifier import LabelFault, SegmentVerdict, SegmentVerifier
 from veen_spark.verify.subtrees import Tile, tiles_of
-from veen_spark.verify.tasks import Exchange, Run, exchange, exchange_by, run
+from veen_spark.verify.tasks import TaskExchange, TaskRunner, exchange, exchange_by, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,13 +78,13 @@ def verify(
 
 
 def run_pipeline(
-    run: Run,
+    run: TaskRunner,
     paths: Iterable[str],
     *,
     pinned: Iterable[HubId | str] = (),
     identity: HubIdentity | None = None,
     max_partition_bytes: int = MAX_PARTITION_BYTES,
-    exchange: Exchange | None = None,
+    exchange: TaskExchange | None = None,
 ) -> VerificationReport:
     """Verify every entry under the paths, as ``verify``; ``run`` and ``exchange`` run the tasks."""
     hubs = [_hub_id(hub) for hub in ([pinned] if isinstance(pinned, str | HubId) else pinned)]
@@ -108,7 +108,7 @@ def run_pipeline(
     for part in segments:
         if part.origin in refused:
             before[part_key(part)] = None
-            verdicts.append(Verdict(segment=part, fault=refused[part.origin]))
+            verdicts.append(SegmentVerdict(segment=part, fault=refused[part.origin]))
     labels, partly = assemble_labels(verdicts, before, artifacts.missing)
     compare_copies(
         labels,
@@ -162,7 +162,9 @@ def _origins(
     return origins, refused
 
 
-def _peaks(run: Run, parts: Sequence[Segment], origins: dict[str, Origin]) -> dict[PartKey, Peaks | None]:
+def _peaks(
+    run: TaskRunner, parts: Sequence[Segment], origins: dict[str, Origin]
+) -> dict[PartKey, Peaks | None]:
     """Return the peaks before each part: claimed by a file, or computed from the parts before it."""
     before = {part_key(p): origins[p.origin].peaks_before(p.label, p.start_seq) for p in parts}
     labels = [list(group) for _, group in groupby(sorted(parts, key=_in_order), key=key_of)]
@@ -203,7 +205,7 @@ def _peaks_after(part: Segment, peaks: Peaks | None, tiles: list[Tile] | None) -
 # --- on executors
 
 
-def verify_parts(work: list[Work]) -> list[Verdict]:
+def verify_parts(work: list[Work]) -> list[SegmentVerdict]:
     """Verify the parts of one task."""
     return [SegmentVerifier(*one).run() for one in work]
 

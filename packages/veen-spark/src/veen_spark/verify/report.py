@@ -21,7 +21,7 @@ from veen_spark.read.segment import Segment
 from veen_spark.verify.origin import Peaks
 from veen_spark.verify.segment_verifier import (
     LabelFault,
-    Verdict,
+    SegmentVerdict,
     check_summary,
     summary_of,
 )
@@ -195,12 +195,12 @@ def part_key(segment: Segment) -> PartKey:
     return segment.path, segment.begin
 
 
-FindMissing = Callable[[LabelReport, Sequence[Verdict]], LabelFault | None]
+FindMissing = Callable[[LabelReport, Sequence[SegmentVerdict]], LabelFault | None]
 """Returns the fault of a label that verifies but lacks entries, or None."""
 
 
 def assemble_labels(
-    verdicts: Iterable[Verdict], before: dict[tuple[str, int], Peaks | None], find_missing: FindMissing
+    verdicts: Iterable[SegmentVerdict], before: dict[tuple[str, int], Peaks | None], find_missing: FindMissing
 ) -> tuple[list[LabelReport], int]:
     """Join verdicts to one report per label; also return the number of labels that were compared partly."""
     ordered = sorted(verdicts, key=lambda v: (*key_of(v.segment), v.segment.start_seq, v.segment.begin))
@@ -215,7 +215,7 @@ def assemble_labels(
     return reports, partly
 
 
-def _join(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]) -> LabelReport:
+def _join(parts: Sequence[SegmentVerdict], before: dict[tuple[str, int], Peaks | None]) -> LabelReport:
     first = parts[0].segment
     report = LabelReport(
         hub_id=first.hub_id,
@@ -228,7 +228,7 @@ def _join(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None])
         pruned=sum(part.pruned for part in parts),
     )
     writers, tokens = _Writers(from_start=first.start_seq == 1), dict[bytes, tuple[int, int]]()
-    last: Verdict | None = None
+    last: SegmentVerdict | None = None
     for part in parts:
         peaks = before[part.segment.path, part.segment.begin]
         reason = _continues(last, part, peaks) or writers.fault(part)
@@ -269,7 +269,7 @@ def empty_label(
     )
 
 
-def _summary_fault(parts: Sequence[Verdict]) -> LabelFault | None:
+def _summary_fault(parts: Sequence[SegmentVerdict]) -> LabelFault | None:
     """Compare split chunks with their summaries, and return a fault; tasks compare the other chunks."""
     cut = (part for part in parts if not part.segment.whole)
     for _, group in groupby(cut, key=lambda part: part.segment.path):
@@ -284,7 +284,7 @@ def _summary_fault(parts: Sequence[Verdict]) -> LabelFault | None:
     return None
 
 
-def _continues(last: Verdict | None, part: Verdict, peaks: Peaks | None) -> str | None:
+def _continues(last: SegmentVerdict | None, part: SegmentVerdict, peaks: Peaks | None) -> str | None:
     """Return the reason why a segment does not continue the previous one, or None."""
     start = part.segment.start_seq
     if last is not None:
@@ -300,7 +300,7 @@ def _continues(last: Verdict | None, part: Verdict, peaks: Peaks | None) -> str 
     return None
 
 
-def _authorized_again(tokens: dict[bytes, tuple[int, int]], part: Verdict) -> LabelFault | None:
+def _authorized_again(tokens: dict[bytes, tuple[int, int]], part: SegmentVerdict) -> LabelFault | None:
     """Return a fault if the segment authorizes a token of an earlier segment (RESOLUTIONS H5).
 
     ``tokens`` holds the tokens of the earlier segments; those of this segment are added.
@@ -322,7 +322,7 @@ class _Writers:
         self._complete = from_start
         """Whether all writers so far are known, so that a new one must begin with 1."""
 
-    def fault(self, part: Verdict) -> str | None:
+    def fault(self, part: SegmentVerdict) -> str | None:
         """Return the reason why a writer's client_seq does not continue, or None."""
         if part.writers is None:
             self._last, self._complete = {}, False

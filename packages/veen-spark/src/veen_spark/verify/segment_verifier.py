@@ -21,7 +21,7 @@ from veen_core.ids import EntryHash, Label, MmrRoot, StreamSeq
 from veen_core.log_rules import LogStep, LogTerms
 from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
-from veen_spark.read.segment import Authorize, Damage, Pruned, Segment, SingleItem, single_items
+from veen_spark.read.segment import ControlEntry, Damage, PrunedLogEntry, Segment, SingleItem, single_items
 from veen_spark.read.walk import walk
 from veen_spark.verify.artifacts import Artifact
 from veen_spark.verify.origin import Peaks, PrunedRanges
@@ -47,7 +47,7 @@ class LabelFault:
 
 
 @dataclass(slots=True, kw_only=True)
-class Verdict:
+class SegmentVerdict:
     """The result of one segment: O(log n) hashes, at most 4,096 writers and 65,536 tokens."""
 
     segment: Segment
@@ -101,9 +101,9 @@ class SegmentVerifier:
         self._hashes = None if self._summary is None else Tiles(segment.start_seq - _chunk_start(segment))
         self._writers: dict[bytes, tuple[int, int]] = {}
         self._tokens: dict[bytes, tuple[int, int]] = {}
-        self.verdict = Verdict(segment=segment)
+        self.verdict = SegmentVerdict(segment=segment)
 
-    def run(self) -> Verdict:
+    def run(self) -> SegmentVerdict:
         """Verify the segment up to its first fault."""
         verdict = self.verdict
         try:
@@ -127,12 +127,12 @@ class SegmentVerifier:
     def _check_entry(self, item: SingleItem) -> None:
         if isinstance(item, Damage):
             raise VerificationError(item.reason)
-        if isinstance(item, Pruned):
+        if isinstance(item, PrunedLogEntry):
             step = self._log.accept_pruned(item.entry)
             self._add_entry_hash(item.entry.entry_hash, item.size)
             self._add_pruned(item.seq)
         else:
-            wire, flags = (item.token, FLAG_AUTHORIZE) if isinstance(item, Authorize) else (item.msg, 0)
+            wire, flags = (item.token, FLAG_AUTHORIZE) if isinstance(item, ControlEntry) else (item.msg, 0)
             entry = Entry(self._segment.label, StreamSeq(item.seq), wire, item.receipt, flags)
             step = self._log.accept(entry)
             if self._hashes is not None:
@@ -190,7 +190,7 @@ class SegmentVerifier:
             check_summary(self._summary, segment.label, self._log.tree.root, [self.verdict])
 
 
-def check_summary(path: Path, label: Label, root: bytes, parts: Sequence[Verdict]) -> None:
+def check_summary(path: Path, label: Label, root: bytes, parts: Sequence[SegmentVerdict]) -> None:
     """Raise unless the summary matches the chunk that consists of these parts (core §4.8.3)."""
     tree = Mmr()
     for height, node in (tile for part in parts for tile in part.hashes or ()):

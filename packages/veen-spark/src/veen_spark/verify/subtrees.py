@@ -15,7 +15,7 @@ from veen_core.errors import VeenError
 from veen_core.mmr import node_hash
 from veen_core.receipt import Receipt
 from veen_spark.read import field_layout
-from veen_spark.read.segment import Authorize, Item, Pruned, Segment, Span
+from veen_spark.read.segment import ControlEntry, Item, PrunedLogEntry, Segment, Span
 from veen_spark.read.walk import walk
 
 Tile = tuple[int, bytes]
@@ -66,9 +66,9 @@ def tiles_of(segment: Segment) -> list[Tile] | None:
 
 def _leaves(item: Item) -> list[bytes]:
     """Return the leaf hashes of the entries of one item of ``walk``; raise ``VeenError`` for damage."""
-    if isinstance(item, Pruned):
+    if isinstance(item, PrunedLogEntry):
         return [item.entry.receipt.leaf_hash]
-    if isinstance(item, Authorize):
+    if isinstance(item, ControlEntry):
         return [Receipt.decode(item.receipt).leaf_hash]
     if not isinstance(item, Span):
         raise VeenError(item.reason)

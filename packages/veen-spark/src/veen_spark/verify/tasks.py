@@ -1,7 +1,8 @@
 """Tasks of the verification: run on Spark, or one after the other in this process.
 
-``Run`` sends pieces of work to tasks and returns their results to the driver. ``Exchange`` sends records from
-tasks to other tasks by a shuffle, so that the driver never holds them. Work and results are pickled.
+``TaskRunner`` sends pieces of work to tasks and returns their results to the driver. ``TaskExchange`` sends
+records from tasks to other tasks by a shuffle, so that the driver never holds them. Work and results are
+pickled.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ Send = Callable[[In], Iterator[Addressed]]
 Receive = Callable[[To, Iterator[Records]], Out]
 
 
-class Run(Protocol):
+class TaskRunner(Protocol):
     """Runs one task per piece of work and returns the results in order."""
 
     def __call__(self, task: Callable[[list[In]], list[Out]], work: Sequence[list[In]]) -> list[Out]: ...
 
 
-class Exchange(Protocol):
+class TaskExchange(Protocol):
     """Runs ``send`` on every piece of work, and ``receive`` for every receiver that records are sent to.
 
     Returns the results by the number of the receiver. The records of a receiver come in any order.
@@ -143,7 +144,7 @@ def runs(to: Ints, records: Records) -> Iterator[tuple[int, Records]]:
         yield int(to[begin]), records[begin:end]
 
 
-def exchange_by(run: Run) -> Exchange:
+def exchange_by(run: TaskRunner) -> TaskExchange:
     """Return an exchange for tasks that ``run`` runs in this process: the records stay in its memory."""
 
     def exchanged(

@@ -51,13 +51,13 @@ class ApplyQueue:
     def put(self, changes: Changes) -> None:
         with self._changed:
             self.waiting.append(changes)
-            if len(self.waiting) == 1 or self._gathered():  # else the applier is awake
+            if len(self.waiting) == 1 or self._gathered():  # otherwise the applier is awake already
                 self._changed.notify_all()
 
     def apply(self) -> None:
         """Apply one round of waiting batches, as the background thread does."""
         with self._changed:
-            if self._failed:  # the failed round must be applied first, which only reopening can do
+            if self._failed:  # the failed round comes first, and only reopening can apply it
                 raise PoisonedError(f"{self._poisoned()}: reopen the data directory")
             round_ = self._take_round()
         if round_:

@@ -290,7 +290,7 @@ class LogCopier:
                 self._files.replace(target.root / path.name, path.read_bytes())
             for ancestor in sorted(source.ancestry.iterdir()):
                 copy_closed(ancestor, target.ancestry / ancestor.name, self._files)
-        identity = self._store.artifacts().files(source)  # after the log: has every key that signed it
+        identity = self._store.artifacts().files(source)  # last: it has every key that signed the log
         for name, content in (*identity.items(), (source.registry.name, source.registry.read_bytes())):
             self._files.replace(target.root / name, content)
         finish_clone(source, target, self._files)

@@ -249,7 +249,7 @@ class LabelFold:
         try:
             right = pruned_form(self._context.layout, decision, zstd=self._context.zstd).content
         except (OSError, DamageError):
-            return  # reported where the chunk was read
+            return  # the reader of the chunk has reported it
         self._artifacts.compare(path, right, seq=decision.start_seq)
 
     # --- the end

@@ -140,7 +140,7 @@ class ClosedHub:
             self.resealed[one.msg.leaf_hash] = before
         delivery = await new.deliver_moved(sealed)
         if delivery.failure is not None and not isinstance(delivery.failure, Refused):
-            raise delivery.failure  # they are pending at the successor, or the record still has them
+            raise delivery.failure  # the messages are pending at the successor, or still in the record
         found.failure = found.failure or delivery.failure
         return delivery.receipts
 

@@ -33,7 +33,7 @@ class DiscoverySettings:
     tags: tuple[str, ...] = ()
     """Such as `public`, `private` or `test`."""
     endpoints: tuple[str, ...] = ()
-    """Addresses at which clients reach this hub; by default the address on which it listens."""
+    """Addresses at which clients reach this hub; by default the addresses of all roads that are on."""
     overlays: tuple[str, ...] = ()
     """Names or ids of overlays that this hub takes part in, such as `rpc`."""
     ttl_sec: int = 3_600

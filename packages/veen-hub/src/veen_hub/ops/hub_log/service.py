@@ -100,7 +100,7 @@ class HubLogService:
         settings, store, access = self._settings.memories, self._store, self._access
         try:
             context = ssl.create_default_context(cafile=settings.ca) if settings.ca is not None else None
-        except OSError as exc:  # includes a file that is not a certificate
+        except OSError as exc:  # an SSLError too: not a certificate
             raise ConfigError(f"hub_log.memories.ca: {settings.ca}: {exc.strerror or exc}") from None
         made: dict[UrlMemory | LedgerMemory, float] = {}
         for number, url in enumerate(settings.urls, start=1):

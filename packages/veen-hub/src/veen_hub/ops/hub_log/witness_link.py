@@ -61,7 +61,7 @@ class WitnessLink:
         self._session: aiohttp.ClientSession | None = None
         try:
             self._context = ssl.create_default_context(cafile=settings.ca) if settings.ca else None
-        except OSError as exc:  # includes a file that is not a certificate
+        except OSError as exc:  # an SSLError too: not a certificate
             raise ConfigError(f"hub_log.witnesses.ca: {settings.ca}: {exc.strerror or exc}") from None
 
     async def cosign(self, signed: SignedHead) -> NoteSignature:

@@ -58,7 +58,8 @@ export function capabilities(app: App, root: HTMLElement): Stop {
   root.append(
     el("h1", {}, "Capabilities"),
     el("p", { class: "lead" },
-      "Who may write to which stream, for how long and how fast. Revocations are sealed records of a realm: only its members can read them."),
+      "Who may write to which stream, for how long and how fast. Revocations are sealed records of a realm: only its members can read them. ",
+      el("a", { href: linkTo("revocations") }, "Revocations of a realm")),
     el("div", { class: "toolbar" }, field("Find", wanted)), summary, list.root, detail);
   const stop = watch.view.watch(show);
   const tick = setInterval(show, 10_000);

@@ -13,7 +13,7 @@ import { type MessageProof, type PathNode, proveMessage } from "../message_proof
 import { linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { badge, card, facts, hash, save } from "../widgets.ts";
-import { keyBox } from "./streams.ts";
+import { keyBox } from "./key_box.ts";
 
 /** Characters of an opened body that are shown. */
 const MAX_SHOWN = 100_000;

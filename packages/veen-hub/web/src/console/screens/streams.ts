@@ -7,12 +7,13 @@ import type { App } from "../app.ts";
 import { clock, count, short, size, utc } from "../format.ts";
 import type { Row } from "../label_chain.ts";
 import type { LabelView } from "../label_watch.ts";
-import { epochsAt, labelOf } from "../label_names.ts";
 import { bodyText } from "../message_body.ts";
+import { findLabel } from "../records/find_stream.ts";
 import { go, linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { VirtualList } from "../virtual_list.ts";
 import { badge, empty, field, hash, said } from "../widgets.ts";
+import { keyBox } from "./key_box.ts";
 
 const ROW_HEIGHT = 44;
 /** On a phone the content has a line of its own. */
@@ -78,19 +79,11 @@ function choose(app: App, root: HTMLElement, chosen: string | undefined): Stop {
   };
 }
 
-/** Open a stream by its name in the newest epoch that has entries; return what is wrong with the name. */
+/** Open a stream by its name or label; return what is wrong with the name. */
 function openByName(app: App, text: string): string {
-  const hub = app.trust.hub.value;
-  if (hub === undefined) return "";
   if (text.trim() === "") return "Type the name of a stream.";
-  const { epoch_sec: epochSec } = hub.status.profile;
-  const known = app.hubLog.view.value.labels;
-  const direct = /^[0-9a-f]{64}$/.test(text) && known.has(text) ? fromHex(text) : undefined;
-  const epochs = [...epochsAt(hub.status.hub_ts, epochSec, hub.status.limits.max_epoch_skew_sec)].reverse();
-  const candidates = epochs.map((epoch) => labelOf(hub.identity.hub_id, text, epoch));
-  const label = direct ?? candidates.find((each) => known.has(hex(each))) ?? (candidates.at(-1) as Bytes);
-  if (direct === undefined) for (const each of candidates) app.labels.name(each, text);
-  go(linkTo("streams", hex(label)));
+  const label = findLabel(app, text);
+  if (label !== undefined) go(linkTo("streams", hex(label)));
   return "";
 }
 
@@ -243,50 +236,4 @@ function rowElement(row: Row, { confirmedUpTo, isCosigned }: LabelView, body: st
     el("span", { class: "size" }, msg ? size(msg.ciphertext.length) : ""),
     el("span", { class: "verdict" }, sign),
     el("span", { class: "content" }, content));
-}
-
-/** A place to give a reader key; it stays in this tab's memory. */
-export function keyBox(app: App): HTMLElement {
-  const error = el("p", { class: "error", role: "alert" });
-  const secret = el("input", { type: "password", autocomplete: "off", spellcheck: "false", placeholder: "64 hex digits" });
-  const file = el("input", { type: "file" });
-  const state = el("span", { class: "quiet" });
-  const take = (bytes: Bytes) => {
-    try {
-      const added = app.keys.add(bytes);
-      error.textContent = "";
-      secret.value = "";
-      app.announce(`${plural(added, "reader key")} taken`);
-      state.textContent = held();
-      box.open = false;
-    } catch (found) {
-      if (!(found instanceof VeenError)) throw found;
-      error.textContent = `This is neither 64 hex digits nor a file of secrets: ${found.message}`;
-    }
-  };
-  const held = () => {
-    const count = app.keys.keys.value.length;
-    return count === 0 ? "No key: messages stay sealed." : `${count} in this tab's memory.`;
-  };
-  file.addEventListener("change", () => {
-    const [chosen] = file.files ?? [];
-    void chosen?.arrayBuffer().then((buffer) => take(new Uint8Array(buffer)));
-  });
-  state.textContent = held();
-  const box = el("details", { class: "keys" }, el("summary", {}, "Reader key ", state),
-    el("form", {
-      class: "toolbar",
-      onsubmit: (event) => {
-        event.preventDefault();
-        take(new TextEncoder().encode(secret.value.trim()));
-      },
-    },
-    field("Secret X25519 key", secret, "Stays in this tab's memory: never stored, never sent."),
-    el("button", { type: "submit", class: "small" }, "Use"),
-    field("Or a file of secrets", file),
-    el("button", { type: "button", class: "small", onclick: () => {
-      app.keys.forget();
-      state.textContent = held();
-    } }, "Forget")), error);
-  return box;
 }

@@ -77,6 +77,11 @@ function counted(source: Source): Record<string, Json> {
   return { ...committed(source), scanned, opened, unopened, pruned, matched };
 }
 
+/** Return one element of `coverage` in a digest (P13). */
+export function coverageJson(source: Source): JsonObject {
+  return object({ ...counted(source), checkpoint: source.checkpoint });
+}
+
 /** Return the id that follows from a query and the prefixes that it read (P11). */
 export function resultId(descriptor: QueryDescriptor, coverage: readonly Source[]): string {
   const item = [descriptor.json, coverage.map((source) => object(committed(source)))];
@@ -157,7 +162,7 @@ export function readDigest(data: Bytes): ResultDigest {
     evidence_hash: digest.evidenceHash,
     executed_at: formatTimestamp(executed),
     hub_id: hubId,
-    coverage: coverage.map((source) => object({ ...counted(source), checkpoint: source.checkpoint })),
+    coverage: coverage.map(coverageJson),
     limits,
     ...(profileId === null ? {} : { profile_id: profileId }),
   });

@@ -15,7 +15,7 @@ import {
 } from "./schema.ts";
 
 /** An object as fields by name; an absent optional field is null. */
-type Fields = Record<string, unknown>;
+export type Fields = Record<string, unknown>;
 
 const MAX_PAD_BLOCK = 1_048_576n;
 /** No object of a file is larger, in bytes. */
@@ -87,8 +87,20 @@ function readKind(kind: Kind, item: Item): unknown {
     case "null":
       return item === null ? null : readKind(kind[1], item);
     case "object":
-      return readObject(kind[1] as ObjectName, item);
+      return readFields(schemaOf(kind[1]), item);
   }
+}
+
+/** Declarations besides those of `schema.ts`, by the name that fields give them. */
+const FURTHER = new Map<string, ObjectSchema>();
+
+/** Make further declarations known, such as those of records. */
+export function declare(schemas: Readonly<Record<string, ObjectSchema>>): void {
+  for (const [name, schema] of Object.entries(schemas)) FURTHER.set(name, schema);
+}
+
+function schemaOf(name: string): ObjectSchema {
+  return SCHEMA[name as ObjectName] ?? (FURTHER.get(name) as ObjectSchema);
 }
 
 function readList(kind: Kind, least: number, item: Item): unknown[] {
@@ -105,7 +117,11 @@ function readList(kind: Kind, least: number, item: Item): unknown[] {
 
 /** Read an object from a decoded item. */
 export function readObject<N extends ObjectName>(name: N, item: Item): Objects[N] {
-  const schema = SCHEMA[name];
+  return readFields(SCHEMA[name], item) as unknown as Objects[N];
+}
+
+/** Read the fields of a declared object from a decoded item. */
+export function readFields(schema: ObjectSchema, item: Item): Fields {
   const present = schema.layout === "array" ? arrayFields(schema, item) : mapFields(schema, item);
   const made: Fields = Object.fromEntries(schema.fields.map(([field]) => [field, null]));
   try {
@@ -114,8 +130,8 @@ export function readObject<N extends ObjectName>(name: N, item: Item): Objects[N
     if (!(error instanceof DecodeError)) throw error;
     throw firstError(schema, present);
   }
-  checkMade(name, schema, made);
-  return made as unknown as Objects[N];
+  checkMade(schema, made);
+  return made;
 }
 
 /** Return the error to report if several fields are wrong: the lowest fault, then the first field. */
@@ -134,12 +150,12 @@ function firstError(schema: ObjectSchema, present: readonly (readonly [FieldSche
 }
 
 /** The rules of an object's own declaration that no field shows (core §14, §14.1). */
-function checkMade(name: ObjectName, schema: ObjectSchema, made: Fields): void {
-  if (name === "Profile" && (made["pad_block"] as bigint) > MAX_PAD_BLOCK) {
+function checkMade(schema: ObjectSchema, made: Fields): void {
+  if (schema === SCHEMA.Profile && (made["pad_block"] as bigint) > MAX_PAD_BLOCK) {
     const size = `pad_block ${made["pad_block"]} exceeds ${MAX_PAD_BLOCK}`;
     throw fail(schema, `${size}, the size of the largest MSG (core §14)`);
   }
-  const fault = name === "Limits" ? limitsFault(made as unknown as Objects["Limits"]) : undefined;
+  const fault = schema === SCHEMA.Limits ? limitsFault(made as unknown as Objects["Limits"]) : undefined;
   if (fault !== undefined) throw fail(schema, fault);
 }
 

@@ -38,7 +38,7 @@ from veen_overlays.schema.record import Record, decode_record
 CALL_SECONDS: Final = 10.0
 FIRST_PAUSE_SEC: Final = 0.2
 MAX_PAUSE_SEC: Final = 10.0
-MAX_UNCLAIMED: Final = 4_096
+MAX_UNCLAIMED_REPLIES: Final = 4_096
 """Replies kept for requests whose receipt has not arrived yet."""
 REPLY_GRACE_SEC: Final = 1.0
 """The hub's clock counts whole seconds: a server may answer a request this long after its deadline."""
@@ -163,7 +163,7 @@ class RpcClient:
         waiting = self._waiting.get(message.parent_id)
         if waiting is None:
             self._unclaimed.setdefault(message.parent_id, (entry, message))
-            if len(self._unclaimed) > MAX_UNCLAIMED:
+            if len(self._unclaimed) > MAX_UNCLAIMED_REPLIES:
                 self._unclaimed.popitem(last=False)
             return
         reply = decode_record((exchange.reply,), message.body)

@@ -41,8 +41,8 @@ LEASE_SEC: Final = 30
 """Seconds for which an announcement holds; a third of it passes between two announcements."""
 LEASE_MARGIN_SEC: Final = 2
 """No call starts in the last seconds of a lease, because the hub's clock counts whole seconds."""
-MAX_RUNNING: Final = 64
-MAX_WAITING: Final = 1_024
+MAX_RUNNING_CALLS: Final = 64
+MAX_WAITING_CALLS: Final = 1_024
 TICK_SEC: Final = 1.0
 """Longest pause between two checks for calls that no live server holds."""
 SEND_PAUSES_SEC: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -64,8 +64,8 @@ class RpcServer:
         reply_streams: Mapping[StreamId, StreamAccess] | None = None,
         answers: Answers | None = None,
         lease_sec: int = LEASE_SEC,
-        max_running: int = MAX_RUNNING,
-        max_waiting: int = MAX_WAITING,
+        max_running: int = MAX_RUNNING_CALLS,
+        max_waiting: int = MAX_WAITING_CALLS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``principal`` signs the announcements; ``peers`` are the principals of the service's other servers.

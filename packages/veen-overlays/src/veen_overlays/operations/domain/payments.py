@@ -9,7 +9,7 @@ from veen_overlays.operations.domain.state import NO_ACCOUNT, OPEN_ACCOUNT, Acco
 from veen_overlays.operations.grants import Grant
 from veen_overlays.operations.payment import Payment
 from veen_overlays.operations.refusal import Refusal
-from veen_overlays.wallet.account import State
+from veen_overlays.wallet.account import WalletState
 from veen_overlays.wallet.movements import MovementRun
 from veen_overlays.wallet.rules import spent_today
 
@@ -101,7 +101,7 @@ def _bounds(grant: Grant, unit: str) -> bool:
     return record.maximum_amount is not None and record.currency_code in (None, unit)
 
 
-def _debited(state: State, amount: int, ts: int) -> State:
+def _debited(state: WalletState, amount: int, ts: int) -> WalletState:
     """The state after a debit that the rules allow (WAL §6)."""
     if state.daily_limit is None:  # 4 times as fast, with the same result
         return state.moved(-amount)

@@ -15,7 +15,7 @@ from veen_overlays.operations.delegation import DelegatedExecution
 from veen_overlays.operations.grants import Grant, Revocations
 from veen_overlays.operations.payment import Domain, PaidOperation
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER_OPENED, State
+from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.records import WALLET_RECORDS
 
 OPERATIONS: Final[tuple[type[Record], ...]] = (
@@ -33,14 +33,14 @@ _BY_NAME: Final = {shape.NAME: shape for shape in OPERATIONS}
 class Account(NamedTuple):
     """An account: its state as a wallet, and its unit."""
 
-    state: State
+    state: WalletState
     currency: str | None
     """The account's unit; None until the first payment sets it."""
 
 
 NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
 """An account that nothing has named."""
-OPEN_ACCOUNT: Final = Account(State(exists=True), None)
+OPEN_ACCOUNT: Final = Account(WalletState(exists=True), None)
 """An account that only paid operations name."""
 
 
@@ -132,4 +132,6 @@ def _dump_account(account: Account) -> list[Any]:
 
 def _load_account(item: Any) -> Account:
     state, currency = item
-    return Account(State._make(item_to_int(each) if type(each) is str else each for each in state), currency)
+    return Account(
+        WalletState._make(item_to_int(each) if type(each) is str else each for each in state), currency
+    )

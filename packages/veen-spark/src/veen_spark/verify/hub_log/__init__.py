@@ -9,6 +9,6 @@ placement    which task gets which head: the one that reads the part of the labe
 comparison   one task: heads against the RECEIPTs of parts of labels → PartHeads
 
 Heads move from the tasks that read the hub log to the tasks that read the labels by a shuffle
-(``tasks.Exchange``). The driver gets O(log n) hashes for each part of a hub log, one summary for each part
-of a label, and one head for each missing label.
+(``tasks.TaskExchange``). The driver gets O(log n) hashes for each part of a hub log, one summary for each
+part of a label, and one head for each missing label.
 """

@@ -25,8 +25,8 @@ from veen_spark.verify.hub_log.heads import CheckedLabel, compare_labels, missin
 from veen_spark.verify.hub_log.tree import check_trees
 from veen_spark.verify.origin import Origin
 from veen_spark.verify.report import HubLogReport, LabelReport, empty_label, key_of
-from veen_spark.verify.segment_verifier import LabelFault, Verdict
-from veen_spark.verify.tasks import Exchange, Run
+from veen_spark.verify.segment_verifier import LabelFault, SegmentVerdict
+from veen_spark.verify.tasks import TaskExchange, TaskRunner
 
 
 @dataclass(slots=True)
@@ -87,11 +87,11 @@ def find_hub_logs(
 
 
 def check_hub_logs(
-    run: Run,
-    exchange: Exchange,
+    run: TaskRunner,
+    exchange: TaskExchange,
     logs: HubLogs,
     reports: Sequence[LabelReport],
-    verdicts: Iterable[Verdict],
+    verdicts: Iterable[SegmentVerdict],
     *,
     max_bytes: int,
 ) -> tuple[list[LabelReport], list[HubLogReport]]:
@@ -125,7 +125,7 @@ def check_hub_logs(
 
 
 def _labels(
-    logs: HubLogs, reports: Iterable[LabelReport], verdicts: Iterable[Verdict]
+    logs: HubLogs, reports: Iterable[LabelReport], verdicts: Iterable[SegmentVerdict]
 ) -> Iterator[CheckedLabel]:
     """Yield the labels that hub logs cover, with their parts in order."""
     owned = (verdict for verdict in verdicts if verdict.segment.origin in logs.owner)

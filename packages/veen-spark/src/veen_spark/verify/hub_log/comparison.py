@@ -17,7 +17,7 @@ from veen_core.errors import VeenError, VerificationError
 from veen_core.receipt import Receipt
 from veen_spark.read import field_layout
 from veen_spark.read.field_layout import Ints, Mask
-from veen_spark.read.segment import Authorize, Damage, Item, Span
+from veen_spark.read.segment import ControlEntry, Damage, Item, Span
 from veen_spark.read.walk import walk
 from veen_spark.verify.hub_log.placement import LabelPart
 from veen_spark.verify.report import PartKey, part_key
@@ -167,5 +167,5 @@ def _receipts_of(item: Item) -> tuple[Ints, Hashes]:
         raise VerificationError("a RECEIPT is not canonical")
     if isinstance(item, Damage):
         raise VerificationError(item.reason)
-    receipt = Receipt.decode(item.receipt) if isinstance(item, Authorize) else item.entry.receipt
+    receipt = Receipt.decode(item.receipt) if isinstance(item, ControlEntry) else item.entry.receipt
     return np.array([receipt.hub_ts]), np.array([bytes(receipt.mmr_root)], dtype="S32")

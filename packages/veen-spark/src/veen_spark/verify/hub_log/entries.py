@@ -12,7 +12,7 @@ from veen_core.hub_log import LabelHead
 from veen_core.tlog.tree import leaf_hash, node_hash
 from veen_spark.errors import DamagedLog
 from veen_spark.read import field_layout
-from veen_spark.read.field_layout import PAD, Ints
+from veen_spark.read.field_layout import PAD_BYTES, Ints
 from veen_spark.verify.subtrees import Tile, Tiles
 from veen_spark.verify.tasks import Records
 
@@ -104,7 +104,7 @@ def _read(part: EntriesPart) -> _Entries:
         raise DamagedLog(part.path, part.begin, "the file has changed since its entries were counted")
     begin = np.array(starts, dtype=np.int64)
     end = np.append(begin[1:] - LENGTH_BYTES, len(data))
-    return _Entries(data + bytes(PAD), begin, end - begin)
+    return _Entries(data + bytes(PAD_BYTES), begin, end - begin)
 
 
 def _decode(part: EntriesPart, entries: _Entries) -> Records:

@@ -31,8 +31,8 @@ from veen_spark.verify.hub_log.placement import (
     send_heads,
 )
 from veen_spark.verify.report import LabelReport, PartKey, part_key
-from veen_spark.verify.segment_verifier import LabelFault, Verdict
-from veen_spark.verify.tasks import Exchange, Records
+from veen_spark.verify.segment_verifier import LabelFault, SegmentVerdict
+from veen_spark.verify.tasks import Records, TaskExchange
 
 _MAX_SEQ: Final = 2**63 - 1
 Found = list[PartHeads] | list[LostHead]
@@ -46,7 +46,7 @@ class CheckedLabel:
     """The number of the hub log."""
     label: Label
     report: LabelReport
-    parts: Sequence[Verdict]
+    parts: Sequence[SegmentVerdict]
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class HeadsResult:
 
 
 def compare_labels(
-    exchange: Exchange, folders: Sequence[HubLogFolder], labels: Sequence[CheckedLabel], max_bytes: int
+    exchange: TaskExchange, folders: Sequence[HubLogFolder], labels: Sequence[CheckedLabel], max_bytes: int
 ) -> HeadsResult:
     """Compare the heads of all hub logs with the labels; set ``fault`` of the reports."""
     compared = [label for label in labels if label.report.fault is None]

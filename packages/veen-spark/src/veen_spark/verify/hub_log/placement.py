@@ -21,7 +21,7 @@ from veen_spark.verify.tasks import Addressed, Records
 _KEY: Final[np.dtype[Any]] = np.dtype([("hub_log", ">u4"), ("label", "S32"), ("seq", ">u8")])
 _BYTES: Final = f"S{_KEY.itemsize}"
 """A key as a string of bytes, whose order is that of hub logs, labels and entries."""
-_NONE: Final = -1
+_NO_RECEIVER: Final = -1
 """The receiver of heads that are not compared."""
 
 
@@ -61,7 +61,7 @@ class Placement:
         self._start = np.array([row[:3] for row in ordered], dtype=_KEY)
         self._last = np.array([row.last for row in ordered], dtype=np.int64)
         self._receiver = np.array(
-            [_NONE if row.receiver is None else row.receiver for row in ordered], dtype=np.int64
+            [_NO_RECEIVER if row.receiver is None else row.receiver for row in ordered], dtype=np.int64
         )
         self._part = np.array([row.part for row in ordered], dtype=np.uint32)
         self._receivers, self._collectors = receivers, collectors
@@ -78,7 +78,7 @@ class Placement:
         known[known] = heads["seq"][known] <= self._last[row[known]]
         placed, receiver = heads[known], self._receiver[row[known]]
         placed["part"] = self._part[row[known]]
-        compared = receiver != _NONE
+        compared = receiver != _NO_RECEIVER
         yield receiver[compared], placed[compared]
         lost = newest_heads(heads[~known])
         yield self._collector(lost), lost

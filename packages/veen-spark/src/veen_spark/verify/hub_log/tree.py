@@ -19,10 +19,10 @@ from veen_spark.errors import DamagedLog
 from veen_spark.read.plan import group_by_size
 from veen_spark.verify.hub_log.entries import EntriesVerdict, reduce_entries
 from veen_spark.verify.hub_log.folder import HubLogFolder, TreeState, split_entries
-from veen_spark.verify.tasks import Run
+from veen_spark.verify.tasks import TaskRunner
 
 
-def check_trees(run: Run, folders: Sequence[HubLogFolder], max_bytes: int) -> None:
+def check_trees(run: TaskRunner, folders: Sequence[HubLogFolder], max_bytes: int) -> None:
     """Read the entries of all hub logs and check their hub checkpoints; add faults and ``trees``."""
     for number, folder in enumerate(folders):
         sizes = {signed.head.size for other in _copies(folder, folders) for _, signed in other.notes()}

@@ -19,7 +19,7 @@ from veen_overlays.live.query_view.files.data_files import ViewRow
 from veen_overlays.live.query_view.files.manifest import KeyLink, Source
 from veen_overlays.recorder.attribution import Attribution
 
-MAX_WAITING: Final = 65_536
+MAX_WAITING_EVENTS: Final = 65_536
 """Most events of one source that wait for an event before them."""
 MAX_WAITING_BYTES: Final = 64 << 20
 """Most bytes of these events, which are in memory."""
@@ -91,7 +91,7 @@ class GrowingSource:
     def wait(self, event: WaitingEvent) -> None:
         """Hold an event beyond a gap."""
         size = self.waiting_bytes + event.size
-        if len(self.waiting) >= MAX_WAITING or size > MAX_WAITING_BYTES:
+        if len(self.waiting) >= MAX_WAITING_EVENTS or size > MAX_WAITING_BYTES:
             raise StateError(
                 f"stream {self.stream}: {len(self.waiting)} imported events of label {self.label.hex()} wait "
                 f"for entry {self.size + 1}, which was not imported",

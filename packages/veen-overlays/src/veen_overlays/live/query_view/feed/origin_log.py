@@ -24,7 +24,7 @@ from veen_overlays.live.query_view.feed.opened_entries import EntryOpener, Place
 from veen_overlays.live.query_view.files.manifest import OriginLog
 from veen_overlays.live.query_view.view import QueryView
 
-MAX_LISTED: Final = 65_536
+MAX_LISTED_ORIGINS: Final = 65_536
 """Most listed origins whose copies were not read yet."""
 MARK_ENTRIES: Final = 1_024
 """Entries between two sizes at which reading can resume."""
@@ -131,10 +131,10 @@ class OriginLogReader:
         seq = place.receipt.stream_seq
         if seq <= source.size or seq in source.waiting:
             return  # its copy has a row already
-        if len(self._listed) >= MAX_LISTED:
+        if len(self._listed) >= MAX_LISTED_ORIGINS:
             raise StateError(
-                f"audit log {self.label.hex()} lists {MAX_LISTED} origins whose copies stream {self._stream} "
-                "does not have",
+                f"audit log {self.label.hex()} lists {MAX_LISTED_ORIGINS} origins whose copies stream "
+                f"{self._stream} does not have",
                 action="check that the view reads the stream that the bridge writes to",
             )
         self._listed[bytes(place.receipt.leaf_hash)] = at, listed

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from aiohttp import web
-
 from veen_core.errors import ApiError, DecodeError
 from veen_core.hub_log import (
     HubConsistencyRequest,
@@ -22,8 +20,9 @@ from veen_core.hub_log import (
 from veen_core.rejection import Code
 from veen_core.tlog.tiles import ENTRIES, Tile, parse_path
 from veen_core.tlog.tree_head import SignedHead
-from veen_hub.http.content import read_as, respond
-from veen_hub.http.keys import hub_of
+from veen_hub.api.content import read_as, respond
+from veen_hub.api.reply import Reply
+from veen_hub.api.request import ApiRequest
 from veen_hub.hub import Hub
 from veen_hub.version import VERSION
 
@@ -31,29 +30,23 @@ CHECKPOINT_MAX_AGE_SEC: Final = 1
 TILE_MAX_AGE_SEC: Final = 31_536_000
 
 
-async def checkpoint(request: web.Request) -> web.Response:
+async def checkpoint(request: ApiRequest) -> Reply:
     """``GET /log/checkpoint``: serve the published hub checkpoint with its cosignatures."""
-    hub = hub_of(request)
-    headers = {
-        "Content-Type": "text/plain; charset=utf-8",
-        "Cache-Control": f"{_sharing(hub)}, max-age={CHECKPOINT_MAX_AGE_SEC}",
-    }
-    return web.Response(body=published(hub).encode(), headers=headers)
+    hub = request.hub
+    headers = {"Cache-Control": f"{_sharing(hub)}, max-age={CHECKPOINT_MAX_AGE_SEC}"}
+    return Reply(200, published(hub).encode(), "text/plain; charset=utf-8", headers)
 
 
-async def tile(request: web.Request) -> web.Response:
+async def tile(request: ApiRequest) -> Reply:
     """``GET /log/tile/…``: serve a tile or an entry bundle, complete or partial."""
-    hub = hub_of(request)
+    hub = request.hub
     try:
-        wanted = parse_path(request.match_info["path"])
+        wanted = parse_path(request.variables["path"])
     except DecodeError as exc:
         raise ApiError(Code.NOT_FOUND, str(exc)) from None
     data = await hub.log.read(lambda: read_tile(hub, wanted))
-    headers = {
-        "Content-Type": "application/octet-stream",
-        "Cache-Control": f"{_sharing(hub)}, max-age={TILE_MAX_AGE_SEC}, immutable",
-    }
-    return web.Response(body=data, headers=headers)
+    headers = {"Cache-Control": f"{_sharing(hub)}, max-age={TILE_MAX_AGE_SEC}, immutable"}
+    return Reply(200, data, "application/octet-stream", headers)
 
 
 def read_tile(hub: Hub, wanted: Tile) -> bytes:
@@ -65,9 +58,9 @@ def read_tile(hub: Hub, wanted: Tile) -> bytes:
     return hub_log.bundle(wanted) if wanted.level == ENTRIES else hub_log.tile(wanted)
 
 
-async def proof(request: web.Request) -> web.Response:
+async def proof(request: ApiRequest) -> Reply:
     """``POST /v1/hublog/proof``: prove a label's head against the published hub checkpoint."""
-    hub = hub_of(request)
+    hub = request.hub
     asked = await read_as(request, HubProofRequest, hub.config.listen.request_timeout_sec)
     started = time.perf_counter()
     made = await hub.log.read(lambda: make_proof(hub, asked))
@@ -89,9 +82,9 @@ def make_proof(hub: Hub, asked: HubProofRequest) -> HubProofResponse:
     )
 
 
-async def consistency(request: web.Request) -> web.Response:
+async def consistency(request: ApiRequest) -> Reply:
     """``POST /v1/hublog/consistency``: prove that one tree of the hub log is the start of another."""
-    hub = hub_of(request)
+    hub = request.hub
     asked = await read_as(request, HubConsistencyRequest, hub.config.listen.request_timeout_sec)
     started = time.perf_counter()
     made = await hub.log.read(lambda: make_consistency(hub, asked))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncGenerator
 from itertools import takewhile
-
-from aiohttp import HttpVersion11, web
 
 from veen_core import cbor
 from veen_core.api import (
@@ -35,11 +34,10 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse
-from veen_hub.http.connections import Connection
-from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, respond, wants_json
-from veen_hub.http.errors import DetailedError
-from veen_hub.http.keys import hub_of
-from veen_hub.http.request_ids import request_id_of
+from veen_hub.api.content import CBOR, CBOR_SEQ, json_reply, read_as, respond, wants_json
+from veen_hub.api.errors import DetailedError
+from veen_hub.api.reply import Reply, StreamedReply
+from veen_hub.api.request import ApiRequest, Peer
 from veen_hub.hub import Hub
 from veen_hub.pipeline.feed import MAX_DELIVERY_BYTES, encode_item
 from veen_hub.version import VERSION
@@ -54,9 +52,9 @@ MAX_UNSENT_BYTES = 512 * 1_048_576
 """Bytes of answers that clients have not read yet, beyond which no page is served; a page has up to 8 MiB."""
 
 
-async def page(request: web.Request) -> web.Response:
+async def page(request: ApiRequest) -> Reply:
     """``POST /v1/stream``: serve one page of a label's entries."""
-    hub = hub_of(request)
+    hub = request.hub
     asked = await read_as(request, StreamRequest, hub.config.listen.request_timeout_sec)
     if hub.unsent > MAX_UNSENT_BYTES:
         raise ApiError(
@@ -70,8 +68,8 @@ async def page(request: web.Request) -> web.Response:
     start = StreamSeq(max(1, asked.start))
     entries, more, proof = await hub.log.read(lambda: read_page(hub, asked, start, most))
     if wants_json(request.headers):
-        return web.Response(text=page_json(asked, start, entries, more, proof), content_type=JSON)
-    return web.Response(body=encode_page(asked, start, entries, more, proof), content_type=CBOR)
+        return json_reply(page_json(asked, start, entries, more, proof))
+    return Reply(200, encode_page(asked, start, entries, more, proof), CBOR)
 
 
 def read_page(
@@ -169,43 +167,38 @@ def encode_page(
     return bytes([0xA0 + len(present)]) + b"".join(present)
 
 
-async def follow(request: web.Request) -> web.StreamResponse:
+async def follow(request: ApiRequest) -> StreamedReply:
     """``GET /v1/stream/{label}?from=N``: stay open and send each item as soon as it is durable (H15)."""
-    hub = hub_of(request)
+    hub = request.hub
     label = label_of(request)
     at = StreamSeq(max(1, number_of(request, "from", 1)))
     first = await hub.log.read(lambda: hub.store.read.entries(label, at, 1))
     if first and isinstance(first[0], PrunedEntry):
         raise await hub.log.read(lambda: pruned(hub, label, at))
-    headers = {"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"}
-    response = web.StreamResponse(headers=headers | request_id_of(request))
-    if request.version >= HttpVersion11:  # an HTTP/1.0 answer ends with its connection
-        response.enable_chunked_encoding()
-    await response.prepare(request)
+    return StreamedReply(CBOR_SEQ, _live(hub, label, at, request.peer), {"X-Accel-Buffering": "no"})
+
+
+async def _live(hub: Hub, label: Label, at: StreamSeq, peer: Peer) -> AsyncGenerator[bytes, None]:
     hub.feed.join(label)
     hub.metrics.followers.inc()
-    connection = request.protocol
-    assert isinstance(connection, Connection)
     try:
-        await _deliver(hub, label, at, response, connection.lost)
+        async for data in _deliver(hub, label, at, peer.lost):
+            yield data
     finally:
         hub.feed.leave(label)
         hub.metrics.followers.dec()
-        if connection.dropped:
+        if peer.dropped:
             hub.metrics.dropped_followers.inc()
-    return response
 
 
-async def _deliver(
-    hub: Hub, label: Label, at: StreamSeq, response: web.StreamResponse, gone: asyncio.Event
-) -> None:
+async def _deliver(hub: Hub, label: Label, at: StreamSeq, gone: asyncio.Event) -> AsyncGenerator[bytes, None]:
     """Deliver until the client is gone, the hub stops, or retention has overtaken the follower.
 
     A follower that is behind holds about ``MAX_DELIVERY_BYTES`` in memory, however large entries are.
     """
     many = FIRST_FOLLOW_PAGE
     while True:
-        changed = hub.feed.changed(label)  # both before reading, so that no entry is missed
+        changed = hub.feed.changed(label)  # take both events before reading, so that no entry is missed
         drained = hub.drained.is_set()
         held = hub.feed.recent(label, at)
         if held is None:
@@ -222,7 +215,7 @@ async def _deliver(
             many = min(MAX_FOLLOW_PAGE, max(1, MAX_DELIVERY_BYTES * len(whole) // len(data)))
         else:
             data, at = held
-        await response.write(data)
+        yield data
 
 
 async def _wait(*events: asyncio.Event) -> None:
@@ -235,9 +228,9 @@ async def _wait(*events: asyncio.Event) -> None:
             task.cancel()
 
 
-async def receipt(request: web.Request) -> web.Response:
+async def receipt(request: ApiRequest) -> Reply:
     """``POST /v1/receipt``: serve the receipt at ``stream_seq``; 0 means the newest, as for checkpoints."""
-    hub = hub_of(request)
+    hub = request.hub
     asked = await read_as(request, ReceiptRequest, hub.config.listen.request_timeout_sec)
     found = await hub.log.read(lambda: read_receipt(hub, asked))
     return respond(request, ReceiptResponse(receipt=found, server_version=VERSION))
@@ -253,9 +246,9 @@ def read_receipt(hub: Hub, asked: ReceiptRequest) -> Receipt:
     return hub.store.read.receipt(asked.label, head.stream_seq)
 
 
-async def proof(request: web.Request) -> web.Response:
+async def proof(request: ApiRequest) -> Reply:
     """``POST /v1/proof``: serve an inclusion proof."""
-    hub = hub_of(request)
+    hub = request.hub
     asked = await read_as(request, ProofRequest, hub.config.listen.request_timeout_sec)
     started = time.perf_counter()
     made = await hub.log.read(lambda: hub.store.read.proof(asked.label, asked.stream_seq, asked.tree_size))
@@ -263,9 +256,9 @@ async def proof(request: web.Request) -> web.Response:
     return respond(request, ProofResponse(mmr_proof=made, server_version=VERSION))
 
 
-async def consistency(request: web.Request) -> web.Response:
+async def consistency(request: ApiRequest) -> Reply:
     """``POST /v1/consistency``: serve a consistency proof between two sizes of a label's log."""
-    hub = hub_of(request)
+    hub = request.hub
     asked = await read_as(request, ConsistencyRequest, hub.config.listen.request_timeout_sec)
     started = time.perf_counter()
     made = await hub.log.read(lambda: hub.store.read.consistency(asked.label, asked.from_seq, asked.to_seq))
@@ -273,9 +266,9 @@ async def consistency(request: web.Request) -> web.Response:
     return respond(request, ConsistencyResponse(mmr_consistency=made, server_version=VERSION))
 
 
-async def checkpoint(request: web.Request) -> web.Response:
+async def checkpoint(request: ApiRequest) -> Reply:
     """``POST /v1/checkpoint``: serve the checkpoint at ``upto_seq``; 0 means the latest (§10.4.5)."""
-    hub = hub_of(request)
+    hub = request.hub
     asked = await read_as(request, CheckpointRequest, hub.config.listen.request_timeout_sec)
     read = hub.store.read
     if asked.upto_seq == 0:
@@ -287,13 +280,13 @@ async def checkpoint(request: web.Request) -> web.Response:
     return respond(request, CheckpointResponse(checkpoint=found, server_version=VERSION))
 
 
-async def checkpoints(request: web.Request) -> web.Response:
+async def checkpoints(request: ApiRequest) -> Reply:
     """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: serve checkpoints of all labels (spec-1 §16).
 
     The answer is a CBOR sequence or a JSON list of at most 1,000 checkpoints. If there are more, the header
     ``Veen-Next`` is the query of the next page.
     """
-    hub = hub_of(request)
+    hub = request.hub
     first, last = number_of(request, "epoch_min", 0), number_of(request, "epoch_max", 2**63)
     after = None
     if "after_label" in request.query or "after_seq" in request.query:
@@ -307,10 +300,10 @@ async def checkpoints(request: web.Request) -> web.Response:
     headers = {"Veen-Next": _next_page(given[-1], last)} if len(found) > len(given) else {}
     if wants_json(request.headers):
         answer = CheckpointsResponse(checkpoints=tuple(given), server_version=VERSION)
-        return web.Response(text=answer.to_json(), content_type=JSON, headers=headers)
-    return web.Response(
-        body=b"".join(made.encode() for made in given), content_type=CBOR_SEQ, headers=headers
-    )
+        answered = json_reply(answer.to_json())
+        answered.headers |= headers
+        return answered
+    return Reply(200, b"".join(made.encode() for made in given), CBOR_SEQ, headers)
 
 
 def _next_page(made: Checkpoint, epoch_max: int) -> str:
@@ -318,8 +311,8 @@ def _next_page(made: Checkpoint, epoch_max: int) -> str:
     return f"epoch_min={made.epoch}&epoch_max={epoch_max}&{place}"
 
 
-def label_of(request: web.Request) -> Label:
-    return label_named(request.match_info["label"])
+def label_of(request: ApiRequest) -> Label:
+    return label_named(request.variables["label"])
 
 
 def label_named(text: str) -> Label:
@@ -329,7 +322,7 @@ def label_named(text: str) -> Label:
         raise ApiError(Code.BAD_REQUEST, str(exc)) from None
 
 
-def number_of(request: web.Request, name: str, otherwise: int) -> int:
+def number_of(request: ApiRequest, name: str, otherwise: int) -> int:
     text = request.query.get(name, str(otherwise))
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
         raise ApiError(Code.BAD_REQUEST, f"{name}: must be a number")

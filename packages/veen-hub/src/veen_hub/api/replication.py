@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from itertools import islice
 from typing import Final
-
-from aiohttp import web
 
 from veen_core.errors import ApiError
 from veen_core.ids import Coid
 from veen_core.rejection import Code
-from veen_hub.http.connections import Connection
-from veen_hub.http.content import CBOR_SEQ
-from veen_hub.http.keys import hub_of
-from veen_hub.http.reading import number_of
-from veen_hub.http.request_ids import request_id_of
+from veen_hub.api.content import CBOR_SEQ
+from veen_hub.api.reading import number_of
+from veen_hub.api.reply import StreamedReply
+from veen_hub.api.request import ApiRequest
 from veen_hub.hub import Hub
 from veen_hub.pipeline.threads import in_own_thread
 from veen_hub.replica.announcements import ReplicaConnection
@@ -43,38 +40,34 @@ SNAPSHOT_PARTS: Final = 4
 """Parts of a snapshot, of up to 1 MiB each, that wait to be sent."""
 
 
-async def journal(request: web.Request) -> web.StreamResponse:
+NOT_BUFFERED: Final = {"X-Accel-Buffering": "no"}
+
+
+async def journal(request: ApiRequest) -> StreamedReply:
     """``GET /v1/replica/journal?after=N&size=S&root=HEX``: send each batch as soon as it is durable."""
-    hub = hub_of(request)
+    hub = request.hub
     after = number_of(request, "after", 0)
     await hub.log.read(lambda: _check_common_history(hub, request, after))
+    parts = _journal_parts(hub, after, request.peer.lost)
+    return await StreamedReply.begin(CBOR_SEQ, parts, dict(NOT_BUFFERED))
+
+
+async def _journal_parts(hub: Hub, after: int, gone: asyncio.Event) -> AsyncGenerator[bytes, None]:
     feed = hub.store.journal_feed(after)
-    connection = request.protocol
-    assert isinstance(connection, Connection)
     replica = hub.announcements.join()
     try:
         data, _count = await _read(hub, feed)
-        response = await _begin(request)
-        await response.write(encode_item(Hello(*hub.store.artifacts())))
+        yield encode_item(Hello(*hub.store.artifacts()))
         if data:
-            await response.write(encode_item(Batches(data, hub.store.last_batch)))
-        async for item in _items(hub, feed, replica, connection.lost):
-            await response.write(encode_item(item))
+            yield encode_item(Batches(data, hub.store.last_batch))
+        async for item in _items(hub, feed, replica, gone):
+            yield encode_item(item)
     finally:
         hub.announcements.leave(replica)
         feed.close()
-    return response
 
 
-async def _begin(request: web.Request) -> web.StreamResponse:
-    headers = {"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"}
-    response = web.StreamResponse(headers=headers | request_id_of(request))
-    response.enable_chunked_encoding()
-    await response.prepare(request)
-    return response
-
-
-def _check_common_history(hub: Hub, request: web.Request, after: int) -> None:
+def _check_common_history(hub: Hub, request: ApiRequest, after: int) -> None:
     """Raise E.CONFLICT if the replica has entries that this hub lacks: one of them was restored or forked."""
     last, hub_log = hub.store.last_batch, hub.store.hub_log
     if after > last:
@@ -151,22 +144,17 @@ async def _all_attachments(hub: Hub) -> AsyncIterator[tuple[Coid, ...]]:
         yield some
 
 
-async def snapshot(request: web.Request) -> web.StreamResponse:
+async def snapshot(request: ApiRequest) -> StreamedReply:
     """``GET /v1/replica/snapshot``: send everything that is applied, except attachments and keys."""
-    hub = hub_of(request)
+    hub = request.hub
     if hub.snapshot_running:
         raise ApiError(Code.UNAVAILABLE, "another replica is copying this hub already", retry_after=10)
-    hub.snapshot_running = True
-    try:
-        response = await _begin(request)
-        await _send_snapshot(hub, response)
-    finally:
-        hub.snapshot_running = False
-    return response
+    return await StreamedReply.begin(CBOR_SEQ, _snapshot_parts(hub), dict(NOT_BUFFERED))
 
 
-async def _send_snapshot(hub: Hub, response: web.StreamResponse) -> None:
+async def _snapshot_parts(hub: Hub) -> AsyncGenerator[bytes, None]:
     """Run the copy in a thread of its own, which waits while the client does not read."""
+    hub.snapshot_running = True
     loop = asyncio.get_running_loop()
     parts: asyncio.Queue[bytes | None] = asyncio.Queue(SNAPSHOT_PARTS)
     ended = asyncio.Event()
@@ -186,14 +174,17 @@ async def _send_snapshot(hub: Hub, response: web.StreamResponse) -> None:
             with contextlib.suppress(ConnectionError):
                 asyncio.run_coroutine_threadsafe(put(None), loop).result()
 
-    copying = in_own_thread(copy, "veen-snapshot")
+    copying: asyncio.Future[None] | None = None
     try:
+        copying = in_own_thread(copy, "veen-snapshot")
         while (part := await parts.get()) is not None:
-            await response.write(part)
+            yield part
         await copying  # raises what ended it early: the replica then lacks the last item
     finally:
         ended.set()
         while not parts.empty():
             parts.get_nowait()
-        with contextlib.suppress(BaseException):
-            await asyncio.wait_for(asyncio.shield(copying), timeout=None)
+        if copying is not None:
+            with contextlib.suppress(BaseException):
+                await asyncio.wait_for(asyncio.shield(copying), timeout=None)
+        hub.snapshot_running = False

@@ -7,19 +7,13 @@ reading, and compressed bodies are refused, so that no body unpacks to more than
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from http import HTTPStatus
+from collections.abc import Callable
 from typing import Final, TypeVar
-
-from aiohttp import web
-from aiohttp.http import SERVER_SOFTWARE
 
 from veen_core.errors import AdmissionError, ApiError, DecodeError
 from veen_core.rejection import SIZE_PREFILTER, Code
 from veen_core.wire import Wire
+from veen_hub.api.reply import Headers, Readable, Reply
 
 CBOR: Final = "application/cbor"
 CBOR_SEQ: Final = "application/cbor-seq"
@@ -27,40 +21,10 @@ JSON: Final = "application/json"
 MAX_REQUEST_BYTES: Final = 64 * 1_024
 """Largest body of a request that is not a submit or an attachment."""
 
+MIN_READ_RATE: Final = 32 * 1_024
+"""Bytes per second that a client must read of its answers, and send of an attachment."""
+
 W = TypeVar("W", bound=Wire)
-Headers = Mapping[str, str]
-"""Header fields by name; names are matched without regard to case."""
-
-
-@dataclass(slots=True)
-class Reply:
-    """An answer: its status, its body, and its headers except Content-Type and Content-Length."""
-
-    status: int
-    body: bytes
-    content_type: str
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def to_response(self) -> web.Response:
-        """Make aiohttp's response."""
-        headers = {"Content-Type": self.content_type, **self.headers}
-        return web.Response(status=self.status, body=self.body, headers=headers)
-
-    def to_bytes(self) -> bytes:
-        """Encode the answer for HTTP/1.1."""
-        head = _head(self.status, self.content_type, int(time.time()))
-        more = "".join([f"{name}: {value}\r\n" for name, value in self.headers.items()])
-        return f"{head}{more}Content-Length: {len(self.body)}\r\n\r\n".encode() + self.body
-
-
-@lru_cache(maxsize=8)
-def _head(status: int, content_type: str, now: int) -> str:
-    """Return what all answers of one kind have in common for a second."""
-    date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(now))
-    return (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {content_type}\r\n"
-        f"Date: {date}\r\nServer: {SERVER_SOFTWARE}\r\n"
-    )
 
 
 def too_large(message: str) -> ApiError:
@@ -98,7 +62,7 @@ def check_body(body: bytes, max_bytes: int, refusal: TooLarge) -> bytes:
 
 
 async def read_body(
-    request: web.Request,
+    request: Readable,
     max_bytes: int,
     timeout: int,
     refusal: TooLarge = too_large,
@@ -128,7 +92,7 @@ async def read_body(
     return b"".join(parts)
 
 
-async def read_as(request: web.Request, kind: type[W], timeout: int, max_bytes: int = MAX_REQUEST_BYTES) -> W:
+async def read_as(request: Readable, kind: type[W], timeout: int, max_bytes: int = MAX_REQUEST_BYTES) -> W:
     """Read the body as one envelope, by its Content-Type."""
     body = await read_body(request, max_bytes, timeout)
     content_type = content_type_of(request.headers)
@@ -158,6 +122,11 @@ def reply(headers: Headers, envelope: Wire, status: int = 200) -> Reply:
     return Reply(status, envelope.encode(), CBOR)
 
 
-def respond(request: web.Request, envelope: Wire) -> web.Response:
+def respond(request: Readable, envelope: Wire) -> Reply:
     """Answer a request with an envelope."""
-    return reply(request.headers, envelope).to_response()
+    return reply(request.headers, envelope)
+
+
+def json_reply(text: str, status: int = 200) -> Reply:
+    """Answer with JSON that is no envelope."""
+    return Reply(status, text.encode(), f"{JSON}; charset=utf-8")

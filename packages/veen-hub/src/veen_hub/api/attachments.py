@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import TypeVar
-
-from aiohttp import hdrs, web
 
 from veen_core.errors import AdmissionError, ApiError, DecodeError, SignatureError
 from veen_core.ids import AuthRef, ClientId, Coid, FixedBytes, Label, Signature
 from veen_core.keys import verify
 from veen_core.rejection import SIG_INVALID, Code
 from veen_core.status import AttachmentResponse, attachment_digest
-from veen_hub.http.bounded_connection import MIN_READ_RATE
-from veen_hub.http.content import check_length, over_the_cap, respond
-from veen_hub.http.keys import hub_of
-from veen_hub.http.request_ids import request_id_of
-from veen_hub.http.submit import check_address
+from veen_hub.api.content import MIN_READ_RATE, check_length, over_the_cap, respond
+from veen_hub.api.reply import InterruptedReply, Reply, StreamedReply
+from veen_hub.api.request import ApiRequest
+from veen_hub.api.submit import check_address
+from veen_hub.hub import Hub
 from veen_hub.ops.logs import log
 from veen_hub.version import VERSION
 from veen_storage import AbsentError, StorageError
@@ -27,7 +25,7 @@ from veen_storage import AbsentError, StorageError
 F = TypeVar("F", bound=FixedBytes)
 
 
-def header(request: web.Request, name: str, kind: type[F]) -> F:
+def header(request: ApiRequest, name: str, kind: type[F]) -> F:
     text = request.headers.get(name)
     if text is None:
         raise ApiError(Code.UNAUTHORIZED, f"header {name} is missing")
@@ -41,12 +39,12 @@ def _parsed(name: str, text: str, kind: type[F]) -> F:
         raise ApiError(Code.BAD_REQUEST, f"{name}: {exc}") from None
 
 
-async def put(request: web.Request) -> web.Response:
+async def put(request: ApiRequest) -> Reply:
     """Run the auth stage of a MSG, check the quotas, and stream the body to disk; durable before 200."""
-    hub = hub_of(request)
+    hub = request.hub
     check_length(request.headers, hub.limits.max_attachment_bytes, over_the_cap)
     check_address(hub.config.network, request.remote)
-    coid = _parsed("coid", request.match_info["coid"], Coid)
+    coid = _parsed("coid", request.variables["coid"], Coid)
     label, client = header(request, "VEEN-Label", Label), header(request, "VEEN-Client", ClientId)
     auth_ref = header(request, "VEEN-Auth-Ref", AuthRef) if "VEEN-Auth-Ref" in request.headers else None
     try:
@@ -63,9 +61,9 @@ async def put(request: web.Request) -> web.Response:
     return respond(request, AttachmentResponse(coid=coid, stored=stored, server_version=VERSION))
 
 
-async def _store_within_quota(request: web.Request, coid: Coid, writer: bytes) -> bool:
+async def _store_within_quota(request: ApiRequest, coid: Coid, writer: bytes) -> bool:
     """Store the body and count it; return whether the hub did not have it yet."""
-    hub = hub_of(request)
+    hub = request.hub
     quota, metrics = hub.attachment_quota, hub.metrics
     length = request.content_length
     try:
@@ -86,9 +84,9 @@ async def _store_within_quota(request: web.Request, coid: Coid, writer: bytes) -
     return stored
 
 
-async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
+async def _store(request: ApiRequest, coid: Coid) -> tuple[bool, int]:
     """Pass the body in parts, through a short queue, to a writing thread; it is never whole in memory."""
-    hub = hub_of(request)
+    hub = request.hub
     parts: queue.Queue[bytes | None] = queue.Queue(maxsize=4)
     size = 0
 
@@ -138,25 +136,22 @@ INTERRUPTED = b"interrupted"
 """Marks the end of an interrupted body; compared by identity."""
 
 
-async def get(request: web.Request) -> web.StreamResponse:
+async def get(request: ApiRequest) -> StreamedReply:
     """Stream an attachment."""
-    hub = hub_of(request)
-    coid = _parsed("coid", request.match_info["coid"], Coid)
+    hub = request.hub
+    coid = _parsed("coid", request.variables["coid"], Coid)
     try:
         size = await hub.log.read(lambda: hub.store.attachments.size(coid))
     except AbsentError as exc:
         raise ApiError(Code.NOT_FOUND, str(exc)) from None
-    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-    response = web.StreamResponse(headers=headers | request_id_of(request))
-    await response.prepare(request)
-    if request.method == hdrs.METH_HEAD:  # aiohttp would send the body after HEAD too
-        return response
+    return StreamedReply("application/octet-stream", _stored_parts(request.hub, coid), length=size)
+
+
+async def _stored_parts(hub: Hub, coid: Coid) -> AsyncGenerator[bytes, None]:
     parts = hub.store.attachments.get(coid)
     try:
         while (part := await hub.log.read(lambda: next(parts, None))) is not None:
-            await response.write(part)
+            yield part
     except StorageError as exc:  # the answer has begun: it can only be interrupted
         log(logging.WARNING, "attachment_interrupted", coid=coid.hex(), error=str(exc))
-        if request.transport is not None:
-            request.transport.abort()
-    return response
+        raise InterruptedReply(f"attachment {coid.hex()} cannot be read to its end") from exc

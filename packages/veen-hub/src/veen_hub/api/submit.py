@@ -1,9 +1,9 @@
 """``POST /v1/submit``: one envelope in and one out, or a sequence of them (§10.4.1, H14).
 
 ``SubmitCall`` holds every rule of a submit: the prefilter of §8.1 (size, address, proof of work; SH1+ 5.1,
-H13), the envelopes, the reply, metrics and log. It is used in two ways. ``Connection`` calls it directly for
-a request that arrived whole, whatever its headers; the handler ``submit`` calls it for all others, after
-aiohttp has read the body.
+H13), the envelopes, the reply, metrics and log. It is used in two ways. An HTTP/1.1 connection calls it
+directly for a request that arrived whole, whatever its headers; the handler ``submit`` calls it for all
+others, and for other transports.
 """
 
 from __future__ import annotations
@@ -16,23 +16,21 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from aiohttp import web
-from multidict import CIMultiDictProxy
-
 from veen_core import cbor
 from veen_core import pow as proof_of_work
 from veen_core.api import SubmitRequest, SubmitResponse, envelope_of, split_submits, unwrap_submit
 from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
+from veen_core.ids import Label
 from veen_core.msg import Msg
 from veen_core.pow import PowCookie, PowSalt
 from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code, Stage
 from veen_hub.admission.stateless import DECODING, Submission
-from veen_hub.http.content import (
+from veen_hub.api.content import (
     CBOR,
     CBOR_SEQ,
     JSON,
-    Reply,
+    check_body,
     check_length,
     content_type_of,
     over_the_cap,
@@ -40,18 +38,21 @@ from veen_hub.http.content import (
     reply,
     wants_json,
 )
-from veen_hub.http.errors import as_api_error, refuse
-from veen_hub.http.keys import hub_of
-from veen_hub.http.request_ids import REQUEST_ID
+from veen_hub.api.errors import as_api_error, refuse
+from veen_hub.api.reply import Headers, Reply
+from veen_hub.api.request import ApiRequest
 from veen_hub.hub import Hub
 from veen_hub.ops.config import Network
 from veen_hub.ops.logs import LOGGER, log
-from veen_hub.pipeline.intake import Outcome, Pending
+from veen_hub.pipeline.failures import internal_error
+from veen_hub.pipeline.intake import Outcome, PendingRequest
 from veen_hub.version import VERSION
 
 MAX_SEQUENCE_BYTES: Final = 8 * 1_048_576
 MAX_SEQUENCE_MESSAGES: Final = 512
 _RESPONSE_HEAD: Final = bytes.fromhex("a3010102")  # {1: 1, 2: …
+_LABEL_AT: Final = slice(38, 70)
+"""Where a MSG in canonical CBOR has its label: after array head, ver, profile_id and the label's head."""
 _RESPONSE_TAIL: Final = b"\x03" + cbor.encode(VERSION)
 MAX_ENVELOPE_BYTES: Final = 64
 """Bytes that a submit envelope adds to its MSG, at most."""
@@ -59,10 +60,10 @@ JSON_FACTOR: Final = 3
 """A JSON body may be this much longer than CBOR: bytes are hex, and there is punctuation."""
 
 
-async def submit(request: web.Request) -> web.Response:
-    """Handle a submit whose body aiohttp reads."""
-    hub = hub_of(request)
-    call = SubmitCall(hub, request.headers, request.remote, request[REQUEST_ID])
+async def submit(request: ApiRequest) -> Reply:
+    """Handle a submit whose body may still be arriving."""
+    hub = request.hub
+    call = SubmitCall(hub, request.headers, request.remote, request.request_id)
     try:
         timeout = hub.config.listen.request_timeout_sec
         body = await read_body(request, call.check_head(), timeout, over_the_cap, call.lease.grow_to)
@@ -75,7 +76,7 @@ async def submit(request: web.Request) -> web.Response:
     finally:
         call.lease.release()
     call.note()
-    return answer.to_response()
+    return answer
 
 
 class SubmitCall:
@@ -87,6 +88,7 @@ class SubmitCall:
         "_headers",
         "_hub",
         "_items",
+        "_label",
         "_outcomes",
         "_pending",
         "_remote",
@@ -96,16 +98,26 @@ class SubmitCall:
         "lease",
     )
 
-    def __init__(self, hub: Hub, headers: CIMultiDictProxy[str], remote: str | None, request_id: str) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        headers: Headers,
+        remote: str | None,
+        request_id: str,
+        *,
+        label: Label | None = None,
+    ) -> None:
+        """``label``: the only label that messages may have, if the transport's address names one."""
         self._hub = hub
         self._headers = headers
         self._content_type = content_type_of(headers)
         self._remote = remote
+        self._label = label
         self._request_id = request_id
         self._difficulty = hub.status_report.pow_difficulty()
         self._items: list[bytes | AdmissionError] = []
         """The encoded MSGs, and the refusal in place of an envelope that is not valid."""
-        self._pending: Pending | None = None
+        self._pending: PendingRequest | None = None
         self._outcomes: list[Outcome] = []
         self._started = time.perf_counter()
         self._seconds = 0.0
@@ -131,12 +143,36 @@ class SubmitCall:
         Returns whether any entered; ``on_settled`` is called when all of those have their outcomes.
         """
         self._items = self._unwrap(body)
+        if self._label is not None:
+            _check_label(self._items, self._label)
         if self._difficulty:
             self._items = self._check_work()
         wires = [item for item in self._items if isinstance(item, bytes)]
         if wires:
             self._pending = self._hub.enter(wires, on_settled)
         return bool(wires)
+
+    def run(self, body: bytes, send: Callable[[Reply], None]) -> None:
+        """Carry out a submit whose body is whole; ``send`` gets the reply, perhaps later."""
+
+        def settled() -> None:
+            self.lease.release()
+            try:
+                answer = self.reply()
+            except Exception:  # noqa: BLE001 - logged; a bug is answered too
+                LOGGER.exception("answer_failed")
+                answer = self.refuse(internal_error())
+            send(answer)
+            self.note()
+
+        try:
+            check_body(body, self.check_head(), over_the_cap)
+            self.lease.grow_to(len(body))
+            if not self.enter(body, settled):
+                settled()
+        except (AdmissionError, ApiError) as exc:
+            self.lease.release()
+            send(self.refuse(exc))
 
     def reply(self) -> Reply:
         """Encode the outcomes."""
@@ -271,6 +307,21 @@ def split(body: bytes, max_messages: int) -> list[bytes]:
     return items
 
 
+def _check_label(items: list[bytes | AdmissionError], label: Label) -> None:
+    """Refuse messages of another label than the address names: the right to use it may be limited.
+
+    What is no message at all is left to admission, which names what is wrong with it.
+    """
+    for item in items:
+        if isinstance(item, AdmissionError) or item[_LABEL_AT] == label:
+            continue
+        try:
+            found = Msg.decode(item).label
+        except DecodeError:
+            continue
+        raise ApiError(Code.BAD_REQUEST, f"a message has label {found.hex()}, the subject names another")
+
+
 def _unwrap_one(unwrap: Callable[[bytes], bytes], envelope: bytes) -> bytes | AdmissionError:
     try:
         return unwrap(envelope)
@@ -291,7 +342,12 @@ def check_address(network: Network, remote: str | None) -> None:
     """Refuse an address that is denied or not allowed (SH1+ 5.1); a denied range wins."""
     if not network.allow and not network.deny:
         return
-    address = ipaddress.ip_address(remote or "0.0.0.0")  # noqa: S104 - only compared
+    if remote is None:
+        raise AdmissionError(
+            PREFILTER_REJECT,
+            "the client's address is not known on this road, and this hub admits by address: use HTTP",
+        )
+    address = ipaddress.ip_address(remote)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped  # how a socket for both families reports IPv4 clients
     denied = any(address in range_ for range_ in network.deny)

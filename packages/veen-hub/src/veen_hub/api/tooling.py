@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from aiohttp import web
-
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import ApiError, DecodeError, EvidenceError, SignatureError
 from veen_core.hashing import H
@@ -21,7 +19,7 @@ from veen_core.status import (
     RetentionResponse,
     admin_digest,
 )
-from veen_hub.http.content import (
+from veen_hub.api.content import (
     CBOR,
     JSON,
     MAX_REQUEST_BYTES,
@@ -30,14 +28,15 @@ from veen_hub.http.content import (
     read_body,
     respond,
 )
-from veen_hub.http.keys import hub_of
+from veen_hub.api.reply import Reply
+from veen_hub.api.request import ApiRequest
 from veen_hub.ops.logs import log
 from veen_hub.version import VERSION
 
 
-async def authorize(request: web.Request) -> web.Response:
+async def authorize(request: ApiRequest) -> Reply:
     """``POST /tooling/authorize``: take in a cap token; asking again returns the first receipt (H5)."""
-    hub = hub_of(request)
+    hub = request.hub
     content_type = content_type_of(request.headers)
     if content_type != CBOR:
         raise ApiError(
@@ -47,18 +46,18 @@ async def authorize(request: web.Request) -> web.Response:
     return respond(request, await hub.authorization.authorize(token))
 
 
-async def cap_status(request: web.Request) -> web.Response:
+async def cap_status(request: ApiRequest) -> Reply:
     """``GET /tooling/cap/{auth_ref}``: report the record of a token."""
     try:
-        auth_ref = AuthRef.from_hex(request.match_info["auth_ref"])
+        auth_ref = AuthRef.from_hex(request.variables["auth_ref"])
     except DecodeError as exc:
         raise ApiError(Code.BAD_REQUEST, str(exc)) from None
-    return respond(request, await hub_of(request).authorization.status(auth_ref))
+    return respond(request, await request.hub.authorization.status(auth_ref))
 
 
-async def equivocation(request: web.Request) -> web.Response:
+async def equivocation(request: ApiRequest) -> Reply:
     """``POST /tooling/equivocation``: verify evidence, log it at high severity and count it (AUTH1 3.4)."""
-    hub = hub_of(request)
+    hub = request.hub
     body = await read_body(request, MAX_REQUEST_BYTES, hub.config.listen.request_timeout_sec)
     try:
         evidence = Equivocation.decode(body)
@@ -80,9 +79,9 @@ async def equivocation(request: web.Request) -> web.Response:
     return respond(request, OkResponse(ok=True, server_version=VERSION))
 
 
-async def _signed_body(request: web.Request) -> bytes:
+async def _signed_body(request: ApiRequest) -> bytes:
     """Return the body of a request that an admin key signed for this hub within the last minute (H19)."""
-    hub = hub_of(request)
+    hub = request.hub
     body = await read_body(request, MAX_REQUEST_BYTES, hub.config.listen.request_timeout_sec)
     stamp, text = request.headers.get("VEEN-Admin-Ts", ""), request.headers.get("VEEN-Admin-Sig", "")
     if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= 19 and text):
@@ -114,7 +113,7 @@ async def _signed_body(request: web.Request) -> bytes:
     )
 
 
-def _label_request(request: web.Request, body: bytes) -> LabelRequest:
+def _label_request(request: ApiRequest, body: bytes) -> LabelRequest:
     try:
         if content_type_of(request.headers) == JSON and body:
             return LabelRequest.from_json(body)
@@ -123,28 +122,28 @@ def _label_request(request: web.Request, body: bytes) -> LabelRequest:
         raise ApiError(Code.BAD_REQUEST, str(exc)) from None
 
 
-async def checkpoint(request: web.Request) -> web.Response:
+async def checkpoint(request: ApiRequest) -> Reply:
     """``POST /tooling/checkpoint``: make checkpoints now, of one label or of all that grew."""
     asked = _label_request(request, await _signed_body(request))
-    made = await hub_of(request).upkeep.checkpoint(asked.label)
+    made = await request.hub.upkeep.checkpoint(asked.label)
     return respond(request, CheckpointsResponse(checkpoints=tuple(made), server_version=VERSION))
 
 
-async def anchor(request: web.Request) -> web.Response:
+async def anchor(request: ApiRequest) -> Reply:
     """``POST /tooling/anchor``: publish the newest checkpoints now."""
     asked = _label_request(request, await _signed_body(request))
-    done = await hub_of(request).upkeep.anchor(asked.label)
+    done = await request.hub.upkeep.anchor(asked.label)
     return respond(request, CheckpointsResponse(checkpoints=tuple(done), server_version=VERSION))
 
 
-async def retention(request: web.Request) -> web.Response:
+async def retention(request: ApiRequest) -> Reply:
     """``POST /tooling/retention``: apply the retention rules now."""
     await _signed_body(request)
-    chunks, entries = await hub_of(request).upkeep.prune()
+    chunks, entries = await request.hub.upkeep.prune()
     return respond(request, RetentionResponse(chunks=chunks, entries=entries, server_version=VERSION))
 
 
-async def handover(request: web.Request) -> web.Response:
+async def handover(request: ApiRequest) -> Reply:
     """``POST /tooling/handover``: end this hub for its successor; asking again returns the record (P9)."""
     body = await _signed_body(request)
     try:
@@ -152,4 +151,4 @@ async def handover(request: web.Request) -> web.Response:
         asked = HandoverRequest.from_json(body) if json else HandoverRequest.decode(body)
     except DecodeError as exc:
         raise ApiError(Code.BAD_REQUEST, str(exc)) from None
-    return respond(request, await hub_of(request).hand_over(asked))
+    return respond(request, await request.hub.hand_over(asked))

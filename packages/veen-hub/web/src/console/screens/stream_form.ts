@@ -1,0 +1,31 @@
+/** Parts of the screens that read a stream as records: the form for its name, and a line on how far it was read. */
+import { el, foreign } from "../../ui/dom.ts";
+import { plural } from "../../verify/wire/errors.ts";
+import { count } from "../format.ts";
+import type { RecordLogView } from "../records/record_log.ts";
+import { go, linkTo } from "../router.ts";
+import { badge, field } from "../widgets.ts";
+
+/** A form that opens a stream by its name on a screen. */
+export function streamForm(screen: string, current: string, examples: string, what = "Stream"): HTMLElement {
+  const name = el("input", { type: "text", autocomplete: "off", spellcheck: "false", placeholder: examples, "data-search": "",
+    value: current });
+  return el("form", {
+    class: "toolbar",
+    onsubmit: (event) => {
+      event.preventDefault();
+      if (name.value.trim() !== "") go(linkTo(screen, name.value.trim()));
+    },
+  }, field(what, name), el("button", { type: "submit" }, "Open"));
+}
+
+/** How many entries were read, verified and opened. */
+export function progress(view: RecordLogView): HTMLElement {
+  const { entries, isCaughtUp, isWhole, note } = view;
+  const opened = entries.filter((each) => each.opened !== undefined).length;
+  const text = `${plural(entries.length, "entry", "entries")} read and verified, ${count(opened)} opened with your keys.`;
+  return el("p", { role: "status" },
+    isCaughtUp ? badge("holds", "up to the newest") : badge("open", "reading"), " ", text,
+    isWhole ? null : " The first entries are missing: the hub pruned them, or this tab dropped them.",
+    note ? el("span", { class: "quiet" }, " ", foreign(note)) : null);
+}
