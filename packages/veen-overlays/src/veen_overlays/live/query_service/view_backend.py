@@ -102,7 +102,7 @@ class ViewBackend:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether some logs were never read to their ends: the view is new, or was not rebuilt whole."""
+        """Whether some log was never read to its end: the view is new, or its rebuild was interrupted."""
         return not self.streams <= self._view.homes.keys()
 
     async def refresh(self) -> None:
