@@ -1,4 +1,4 @@
-"""The suite ``core`` against a hub that is reached over NATS."""
+"""The suite ``core`` against a hub that is reached over NATS, and over HTTP/3."""
 
 from __future__ import annotations
 
