@@ -23,6 +23,7 @@ A key of the other role is refused: a configuration has one direction.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,8 @@ ONLINE: Final = "bridge_online"
 OFFLINE: Final = "bridge_offline"
 AUDIT_STREAMS: Final = {ONLINE: ONLINE_LOG, OFFLINE: OFFLINE_LOG}
 
+EXPORT_PREFIX: Final = "export/"
+_STREAM_ID: Final = re.compile("[0-9a-fA-F]{64}")
 IMPORT_PREFIX: Final = "import/"
 
 _COMMON: Final = ACCESS_KEYS - {"witnesses"} | {"role", "operator", "streams"}
@@ -194,11 +197,24 @@ def _check(config: BridgeConfig) -> None:
         raise ConfigError("sources: one hub_id is listed twice")
     if not config.trusted_hubs.isdisjoint(hubs):
         raise ConfigError("the target hub is also listed in `sources`: events would lead back (AGB0 J3)")
-    if config.role == OFFLINE:
+    if config.role == ONLINE:
+        _check_export_streams(config.streams)
+    else:
         check_import_streams(config.streams, config.sources)
     check_one_to_one((source.hub_id, source.mapping) for source in config.sources)
     if config.mode == "reseal" and not config.source_readers:
         raise ConfigError("mode reseal needs source_readers: the bridge must open what it seals again (P4)")
+
+
+def _check_export_streams(streams: Sequence[str]) -> None:
+    """Refuse a name, or a pattern of names, that is not below export/ (AGB0 4.3); an id does not show it."""
+    for name in streams:
+        if not name.startswith(EXPORT_PREFIX) and _STREAM_ID.fullmatch(name) is None:
+            raise ConfigError(
+                f"bridge_online may not export stream {name}: it reads streams below {EXPORT_PREFIX} only "
+                "(AGB0 4.3)",
+                action=f"let the application write what may leave the zone to a stream below {EXPORT_PREFIX}",
+            )
 
 
 def check_import_streams(streams: Sequence[str], sources: Sequence[SourceHub]) -> None:
