@@ -236,6 +236,13 @@ def test_a_hub_starts_as_spec_4_writes_it(network: str, role: str, config: str, 
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
+def test_the_probes_of_the_query_api_need_no_credentials() -> None:
+    (template,) = (found for each in RENDERED["base/query"] if (found := pod_template(each)) is not None)
+    (container,) = template["spec"]["containers"]
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    assert {container[name]["httpGet"]["port"] for name in probes} == {"probes"}, "the API's port answers 401"
+
+
 def test_every_workload_has_the_labels_of_spec_4() -> None:
     for name, objects in RENDERED.items():
         if name.startswith("base/"):
