@@ -113,8 +113,8 @@ def send(cluster: LiveCluster, namespace: str, stream: str, count: int) -> None:
         veen-cli keygen --out writer --no-passphrase
         veen-cli cap issue --issuer admin --subject writer --stream {stream} --ttl 600 --out cap.cbor
         export VEEN_HUB=http://veen-hub:8080 VEEN_TRUST={trust} VEEN_CLIENT=writer VEEN_STREAM={stream}
-        seq {count} | veen-cli send --batch --cap cap.cbor
-        test "$(veen-cli read --quiet | wc -l)" -eq {count}"""
+        seq {count} | veen-cli send --batch --cap cap.cbor --wait 60
+        test "$(veen-cli read --quiet --wait 60 | wc -l)" -eq {count}"""
     secrets, labels = {"/secrets/admin": "veen-admin-keys"}, {"veen.io/client": "true"}
     cluster.run(cluster.job(namespace, "veen-cli-send", "veen-cli", script, secrets=secrets, labels=labels))
 
