@@ -152,6 +152,13 @@ def test_http1_names_http3_in_alt_svc(start_h3: Callable[..., RunningHub]) -> No
     assert hub.get("/v1/status").headers["alt-svc"] == f'h3=":{hub.server.h3.port}"; ma=86400'
 
 
+def test_the_addresses_that_a_hub_advertises_are_those_of_all_its_roads(
+    start_h3: Callable[..., RunningHub],
+) -> None:
+    hub = start_h3(nats__servers=["tls://127.0.0.1:1"], nats__prefix="p")
+    assert hub.server._own_urls() == (hub.url, url_of(hub), "tls://127.0.0.1:1/p")
+
+
 def test_a_follower_changes_between_roads(start_h3: Callable[..., RunningHub], tls: Tls, place: Path) -> None:
     hub = start_h3(gating=False)
 
