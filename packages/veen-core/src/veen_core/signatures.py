@@ -31,8 +31,11 @@ MIN_SHARED: Final = 16
 """Fewest signatures that are shared: waking a thread takes as long as verifying one or two."""
 PIECE_SIZE: Final = 32
 """Signatures that are offered to an assistant at once, about 1.3 ms of work."""
-MAX_WAITING: Final = 32
-"""Signatures of a batch that may wait for the assistant before the calling thread verifies some itself."""
+MAX_WAITING: Final = 160
+"""Signatures of a batch that may wait for the assistant before the calling thread verifies some itself.
+
+They are as many as one process of an assistant holds, and one piece: so both have work until the batch ends.
+"""
 
 
 class Claim(NamedTuple):
