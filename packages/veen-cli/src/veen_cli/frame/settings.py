@@ -180,7 +180,7 @@ def parse_trust(text: str | None) -> str | None:
     return found
 
 
-OTHER_ROADS: Final = ("nats", "tls", "file")
+OTHER_ROADS: Final = ("h3", "nats", "tls", "file")
 """Schemes of addresses that only the client understands (ADR 0031)."""
 
 

@@ -20,6 +20,7 @@ from veen_hub.http.tls import server_context
 from veen_hub.hub import Hub
 
 if TYPE_CHECKING:
+    from veen_hub.http3.listener import H3Listener
     from veen_hub.nats.service import NatsService
 
 SHUTDOWN_SEC: Final = 5
@@ -56,12 +57,16 @@ class Server:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self._api_runner = web.AppRunner(make_api(hub), shutdown_timeout=SHUTDOWN_SEC)
+        api = make_api(hub)
+        if hub.config.h3 is not None:
+            api.on_response_prepare.append(self._name_h3)
+        self._api_runner = web.AppRunner(api, shutdown_timeout=SHUTDOWN_SEC)
         self._probes_runner = web.AppRunner(make_probes(hub), shutdown_timeout=SHUTDOWN_SEC)
         self._api: Listener | None = None
         self._probes: Listener | None = None
         self._console_runner: web.AppRunner | None = None
         self._console: Listener | None = None
+        self.h3: H3Listener | None = None
         self.nats: NatsService | None = None
         if (nats := hub.config.nats) is not None:
             # Imported here: nats-py is an optional package.
@@ -96,16 +101,41 @@ class Server:
         )
         self._api = Listener(self._api_runner, self.hub, endpoint, context, takes_submits=True)
         await self._api.start()
+        await self._start_h3()
         await self._start_probes()
         await self._start_console()
         if self.hub.replica is None:
             self.hub.realm_follower.start(self._api.name)
-            self.hub.advertiser.start(self._api.name, *(self.nats.urls if self.nats is not None else ()))
+            self.hub.advertiser.start(*self._own_urls())
         if self.nats is not None:
             self.nats.start()
         if self.files is not None:
             self.files.start()
         return self._api.name
+
+    async def _start_h3(self) -> None:
+        settings, tls = self.hub.config.h3, self.hub.config.tls
+        if settings is None or tls is None:
+            return
+        # Imported here: aioquic is an optional package.
+        from veen_hub.http3.listener import H3Listener  # noqa: PLC0415
+
+        assert self._api is not None
+        host = settings.host if settings.host is not None else self.hub.config.listen.host
+        port = settings.port if settings.port is not None else self._api.port
+        self.h3 = H3Listener(self.hub, settings, tls, host, port)
+        await self.h3.start()
+
+    async def _name_h3(self, _request: web.Request, response: web.StreamResponse) -> None:
+        """Say where HTTP/3 is in every answer but those of direct submits (RFC 7838)."""
+        if self.h3 is not None:
+            response.headers["Alt-Svc"] = self.h3.alt_svc
+
+    def _own_urls(self) -> tuple[str, ...]:
+        """The addresses of all roads that are on, HTTP/1.1 first."""
+        assert self._api is not None
+        h3 = (self.h3.url,) if self.h3 is not None else ()
+        return (self._api.name, *h3, *(self.nats.urls if self.nats is not None else ()))
 
     async def _start_probes(self) -> None:
         api, probes = self.hub.config.listen, self.hub.config.probes
@@ -167,6 +197,8 @@ class Server:
             await site.stop()
         await self.hub.realm_follower.stop()
         await self.hub.drain()
+        if self.h3 is not None:
+            await self.h3.stop()
         if self.nats is not None:
             await self.nats.stop()
         if self.files is not None:

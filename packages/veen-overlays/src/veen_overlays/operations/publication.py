@@ -161,9 +161,9 @@ def version_order(version: str) -> list[tuple[int, str]]:
 
     Runs of digits compare as numbers: ``v1.10`` is higher than ``v1.9``. A suffix that starts with a hyphen
     and a letter, or with ``alpha``, ``beta``, ``dev``, ``pre``, ``preview`` or ``rc``, names a pre-release,
-    which is lower: ``v1.0-rc1`` and ``v1.0rc1`` are lower than ``v1.0``. So does a suffix that starts with
-    ``~``, and one letter ``a``, ``b`` or ``c`` between two numbers, as in ``1.0b2``. Any other suffix makes a
-    version higher: ``v1.0.1`` is higher than ``v1.0``. A ``v`` in front of a number does not count.
+    which is lower: ``v1.0-rc1`` and ``v1.0rc1`` are lower than ``v1.0``. A suffix that starts with ``~``
+    names one too, and so does a single ``a``, ``b`` or ``c`` between two numbers, as in ``1.0b2``. Any other
+    suffix makes a version higher: ``v1.0.1`` is higher than ``v1.0``. A ``v`` before a number does not count.
     """
     parts = _DIGITS.split(re.sub(r"^[vV](?=\d)", "", version))
     order = []

@@ -63,6 +63,11 @@ def transport_to(url: str, *, tls: Tls | None, timeouts: Timeouts) -> HubTranspo
         from veen_hub.client.wire.nats_transport import NatsTransport  # noqa: PLC0415 - an optional package
 
         return NatsTransport(url, tls=tls, timeouts=timeouts)
+    if scheme == "h3":
+        _require("aioquic", "aioquic", "veen-hub[h3]", url)
+        from veen_hub.client.wire.h3_transport import H3Transport  # noqa: PLC0415 - an optional package
+
+        return H3Transport(url, tls=tls, timeouts=timeouts)
     if scheme == "file":
         from veen_hub.client.wire.file_transport import FileTransport  # noqa: PLC0415 - rarely used
 

@@ -20,6 +20,7 @@ from veen_hub.ops.config.addresses import check_address, check_ca
 from veen_hub.ops.config.console import ConsoleSettings
 from veen_hub.ops.config.discovery import DiscoverySettings
 from veen_hub.ops.config.file_drop import FileSettings
+from veen_hub.ops.config.h3 import H3Settings
 from veen_hub.ops.config.hub_log import HubLogSettings
 from veen_hub.ops.config.nats import NatsSettings
 from veen_hub.ops.config.sections import (
@@ -86,6 +87,7 @@ class HubConfig:
     listen: Listen = field(default_factory=Listen)
     probes: Probes = field(default_factory=Probes)
     console: ConsoleSettings | None = None
+    h3: H3Settings | None = None
     nats: NatsSettings | None = None
     file: FileSettings | None = None
     tls: Tls | None = None
@@ -129,6 +131,7 @@ class HubConfig:
             raise ConfigError("tls.client_certificate: has no effect without tls.client_ca")
         self._check_console()
         self._check_hidden_clients()
+        self._check_h3()
         if self.level != "core":
             self._check_realm()
         self._check_memories()
@@ -168,6 +171,16 @@ class HubConfig:
                     f"{name}.without_certificates: tls.client_ca asks clients for certificates, which this "
                     "road does not show to the hub; set it to true if the road itself decides who gets in"
                 )
+
+    def _check_h3(self) -> None:
+        if self.h3 is None:
+            return
+        if self.tls is None:
+            raise ConfigError("h3: needs tls.cert and tls.key; QUIC has no plain form")
+        if self.tls.client_ca is not None:
+            raise ConfigError(
+                "h3: client certificates cannot be asked for over HTTP/3; remove tls.client_ca, or h3"
+            )
 
     def _check_memories(self) -> None:
         path = self.hub_log.memories.heads_file
@@ -212,6 +225,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "probes.max_connections": (1, INT_MAX),
     "console.port": (0, 65_535),
     "console.max_connections": (1, INT_MAX),
+    "h3.port": (0, 65_535),
+    "h3.max_connections": (1, INT_MAX),
     "file.poll_ms": (1, INT_MAX),
     "file.status_sec": (1, INT_MAX),
     "file.max_senders": (1, 65_536),
