@@ -19,7 +19,7 @@ from veen_core import api, handover, hub_log, status
 from veen_core.codec import ArrayCodec
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
-from veen_hub.ops.config import console, discovery, hub_config, sections
+from veen_hub.ops.config import console, discovery, file_drop, h3, hub_config, nats, sections
 from veen_hub.ops.config import hub_log as hub_log_section
 from veen_hub.web import verifier_page as verifier_page_module
 from veen_hub.witness import config as witness_config
@@ -69,9 +69,8 @@ def rejections() -> str:
 
 def settings() -> str:
     """Return the settings of hub.yaml, from their declarations and the docstrings below them."""
-    return "\n".join(
-        section(declarations(hub_config, sections, discovery, console, hub_log_section), "HubConfig", "", {})
-    )
+    modules = (hub_config, sections, discovery, console, h3, nats, file_drop, hub_log_section)
+    return "\n".join(section(declarations(*modules), "HubConfig", "", {}))
 
 
 def witness_settings() -> str:

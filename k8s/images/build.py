@@ -4,7 +4,8 @@
     bin/images veen-hub veen-cli   these targets only
 
 1. The wheels of the workspace are built from the checkout.
-2. Third-party wheels come from uv.lock, each checked against its hash.
+2. Third-party wheels come from uv.lock, each checked against its hash. A package that is published as source
+   alone is built from it.
 3. The images are built from both without a network.
 
 The same commit and the same base give the same files with the same times; ``--timestamp`` of podman makes the
@@ -34,6 +35,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CONTAINERFILE: Final = ROOT / "k8s" / "images" / "Containerfile"
 PYTHON: Final = "3.13"
 """The Python of the base image."""
+LABEL: Final = "org.opencontainers.image"
 UV: Final = os.environ.get("VEEN_UV", "uv")
 
 
@@ -132,6 +134,28 @@ def own_requirements(target: Target, wheels: Path) -> list[str]:
     return found
 
 
+def source_only() -> set[str]:
+    """Return the packages of uv.lock that are published as source alone, such as pyspark."""
+    with (ROOT / "uv.lock").open("rb") as file:
+        packages = tomllib.load(file)["package"]
+    return {each["name"] for each in packages if "sdist" in each and not each.get("wheels")}
+
+
+def build_locked_source(line: str, wheels: Path, folder: Path, commit_time: str) -> str:
+    """Build the wheel of a package that has none; return its requirement with the hash of that wheel."""
+    requirement, built = folder / "source.txt", folder / "built"
+    requirement.write_text(line + "\n")
+    rules = ("--no-deps", "--require-hashes", f"--requirement={requirement}", f"--wheel-dir={built}")
+    build = (sys.executable, "-m", "pip", "wheel", "--quiet", *rules)
+    run(*build, environment={"SOURCE_DATE_EPOCH": commit_time})
+    requirement.unlink()
+    (wheel,) = built.iterdir()
+    content = wheel.read_bytes()
+    wheel.replace(wheels / wheel.name)
+    built.rmdir()
+    return f"{line.partition(' --hash=')[0]} --hash=sha256:{hashlib.sha256(content).hexdigest()}"
+
+
 def fetch_locked_wheels(requirements: Path, wheels: Path, machine: str) -> None:
     platforms = [f"--platform=manylinux_2_{minor}_{machine}" for minor in (17, 24, 26, 27, 28, 31, 34)]
     wanted = (f"--python-version={PYTHON}", "--implementation=cp", f"--platform=manylinux2014_{machine}")
@@ -146,14 +170,19 @@ def prepare(context: Path, targets: Sequence[str], machine: str, commit_time: st
     for folder in (wheels, requirements, sbom):
         folder.mkdir()
     build_own_wheels(wheels, commit_time)
+    without_wheel = source_only()
     for name in targets:
         target = TARGETS[name]
         locked = locked_requirements(target, machine)
+        sources = [
+            line for line in locked if Requirement(line.partition(" --hash=")[0]).name in without_wheel
+        ]
         third_party = context / "third-party.txt"
-        third_party.write_text("\n".join(locked) + "\n")
+        third_party.write_text("\n".join(line for line in locked if line not in sources) + "\n")
         fetch_locked_wheels(third_party, wheels, machine)
         third_party.unlink()
-        lines = [*own_requirements(target, wheels), *locked]
+        built = [build_locked_source(line, wheels, context, commit_time) for line in sources]
+        lines = [*own_requirements(target, wheels), *(line for line in locked if line not in sources), *built]
         (requirements / f"{name}.txt").write_text("\n".join(lines) + "\n")
         (sbom / f"{name}.json").write_text(bill_of_materials(target))
 
@@ -188,8 +217,9 @@ def build_images(
         image = f"localhost/{name}:{tag}"
         options = [
             f"--build-arg=TARGET={name}",
-            f"--build-arg=VERSION={version_of(TARGETS[name].package)}",
-            f"--build-arg=REVISION={revision}",
+            f"--label={LABEL}.title={name}",
+            f"--label={LABEL}.version={version_of(TARGETS[name].package)}",
+            f"--label={LABEL}.revision={revision}",
             "--network=none",
             f"--target={name}",
             f"--tag={image}",

@@ -28,13 +28,29 @@ from .source_zone import BRIDGE, VEEN, run
 TARGET = "import/zone1/orders"
 
 
+def new_keys() -> Secrets:
+    return Secrets(
+        id_sign=SigningSeed(os.urandom(32)), id_dh=DhSecret(os.urandom(32)), created_at=UnixTime(1)
+    )
+
+
+def write_keys(folder: Path, keys: Secrets) -> Path:
+    """Write an identity folder that only its owner can read."""
+    folder.mkdir()
+    secrets = folder / "secrets.cbor"
+    secrets.touch(0o600)
+    secrets.write_bytes(keys.encode())
+    return folder
+
+
 class TargetHub(HubProcess):
     """Z2's hub: it takes messages only with a token of its admin."""
 
     def __init__(self, root: Path, *, profile: str = "default") -> None:
         self.root, self.data = root, root / "data"
         root.mkdir(parents=True, exist_ok=True)
-        self.admin = SigningKey(SigningSeed(os.urandom(32)))
+        self.admin_keys = new_keys()
+        self.admin = SigningKey(self.admin_keys.id_sign)
         (root / "hub.yaml").write_text("{}")
         self._flags = [f"--data-dir={self.data}", f"--config={root / 'hub.yaml'}"]
         init = [
@@ -62,9 +78,7 @@ class OfflineBridge:
         **settings: Any,
     ) -> None:
         self.root, self.hub = root, hub
-        self._secrets = Secrets(
-            id_sign=SigningSeed(os.urandom(32)), id_dh=DhSecret(os.urandom(32)), created_at=UnixTime(1)
-        )
+        self._secrets = new_keys()
         self.identity = Identity.of(self._secrets)
         root.mkdir(parents=True, exist_ok=True)
         self.settings: dict[str, Any] = {
@@ -82,6 +96,11 @@ class OfflineBridge:
         (root / "role.cap").write_bytes(token.encode())
         self.write()
 
+    @property
+    def admin_folder(self) -> Path:
+        """A folder with the keys of the hub's admin."""
+        return write_keys(self.root / "admin", self.hub.admin_keys)
+
     def write(self, **settings: Any) -> None:
         """Write the configuration, with changes."""
         (self.root / "bridge.yaml").write_text(yaml.safe_dump(self.settings | settings))
@@ -90,10 +109,7 @@ class OfflineBridge:
     def lose_disk(self) -> None:
         """Forget everything but the keys: as on a new machine."""
         shutil.rmtree(self.root / "identity", ignore_errors=True)
-        (self.root / "identity").mkdir()
-        secrets = self.root / "identity" / "secrets.cbor"
-        secrets.touch(0o600)
-        secrets.write_bytes(self._secrets.encode())
+        write_keys(self.root / "identity", self._secrets)
 
     @property
     def config(self) -> BridgeConfig:

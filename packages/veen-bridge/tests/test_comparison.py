@@ -188,6 +188,43 @@ def test_a_bundle_that_fills_an_allowed_gap_is_no_fault() -> None:
     assert result.regions[0].to_seq == third.to_seq
 
 
+def test_a_lost_bundle_whose_range_came_in_another_bundle_is_no_fault() -> None:
+    first, lost, third = chain(2, 3, 4)
+    again = replace(lost, bundle_id=BundleId(H(b"again")), prev_bundle_id=third.bundle_id)
+    side = target([first, again, third])
+    imports = (report(first), replace(report(again), skipped_from=again.from_seq), report(third))
+    result = reconcile(SourceSide.of([first, lost, third, again]), replace(side, imports=imports))
+    assert [(each.kind, each.bundle_id) for each in result.findings] == [
+        (FindingKind.ALLOWED_GAP, again.bundle_id),
+        (FindingKind.REPLACED, lost.bundle_id),
+    ]
+    assert result.consistent
+
+
+def test_a_repeated_range_that_writes_no_event_is_not_out_of_order() -> None:
+    first, second = chain(2, 3)
+    again = replace(first, bundle_id=BundleId(H(b"again")), prev_bundle_id=second.bundle_id)
+    side = replace(target([first, second]), imports=(report(first), report(second), report(again)))
+    assert reconcile(SourceSide.of([first, second, again]), side).findings == ()
+
+
+def test_a_lost_heartbeat_is_no_fault_if_the_gap_was_allowed() -> None:
+    first = bundle(1, 5)
+    silent = bundle(6, 5, first.bundle_id)
+    silent_again = replace(silent, bundle_id=BundleId(H(b"again")), prev_bundle_id=silent.bundle_id)
+    third = bundle(6, 8, silent_again.bundle_id)
+    source, side = SourceSide.of([first, silent, silent_again, third]), target([first, third])
+    assert [each.kind for each in reconcile(source, side).findings] == [FindingKind.MISSING] * 2
+    allowed = replace(side, imports=(report(first), report(third, skipped_from=third.from_seq)))
+    result = reconcile(source, allowed)
+    assert [each.bundle_id for each in result.findings] == [
+        third.bundle_id,
+        silent.bundle_id,
+        silent_again.bundle_id,
+    ]
+    assert {each.kind for each in result.findings} == {FindingKind.ALLOWED_GAP}
+
+
 def test_an_event_without_an_exported_origin_is_named() -> None:
     first, second = chain(2, 3)
     assert kinds([first], target([first], orphans=2)) == [FindingKind.NO_ORIGIN]

@@ -46,6 +46,8 @@ def test_a_stream_without_new_entries_gets_a_heartbeat_that_chains(zone: SourceZ
     assert quiet.header.prev_bundle_id == first.bundle_id
     assert [report.faults for report in zone.check()] == [(), (), (), ()]
     assert zone.export(heartbeat=False) == []
+    shown = zone.command("verify", str(empty.files[0]), "--hub", zone.hub_id.hex()).stdout
+    assert "the stream had no entry in the hub log" in shown
 
 
 def test_a_bridge_that_lost_its_disk_continues_from_the_audit_log(zone: SourceZone) -> None:
@@ -147,6 +149,15 @@ def test_a_bundle_of_another_hub_is_refused_by_the_pin(zone: SourceZone) -> None
     refused = zone.command("verify", str(zone.out), "--hub", "00" * 32)
     assert refused.returncode == 3
     assert "the pinned hub is 0000" in refused.stdout
+
+
+def test_without_a_pin_no_bundle_is_valid(zone: SourceZone) -> None:
+    zone.send(1)
+    zone.export()
+    undecided = zone.command("verify", str(zone.out))
+    assert undecided.returncode == 3
+    assert "✓" not in undecided.stdout
+    assert "give --hub HUB_ID" in undecided.stdout
 
 
 def test_no_file_has_a_final_name_before_its_bundle_is_recorded(

@@ -17,6 +17,7 @@ from veen_bridge.importing.audit import AuditLog
 from veen_bridge.importing.run import LOCK, ImportOutcome
 from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleKeys, open_session
+from veen_core.checkpoint import Checkpoint
 from veen_core.ids import NO_BUNDLE, Coid, MmrRoot, StreamSeq
 from veen_core.msg import Msg
 from veen_hub.client import Identity, Refused, Unreachable, connect
@@ -413,6 +414,26 @@ def test_the_command_prints_one_object_and_a_refusal_has_exit_code_3(
     again = bridge.import_command(str(media))
     assert again.returncode == 3
     assert "ALREADY_IMPORTED" in again.stdout
+
+
+def test_an_import_ends_with_a_checkpoint_of_its_stream(
+    bridge: OfflineBridge, exported: Callable[..., Path]
+) -> None:
+    done = bridge.import_command(
+        str(exported(2)), "--checkpoint", "--admin", str(bridge.admin_folder), "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    (made,) = json.loads(done.stdout)["checkpoints"]
+    assert Checkpoint.decode(bytes.fromhex(made)).upto_seq == 2
+
+
+def test_what_was_imported_is_shown_although_its_anchor_fails(
+    bridge: OfflineBridge, exported: Callable[..., Path]
+) -> None:
+    done = bridge.import_command(str(exported(2)), "--anchor", "--admin", str(bridge.admin_folder))
+    assert done.returncode == 4
+    assert "1 bundle imported with 2 events" in done.stdout
+    assert "no anchor is configured" in done.stderr
 
 
 def test_a_second_import_with_the_same_identity_waits_its_turn(

@@ -92,6 +92,26 @@ def _without_head(result: dict[str, Any]) -> dict[str, Any]:
     return {"regions": result["regions"]}
 
 
+def test_a_lost_bundle_that_was_exported_again_is_reconciled_and_traced(tmp_path: Path) -> None:
+    source = SourceZone(tmp_path / "z1")
+    try:
+        with target_hub(tmp_path / "z2") as hub:
+            bridge = OfflineBridge(tmp_path / "offline", hub, source.hub_id)
+            source.send(2)
+            source.export(out=tmp_path / "lost")
+            (again,) = source.export(out=tmp_path / "media", from_seq=1, to_seq=2)
+            assert bridge.import_(tmp_path / "media", allow_gap=True)[0].code is None
+            zones = ("--source", source.root / "bridge.yaml", "--target", bridge.root / "bridge.yaml")
+            code, result = answer(*zones)
+            assert (code, [each["kind"] for each in result["findings"]]) == (0, ["allowed_gap", "replaced"])
+            code, trace = answer(*zones, "--trace", "2")
+            assert (code, trace["complete"]) == (0, True)
+            assert again.bundle_id.hex() in trace["steps"][1]["detail"]
+            assert trace["steps"][2]["detail"] == "message 2"  # the record of the second export
+    finally:
+        source.stop()
+
+
 def test_resealed_events_are_reconciled_by_their_parents(tmp_path: Path) -> None:
     source = SourceZone(tmp_path / "z1")
     try:

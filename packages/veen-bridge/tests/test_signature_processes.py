@@ -63,6 +63,19 @@ def test_a_process_takes_only_so_much(processes: SignatureProcesses) -> None:
     assert processes.offer(0, CLAIMS[1:5])
 
 
+def test_a_process_takes_no_more_than_the_caller_has_left(processes: SignatureProcesses) -> None:
+    for each in processes._processes:
+        os.kill(each._process.pid, signal.SIGSTOP)  # it answers nothing meanwhile
+    count = len(processes._processes)
+    for _ in range(count):
+        assert processes.offer(0, CLAIMS[1:5], left=7)
+    assert not processes.offer(0, CLAIMS[1:5], left=7)
+    assert processes.offer(0, CLAIMS[1:5], left=8)
+    for each in processes._processes:
+        os.kill(each._process.pid, signal.SIGCONT)
+    assert processes.collect() == []
+
+
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_what_a_lost_process_had_taken_is_verified_here(
     processes: SignatureProcesses, way: signal.Signals, monkeypatch: pytest.MonkeyPatch

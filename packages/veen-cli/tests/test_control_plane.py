@@ -81,6 +81,12 @@ def test_label_classes_and_schemas_are_published_and_shown(square: Town) -> None
         Exit.USAGE
     )
     assert square.as_("bob", "label-class", "show", "orders", *at, *on, "--json").json["class"] == "bulk"
+    listed = square.as_("bob", "label-class", "list", *on, "--json").json["labels"]
+    assert {each["label"]: each["class"] for each in listed} == {
+        told["record"]["label"]: "bulk",
+        later["record"]["label"]: "log",
+    }
+    assert "payloads are kept 1 day" in square.as_("bob", "label-class", "list", *on).ok().out
     made = square.as_("alice", "schema", "register", "shop.order.v1", "--version", "1", *on, "--json").json
     for name in ("shop.order.v1", made["record"]["schema_id"]):
         assert square.as_("bob", "schema", "show", name, *on, "--json").json["version"] == "1"

@@ -33,6 +33,8 @@ PAGES = [
     "docs/guides/discovery.md",
     "docs/guides/grants-and-payments.md",
     "docs/guides/agreements-publications-recovery.md",
+    "docs/guides/wallet.md",
+    "docs/guides/realm-operation.md",
     *(
         f"docs/reference/cli/{name}.md"
         for name in ("index", "start", "identities", "hub", "witness", "tokens", "messages", "evidence")
@@ -90,7 +92,7 @@ def test_a_documented_line_that_is_not_printed_is_reported() -> None:
 def test_every_code_block_is_in_a_known_language() -> None:
     for name in PAGES:
         kinds = set(re.findall(r"^```(\w*)\n", (ROOT / name).read_text(), re.MULTILINE))
-        assert kinds <= {"", "console", "sh", "python", "py", "text"}  # "" closes one
+        assert kinds <= {"", "console", "sh", "python", "py", "text", "json", "yaml"}  # "" closes one
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed identity", "unsealed identity"])

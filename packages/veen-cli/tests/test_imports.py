@@ -19,7 +19,14 @@ from veen_cli.frame.main import run
 code = run(sys.argv[1:])
 print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 """
-SERVER = ("veen_hub.hub", "veen_hub.main", "veen_hub.http", "veen_hub.admission", "veen_hub.pipeline")
+SERVER = (
+    "veen_hub.hub",
+    "veen_hub.main",
+    "veen_hub.api",
+    "veen_hub.http",
+    "veen_hub.admission",
+    "veen_hub.pipeline",
+)
 
 
 def imported(*args: str) -> set[str]:

@@ -149,6 +149,22 @@ def test_an_interrupted_rotation_goes_on_with_its_key(cluster: State) -> None:
     assert cluster.secret("veen-hub-keys-next") == cluster.secret("veen-hub-keys") == begun
 
 
+@pytest.mark.parametrize("command", [("apply", "--tenant", "acme"), ("upgrade", "--tag", "0.2.0")])
+def test_after_an_interrupted_rotation_the_hub_is_not_given_its_old_keys_alone(
+    cluster: State, command: tuple[str, ...]
+) -> None:
+    """The hub may have rotated already: without its newest key it would not start."""
+    veen("kube", "apply", "--tenant", "acme")
+    old = cluster.get("secret", "veen-tenant-acme", "veen-hub-keys")
+    veen("kube", "rotate", "--tenant", "acme")
+    objects = json.loads(cluster.path.read_text())
+    objects["secret|veen-tenant-acme|veen-hub-keys"] = old  # as if the last step were missing
+    cluster.path.write_text(json.dumps(objects))
+    before = cluster.get("deployment", "veen-tenant-acme", "veen-hub")
+    assert "veen kube rotate --tenant acme" in veen("kube", *command).failed(Exit.POLICY)
+    assert cluster.get("deployment", "veen-tenant-acme", "veen-hub") == before
+
+
 def test_destroy_asks_and_deletes_one_tenant(cluster: State) -> None:
     for tenant in ("acme", "other"):
         veen("kube", "apply", "--tenant", tenant)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from veen_cli.kube import kustomize
-from veen_cli.kube.kustomize import containers_of, pod_template
+from veen_cli.kube.kustomize import containers_of, metadata_of, pod_template
 from veen_cli.kube.tenant import CONFIG_HASH, Network, check_images, manifests, objects_of
 from veen_core.errors import ConfigError
 from veen_hub.ops.config.loading import load as load_hub
@@ -236,6 +236,17 @@ def test_a_hub_starts_as_spec_4_writes_it(network: str, role: str, config: str, 
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
+def test_the_probes_of_the_query_api_need_no_credentials() -> None:
+    (template,) = (found for each in RENDERED["base/query"] if (found := pod_template(each)) is not None)
+    (container,) = template["spec"]["containers"]
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    assert {container[name]["httpGet"]["port"] for name in probes} == {"probes"}, "the API's port answers 401"
+
+
+COMPONENTS = {"hub", "bridge", "cli", "selftest", "witness", "query"}
+ROLES = {"authority", "tenant", "bridge", "selftest", "witness", "query"}
+
+
 def test_every_workload_has_the_labels_of_spec_4() -> None:
     for name, objects in RENDERED.items():
         if name.startswith("base/"):
@@ -243,20 +254,14 @@ def test_every_workload_has_the_labels_of_spec_4() -> None:
         for each in objects:
             if each["kind"] not in ("Deployment", "StatefulSet", "Job", "CronJob", "Service"):
                 continue
-            labels = each["metadata"]["labels"]
-            assert labels["app.kubernetes.io/part-of"] == "veen"
-            assert labels["app.kubernetes.io/component"] in (
-                "hub",
-                "bridge",
-                "cli",
-                "selftest",
-                "witness",
-                "query",
-            )
-            assert labels["veen.io/role"] in ("authority", "tenant", "bridge", "selftest", "witness", "query")
-            assert labels["veen.io/universe-id"]
             tenant = each["metadata"]["namespace"].startswith("veen-tenant-")
-            assert ("veen.io/tenant-id" in labels) is tenant, each["metadata"]["name"]
+            for metadata in metadata_of(each):  # also of the pods, and of the Jobs that a CronJob makes
+                labels = metadata["labels"]
+                assert labels.get("app.kubernetes.io/part-of") == "veen", each["metadata"]["name"]
+                assert labels["app.kubernetes.io/component"] in COMPONENTS
+                assert labels["veen.io/role"] in ROLES
+                assert labels["veen.io/universe-id"]
+                assert ("veen.io/tenant-id" in labels) is tenant, each["metadata"]["name"]
 
 
 @pytest.mark.parametrize(
@@ -314,6 +319,8 @@ def test_the_operators_role_allows_all_that_veen_kube_does(network: str) -> None
         for verb in rule["verbs"]
     }
     needed = {("", "secrets", "create"), ("", "namespaces", "delete"), ("batch", "jobs", "delete")}
+    # kubectl does not wait for the end of what it may not watch: `veen kube destroy` would end too early.
+    needed |= {("", "namespaces", "watch"), ("batch", "jobs", "watch")}
     for each in objects_of(NETWORKS[network]):
         group = each["apiVersion"].partition("/")[0] if "/" in each["apiVersion"] else ""
         resource = RESOURCES.get(each["kind"], each["kind"].lower() + "s")
@@ -377,6 +384,14 @@ def test_selectors_never_change_with_tenant_version_or_choice() -> None:
             found.setdefault((each["kind"], each["metadata"]["name"]), set()).add(str(selector))
     assert len(found) > 5
     assert all(len(selectors) == 1 for selectors in found.values()), found
+
+
+def test_a_stateful_set_replaces_a_pod_that_never_became_ready() -> None:
+    """Kubernetes waits for such a pod by default: a version that does not start could not be taken back."""
+    sets = [each for each in everything() if each["kind"] == "StatefulSet"]
+    assert {each["metadata"]["name"] for each in sets} == {"veen-authority-hub", "veen-witness"}
+    for each in sets:
+        assert each["spec"].get("podManagementPolicy") == "Parallel", each["metadata"]["name"]
 
 
 # --- the choices of `veen kube`

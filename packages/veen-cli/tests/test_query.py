@@ -13,8 +13,10 @@ import re
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +45,7 @@ from .query_world import (
     query,
 )
 from .running import SCRIPTS, ending_hubs, environment, veen
+from .test_levels import until
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +222,40 @@ def test_probes_logs_and_metrics(service: Service) -> None:
 
 
 # --- start and stop
+
+
+NEVER_READ = """
+import asyncio, sys
+from veen_cli.frame.main import run
+from veen_overlays.live.query_service.view_backend import ViewBackend
+
+async def refresh(_backend):
+    await asyncio.Event().wait()
+
+ViewBackend.refresh = refresh
+sys.exit(run(["query", "serve", *sys.argv[1:]]))
+"""
+
+
+def test_probes_answer_while_the_logs_are_read_for_the_first_time(world: World) -> None:
+    config, log = world.config("reading"), world.root / "reading.log"
+    program = [sys.executable, "-c", NEVER_READ, "--config", config]
+    with log.open("wb") as errors:
+        process = subprocess.Popen(program, stderr=errors, env=environment(world.root / ".config"))
+    try:
+        until(lambda: b'"probes":"http' in log.read_bytes() and log.read_bytes().endswith(b"\n"))
+        (probes,) = re.findall(r'"event":"reading_logs".*"probes":"([^"]+)"', log.read_text())
+        with urllib.request.urlopen(f"{probes}/healthz") as answer:
+            assert json.load(answer) == {"ok": True}
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(f"{probes}/readyz")
+        with caught.value as refused:
+            assert (refused.code, json.load(refused)["why"]) == (503, "the view is being read")
+        process.terminate()
+        assert process.wait(30) == 0, "SIGTERM ends the service before the logs are read"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_service_without_authentication_or_tls_does_not_start(world: World) -> None:
@@ -409,6 +446,9 @@ def test_run_replaces_no_file(world: World, tmp_path: Path) -> None:
 def test_verify_executes_again_and_compare_agrees(world: World, result: Path) -> None:
     done = veen("query", "verify", result, "--execute", *world.flags).ok()
     assert "the log gives the same rows when the query is executed again" in done.out
+    assert (
+        "not proved: executed_at, hub_id and profile_id of the digest are what the executor says" in done.out
+    )
     assert "✓ the results agree" in veen("query", "compare", result, *world.flags).ok().out
     assert "✓ the results agree" in veen("query", "compare", result, result).ok().out
     name = parse_result(result.read_bytes()).digest.query_id

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import yaml
 
 from veen_cli.commands.line_input import read_lines
 from veen_cli.record.emitting import IDLE_SECONDS, EventBatches
+from veen_core.errors import ConfigError
 from veen_core.hashing import H
 from veen_core.ids import ClientId, MmrRoot, NodeHash
 from veen_hub.client.roles import open_role
@@ -222,12 +224,13 @@ def test_a_migration_is_recorded_by_the_administrator_only(gated: Recorder) -> N
 
 
 def test_init_sets_label_classes_with_retention_long_term(gated: Recorder) -> None:
-    done = veen(
-        *("label-class", "show", AUTH, "--at-hub", gated.town.hub_id, "--realm", "shop", "--json"),
-        *("--hub", gated.town.url, "--trust", gated.town.hub_id),
-        *("--client", gated / "admin" / "identity"),
-    ).json
+    at = ("--realm", "shop", "--hub", gated.town.url, "--trust", gated.town.hub_id)
+    own = (*at, "--client", gated / "admin" / "identity")
+    done = veen("label-class", "show", AUTH, "--at-hub", gated.town.hub_id, *own, "--json").json
     assert (done["class"], done["retention_hint"]) == ("log", 2**63)
+    listed = veen("label-class", "list", *own, "--json").json["labels"]
+    assert [each["retention_hint"] for each in listed] == [2**63] * 3
+    assert veen("label-class", "list", *own).ok().out.count("payloads are kept for ever") == 3
 
 
 @pytest.mark.parametrize(
@@ -249,15 +252,32 @@ def test_no_identity_administers_and_produces(gated: Recorder, role: str, who: s
     assert not (gated / "both").exists()
 
 
-def test_a_known_producer_cannot_become_administrator(open_: Recorder) -> None:
-    known = veen("record", "init", "--help")
-    assert known.code == 0
-    card = veen("id", "show", "--client", open_ / "shop" / "identity", "--json").json
+def test_a_producer_that_has_recorded_nothing_yet_cannot_become_administrator(gated: Recorder) -> None:
+    gated.producer("idle", "--stream", AUTH).ok()
+    done = gated.init("recorder_admin", "both", "--identity", gated / "idle" / "identity")
+    assert "records events, so it may not be recorder_admin" in done.failed(1)
+    assert not (gated / "both").exists()
+
+
+def test_no_identity_has_both_roles_at_a_hub_without_tokens(open_: Recorder) -> None:
+    own = ("--identity", open_ / "shop" / "identity")
+    done = open_.init("recorder_admin", "both", *own, gated=False)
+    assert "records events, so it may not be recorder_admin" in done.failed(1)
+    own = ("--identity", open_ / "admin" / "identity", "--stream", AUTH)
+    assert "is recorder_admin, so it may not record events" in open_.producer("x", *own, gated=False).failed(
+        1
+    )
+
+
+def test_a_producer_that_the_profile_lists_cannot_become_administrator(open_: Recorder) -> None:
+    keys = open_ / "keys only"  # without the state that says which role the identity was given
+    shutil.copytree(open_ / "shop" / "identity", keys, ignore=shutil.ignore_patterns("state"))
+    card = veen("id", "show", "--client", keys, "--json").json
     profile = open_ / "listed.yaml"
     profile.write_text(PROFILE + f"producers: ['{card['id_sign']}']\n", encoding="utf-8")
     done = veen(
         *("record", "init", "--role", "recorder_admin", "--profile", profile, "--out", open_ / "twice"),
-        *("--hub", open_.town.url, "--trust", open_.town.hub_id, "--identity", open_ / "shop" / "identity"),
+        *("--hub", open_.town.url, "--trust", open_.town.hub_id, "--identity", keys),
     )
     assert "may not be recorder_admin" in done.failed(1)
 
@@ -663,13 +683,26 @@ def test_a_log_call_with_a_wrong_event_is_reported_and_does_not_raise(
 
 
 def test_a_structlog_processor_records_and_passes_on(gated: Recorder) -> None:
-    processor = RecorderProcessor(open_role(gated / "shop" / "recorder.yaml"), strict=True)
+    processor = RecorderProcessor(open_role(gated / "shop" / "recorder.yaml"))
     try:
-        given = {"event": "paid", "event_type": "order.paid", "subject_id": "user:hal", "n": 1}
-        assert processor(None, "info", dict(given)) == given
-        assert processor(None, "info", {"event": "plain"}) == {"event": "plain"}
+        with structlog.testing.capture_logs(processors=[processor]) as passed_on:
+            shop = structlog.get_logger().bind(subject_id="user:hal")
+            shop.info("paid", event_type="order.paid", n=1)
+            shop.info("plain")
+            shop.info("refused", event_type="unknown")
+        assert [each["event"] for each in passed_on] == ["paid", "plain", "refused"]
         assert processor.recorder.flush(30)
     finally:
         assert processor.recorder.close() == 0
-    row = next(row for row in gated.rows(ORDERS) if row.get("subject_id") == "user:hal")
-    assert row["payload"] == {"level": "info", "event": "paid", "n": 1}
+    rows = [row for row in gated.rows(ORDERS) if row.get("subject_id") == "user:hal"]
+    assert [row["payload"] for row in rows] == [{"level": "info", "event": "paid", "n": 1}]
+
+
+def test_a_strict_structlog_processor_raises_in_the_log_call(gated: Recorder) -> None:
+    processor = RecorderProcessor(open_role(gated / "shop" / "recorder.yaml"), strict=True)
+    try:
+        log = structlog.testing.capture_logs(processors=[processor])
+        with log, pytest.raises(ConfigError, match="belongs to no stream"):
+            structlog.get_logger().info("refused", event_type="unknown")
+    finally:
+        processor.recorder.close()

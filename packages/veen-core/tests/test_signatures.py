@@ -208,7 +208,8 @@ class BusyAssistant:
         self.taken: list[tuple[int, Sequence[Claim]]] = []
         self.offers = self.verified = 0
 
-    def offer(self, at: int, claims: Sequence[Claim]) -> bool:
+    def offer(self, at: int, claims: Sequence[Claim], *, left: int | None) -> bool:
+        del left
         self.offers += 1
         if self.offers % 2:
             return False

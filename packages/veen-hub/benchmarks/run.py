@@ -619,11 +619,11 @@ def measure_client(place: Path, sizes: Sizes) -> bool:
     """Measure the client that ships; see ``client_load``."""
     root = new(place / "client")
     with running(root, 0) as hub:
-        before = client_load.floors()
-        lone = lone_seconds(place) + sync_seconds(place)
+        before, waits_before = client_load.floors(), lone_seconds(place) + sync_seconds(place)
         found = uvloop.run(client_load.rates(hub.port, identity_of(root), ADMIN, place, sizes.client))
-        after = client_load.floors()
+        after, waits_after = client_load.floors(), lone_seconds(place) + sync_seconds(place)
     send, read = (before.send + after.send) / 2, (before.read + after.read) / 2
+    lone = (waits_before + waits_after) / 2
     ratios = {
         "client.send": (found.send * (send + lone), 0.5),
         "client.send_64": (found.send_64 * send, 0.5),

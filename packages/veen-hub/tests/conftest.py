@@ -12,8 +12,8 @@ import pytest
 
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
+from veen_hub.api.submit import SubmitCall
 from veen_hub.http.connections import Connection
-from veen_hub.http.submit import SubmitCall
 
 from .certificates import Certificates
 from .people import Writer

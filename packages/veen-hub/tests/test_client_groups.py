@@ -102,6 +102,34 @@ def test_messages_of_several_labels_share_one_durable_write(hub: HubProcess) -> 
     run(story())
 
 
+def test_all_commits_are_made_by_one_thread_that_nothing_else_uses(hub: HubProcess) -> None:
+    """A pool with several idle threads wakes two of them for each call."""
+
+    class Noting(MemoryStateStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.committing, self.others = set[int](), set[int]()
+
+        def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
+            self.committing.add(threading.get_ident())
+            super().commit(hub, records)
+
+        def load(self, hub: HubId, name: str) -> bytes | None:
+            self.others.add(threading.get_ident())
+            return super().load(hub, name)
+
+    async def story() -> None:
+        store = Noting()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            streams = await used_streams(client, "one thread", 8)
+            await send_to_all(streams, "second")
+            assert len([receipt async for receipt in streams[0].send_many(["third"] * 8)]) == 8
+        assert len(store.committing) == 1
+        assert not store.committing & (store.others | {threading.get_ident()})
+
+    run(story())
+
+
 def test_a_refused_message_does_not_concern_the_others_of_its_group(tmp_path: Path) -> None:
     async def story() -> None:
         with serving(tmp_path / "gated", gated=True) as hub:

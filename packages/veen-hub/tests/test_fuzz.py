@@ -33,7 +33,7 @@ from veen_core.ids import StreamSeq
 from veen_core.msg import Msg
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import HandoverRequest, LabelRequest
-from veen_hub.http.submit import SubmitCall
+from veen_hub.api.submit import SubmitCall
 
 from .people import Writer, admin_headers, envelope
 from .serving import CBOR, CBOR_SEQ, JSON, InOnePiece, RunningHub

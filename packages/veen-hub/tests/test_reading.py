@@ -279,7 +279,7 @@ def test_checkpoints_are_found_by_their_epochs(start_hub: StartHub, monkeypatch:
     in_json = hub.get("/v1/checkpoint", Accept=JSON).read(CheckpointsResponse)
     assert [checkpoint.encode() for checkpoint in in_json.checkpoints] == everything
     pages, query = [], "?"
-    monkeypatch.setattr("veen_hub.http.reading.MAX_CHECKPOINTS", 3)
+    monkeypatch.setattr("veen_hub.api.reading.MAX_CHECKPOINTS", 3)
     while query:
         answer = hub.get(f"/v1/checkpoint{query}")
         page = list(cbor.split_sequence(answer.body))

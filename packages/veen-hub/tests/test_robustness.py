@@ -27,7 +27,7 @@ from veen_core.api import ErrorEnvelope, StreamRequest
 from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
-from veen_hub.http import reading
+from veen_hub.api import reading
 from veen_hub.http.bounded_connection import MAX_HEAD_BYTES, MAX_HEADERS
 from veen_hub.http.connections import Connection
 from veen_hub.pipeline.intake import PendingRequest

@@ -14,8 +14,8 @@ import pytest
 from veen_core.api import SubmitResponse
 from veen_core.errors import ApiError
 from veen_core.rejection import TABLE, Code, Rejection
+from veen_hub.api.submit import SubmitCall
 from veen_hub.http import bounded_connection
-from veen_hub.http.submit import SubmitCall
 from veen_hub.pipeline.intake import PendingRequest, RequestSlice
 from veen_storage import Files
 

@@ -199,7 +199,7 @@ def test_a_restart_does_not_forget_which_signed_requests_were_carried_out(start_
 
 def test_a_hub_without_an_admin_key_accepts_no_admin_request(start_hub: StartHub) -> None:
     hub = start_hub()
-    hub.do(lambda: setattr(hub.hub, "admins", frozenset()))
+    hub.do(lambda: setattr(hub.hub.admission, "admins", frozenset()))
     assert signed(hub).error.code == "E.FORBIDDEN"
 
 

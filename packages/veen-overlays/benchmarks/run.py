@@ -2,6 +2,7 @@
 
     python packages/veen-overlays/benchmarks/run.py            some minutes
     python packages/veen-overlays/benchmarks/run.py --quick    under a minute; folds 10^5 events, not 10^6
+    python packages/veen-overlays/benchmarks/run.py --only overlays.fold_ops
 
 - ``overlays.fold``: rate of folding wallet events, from bytes to state, divided by that of bare cbor2.loads
 - ``overlays.fold_ops``: the same for the slowest fold of the operation profiles, on a tenth of the events
@@ -183,11 +184,10 @@ def fold_share(log: list[Message], rounds: int, overlay: Overlay[Any] = OVERLAY)
 
 def slowest_operation_fold(count: int, rounds: int) -> float:
     """The smallest share of all folds of the operation profiles."""
-    shares = {
-        each.name: fold_share(list(operation_folds.messages(each, count)), rounds, each)
-        for each in operation_folds.overlays()
-    }
-    return min(shares.values())
+    logs = [(each, list(operation_folds.messages(each, count))) for each in operation_folds.overlays()]
+    gc.collect()
+    gc.freeze()
+    return min(fold_share(log, rounds, each) for each, log in logs)
 
 
 class Grown(NamedTuple):
@@ -309,27 +309,36 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and a fold of 10^5 events")
     parser.add_argument("--tiny", action="store_true", help="check that it runs; the figures mean nothing")
+    parser.add_argument("--only", default="", metavar="NAME", help="figures whose names begin so")
     options = parser.parse_args()
     sizes = TINY if options.tiny else QUICK if options.quick else FULL
-    log = list(messages(sizes.many))
-    gc.collect()
-    gc.freeze()
-    large = grown(log, sizes.many - sizes.many % BLOCK)
     rounds = sizes.rounds
+
+    @cache
+    def log() -> list[Message]:
+        made = list(messages(sizes.many))
+        gc.collect()
+        gc.freeze()
+        return made
+
+    @cache
+    def large() -> Grown:
+        return grown(log(), sizes.many - sizes.many % BLOCK)
+
     result = cache(lambda: result_figures(sizes.query_rows, min(rounds[0], 5)))
     figures: tuple[tuple[str, Callable[[], float], float, bool], ...] = (
-        ("overlays.fold", lambda: fold_share(log[: sizes.fold], rounds[0]), 0.10, True),
+        ("overlays.fold", lambda: fold_share(log()[: sizes.fold], rounds[0]), 0.10, True),
         ("overlays.fold_ops", lambda: slowest_operation_fold(sizes.fold // 10, rounds[0]), 0.10, True),
         (
             "overlays.range_growth",
-            lambda: range_growth(log, large, grown(log, sizes.few), rounds[1]),
+            lambda: range_growth(log(), large(), grown(log(), sizes.few), rounds[1]),
             3.0,
             False,
         ),
         (
             "overlays.restart_growth",
             lambda: restart_growth(
-                large, grown(log, sizes.restart_few - sizes.restart_few % BLOCK), rounds[2]
+                large(), grown(log(), sizes.restart_few - sizes.restart_few % BLOCK), rounds[2]
             ),
             1.5,
             False,
@@ -345,11 +354,13 @@ def main() -> int:
     )
     missed = 0
     for name, measure, target, at_least in figures:
+        if not name.startswith(options.only):
+            continue
         value = round(measure(), 3)
         ok = value >= target if at_least else value <= target
         missed += not ok
         print(json.dumps({"name": name, "value": value, "target": target, "ok": ok}), flush=True)  # noqa: T201
-    if not options.tiny:
+    if not options.tiny and not options.only:
         import query_view  # noqa: PLC0415 - needs the extra ``service``, which a tiny run may lack
 
         missed += query_view.measure(10_000, sizes.query_events, rounds[2])

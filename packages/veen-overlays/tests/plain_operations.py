@@ -78,7 +78,7 @@ class World:
     def operate(self, seq: int, signer: bytes, now: int, record: Any) -> str:
         if isinstance(record, Domain):
             if self.domain is not None and signer not in self.domain.authorities:
-                return "issuer"
+                return "A1: issuer"
             self.domain = record
         elif isinstance(record, AccessGrant):
             if record.expiry_time < now:
@@ -103,7 +103,7 @@ class World:
                 return "expired" if now > found[-1].grant.expiry_time else "revoked"
             chain.append(alive[-1])
         if chain[0].issuer not in self.authorities:
-            return "issuer"
+            return "A1: issuer"
         if chain[0].grant.subject_identity != record.principal_identity:
             return "D2: principal"
         if chain[-1].grant.subject_identity != signer:

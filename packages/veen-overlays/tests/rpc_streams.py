@@ -84,6 +84,10 @@ class MemoryCallStream:
     has_epochs = False
 
     @property
+    def hub_time(self) -> int:
+        return self.log.now
+
+    @property
     def access(self) -> StreamAccess:
         return access(self, self.log)
 

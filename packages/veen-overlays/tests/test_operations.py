@@ -214,7 +214,16 @@ def test_the_interpreter_meets_every_kind_of_outcome() -> None:
             at = NOON + n // 3
             world.take(n + 2, *_flat(at, drawn(rng, issued, at)))
         met |= set(world.outcomes)
-    assert met >= {"applied", "issuer", "expired", "revoked", "same-account", "currency", "frozen", "funds"}
+    assert met >= {
+        "applied",
+        "A1: issuer",
+        "expired",
+        "revoked",
+        "same-account",
+        "currency",
+        "frozen",
+        "funds",
+    }
     assert met >= {"no-grant", "amount", "rate", "D2: unknown capability", "D2: principal", "D2: agent"}
     assert met >= {"D2: broken chain", "D2: wider scope"}
 

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -19,10 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veen_core.errors import ConfigError, StateError
-from veen_core.ids import ClientId
+from veen_core.ids import ClientId, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.receipt import Receipt
 from veen_overlays.live.query_service.counters import Counters
 from veen_overlays.live.query_service.job import FINAL, TRANSITIONS, Job, RecordedAt, State
-from veen_overlays.live.query_service.job_run import JobRunner
+from veen_overlays.live.query_service.job_run import MAX_ATTEMPTS, JobRunner
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import (
     Authenticator,
@@ -33,9 +35,11 @@ from veen_overlays.live.query_service.principals import (
     new_token,
     subject_text,
 )
-from veen_overlays.live.query_service.recording import HubUnavailableError, QueryRecords
+from veen_overlays.live.query_service.recording import RESULT, RESULTS, HubUnavailableError, QueryRecords
 from veen_overlays.live.query_service.result_files import ResultFiles, TooLargeError
+from veen_overlays.query import canonical_json
 from veen_overlays.query.errors import QueryError, QueryErrorCode
+from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
 
 PLACE = RecordedAt(stream="record/query/requests", seq=1, hub_id="aa" * 32, receipt_id="rcpt-1", receipt="00")
 
@@ -322,6 +326,64 @@ def test_a_job_waits_for_the_hub_and_fails_by_any_other_error(store: JobStore, t
     assert (found.state, found.error_code) == (State.FAILED, "execution_failed")
     assert found.message == "the state is damaged; mend it"
     assert (counters.record_failures, log.errors) == (1, [])
+
+
+class ResultsLog:
+    """A record log that has the digest of a job."""
+
+    hub_id, identity = bytes(32), ClientId(bytes(32))
+
+    def __init__(self, digest: str) -> None:
+        self.event = RecordEvent(
+            subject_id="veen-query",
+            principal_id=self.identity,
+            event_type=RESULT,
+            event_time=UnixMilliseconds(1),
+            origin="veen-query",
+            payload=digest,
+        )
+
+    async def find(self, stream: str, _mark: str, matches: Callable[[RecordEvent], bool]) -> Receipt | None:
+        assert stream == RESULTS
+        assert matches(self.event)
+        return Receipt(
+            label=Label(bytes(32)),
+            stream_seq=StreamSeq(9),
+            leaf_hash=LeafHash(bytes(32)),
+            mmr_root=MmrRoot(bytes(32)),
+            hub_ts=UnixTime(1),
+        )
+
+
+@pytest.mark.parametrize("attempts", [1, MAX_ATTEMPTS])
+def test_a_result_whose_digest_is_recorded_is_completed_without_another_execution(
+    store: JobStore, tmp_path: Path, attempts: int
+) -> None:
+    files, name, nothing = ResultFiles(tmp_path / "results"), job().result_id, cast("Any", None)
+    digest = canonical_json.encode({"result_id": name}).decode()
+    with files.rows(name, max_rows=9, max_bytes=99) as rows:
+        rows.add(b"{}")
+    files.write_evidence(name, b"evidence")
+    store.add(job(request=PLACE), max_pending=1)
+    store.change(name, result_mark="0:0", attempts=attempts)
+    assert files.delete_all_but(store.kept()) == 0, "the files of a result that may be committed stay"
+    log: Any = ResultsLog(digest)
+    runner = JobRunner(
+        nothing,
+        store,
+        files,
+        QueryRecords(log, lambda: 0),
+        limits_of=lambda _job: Limits(),
+        now=lambda: 7,
+        counters=Counters(),
+    )
+    (left,) = store.unfinished()
+    asyncio.run(runner.run(left))
+    found = store.by_result(name)
+    assert found is not None
+    assert found.result is not None
+    assert (found.state, found.digest, found.result.seq) == (State.COMPLETED, digest, 9)
+    assert files.page(name, 0, 9).rows == b"{}"
 
 
 def test_sqlite_is_new_enough_for_strict_tables() -> None:

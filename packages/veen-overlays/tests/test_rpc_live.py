@@ -258,6 +258,21 @@ async def test_an_unannounced_method_is_refused_by_the_server_too() -> None:
 
 
 @scenario
+async def test_a_killed_server_is_dead_after_its_lease_although_nothing_was_sent_since() -> None:
+    log = MemoryLog()
+    killed = MemoryCallStream(log, "server")
+    await killed.send(sign_lease(key("operator"), await killed.client_id(), ("add",), 30))
+    log.now += 29
+    async with client_of(log) as client:
+        assert [each.methods for each in client.live_servers("add")] == [{"add"}]
+    log.now += 1
+    size = log.mmr.size
+    async with client_of(log) as client:
+        assert await code_of(client.call("add", [1])) == "rpc.no_server"
+    assert log.mmr.size == size, "nothing was sent"
+
+
+@scenario
 async def test_a_reply_of_someone_who_is_no_server_does_not_count() -> None:
     log, counted = MemoryLog(), Counted()
     counted.gate.clear()

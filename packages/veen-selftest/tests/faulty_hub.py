@@ -23,7 +23,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import cbor2
-from aiohttp import web
 
 from veen_core import ciphertext, rejection
 from veen_core import receipt as receipts
@@ -39,9 +38,12 @@ from veen_hub.admission import authorization, stateless, table
 from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.replay_guard import AdminReplayGuard
-from veen_hub.http import attachments, content, errors, hub_log, reading, replication, submit, tooling
+from veen_hub.api import attachments, content, errors, hub_log, reading, replication, routes, submit, tooling
+from veen_hub.api.reply import Headers, Reply
+from veen_hub.api.request import ApiRequest
+from veen_hub.api.submit import SubmitCall
+from veen_hub.http import errors as http_errors
 from veen_hub.http.connections import Connection
-from veen_hub.http.submit import SubmitCall
 from veen_hub.ops.hub_log.service import HubLogService
 from veen_hub.ops.hub_log.witness_link import ANSWER_SEC, WitnessLink
 from veen_hub.ops.hub_log.witnessing import Witnessing
@@ -473,13 +475,13 @@ class _AlteredHub:
 
 
 def shows_another_log(
-    name: str, alteration: Callable[[], Alteration], to: Callable[[web.Request], bool] = lambda _request: True
+    name: str, alteration: Callable[[], Alteration], to: Callable[[ApiRequest], bool] = lambda _request: True
 ) -> None:
     """Answer requests about the hub log from altered entries, signed by the hub."""
-    right, current = hub_log.hub_of, list[Alteration]()
+    right, current = routes.call, list[Alteration]()
 
-    def either(request: web.Request) -> Any:
-        hub = right(request)
+    def either(request: ApiRequest) -> Any:
+        hub: Any = request.hub
         if not active(name):
             current.clear()
             return hub
@@ -493,7 +495,12 @@ def shows_another_log(
         sign = lambda text, origin: keys.sign_note(text, origin, hub.hub_ts)  # noqa: E731 - short
         return _AlteredHub(hub, AlteredLog(signed.head.origin, entries, sign))
 
-    hub_log.hub_of = either  # type: ignore[assignment]
+    async def called(route: routes.Route, request: ApiRequest) -> Any:
+        if route.handler.__module__ == hub_log.__name__:
+            request = dataclasses.replace(request, hub=either(request))
+        return await right(route, request)
+
+    routes.call = called  # type: ignore[assignment]
 
 
 @fault("forks the hub log per client")
@@ -706,8 +713,9 @@ def _control() -> None:
 
 @fault("stores no attachment")
 def _attachments() -> None:
-    async def nothing(_right: Any, request: web.Request, _coid: Any) -> tuple[bool, int]:
-        await request.read()
+    async def nothing(_right: Any, request: ApiRequest, _coid: Any) -> tuple[bool, int]:
+        async for _part in request.content.iter_any():
+            pass
         return True, 0
 
     while_active("stores no attachment", attachments, "_store", nothing)
@@ -720,7 +728,7 @@ def _unsigned_attachments() -> None:
 
 @fault("measures no attachment")
 def _attachment_size() -> None:
-    def small(_right: Any, headers: content.Headers, *_about: Any) -> None:
+    def small(_right: Any, headers: Headers, *_about: Any) -> None:
         if headers.get("Content-Length", "0") != "0":
             raise ApiError(Code.BAD_REQUEST, "no room")
 
@@ -737,10 +745,10 @@ def _identity() -> None:
 
 @fault("is of every version")
 def _version() -> None:
-    def absent(_right: Any, request: web.Request, _exc: Any) -> ApiError:
-        return ApiError(Code.NOT_FOUND, f"there is no {request.path}")
+    def absent(_right: Any, path: str) -> ApiError:
+        return ApiError(Code.NOT_FOUND, f"there is no {path}")
 
-    while_active("is of every version", errors, "from_http", absent)
+    while_active("is of every version", http_errors, "no_such_path", absent)
 
 
 @fault("overlooks odd requests")
@@ -832,10 +840,10 @@ def _fickle() -> None:
 
 @fault("answers 500")
 def _server_error() -> None:
-    def failing(right: Any, headers: content.Headers, error: Any, request_id: str) -> Any:
+    def failing(right: Any, headers: Headers, error: Any, request_id: str) -> Any:
         code = error.rejection.code if isinstance(error, AdmissionError) else error.code
         if code in (Code.BAD_REQUEST, Code.FORMAT):
-            return content.Reply(500, b"", content.CBOR)
+            return Reply(500, b"", content.CBOR)
         return right(headers, error, request_id)
 
     for module in (errors, submit):

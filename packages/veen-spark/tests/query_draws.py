@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from veen_core import stream as streams
 from veen_core.hashing import H
-from veen_core.ids import Epoch, HubId, LeafHash, StreamSeq, UnixTime
+from veen_core.ids import Epoch, HubId, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt, sign_receipt
 from veen_overlays.live.query_view import QueryView
@@ -198,6 +199,21 @@ def write_view(folder: Path, logs: Sequence[DrawnLog]) -> QueryView:
 # --- queries
 
 
+def draw_prefixes(
+    rng: random.Random, logs: Sequence[DrawnLog], prefixes: Sequence[Prefix]
+) -> tuple[Prefix, ...]:
+    """Return the prefixes as they were earlier: some of them end before the log does."""
+    receipts = {drawn.prefix.label: drawn.receipts for drawn in logs}
+    return tuple(_earlier(rng, each, receipts.get(each.label, ())) for each in prefixes)
+
+
+def _earlier(rng: random.Random, prefix: Prefix, receipts: Sequence[Receipt]) -> Prefix:
+    if not prefix.size or rng.random() < 0.3:
+        return prefix
+    last = rng.choice(receipts)
+    return replace(prefix, to_seq=last.stream_seq, mmr_root=MmrRoot(last.mmr_root))
+
+
 def _filter(rng: random.Random) -> dict[str, Any]:
     item: dict[str, Any] = {}
     if rng.random() < 0.2:
@@ -208,7 +224,7 @@ def _filter(rng: random.Random) -> dict[str, Any]:
         start = BORN * 1000 + rng.choice((0, 1, 40_000_000, 86_400_000))
         item["time"] = {
             "from": format_timestamp(start),
-            "to": format_timestamp(start + rng.choice((1, 10**9))),
+            "to": format_timestamp(start + rng.choice((1, 1_000, 40_000_000, 10**9))),
         }
     if rng.random() < 0.3:
         item["where"] = dict([_condition(rng) for _ in range(rng.randrange(1, 3))])
@@ -226,7 +242,7 @@ def _condition(rng: random.Random) -> tuple[str, Any]:
     }
     if rng.random() < 0.5:
         name = rng.choice(list(bases))
-        return name, rng.sample(list(bases[name]), 2)
+        return name, rng.sample(list(bases[name]), rng.randrange(1, 3))
     values = [value.hex() if isinstance(value, bytes) else value for value in SCALARS]
     return rng.choice(PATHS), rng.sample(values, 6)
 

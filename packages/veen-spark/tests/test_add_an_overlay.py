@@ -25,6 +25,7 @@ from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.fold.event import Message
 from veen_overlays.schema.reference import reference
 from veen_overlays.temperature import Reading
+from veen_cli.commands import reference as commands
 from veen_cli.overlays.fold import fold
 from veen_spark.fold.states import state_rows, state_schema
 
@@ -42,6 +43,7 @@ print(json.dumps({
     "state": view,
     "veen fold": any(overlay.name in getattr(each.type, "choices", ()) for each in fold.params),
     "reference": "example.temperature.v1" in reference(OVERLAYS.values()),
+    "help": [name for name in commands.PAGES if "example.temperatures" in commands.generate_page(name)],
     "columns": state_schema(overlay).names,
     "rows": [list(map(str, row)) for row in state_rows(overlay, view)],
 }))
@@ -62,6 +64,7 @@ def test_the_module_of_the_guide_is_all_that_an_overlay_needs(tmp_path: Path) ->
         "state": [{"sensor": "roof", "latest": 187, "highest": 214}],
         "veen fold": True,
         "reference": True,
+        "help": [],  # else the pages of the command reference would be out of date
         "columns": ["label", "upto_seq", "mmr_root", "sensor", "latest", "highest"],
         "rows": [["roof", "187", "214"]],
     }

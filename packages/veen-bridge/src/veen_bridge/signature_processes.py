@@ -54,8 +54,8 @@ class SignatureProcesses:
             self.close()
             raise
 
-    def offer(self, at: int, claims: Sequence[Claim]) -> bool:
-        return any(each.offer(at, claims) for each in self._processes)
+    def offer(self, at: int, claims: Sequence[Claim], *, left: int | None = None) -> bool:
+        return any(each.offer(at, claims, left=left) for each in self._processes)
 
     def collect(self) -> list[int]:
         return [position for each in self._processes for position in each.collect()]
@@ -95,10 +95,12 @@ class _Process:
             self._socket.close()
             raise
 
-    def offer(self, at: int, claims: Sequence[Claim]) -> bool:
+    def offer(self, at: int, claims: Sequence[Claim], *, left: int | None) -> bool:
         self._read(wait=False)
         if not self._is_ready or len(self._taken) >= MAX_PENDING_REQUESTS:
             return False
+        if left is not None and left < len(claims) + sum(len(taken) for _, taken in self._taken):
+            return False  # the calling thread would be done first, and wait
         fields = [field for each in claims for field in (each.keys[0], each.signature, each.digest)]
         request = b"".join((_COUNT.pack(len(claims)), *fields))
         if len(request) != _COUNT.size + len(claims) * _SIGNATURE.size:

@@ -31,8 +31,11 @@ MIN_SHARED: Final = 16
 """Fewest signatures that are shared: waking a thread takes as long as verifying one or two."""
 PIECE_SIZE: Final = 32
 """Signatures that are offered to an assistant at once, about 1.3 ms of work."""
-MAX_WAITING: Final = 32
-"""Signatures of a batch that may wait for the assistant before the calling thread verifies some itself."""
+MAX_WAITING: Final = 160
+"""Signatures of a batch that may wait for the assistant before the calling thread verifies some itself.
+
+They are as many as one process of an assistant holds, and one piece: so both have work until the batch ends.
+"""
 
 
 class Claim(NamedTuple):
@@ -107,8 +110,12 @@ def verifying_ahead() -> Iterator[SignatureBatch]:
 class Assistant(Protocol):
     """Verifies signatures in other processes, for one batch at a time."""
 
-    def offer(self, at: int, claims: Sequence[Claim]) -> bool:
-        """Take the claims at position ``at`` of the batch; return False if the assistant is busy."""
+    def offer(self, at: int, claims: Sequence[Claim], *, left: int | None) -> bool:
+        """Take the claims at position ``at`` of the batch; return False if the assistant is busy.
+
+        ``left`` claims of the batch remain for the calling thread then; None: more are being collected. An
+        assistant that holds more than ``left`` claims would keep that thread waiting.
+        """
         ...
 
     def collect(self) -> list[int]:
@@ -173,7 +180,7 @@ class SignatureBatch:
     def start(self) -> None:
         """Begin to verify the claims that were added; without an assistant, verify them now."""
         if self._assistant is not None:
-            self._share(self._assistant, MAX_WAITING)
+            self._share(self._assistant, MAX_WAITING, is_whole=False)
         elif self._next < len(self.claims):
             found = invalid_signatures(self.claims[self._next :], threads=self._threads)
             self._invalid += [self._next + position for position in found]
@@ -182,17 +189,21 @@ class SignatureBatch:
     def finish(self) -> list[int]:
         """Verify the remaining claims; return the positions of all invalid signatures, ascending."""
         if self._assistant is not None:
-            self._share(self._assistant, 0)
+            self._share(self._assistant, 0, is_whole=True)
             self._invalid += self._assistant.collect()
         else:
             self.start()
         return sorted(self._invalid)
 
-    def _share(self, assistant: Assistant, max_waiting: int) -> None:
-        """Offer pieces as long as they are taken; verify the others here until ``max_waiting`` are left."""
+    def _share(self, assistant: Assistant, max_waiting: int, *, is_whole: bool) -> None:
+        """Offer pieces as long as they are taken; verify the others here until ``max_waiting`` are left.
+
+        ``is_whole``: no more claims will be added.
+        """
         while waiting := len(self.claims) - self._next:
             piece = self.claims[self._next : self._next + PIECE_SIZE]
-            if len(piece) == PIECE_SIZE and assistant.offer(self._next, piece):
+            left = waiting - len(piece) if is_whole else None
+            if len(piece) == PIECE_SIZE and assistant.offer(self._next, piece, left=left):
                 self._next += PIECE_SIZE
             elif waiting > max_waiting:
                 piece = piece[:SLICE_SIZE]

@@ -16,10 +16,12 @@ from typing import Any
 
 import cbor2
 
-from veen_core.ids import ClientId, HubId, StreamId, UnixTime
+from veen_core.ids import ClientId, HubId, Label, LeafHash, MmrRoot, StreamId, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_overlays.bridge import ImportedEvent, ImportMapping
 from veen_overlays.control.records import HandedOver
+from veen_overlays.federation import Mirror
+from veen_overlays.fold.overlay import StateHash
 from veen_overlays.identifiers import realm_id
 from veen_overlays.recorder.records import (
     KeyContinuity,
@@ -31,6 +33,7 @@ from veen_overlays.recorder.records import (
     sign_continuity,
 )
 from veen_overlays.schema.record import Record
+from veen_overlays.snapshot import StateCheckpoint, StateId
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -50,6 +53,8 @@ SHAPES: dict[str, type[Record]] = {
         HandedOver,
         ImportedEvent,
         ImportMapping,
+        StateCheckpoint,
+        Mirror,
     )
 }
 
@@ -100,6 +105,22 @@ MAPPING = ImportMapping(
     operator="nightly import",
 )
 
+CHECKPOINT = StateCheckpoint(
+    state_id=StateId(b"\x66" * 32),
+    upto_stream_seq=StreamSeq(9),
+    mmr_root=MmrRoot(b"\x77" * 32),
+    state_hash=StateHash(b"\x88" * 32),
+    state_class="wallet.ledger",
+)
+MIRROR = Mirror(
+    source_hub_identifier="hub.example",
+    source_label=Label(b"\x11" * 32),
+    source_stream_seq=StreamSeq(7),
+    source_leaf_hash=LeafHash(b"\x22" * 32),
+    source_receipt_root=MmrRoot(b"\x33" * 32),
+    target_label=Label(b"\x44" * 32),
+)
+
 GOOD: dict[str, dict[str, Record]] = {
     "record.event.v1": {
         "payload_map": event({"address": "10.0.0.7", "attempts": 3, "ok": True, "note": None}),
@@ -126,6 +147,14 @@ GOOD: dict[str, dict[str, Record]] = {
     },
     "bridge.import.mapping.v1": {"all_fields": MAPPING},
     "query.audit.v1": {"all_fields": AUDIT, "required_fields": MINIMAL_AUDIT},
+    "state.checkpoint.v1": {
+        "all_fields": dataclasses.replace(CHECKPOINT, metadata={"by": "auditor"}),
+        "required_fields": CHECKPOINT,
+    },
+    "federation.mirror.v1": {
+        "all_fields": dataclasses.replace(MIRROR, mirror_time=UnixTime(1_700_000_000), metadata=[1]),
+        "required_fields": MIRROR,
+    },
 }
 
 
@@ -220,7 +249,24 @@ def bad() -> dict[str, dict[str, tuple[bytes, str]]]:
         "target_stream_id_short": (mapping | {"target_stream_id": bytes(31)}, "target_stream_id"),
         "operator_missing": ({k: v for k, v in mapping.items() if k != "operator"}, "operator"),
     }
+    checkpoint, mirror = plain(CHECKPOINT), plain(MIRROR)
+    checkpoints = {
+        "state_hash_short": (checkpoint | {"state_hash": bytes(31)}, "state_hash"),
+        "upto_stream_seq_negative": (checkpoint | {"upto_stream_seq": -1}, "upto_stream_seq"),
+        "mmr_root_missing": ({k: v for k, v in checkpoint.items() if k != "mmr_root"}, "mmr_root"),
+        "metadata_null": (checkpoint | {"metadata": None}, "metadata"),
+        "keys_misordered": (dict(reversed(checkpoint.items())), "out of order"),
+    }
+    mirrors = {
+        "source_hub_identifier_bytes": (mirror | {"source_hub_identifier": b"hub"}, "source_hub_identifier"),
+        "source_leaf_hash_short": (mirror | {"source_leaf_hash": bytes(31)}, "source_leaf_hash"),
+        "target_label_missing": ({k: v for k, v in mirror.items() if k != "target_label"}, "target_label"),
+        "mirror_time_null": (mirror | {"mirror_time": None}, "mirror_time"),
+        "unknown_key": (mirror | {"verified": True}, "unknown key"),
+    }
     named = {
+        "state.checkpoint.v1": checkpoints,
+        "federation.mirror.v1": mirrors,
         "veen.fed.handover.v1": passed,
         "bridge.import.v1": imports,
         "bridge.import.mapping.v1": mappings,

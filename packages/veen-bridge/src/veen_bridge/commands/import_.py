@@ -25,6 +25,7 @@ from veen_cli.frame import (
     plural,
     run_loop,
 )
+from veen_core.errors import VeenError
 from veen_core.keys import SigningKey
 from veen_hub.client import Identity
 
@@ -78,7 +79,7 @@ def import_(
         else None
     )
 
-    async def work() -> tuple[list[ImportOutcome], list[str]]:
+    async def work() -> tuple[list[ImportOutcome], list[str] | VeenError]:
         with ViewStore(_views(config, keys)) as store, out.progress("importing events") as bar:
             async with open_session(config, keys) as session:
                 run = ImportRun(
@@ -89,15 +90,22 @@ def import_(
                     progress=lambda step, count: _advance(bar, step, count),
                 )
                 outcomes = await run.run(files)
-                anchored = await _seal(session, outcomes, admin_key, checkpoint=checkpoint, anchor=anchor)
-                return outcomes, anchored
+                try:
+                    made = await _seal(session, outcomes, admin_key, checkpoint=checkpoint, anchor=anchor)
+                except VeenError as exc:  # the bundles are imported all the same
+                    return outcomes, exc
+                return outcomes, made
 
     try:
-        outcomes, checkpoints = run_loop(work())
+        outcomes, sealed = run_loop(work())
     except KeyboardInterrupt:
         out.note("interrupted; the same command with --skip-imported continues where it stopped")
         raise
-    return _answer(outcomes, checkpoints)
+    if isinstance(sealed, VeenError):
+        out.print_answer(_answer(outcomes, []))
+        out.note("the checkpoint or anchor failed: repeat it with `veen hub checkpoint`, `veen hub anchor`")
+        raise sealed
+    return _answer(outcomes, sealed)
 
 
 def _views(config: BridgeConfig, keys: RoleKeys) -> Path:

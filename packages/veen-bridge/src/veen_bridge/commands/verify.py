@@ -37,7 +37,7 @@ def verify(
 
     Give all files of a bundle, or a folder. Bundles of one stream are also checked against each other: each
     must continue the one before it. Every fault is named with its part and its entry. Exits with 3 if there
-    is a fault.
+    is a fault, or if no hub is pinned.
     """
     trust = BundleTrust(pinned=pinned, bridge=bridge, policy=read_policy(witnesses))
     opened = open_bundles(files)
@@ -47,7 +47,8 @@ def verify(
         for each, previous in in_chain_order(opened.bundles):
             report = check_bundle(each, trust, previous=previous, advance=progress.advance)
             reports.append((report, previous is not None))
-    valid = not opened.faults and all(report.verdict is not None for report, _ in reports)
+    sound = not opened.faults and all(report.verdict is not None for report, _ in reports)
+    valid = sound and pinned is not None
     if not opened.bundles and not opened.faults:
         raise click.UsageError("there is no bundle file in the given folders.")
     data = {
@@ -56,9 +57,12 @@ def verify(
         "files": [fault_object(fault) for fault in opened.faults],
         "bundles": [report_object(report) for report, _ in reports],
     }
-    lines = [*_file_lines(opened.faults), *(line for each in reports for line in _lines(*each))]
+    lines = [
+        *_file_lines(opened.faults),
+        *(line for each in reports for line in _lines(*each, pinned=pinned)),
+    ]
     if pinned is None:
-        lines.append("No hub is pinned: give --hub HUB_ID, otherwise the entries could be any hub's.")
+        lines.append("Not verified: without a pinned hub the entries could be any hub's; give --hub HUB_ID.")
     return Answer(data, lines, Exit.OK if valid else Exit.PROTOCOL)
 
 
@@ -125,16 +129,17 @@ def _file_lines(faults: list[Any]) -> Iterator[str]:
         yield f"✗ {fault}"
 
 
-def _lines(report: BundleReport, has_previous: bool) -> Iterator[str]:
+def _lines(report: BundleReport, has_previous: bool, *, pinned: HubId | None) -> Iterator[str]:
     verdict, header = report.verdict, report.header
-    yield f"{'✓' if verdict is not None else '✗'} {title(report)}"
+    mark = "✗" if verdict is None else "?" if pinned is None else "✓"
+    yield f"{mark} {title(report)}"
     for fault in report.faults:
         yield f"    {fault}"
     if verdict is None:
         return
     if header.is_heartbeat:
-        size = header.signed_head.head.size
-        yield f"    nothing new: entry {header.to_seq} is the label's head in the hub log at size {size}"
+        found = f"entry {header.to_seq} is the label's head" if header.to_seq else "the stream had no entry"
+        yield f"    nothing new: {found} in the hub log at size {header.signed_head.head.size}"
     else:
         yield (
             f"    {plural(header.counts.events, 'entry', 'entries')}, every MSG and RECEIPT verified, in "

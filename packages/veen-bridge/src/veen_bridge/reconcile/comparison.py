@@ -53,14 +53,34 @@ def _reports(source: SourceSide, target: TargetSide) -> Iterator[Finding]:
             yield _of(facts, FindingKind.CONTRADICTION, "the two zones report different ranges or roots")
         if report.skipped_from is not None:
             span = Span(report.skipped_from, facts.from_seq - 1)
-            text = f"positions {span.from_seq} to {span.to_seq}" if span.size > 0 else "heartbeats only"
+            text = f"positions {span.from_seq} to {span.to_seq}" if span.size > 0 else "no position"
             detail = f"imported with an allowed gap: {text}"
             yield _of(facts, FindingKind.ALLOWED_GAP, detail)
     yield from _misplaced(target.imports)
+    yield from _absent_heartbeats(source, target)
+
+
+def _absent_heartbeats(source: SourceSide, target: TargetSide) -> Iterator[Finding]:
     done = {report.facts.bundle_id for report in target.imports}
+    allowed = _in_allowed_gaps(source, target, done)
     for facts in source.bundles.values():
-        if facts.bundle_id not in done and not facts.events:
+        if facts.bundle_id in done or facts.events:
+            continue
+        if facts.bundle_id in allowed:
+            yield _of(facts, FindingKind.ALLOWED_GAP, "the heartbeat was not imported; the gap was allowed")
+        else:
             yield _of(facts, FindingKind.MISSING, "the heartbeat was not imported")
+
+
+def _in_allowed_gaps(source: SourceSide, target: TargetSide, done: set[BundleId]) -> set[BundleId]:
+    """Bundles of a chain that were not imported and that precede one imported with an allowed gap."""
+    allowed: set[BundleId] = set()
+    for report in target.imports:
+        before = source.bundles.get(report.facts.prev_bundle_id) if report.skipped_from is not None else None
+        while before is not None and before.bundle_id not in done and before.bundle_id not in allowed:
+            allowed.add(before.bundle_id)
+            before = source.bundles.get(before.prev_bundle_id)
+    return allowed
 
 
 def _misplaced(imports: tuple[ReportedImport, ...]) -> Iterator[Finding]:
@@ -73,6 +93,9 @@ def _misplaced(imports: tuple[ReportedImport, ...]) -> Iterator[Finding]:
             facts = after.facts
             if facts.from_seq >= before.facts.from_seq:
                 continue
+            earlier, _ = covered(each.facts.span for each in reports[:number])
+            if facts.events and not missing(facts.span, earlier):
+                continue  # a range that was exported again: it wrote no event
             allowed = any(
                 each.skipped_from is not None and each.skipped_from <= facts.from_seq < each.facts.from_seq
                 for each in reports[:number]
@@ -109,6 +132,8 @@ class _LabelComparison(NamedTuple):
     exported: list[BundleFacts]
     """Bundles with events, in order of their positions."""
     reported: set[BundleId]
+    reported_union: list[Span]
+    """The positions of the bundles that are reported as imported."""
     runs: list[OriginRun]
     union: list[Span]
     twice: list[Span]
@@ -119,10 +144,12 @@ class _LabelComparison(NamedTuple):
         exported = [each for each in source.bundles.values() if each.source == label and each.events]
         runs = sorted(target.runs.get(label, ()), key=lambda run: (run.from_seq, run.to_seq))
         union, twice = covered(Span(run.from_seq, run.to_seq) for run in runs)
+        imported = [report.facts for report in target.imports if report.facts.source == label]
         return cls(
             label=label,
             exported=sorted(exported, key=lambda each: (each.from_seq, each.to_seq)),
-            reported={report.facts.bundle_id for report in target.imports},
+            reported={each.bundle_id for each in imported},
+            reported_union=covered(each.span for each in imported)[0],
             runs=runs,
             union=union,
             twice=twice,
@@ -147,7 +174,10 @@ class _LabelComparison(NamedTuple):
         gaps = missing(facts.span, self.union)
         reported = facts.bundle_id in self.reported
         if not gaps and not reported:
-            yield _of(facts, FindingKind.PARTIAL, "all events are there, but no report of success")
+            if missing(facts.span, self.reported_union):
+                yield _of(facts, FindingKind.PARTIAL, "all events are there, but no report of success")
+            else:
+                yield _of(facts, FindingKind.REPLACED, "not imported; other bundles brought all its entries")
         for gap in gaps:
             if reported:
                 yield _of(facts, FindingKind.LOST, "reported as imported, but events are missing", gap)

@@ -37,6 +37,8 @@ class FindingKind(enum.StrEnum):
     """A bundle was imported although bundles before it are missing; an operator allowed it."""
     FILLED_GAP = "filled_gap"
     """A bundle that an allowed gap had left out was imported later: its events follow those of later ones."""
+    REPLACED = "replaced"
+    """A bundle was not imported, but other bundles, exported later, brought all of its entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,7 @@ class Region:
         }
 
 
-HARMLESS: Final = frozenset((FindingKind.ALLOWED_GAP, FindingKind.FILLED_GAP))
+HARMLESS: Final = frozenset((FindingKind.ALLOWED_GAP, FindingKind.FILLED_GAP, FindingKind.REPLACED))
 """Facts about an import that an operator has allowed; no event is missing because of them alone."""
 
 

@@ -57,7 +57,7 @@ class Tracer:
         receipt = origin_of(event) if event is not None else None
         source = (event.source_hub_id, event.source_label) if event is not None else wanted.source
         seq = event.source_stream_seq if event is not None else wanted.seq
-        bundle = self._bundle(source, seq)
+        bundle = self._bundle(source, seq, event)
         bundle_id = bundle.bundle_id if bundle is not None else None
         return (
             await self._origin(source, seq, receipt),
@@ -68,10 +68,14 @@ class Tracer:
             await self._reference(place),
         )
 
-    def _bundle(self, source: SourceLabel | None, seq: int | None) -> BundleFacts | None:
+    def _bundle(
+        self, source: SourceLabel | None, seq: int | None, event: ImportedEvent | None
+    ) -> BundleFacts | None:
+        """The exported bundle that brought the event; of an event that is not imported, the first with it."""
         if source is None or seq is None:
             return None
-        bundles = self.exported.bundles.values()
+        known = self.exported.bundles
+        bundles = known.values() if event is None else filter(None, [known.get(event.bundle_id)])
         return next((b for b in bundles if b.source == source and b.from_seq <= seq <= b.to_seq), None)
 
     async def _imported(self, wanted: TracedEvent) -> tuple[StreamId, int, ImportedEvent] | None:

@@ -23,6 +23,7 @@ A key of the other role is refused: a configuration has one direction.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,9 @@ ONLINE: Final = "bridge_online"
 OFFLINE: Final = "bridge_offline"
 AUDIT_STREAMS: Final = {ONLINE: ONLINE_LOG, OFFLINE: OFFLINE_LOG}
 
+EXPORT_PREFIX: Final = "export/"
+RECORD_PREFIX: Final = "record/"
+_STREAM_ID: Final = re.compile("[0-9a-fA-F]{64}")
 IMPORT_PREFIX: Final = "import/"
 
 _COMMON: Final = ACCESS_KEYS - {"witnesses"} | {"role", "operator", "streams"}
@@ -194,11 +198,30 @@ def _check(config: BridgeConfig) -> None:
         raise ConfigError("sources: one hub_id is listed twice")
     if not config.trusted_hubs.isdisjoint(hubs):
         raise ConfigError("the target hub is also listed in `sources`: events would lead back (AGB0 J3)")
-    if config.role == OFFLINE:
+    if config.role == ONLINE:
+        _check_export_streams(config.streams)
+    else:
         check_import_streams(config.streams, config.sources)
     check_one_to_one((source.hub_id, source.mapping) for source in config.sources)
     if config.mode == "reseal" and not config.source_readers:
         raise ConfigError("mode reseal needs source_readers: the bridge must open what it seals again (P4)")
+
+
+def _check_export_streams(streams: Sequence[str]) -> None:
+    """Refuse a stream that may not leave the zone (AGB0 4.3).
+
+    bridge_online reads export/*, and the streams of record/* that are named one by one (products-spec-1 2.3,
+    5.1): queries and their digests cross as recorder streams (query-api §9.1). An id does not show a name.
+    """
+    for name in streams:
+        is_record = name.startswith(RECORD_PREFIX) and "*" not in name
+        if not (is_record or name.startswith(EXPORT_PREFIX) or _STREAM_ID.fullmatch(name)):
+            raise ConfigError(
+                f"bridge_online may not export stream {name}: it reads streams below {EXPORT_PREFIX}, and "
+                f"single streams below {RECORD_PREFIX} (AGB0 4.3)",
+                action="let the application write what may leave the zone to a stream below "
+                f"{EXPORT_PREFIX}, or name each recorder stream",
+            )
 
 
 def check_import_streams(streams: Sequence[str], sources: Sequence[SourceHub]) -> None:

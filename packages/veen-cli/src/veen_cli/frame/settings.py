@@ -180,11 +180,16 @@ def parse_trust(text: str | None) -> str | None:
     return found
 
 
+OTHER_ROADS: Final = ("h3", "nats", "tls", "file")
+"""Schemes of addresses that only the client understands (ADR 0031)."""
+
+
 def parse_hub_url(text: str, name: str = "--hub") -> str:
-    """Check a hub's address: an http or https URL with a host; ``name`` is that of the option."""
+    """Check a hub's address, of any road for ``--hub``, else an http or https URL; ``name`` is the option."""
+    schemes = ("http", "https", *(OTHER_ROADS if name == "--hub" else ()))
     try:
         parts = urlsplit(text)
-        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_url = parts.scheme in schemes and (parts.hostname or parts.scheme == "file") and parts.port != 0
     except ValueError:  # the port is not a number, or brackets do not match
         is_url = False
     if not is_url:

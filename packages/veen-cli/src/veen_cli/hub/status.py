@@ -30,7 +30,8 @@ from veen_hub.client import Tls, Unreachable
 from veen_hub.client.trust import check_status
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import MIN_TRY_SECONDS, Retry, retrying
-from veen_hub.client.wire.transport import Timeouts, Transport, no_answer
+from veen_hub.client.wire.roads import transport_to
+from veen_hub.client.wire.transport import Timeouts, no_answer
 from veen_storage import open_source
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ T = TypeVar("T")
 
 async def ask(target: Target, call: Callable[[Endpoints], Awaitable[T]]) -> T:
     """Send a hub one request, without the client's checks; retry for ``--wait`` seconds."""
-    transport = Transport(target.url, tls=target.tls, timeouts=Timeouts())
+    transport = transport_to(target.url, tls=target.tls, timeouts=Timeouts())
     try:
         with target.out.progress(f"waiting for {target.url}"):
             timeout = Retry(max_attempts=1_000, deadline=target.wait)
@@ -140,6 +141,8 @@ def count_entries(data_dir: Path) -> EntryCounts:
 def get(target: Target, path: str) -> tuple[int, bytes]:
     """Send one GET without the client, which does not know these paths; ``--wait`` is the timeout."""
     where, timeout = urlsplit(target.url), max(MIN_TRY_SECONDS, target.wait)
+    if where.scheme not in ("http", "https"):
+        raise click.UsageError(f"--hub {target.url}: this command needs the hub's http or https address.")
     assert where.hostname is not None  # settings.parse_hub_url has checked it
     if where.scheme == "https":
         context = (target.tls or Tls()).context()

@@ -84,10 +84,25 @@ def require_volumes_kept(kubectl: Kubectl, network: Network) -> None:
             )
 
 
+def require_rotation_finished(kubectl: Kubectl, network: Network) -> None:
+    """Refuse to mount the present keys while a rotation waits for its end: the hub may need the next key."""
+    following, present = (
+        kubectl.get("secret", name, network.namespace)
+        for name in (f"{network.key_secret}-next", network.key_secret)
+    )
+    if following is not None and present is not None and not set(following["data"]) <= set(present["data"]):
+        raise CommandFailed(
+            f"the rotation of {network.namespace} was interrupted: {network.key_secret} lacks the next key",
+            Exit.POLICY,
+            f"end it with `veen kube rotate --tenant {network.tenant}`",
+        )
+
+
 def bring_up(
     kubectl: Kubectl, network: Network, out: Output, *, selftest: bool, timeout: float
 ) -> tuple[list[str], dict[str, str]]:
     """Apply a network, wait for its hub, and test it; return kubectl's lines and the public values."""
+    require_rotation_finished(kubectl, network)
     public = ensure_keys(kubectl, network, out)
     objects = objects_of(replace(network, admin=public[ADMIN]))
     with out.progress(f"applying {network.namespace}"):

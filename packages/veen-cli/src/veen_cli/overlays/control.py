@@ -27,6 +27,7 @@ from veen_core.ids import Epoch, HubId, Label, SchemaId, StreamId, UnixTime, Ver
 from veen_core.receipt import Receipt
 from veen_core.stream import label as label_of
 from veen_core.stream import routing_key, stream_id
+from veen_overlays.control.policy import FOREVER_SEC
 from veen_overlays.control.records import (
     LabelClass,
     Revocation,
@@ -43,6 +44,7 @@ from veen_overlays.schema.record import Record, schema_id
 _HERE: Final = "veen_cli.overlays.control"
 LABEL_CLASS: Final = {
     "set": LazyCommand(f"{_HERE}:class_set", "Classify the traffic of a label."),
+    "list": LazyCommand(f"{_HERE}:class_list", "Show the class of every label of a realm."),
     "show": LazyCommand(f"{_HERE}:class_show", "Show a label's class."),
 }
 SCHEMA: Final = {
@@ -95,8 +97,12 @@ def show(record: Record | None, missing: str) -> Answer:
             action="check the name and --realm, or read with the realm's key (--reader)",
         )
     data = fields_of(record)
-    formats = {"ts": times.format_utc, "ttl": times.format_duration, "retention_hint": times.format_duration}
+    formats = {"ts": times.format_utc, "ttl": times.format_duration, "retention_hint": _retention}
     return Answer(data, fields({name: formats.get(name, _same)(value) for name, value in data.items()}))
+
+
+def _retention(seconds: int) -> str:
+    return "for ever" if seconds >= FOREVER_SEC else times.format_duration(seconds)
 
 
 def _same(value: Any) -> Any:
@@ -216,6 +222,25 @@ def class_show(
     found = _label(label, at_hub, epoch)
     state = access.state(label_class_stream(realm), LABEL_CLASSES, describe_realm(realm))
     return show(class_of(state, found), f"no class record for the label {label}")
+
+
+@command("veen label-class list --realm shop --reader realm", name="list")
+@realm_option
+@access_options
+def class_list(out: Output, *, access: Access, realm: RealmId) -> Answer:
+    """Show the class of every label of a realm."""
+    del out
+    state = access.state(label_class_stream(realm), LABEL_CLASSES, describe_realm(realm))
+    records = [class_of(state, Label(label)) for label in sorted(state)]
+    data = [fields_of(record) for record in records if record is not None]
+    return Answer({"labels": data}, [_class_line(each) for each in data] or ["no label has a class"])
+
+
+def _class_line(data: dict[str, Any]) -> str:
+    kept = data.get("retention_hint")
+    words = [data["label"], data["class"], data.get("sensitivity", "")]
+    words.append("" if kept is None else f"payloads are kept {_retention(kept)}")
+    return "  ".join(filter(None, words))
 
 
 def _schema(text: str, *, operation: bool) -> SchemaId:

@@ -58,9 +58,10 @@ def fold(
 ) -> Answer:
     """Fold a stream with an overlay and show its state.
 
-    Every message is verified before it is folded. The output names the log's root: everyone who folds the
-    same log gets the same state hash. The folded state is kept, so the next run reads new messages only. At a
-    hub with epochs the labels of all epochs are folded in order, and the root covers all of them.
+    OVERLAY is a name such as kv.map; an unknown name prints all names. Every message is verified before it is
+    folded. The output names the log's root: everyone who folds the same log gets the same state hash. The
+    folded state is kept, so the next run reads new messages only. At a hub with epochs the labels of all
+    epochs are folded in order, and the root covers all of them.
     """
     del out
 

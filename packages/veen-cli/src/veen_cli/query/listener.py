@@ -7,12 +7,12 @@ from typing import Final
 
 from aiohttp import web
 
-from veen_cli.query.config import Probes, ServiceConfig
+from veen_cli.query.config import ServiceConfig
 from veen_cli.query.metrics import ServiceMetrics
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS
+from veen_hub.api.reply import Headers, Reply
 from veen_hub.http.bounded_listener import BoundedListener, Endpoint
-from veen_hub.http.content import Headers, Reply
 from veen_hub.http.tls import server_context
 from veen_hub.ops.config import Tls
 from veen_overlays.live.query_service.principals import Authenticator
@@ -49,8 +49,8 @@ class ApiServer:
         self._api = web.AppRunner(make_app(service, authenticator), shutdown_timeout=SHUTDOWN_SEC)
         self._probes = web.AppRunner(_probes_app(service), access_log=None)
 
-    async def start(self) -> tuple[str, str]:
-        """Listen; return the addresses of the API and of the probes."""
+    async def start(self) -> str:
+        """Listen; return the address of the API."""
         listen, tls = self._config.listen, self._config.tls
         context = None
         if tls is not None:
@@ -67,9 +67,11 @@ class ApiServer:
         )
         listener = JsonListener(self._api, endpoint, context, slow_client_sec=listen.slow_client_sec)
         await listener.start()
-        return listener.name, await self._start_probes(self._config.probes)
+        return listener.name
 
-    async def _start_probes(self, probes: Probes) -> str:
+    async def start_probes(self) -> str:
+        """Listen for probes; return their address."""
+        probes = self._config.probes
         await self._probes.setup()
         try:
             await web.TCPSite(self._probes, probes.host, probes.port).start()
@@ -89,6 +91,9 @@ class ApiServer:
     async def stop(self) -> None:
         """Answer the requests in progress and close."""
         await self._api.cleanup()
+
+    async def stop_probes(self) -> None:
+        """Close the listener of the probes."""
         await self._probes.cleanup()
 
 

@@ -27,6 +27,7 @@ from veen_overlays.live.query_service.principals import Authenticator
 from veen_overlays.live.query_service.recording import QueryRecords
 from veen_overlays.live.query_service.result_files import ResultFiles
 from veen_overlays.live.query_service.service import QueryService
+from veen_overlays.live.query_service.view_backend import ViewBackend
 
 TOKEN_BOUNDS: Final = ClientBounds(max_client_id_lifetime_sec=2**40, max_msgs_per_client_id_per_label=2**63)
 """The service writes under its identity's own key, as its token demands; the token bounds the key's use."""
@@ -66,10 +67,18 @@ async def serve(
         loop.add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(connected(config, keys))
-        service = await stack.enter_async_context(running(config, authenticator, keys, hub, rebuild=rebuild))
+        service, backend = await stack.enter_async_context(
+            opened(config, authenticator, keys, hub, rebuild=rebuild)
+        )
         server = ApiServer(config, service, authenticator)
+        stack.push_async_callback(server.stop_probes)
+        probes = await server.start_probes()
+        if backend.is_incomplete and not await _read_first(backend, probes, stopping):
+            log(logging.INFO, "stopped")
+            return
+        await stack.enter_async_context(working(service, backend, config.results.drain_sec))
         stack.push_async_callback(server.stop)
-        url, probes = await server.start()
+        url = await server.start()
         log(
             logging.INFO,
             "listening",
@@ -83,6 +92,25 @@ async def serve(
         log(logging.INFO, "draining", seconds=config.results.drain_sec)
         await server.stop_accepting()
     log(logging.INFO, "stopped")
+
+
+async def _read_first(backend: ViewBackend, probes: str, stopping: asyncio.Event) -> bool:
+    """Read the logs into the view; return False if the process is to stop before they are read.
+
+    Queries that an earlier process accepted need the view as far as it was then.
+    """
+    log(logging.INFO, "reading_logs", probes=probes)
+    reading, stop = asyncio.create_task(backend.refresh()), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((reading, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            return False
+        await reading
+        return True
+    finally:
+        for task in (reading, stop):
+            task.cancel()
+        await asyncio.gather(reading, stop, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -106,10 +134,10 @@ async def connected(config: ServiceConfig, keys: ServiceKeys) -> AsyncIterator[H
 
 
 @asynccontextmanager
-async def running(
+async def opened(
     config: ServiceConfig, authenticator: Authenticator, keys: ServiceKeys, hub: Hub, *, rebuild: bool
-) -> AsyncIterator[QueryService]:
-    """Open the view, the jobs and the results, and run what an earlier process left; drain at the end."""
+) -> AsyncIterator[tuple[QueryService, ViewBackend]]:
+    """Open the view, the jobs and the results; yield the service and its view."""
     async with AsyncExitStack() as stack:
         jobs = JobStore(config.state / "jobs")
         stack.callback(jobs.close)
@@ -117,11 +145,7 @@ async def running(
         sources = config.sources((*keys.readers, *keys.identity.dh_keys))
         held_in = {each.name: each.held_in for each in config.streams if each.held_in is not None}
         folder = config.state / f"view-{view_name(hub.hub_id, sources, held_in)}"
-        is_empty = rebuild or not folder.exists()
         backend = await stack.enter_async_context(open_view(hub, sources, folder, rebuild=rebuild))
-        if is_empty:  # queries that an earlier process accepted need the view as far as it was then
-            await backend.refresh()
-        await stack.enter_async_context(backend.refreshing())
         records = QueryRecords(HubRecordLog(hub, keys.readers), milliseconds)
         counters = Counters()
         executor = Executor(
@@ -144,6 +168,15 @@ async def running(
             now=milliseconds,
             counters=counters,
         )
-        await executor.start()
-        stack.push_async_callback(executor.stop, config.results.drain_sec)
-        yield service
+        yield service, backend
+
+
+@asynccontextmanager
+async def working(service: QueryService, backend: ViewBackend, drain_sec: float) -> AsyncIterator[None]:
+    """Keep the view up to date and run queries, also those that an earlier process left; drain at the end."""
+    async with backend.refreshing():
+        await service.executor.start()
+        try:
+            yield
+        finally:
+            await service.executor.stop(drain_sec)

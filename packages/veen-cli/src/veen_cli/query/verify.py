@@ -21,6 +21,10 @@ from veen_cli.query.run import NOT_PINNED, pinned_hubs, witness_policy
 if TYPE_CHECKING:
     from veen_overlays.query.result.result_file import ResultFile
 
+DIGEST_STATEMENTS: Final = (
+    "executed_at, hub_id and profile_id of the digest are what the executor says: no hash and no signature "
+    "of the file covers them."
+)
 SOURCES_NOT_LISTED: Final = (
     "Nothing in a file lists the epochs and hubs of a stream: the coverage may leave some out. --execute "
     "looks for them in the log."
@@ -88,7 +92,7 @@ def verify(
     pin = pinned_hub(given.get("trust"))
     notes = [] if pin is not None else [NOT_PINNED]
     limits = [each["means"] for each in verdict.digest.limits]
-    limits += [] if execute else [SOURCES_NOT_LISTED]
+    limits += [DIGEST_STATEMENTS, *([] if execute else [SOURCES_NOT_LISTED])]
     data = {
         "file": str(file),
         "ok": True,

@@ -32,6 +32,8 @@ from veen_overlays.recorder.profile import PROFILE_KEYS
 from veen_overlays.recorder.roles import ADMIN, PRODUCER, Role, check_distinct, writable_streams
 
 CAP_FILE: Final = "role.cap"
+ROLE_RECORD: Final = "recorder_role"
+"""Name of the state record that says which role an identity was given at a hub (SDR0 3.2.3)."""
 
 
 @command(
@@ -107,8 +109,8 @@ def init(
     del out
     if target.exists() and any(target.iterdir()):
         raise CommandFailed(f"{target} is not empty", Exit.POLICY, "choose another folder")
-    given, shared = load_profile(profile_file)
-    settings = {key: given[key] for key in given if key in PROFILE_KEYS | {"producers"}}
+    profile, shared = load_profile(profile_file)
+    settings = {key: profile[key] for key in profile if key in PROFILE_KEYS | {"producers"}}
     settings |= {"role": role, "hub": parse_hub_url(hub), "trust": trust}
     settings |= {"client": "identity" if identity is None else str(identity.absolute())}
     if issuer is not None:
@@ -118,7 +120,8 @@ def init(
     passphrases = Passphrase(passphrase_file)
     secrets = _secrets(identity, passphrases)
     client = ClientId(secrets.signing_key.public)
-    check_distinct(shared.profile, role, client, _held_tokens(access.client, trust), shared.producers)
+    given, tokens = _known_roles(access.client, HubId.from_hex(trust))
+    check_distinct(shared.profile, role, client, given=given, tokens=tokens, producers=shared.producers)
     token = None
     if issuer is not None:
         key: SigningKey = Folder(issuer).unlock(passphrases).signing_key
@@ -127,6 +130,8 @@ def init(
     if identity is None:
         seal = None if no_passphrase else lambda: passphrases.get(str(access.client), new=True)
         Folder(access.client).create(secrets, seal, secrets.created_at)
+    # Before the token is written: from then on the identity can act in its role.
+    FileStateStore(Folder(access.client).state).save(HubId.from_hex(trust), ROLE_RECORD, role.encode())
     if token is not None:
         replace(access.tokens[0], token.encode())
     write_settings(target / "recorder.yaml", settings)
@@ -162,10 +167,14 @@ def _secrets(identity: Path | None, passphrases: Passphrase) -> Secrets:
     return new_secrets(UnixTime(times.now()))
 
 
-def _held_tokens(client: Path, trust: str) -> tuple[CapToken, ...]:
-    """The tokens that an identity has authorized at the hub, from its state folder."""
+def _known_roles(client: Path, hub: HubId) -> tuple[tuple[str, ...], tuple[CapToken, ...]]:
+    """The roles that an identity was given at a hub, and the tokens that it has authorized there."""
     folder = Folder(client).state
-    return held_tokens(FileStateStore(folder), HubId.from_hex(trust)) if folder.is_dir() else ()
+    if not folder.is_dir():
+        return (), ()
+    store = FileStateStore(folder)
+    role = store.load(hub, ROLE_RECORD)
+    return () if role is None else (role.decode(errors="replace"),), held_tokens(store, hub)
 
 
 def _publish(file: RoleFile) -> list[str]:

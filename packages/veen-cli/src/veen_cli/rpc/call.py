@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import ClientId, StreamId, StreamSeq
 from veen_overlays.fold.overlay import in_json
 from veen_overlays.live.rpc import Exchanged, RpcError, connect_rpc
-from veen_overlays.rpc.exchange import NO_REPLY, NO_SERVER, RPC
+from veen_overlays.rpc.exchange import INTERNAL, INTERRUPTED, NO_REPLY, NO_SERVER, RPC
 from veen_overlays.rpc.records import Reply, Request
 from veen_overlays.rpc.transcript import Transcript, TranscriptMessage, opened_by, transcript_message
 
@@ -66,14 +67,25 @@ def _check_folder(file: Path) -> None:
         )
 
 
+_EXPLAINED: Final[Mapping[str, tuple[str | None, str | None]]] = {
+    NO_SERVER: (None, "start one with `veen rpc serve`; if one runs, check --stream, --reader and --server"),
+    NO_REPLY: (None, "ask again with --idem {idem}: the method does not run twice"),
+    INTERNAL: ("the method failed on the server", "ask the server's operator: the reason is in its log"),
+    INTERRUPTED: (
+        "the server died while the method ran, so its effect is unknown",
+        "look for the effect, then call again without --idem if it is missing",
+    ),
+}
+"""By code of RPC0: what it means where the reply does not say it, and the next step."""
+
+
 def _failed(code: str, detail: str | None, idem: int) -> CommandFailed:
-    text, action = f"{code}: {detail}" if detail else code, None
-    if code == NO_SERVER:
-        action = "start one with `veen rpc serve`; if one runs, check --stream, --reader and --server"
-    elif code == NO_REPLY:
-        action = f"ask again with --idem {idem}: the method does not run twice"
+    why, action = _EXPLAINED.get(code, (None, None))
+    known = detail or why
     exit_code = Exit.NETWORK if code in (NO_SERVER, NO_REPLY) else Exit.REFUSED
-    return CommandFailed(text, exit_code, action, reason=code)
+    return CommandFailed(
+        f"{code}: {known}" if known else code, exit_code, action and action.format(idem=idem), reason=code
+    )
 
 
 @command(

@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from veen_hub.client.tokens import TokenSource, held_tokens
     from veen_hub.client.trust import Pin, PinOnFirstUse
     from veen_hub.client.wire.retry import Retry
-    from veen_hub.client.wire.transport import Timeouts, Tls
+    from veen_hub.client.wire.roads import ExchangingTransport, HubTransport, transport_to
+    from veen_hub.client.wire.transport import HubResponse, Timeouts, Tls
 
 __all__ = [
     "ATTACHED",
@@ -77,10 +78,13 @@ __all__ = [
     "Delivery",
     "Denied",
     "Diverged",
+    "ExchangingTransport",
     "FileStateStore",
     "Hub",
     "HubLogReader",
     "HubLogWriter",
+    "HubResponse",
+    "HubTransport",
     "Identity",
     "LabelHeads",
     "MemoryStateStore",
@@ -111,6 +115,7 @@ __all__ = [
     "Unreachable",
     "connect",
     "held_tokens",
+    "transport_to",
 ]
 
 if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
@@ -158,7 +163,8 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "tokens": ("TokenSource", "held_tokens"),
         "trust": ("Pin", "PinOnFirstUse"),
         "wire.retry": ("Retry",),
-        "wire.transport": ("Timeouts", "Tls"),
+        "wire.roads": ("ExchangingTransport", "HubTransport", "transport_to"),
+        "wire.transport": ("HubResponse", "Timeouts", "Tls"),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -93,6 +93,11 @@ class Stream:
         """Whether the stream changes its label with each epoch (§12)."""
         return self.hub.connection.profile.epoch_sec > 0
 
+    @property
+    def hub_time(self) -> UnixTime:
+        """The hub's time now, as its status and receipts have shown it; not proved."""
+        return self.hub.connection.time.now()
+
     def label(self, epoch: Epoch | None = None) -> Label:
         """Return the label of an epoch, by default the hub's current one (§3.2)."""
         connection = self.hub.connection

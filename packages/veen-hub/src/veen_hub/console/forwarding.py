@@ -24,11 +24,11 @@ from aiohttp import web
 
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import Code
+from veen_hub.api.content import MAX_REQUEST_BYTES
+from veen_hub.api.routes import PROBE_ROUTES, READ_ROUTES
 from veen_hub.console.access import Access
 from veen_hub.console.description import ConsoleDescription, serve_description
 from veen_hub.console.page import ConsolePage, add_security_headers
-from veen_hub.http.app import probe_routes, read_routes
-from veen_hub.http.content import MAX_REQUEST_BYTES
 from veen_hub.http.errors import envelopes
 
 REQUEST_HEADERS: Final = ("Accept", "Content-Type")
@@ -100,12 +100,12 @@ def make_app(
 
     app.add_routes([web.get("/", index), web.get("/console.json", serve_description(description))])
     to_hub = _forward_to(session, hub.rstrip("/"))
-    for route in read_routes():
-        app.router.add_route(route.method, route.path, to_hub)
+    for route in READ_ROUTES:
+        app.router.add_route(route.method, route.pattern, to_hub)
     if probes is not None:
         to_probes = _forward_to(session, probes.rstrip("/"))
-        for route in probe_routes():
-            app.router.add_route(route.method, route.path, to_probes)
+        for route in PROBE_ROUTES:
+            app.router.add_route(route.method, route.pattern, to_probes)
     return app
 
 

@@ -1,8 +1,7 @@
-"""The HTTP API (§10): listeners and connections, and handlers that decode, call the hub and reply.
+"""HTTP/1.1 as a transport of the API: listeners and connections with bounds, and TLS.
 
-``submit`` receives messages, ``reading`` and ``attachments`` serve the log, ``tooling`` serves admins, and
-``probes`` serves operators on a listener of their own. ``errors`` is the only place that turns an error into
-an answer.
+``exchange`` hands aiohttp's requests to the endpoints of ``veen_hub.api`` and sends their replies.
+``connections`` has a short path for submits. ``app`` is the server with all its listeners.
 
 ``bounded_connection`` and ``bounded_listener`` know nothing of the hub; the witness uses them too.
 """

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from veen_core.errors import ApiError
-from veen_core.rejection import Code
+from veen_hub.api.routes import API_ROUTES, HEALTHZ, PROBE_ROUTES, READ_ROUTES
 from veen_hub.console.hub_listener import make_console
-from veen_hub.http import attachments, hub_log, probes, reading, replication, tooling
+from veen_hub.file_drop.service import FileDropService
 from veen_hub.http.bounded_connection import check_head_size
 from veen_hub.http.bounded_listener import Endpoint
 from veen_hub.http.errors import envelopes
-from veen_hub.http.keys import HUB, READERS_ARE_CHECKED, hub_of
+from veen_hub.http.exchange import route_of
+from veen_hub.http.keys import HUB
 from veen_hub.http.listener import Listener
-from veen_hub.http.submit import submit
 from veen_hub.http.tls import server_context
 from veen_hub.hub import Hub
+
+if TYPE_CHECKING:
+    from veen_hub.http3.listener import H3Listener
+    from veen_hub.nats.service import NatsService
 
 SHUTDOWN_SEC: Final = 5
 """How long a request in progress may take to end when the hub stops."""
@@ -31,71 +33,15 @@ async def only_short_heads(request: web.Request, handler: Handler) -> web.Stream
     return await handler(request)
 
 
-def reads_log(handler: Handler) -> Handler:
-    """Mark a handler that reads the log: it may require a client certificate (COMP0.3)."""
-
-    @functools.wraps(handler)
-    async def checked(request: web.Request) -> web.StreamResponse:
-        tls = hub_of(request).config.tls
-        is_checked = request.app.get(READERS_ARE_CHECKED, False)
-        if tls is not None and tls.client_certificate == "reading" and not is_checked:
-            connection = request.get_extra_info("ssl_object")
-            if connection is None or not connection.getpeercert():
-                raise ApiError(Code.UNAUTHORIZED, "reading this hub requires a client certificate")
-        return await handler(request)
-
-    return checked
-
-
-def read_routes() -> list[web.RouteDef]:
-    """Return the calls that read the hub; a console's listener has them and no others (ADR 0030)."""
-    return [
-        web.post("/v1/stream", reads_log(reading.page)),
-        web.get("/v1/stream/{label}", reads_log(reading.follow), allow_head=False),  # HEAD would not end
-        web.post("/v1/receipt", reads_log(reading.receipt)),
-        web.post("/v1/proof", reads_log(reading.proof)),
-        web.post("/v1/consistency", reads_log(reading.consistency)),
-        web.post("/v1/checkpoint", reads_log(reading.checkpoint)),
-        web.get("/v1/checkpoint", reads_log(reading.checkpoints)),
-        web.get("/v1/attachment/{coid}", reads_log(attachments.get)),
-        web.post("/v1/hublog/proof", reads_log(hub_log.proof)),
-        web.post("/v1/hublog/consistency", reads_log(hub_log.consistency)),
-        web.get("/log/checkpoint", reads_log(hub_log.checkpoint)),
-        web.get("/log/tile/{path:.+}", reads_log(hub_log.tile)),
-        web.get("/v1/status", probes.status),
-        web.get("/tooling/cap/{auth_ref}", reads_log(tooling.cap_status)),
-        web.get("/healthz", probes.healthz),
-    ]
-
-
-def probe_routes() -> list[web.RouteDef]:
-    """Return the calls of the probes' listener that its other listeners do not have."""
-    return [web.get("/readyz", probes.readyz), web.get("/metrics", probes.metrics)]
-
-
 def make_api(hub: Hub) -> web.Application:
     app = _make_app(hub)
-    app.add_routes(
-        [
-            *read_routes(),
-            web.post("/v1/submit", submit),
-            web.put("/v1/attachment/{coid}", attachments.put),
-            web.get("/v1/replica/snapshot", reads_log(replication.snapshot), allow_head=False),
-            web.get("/v1/replica/journal", reads_log(replication.journal), allow_head=False),
-            web.post("/tooling/authorize", tooling.authorize),
-            web.post("/tooling/equivocation", tooling.equivocation),
-            web.post("/tooling/checkpoint", tooling.checkpoint),
-            web.post("/tooling/anchor", tooling.anchor),
-            web.post("/tooling/retention", tooling.retention),
-            web.post("/tooling/handover", tooling.handover),
-        ]
-    )
+    app.add_routes(map(route_of, API_ROUTES))
     return app
 
 
 def make_probes(hub: Hub) -> web.Application:
     app = _make_app(hub)
-    app.add_routes([web.get("/healthz", probes.healthz), *probe_routes()])
+    app.add_routes([*map(route_of, (HEALTHZ, *PROBE_ROUTES))])
     return app
 
 
@@ -111,12 +57,25 @@ class Server:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self._api_runner = web.AppRunner(make_api(hub), shutdown_timeout=SHUTDOWN_SEC)
+        api = make_api(hub)
+        if hub.config.h3 is not None:
+            api.on_response_prepare.append(self._name_h3)
+        self._api_runner = web.AppRunner(api, shutdown_timeout=SHUTDOWN_SEC)
         self._probes_runner = web.AppRunner(make_probes(hub), shutdown_timeout=SHUTDOWN_SEC)
         self._api: Listener | None = None
         self._probes: Listener | None = None
         self._console_runner: web.AppRunner | None = None
         self._console: Listener | None = None
+        self.h3: H3Listener | None = None
+        self.nats: NatsService | None = None
+        if (nats := hub.config.nats) is not None:
+            # Imported here: nats-py is an optional package.
+            from veen_hub.nats.service import NatsService  # noqa: PLC0415
+
+            self.nats = NatsService(hub, nats)
+        self.files: FileDropService | None = None
+        if hub.config.file is not None:
+            self.files = FileDropService(hub, hub.config.file)
 
     async def start(self) -> str:
         """Listen, and return the API's URL; after a failure the hub is stopped and its directory closed."""
@@ -142,12 +101,41 @@ class Server:
         )
         self._api = Listener(self._api_runner, self.hub, endpoint, context, takes_submits=True)
         await self._api.start()
+        await self._start_h3()
         await self._start_probes()
         await self._start_console()
         if self.hub.replica is None:
             self.hub.realm_follower.start(self._api.name)
-            self.hub.advertiser.start(self._api.name)
+            self.hub.advertiser.start(*self._own_urls())
+        if self.nats is not None:
+            self.nats.start()
+        if self.files is not None:
+            self.files.start()
         return self._api.name
+
+    async def _start_h3(self) -> None:
+        settings, tls = self.hub.config.h3, self.hub.config.tls
+        if settings is None or tls is None:
+            return
+        # Imported here: aioquic is an optional package.
+        from veen_hub.http3.listener import H3Listener  # noqa: PLC0415
+
+        assert self._api is not None
+        host = settings.host if settings.host is not None else self.hub.config.listen.host
+        port = settings.port if settings.port is not None else self._api.port
+        self.h3 = H3Listener(self.hub, settings, tls, host, port)
+        await self.h3.start()
+
+    async def _name_h3(self, _request: web.Request, response: web.StreamResponse) -> None:
+        """Say where HTTP/3 is in every answer but those of direct submits (RFC 7838)."""
+        if self.h3 is not None:
+            response.headers["Alt-Svc"] = self.h3.alt_svc
+
+    def _own_urls(self) -> tuple[str, ...]:
+        """The addresses of all roads that are on, HTTP/1.1 first."""
+        assert self._api is not None
+        h3 = (self.h3.url,) if self.h3 is not None else ()
+        return (self._api.name, *h3, *(self.nats.urls if self.nats is not None else ()))
 
     async def _start_probes(self) -> None:
         api, probes = self.hub.config.listen, self.hub.config.probes
@@ -168,7 +156,7 @@ class Server:
         settings = self.hub.config.console
         if settings is None:
             return
-        app = make_console(self.hub, settings, [*read_routes(), *probe_routes()])
+        app = make_console(self.hub, settings, [*map(route_of, (*READ_ROUTES, *PROBE_ROUTES))])
         self._console_runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)
         await self._console_runner.setup()
         port = settings.port
@@ -209,6 +197,12 @@ class Server:
             await site.stop()
         await self.hub.realm_follower.stop()
         await self.hub.drain()
+        if self.h3 is not None:
+            await self.h3.stop()
+        if self.nats is not None:
+            await self.nats.stop()
+        if self.files is not None:
+            await self.files.stop()
         await self._api_runner.cleanup()
         await self._probes_runner.cleanup()
         if self._console_runner is not None:

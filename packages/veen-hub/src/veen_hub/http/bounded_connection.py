@@ -21,7 +21,10 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
-from veen_hub.http.request_ids import name_request, new_request_id
+from veen_hub.api.content import MIN_READ_RATE
+from veen_hub.api.request_ids import new_request_id
+from veen_hub.http.replies import to_response
+from veen_hub.http.request_names import name_request
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
 
@@ -33,8 +36,6 @@ MAX_HEADERS: Final = 128
 MAX_HEAD_BYTES: Final = 32 * 1_024
 """Bytes of a whole head. aiohttp's parser alone would buffer 128 headers of 8 KiB for each connection."""
 KEEPALIVE_SEC: Final = 75
-MIN_READ_RATE: Final = 32 * 1_024
-"""Bytes per second that a client must read of its answers."""
 LINGER_SEC: Final = 2
 """How long the rest of a refused body is read and discarded."""
 
@@ -212,7 +213,7 @@ class BoundedConnection(web.RequestHandler):
         """Send an answer; translate refusals by aiohttp itself, and count unsent bytes."""
         if isinstance(resp, web.HTTPException):
             error = self.translate(request, resp)
-            resp = self._listener.refuse(request.headers, error, name_request(request)).to_response()
+            resp = to_response(self._listener.refuse(request.headers, error, name_request(request)))
             resp.force_close()
         size = (resp.content_length or 0) if isinstance(resp, web.Response) else 0
         self._listener.add_unsent(size)
@@ -244,7 +245,7 @@ class BoundedConnection(web.RequestHandler):
         else:
             LOGGER.error("handler_failed", exc_info=exc, extra={"fields": {"request_id": request_id}})
             error = ApiError(Code.UNAVAILABLE, "internal error: see the server's log", retry_after=5)
-        response = self._listener.refuse(request.headers, error, request_id).to_response()
+        response = to_response(self._listener.refuse(request.headers, error, request_id))
         response.force_close()
         return response
 

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS, Code
+from veen_hub.api.reply import Headers, Reply
+from veen_hub.api.request_ids import new_request_id
 from veen_hub.http.bounded_connection import BoundedConnection
-from veen_hub.http.content import Headers, Reply
-from veen_hub.http.request_ids import new_request_id
+from veen_hub.http.replies import to_bytes
 from veen_hub.ops.logs import log
 
 HANDSHAKE_SEC: Final = 10
@@ -110,9 +112,9 @@ class BoundedListener(web.BaseSite):
 
     def refuse_and_close(self, error: ApiError, request_id: str) -> bytes:
         """Encode the last answer of a connection whose request could not be read."""
-        answer = self.refuse({}, error, request_id)
+        answer = self.refuse(CIMultiDict(), error, request_id)
         answer.headers["Connection"] = "close"
-        return answer.to_bytes()
+        return to_bytes(answer)
 
     @property
     def port(self) -> int:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import HttpVersion11, StreamReader, web
 
 from veen_core.errors import AdmissionError, ApiError
+from veen_hub.api.content import check_body, over_the_cap
+from veen_hub.api.request_ids import new_request_id
+from veen_hub.api.submit import SubmitCall
 from veen_hub.http.bounded_connection import BoundedConnection, check_head_size
-from veen_hub.http.content import check_body, over_the_cap
 from veen_hub.http.errors import from_http
-from veen_hub.http.request_ids import new_request_id
-from veen_hub.http.submit import SubmitCall
+from veen_hub.http.replies import to_bytes
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import LOGGER
 from veen_hub.pipeline.failures import internal_error
@@ -106,7 +107,7 @@ class Connection(BoundedConnection):
         except (AdmissionError, ApiError) as exc:
             self._submit = None
             call.lease.release()
-            self._write(call.refuse(exc).to_bytes())
+            self._write(to_bytes(call.refuse(exc)))
 
     def _answer(self) -> None:
         """Answer the direct submit, and continue with what arrived behind it."""
@@ -119,7 +120,7 @@ class Connection(BoundedConnection):
         except Exception:  # noqa: BLE001 - logged; a bug is answered too
             LOGGER.exception("answer_failed")
             answer = call.refuse(internal_error())
-        self._write(answer.to_bytes())
+        self._write(to_bytes(answer))
         if self._held:
             data, self._held = self._held, b""
             self._resume_transport_reading()

@@ -9,7 +9,3 @@ from veen_hub.hub import Hub
 HUB = web.AppKey("hub", Hub)
 READERS_ARE_CHECKED = web.AppKey("readers_are_checked", bool)
 """Set if every request has shown a token, so that readers need no client certificate."""
-
-
-def hub_of(request: web.Request) -> Hub:
-    return request.app[HUB]

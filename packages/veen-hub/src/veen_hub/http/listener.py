@@ -8,10 +8,10 @@ import ssl
 from aiohttp import web
 
 from veen_core.errors import ApiError
+from veen_hub.api.errors import refuse
+from veen_hub.api.reply import Headers, Reply
 from veen_hub.http.bounded_listener import BoundedListener, Endpoint
 from veen_hub.http.connections import Connection
-from veen_hub.http.content import Headers, Reply
-from veen_hub.http.errors import refuse
 from veen_hub.hub import Hub
 
 

@@ -91,7 +91,7 @@ class HubAdvertiser:
         self._settings, self._identity, self._identity_sig = settings, identity, identity_sig
         self._profile_id, self._signing_key, self._hub_ts = profile_id, signing_key, hub_ts
         self._state = state
-        self._own_url = ""
+        self._own_urls: tuple[str, ...] = ("",)
         self._linked: set[ClientId] = set()
         self._may_be_listed = False
         """Whether a descriptor was sent; the answer of the directory may still be on its way."""
@@ -102,10 +102,10 @@ class HubAdvertiser:
             self._describer: HubDescriber = extension.make(extension.DESCRIPTORS, SPEC_5, "discovery")
             self._token = _read_token(settings.token)
 
-    def start(self, own_url: str) -> None:
-        """Start publishing; ``own_url`` is the address on which the hub listens."""
+    def start(self, *own_urls: str) -> None:
+        """Start publishing; ``own_urls`` are the addresses of all roads to the hub, HTTP first."""
         if self._settings is not None:
-            self._own_url = own_url
+            self._own_urls = own_urls
             self._task = asyncio.create_task(self._run(self._settings))
 
     async def stop(self) -> None:
@@ -143,7 +143,7 @@ class HubAdvertiser:
             identity=self._identity,
             identity_sig=self._identity_sig(),
             profile_id=self._profile_id,
-            endpoints=settings.endpoints or (self._own_url,),
+            endpoints=settings.endpoints or self._own_urls,
             version=VERSION,
             settings=settings,
         )
@@ -171,7 +171,7 @@ class HubAdvertiser:
 
         bounds = ClientBounds(max_client_id_lifetime_sec=self._token.allow.ttl) if self._token else None
         return connect(
-            settings.url or self._own_url,
+            settings.url or self._own_urls[0],
             _client_identity(key),
             trust=settings.pinned or self._identity.hub_id,
             tls=Tls(ca=settings.ca) if settings.ca is not None else None,

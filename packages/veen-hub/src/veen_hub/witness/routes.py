@@ -23,9 +23,10 @@ from aiohttp.typedefs import Handler
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
 from veen_core.tlog.add_checkpoint import MAX_REQUEST_BYTES, PATH
+from veen_hub.api.content import read_body
 from veen_hub.http.bounded_connection import check_head_size
 from veen_hub.http.bounded_listener import refuse_in_text
-from veen_hub.http.content import read_body
+from veen_hub.http.replies import to_response
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER
 from veen_hub.witness.description import describe
@@ -66,19 +67,19 @@ async def errors_in_text(request: web.Request, handler: Handler) -> web.StreamRe
         check_head_size(request.raw_headers)
         return await handler(request)
     except ApiError as exc:
-        return refuse_in_text(exc).to_response()
+        return to_response(refuse_in_text(exc))
     except web.HTTPException as exc:
         without_frames(exc)  # the request keeps a reference to it
         return web.Response(status=exc.status, text=f"{exc.reason}: {request.method} {request.path}\n")
     except web.RequestPayloadError as exc:
         error = ApiError(Code.BAD_REQUEST, f"the body cannot be read: {type(exc).__name__}")
-        return refuse_in_text(error).to_response()
+        return to_response(refuse_in_text(error))
     except ConnectionError:
         raise  # the client has disconnected: no answer can be sent
     except Exception:  # noqa: BLE001 - logged; a bug is answered too
         LOGGER.exception("handler_failed", extra={"fields": {"path": request.path}})
         error = ApiError(Code.UNAVAILABLE, "internal error: see the witness's log")
-        return refuse_in_text(error).to_response()
+        return to_response(refuse_in_text(error))
 
 
 async def add_checkpoint(request: web.Request) -> web.Response:

@@ -24,7 +24,7 @@ from veen_overlays.rpc.records import Reply, Request
 D = TypeVar("D", bound=Descriptor)
 INTERNAL: Final = "internal"
 """The tag of descriptors that are proposed only to clients that ask for the tag (spec-5 8.3)."""
-TRANSPORTS: Final = ("https", "http")
+TRANSPORTS: Final = ("https", "http", "quic", "nats")
 """Kinds of endpoints that this client can use, in the order of preference."""
 RPC_SCHEMAS: Final = frozenset((SchemaId(Request.SCHEMA), SchemaId(Reply.SCHEMA)))
 """The schemas that this client's RPC implementation expects (7.2)."""

@@ -78,7 +78,7 @@ class HubDescriptor:
             profile_id=facts.profile_id,
             region=settings.region,
             tags=tuple(settings.tags),
-            endpoints=tuple(Endpoint(kind=urlsplit(url).scheme, url=url) for url in facts.endpoints),
+            endpoints=tuple(Endpoint(kind=_kind_of(url), url=url) for url in facts.endpoints),
             overlays=tuple(map(overlay_named, settings.overlays)),
             ttl_sec=settings.ttl_sec,
             version=facts.version,
@@ -95,3 +95,9 @@ class HubDescriptor:
     def retire(self, facts: Facts) -> RecordToSend:
         """The record that withdraws the descriptor."""
         return _to_send(HubRetire(hub_id=facts.identity.hub_id, reason="the hub was stopped"))
+
+
+def _kind_of(url: str) -> str:
+    """Return the kind of an endpoint (spec-5 4.1): ``tls://`` addresses are of NATS, ``h3://`` of QUIC."""
+    scheme = urlsplit(url).scheme
+    return {"tls": "nats", "h3": "quic"}.get(scheme, scheme)

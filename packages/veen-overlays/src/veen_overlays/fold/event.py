@@ -100,6 +100,7 @@ class MemorySeenKeys:
         self._keys: set[bytes] = set()
 
     def first(self, key: bytes, seq: int) -> bool:  # noqa: ARG002 - other implementations need it
-        before = len(self._keys)
+        if key in self._keys:
+            return False
         self._keys.add(key)
-        return len(self._keys) != before
+        return True

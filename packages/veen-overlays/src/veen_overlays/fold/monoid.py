@@ -82,14 +82,41 @@ LWW: Monoid[StampedValue | None] = Monoid(
 """A register: the write with the greatest (timestamp, stream_seq, identity) wins (core §11.1)."""
 
 
-def _earlier(a: StampedValue | None, b: StampedValue | None) -> StampedValue | None:
+def _earlier(a: Any, b: Any) -> Any:
     if a is None or b is None:
         return b if a is None else a
     return min(a, b)
 
 
+def _to_list(held: tuple[Any, ...] | None) -> list[Any] | None:
+    return None if held is None else list(held)
+
+
+def _to_tuple(item: list[Any] | None) -> Any:
+    return None if item is None else tuple(item)
+
+
 FIRST_WRITER: Monoid[StampedValue | None] = Monoid(None, _earlier, LWW.dump, LWW.load)
 """A register: the write with the smallest (timestamp, stream_seq, identity) wins."""
+
+
+FIRST: Monoid[Any] = Monoid(None, _earlier, _to_list, _to_tuple)
+"""A register of tuples that start with a stream_seq: the smallest tuple wins."""
+
+
+CountedValue = tuple[int, bytes, bytes, int]
+"""A value that was written once or more: stream_seq, identity and bytes of the first write, and a count."""
+
+
+def _counted(a: CountedValue | None, b: CountedValue | None) -> CountedValue | None:
+    if a is None or b is None:
+        return b if a is None else a
+    seq, identity, content, _ = min(a, b)
+    return seq, identity, content, a[3] + b[3]
+
+
+FIRST_COUNTED: Monoid[CountedValue | None] = Monoid(None, _counted, _to_list, _to_tuple)
+"""A register that keeps the first write and counts all of them."""
 
 
 GROW_SET: Monoid[frozenset[bytes]] = Monoid(

@@ -27,7 +27,7 @@ from veen_overlays.schema.record import Record, Undecodable, decode_record
 
 S = TypeVar("S")
 
-SUMMARY_FORMAT: Final = 5
+SUMMARY_FORMAT: Final = 6
 """Version of stored summaries; increase it when their bytes or keys change, so that logs are folded again."""
 MAX_PART_EVENTS: Final = 4_096
 """Events whose summaries are combined at once while a log is folded."""

@@ -15,18 +15,18 @@ The state has no clock and no policy. ``active_version`` answers for a time and 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from veen_core.hashing import Ht, u64be
 from veen_core.ids import AttRoot, FixedBytes, UnixTime
 from veen_overlays.fold.event import Event, Message
-from veen_overlays.fold.monoid import FIRST_WRITER, LWW, SUM, Monoid, StampedValue, map_of, product
+from veen_overlays.fold.monoid import FIRST_COUNTED, LWW, CountedValue, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.frequent_record import Groups, bulk_fold
-from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for
+from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for, take_link
 from veen_overlays.operations.operation import IdentityId, OperationId, operation, sorted_set
 from veen_overlays.recorder.records import KeyContinuity
 from veen_overlays.schema.pattern import is_free, is_text, string_content, uint
@@ -98,11 +98,8 @@ class AgreementConfirmation(Record):
 
 AgreementState = Mapping[str, Any]
 
-_DEFINED: Final = product(first=FIRST_WRITER, defined=SUM)
-"""The first definition of a version, and how often it was defined."""
-
 AGREEMENT_MONOID: Final[Monoid[AgreementState]] = product(
-    links=KEY_LINKS, definitions=map_of(_DEFINED), decisions=map_of(LWW)
+    links=KEY_LINKS, definitions=map_of(FIRST_COUNTED), decisions=map_of(LWW)
 )
 
 
@@ -115,7 +112,7 @@ def _lift(event: Event) -> AgreementState:
         case KeyContinuity():
             return lift_link(event)
         case AgreementDefinition(agreement_id=agreement, version=version):
-            held = {"first": (event.stamp(0), event.body), "defined": 1}
+            held = event.seq, event.identity, event.body, 1
             return {"definitions": {_version_key(agreement, version): held}}
         case AgreementConfirmation(agreement_id=agreement, version=version) as confirmed:
             signer = confirmed.party_identity + (event.client_id or b"")
@@ -196,16 +193,16 @@ def _versions(state: AgreementState) -> dict[AgreementId, list[Version]]:
     decisions = _decisions(state)
     found: dict[AgreementId, list[Version]] = {}
     highest: dict[AgreementId, int] = {}
-    definitions: Mapping[bytes, Mapping[str, Any]] = state.get("definitions", {})
-    for key in sorted(definitions, key=lambda each: definitions[each]["first"][0]):
-        (_, seq, _), body = definitions[key]["first"]
+    definitions: Iterable[CountedValue | None] = state.get("definitions", {}).values()
+    for seq, _, body, count in sorted(filter(None, definitions)):
         defined = AgreementDefinition.decode(body)
+        key = _version_key(defined.agreement_id, defined.version)
         earlier = found.setdefault(defined.agreement_id, [])
         made = Version(
             seq=seq,
             definition=defined,
             body=body,
-            defined=definitions[key]["defined"],
+            defined=count,
             rises=defined.version > highest.get(defined.agreement_id, -1),
             decisions={party: each for party, each in decisions.get(key, {}).items() if each.seq > seq},
         )
@@ -298,9 +295,9 @@ AGREEMENTS: Final[Overlay[AgreementState]] = Overlay(
     lift=_lift,
     view=_view,
     bulk=bulk_fold(
-        {AgreementConfirmation: _add},
+        {AgreementConfirmation: _add, KeyContinuity: take_link},
         part="decisions",
-        others=(AgreementDefinition, KeyContinuity),
+        others=(AgreementDefinition,),
         lift=_lift,
         monoid=AGREEMENT_MONOID,
     ),

@@ -15,10 +15,11 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, TypeVar
 
+from veen_core.errors import DecodeError
 from veen_overlays.fold.course import Course
 from veen_overlays.fold.event import EVENT_TAG, Event, Message, SeenKeys
 from veen_overlays.fold.monoid import Monoid
-from veen_overlays.schema.record import Record, decode_record
+from veen_overlays.schema.record import Record
 
 S = TypeVar("S")
 
@@ -44,7 +45,7 @@ class _Reading:
         shapes: tuple[type[Record], ...],
         keys: Callable[[Record], tuple[bytes, ...]] | None = None,
     ) -> None:
-        self._shapes = {bytes(shape.SCHEMA): (shape,) for shape in shapes}
+        self._shapes = {bytes(shape.SCHEMA): shape for shape in shapes}
         self._keys = keys
         self.events = 0
         self.ignored: list[Message] = []
@@ -53,30 +54,32 @@ class _Reading:
         self, messages: Iterable[Message], seen: SeenKeys, takes: Mapping[type[Record], Take]
     ) -> Iterator[Event]:
         """Yield the events that no ``Take`` took, each after all messages before it were taken."""
-        frequent = {bytes(shape.SCHEMA): (_groups_of(shape), take) for shape, take in takes.items()}
-        first = seen.first
+        kinds = {
+            schema: (shape, _groups_of(shape), takes.get(shape)) for schema, shape in self._shapes.items()
+        }
+        first, ignored = seen.first, self.ignored.append
         for message in messages:
             seq, msg_id, schema, body, parent_id, _, _ = message
             identity = sha256(EVENT_TAG + (parent_id or msg_id) + schema + body).digest()
             if not first(identity, seq):
                 continue
-            if (found := frequent.get(schema)) is not None:
-                match, take = found
-                groups = match(body)
-                if groups is not None and take(groups, message, identity):
-                    self.events += 1
-                    continue
-            event = self._event(message, identity, seen)
-            if event is None:
-                self.ignored.append(message)
-            else:
+            if (kind := kinds.get(schema)) is None:
+                ignored(message)
+                continue
+            shape, match, take = kind
+            groups = match(body)
+            if take is not None and groups is not None and take(groups, message, identity):
                 self.events += 1
-                yield event
+                continue
+            try:
+                record = shape.decode(body) if groups is None else shape.of_groups(groups, body)
+            except DecodeError:
+                ignored(message)
+                continue
+            self.events += 1
+            yield self._event(message, identity, record, seen)
 
-    def _event(self, message: Message, identity: bytes, seen: SeenKeys) -> Event | None:
-        record = decode_record(self._shapes.get(message.schema, ()), message.body)
-        if not isinstance(record, Record):
-            return None
+    def _event(self, message: Message, identity: bytes, record: Record, seen: SeenKeys) -> Event:
         seq, msg_id, _, body, parent_id, client_id, hub_ts = message
         repeated: tuple[bool, ...] = ()
         if self._keys is not None and (keys := self._keys(record)):

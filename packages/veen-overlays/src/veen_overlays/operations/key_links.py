@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from veen_overlays.fold.event import Event
+from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, Monoid, StampedValue, map_of
+from veen_overlays.operations.frequent_record import Groups
 from veen_overlays.recorder.attribution import links
 from veen_overlays.recorder.records import KeyContinuity
 
@@ -29,6 +30,12 @@ def lift_link(event: Event) -> dict[str, Any]:
     if not links(record, event.client_id):
         return {}
     return {"links": {bytes(record.principal_id + record.client_id): (event.stamp(0), b"")}}
+
+
+def take_link(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:  # noqa: ARG001
+    """Take a link that the client itself has not signed: it links nothing, so nothing is added."""
+    client: bytes = groups[1]
+    return client != message.client_id
 
 
 def with_signer(event: Event) -> bytes:

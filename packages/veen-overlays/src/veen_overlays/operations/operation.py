@@ -47,12 +47,16 @@ class IdentityId(FixedBytes):
 
 
 _ID_TAG: Final = b"veen/operation-id\x00"
-_make: Final = bytes.__new__  # every operation is hashed: half the time of checking the size of a hash
+
+
+def operation_key(msg_id: bytes) -> bytes:
+    """An operation_id as plain bytes, for folds: half the time of ``operation_id``."""
+    return sha256(_ID_TAG + msg_id).digest()
 
 
 def operation_id(msg_id: bytes) -> OperationId:
     """``Ht("veen/operation-id", msg_id)`` (spec-3 1.1)."""
-    return _make(OperationId, sha256(_ID_TAG + msg_id).digest())
+    return OperationId(operation_key(msg_id))
 
 
 def operation_of(event: Event) -> OperationId:

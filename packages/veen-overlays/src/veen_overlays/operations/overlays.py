@@ -69,6 +69,8 @@ def operation_rows(state: DomainState) -> list[dict[str, Any]]:
     """One row per paid operation, in stream order."""
 
     def embedded(body: bytes) -> dict[str, Any] | None:
+        if plain_fields(body)["operation_schema"] != PaidOperation.SCHEMA:
+            return None
         found = embedded_of(DelegatedExecution.decode(body))
         return _fields(found) if isinstance(found, PaidOperation) else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from veen_overlays.operations.operation import AccountId, IdentityId, OperationId, operation, sorted_set
 from veen_overlays.schema.pattern import is_free, is_text, string_content, uint
@@ -30,18 +30,13 @@ class PaidOperation(Record):
     metadata: Any | None = None
 
 
-class Payment(NamedTuple):
-    """The part of a paid operation that moves money."""
-
-    payer: bytes
-    payee: bytes
-    amount: int
-    currency: str | None
+Payment = tuple[bytes, bytes, int, str | None]
+"""The part of a paid operation that moves money: payer, payee, amount, currency."""
 
 
 def payment_of(record: PaidOperation) -> Payment:
     """The payment of a decoded record."""
-    return Payment(record.payer_account, record.payee_account, record.amount, record.currency_code)
+    return bytes(record.payer_account), bytes(record.payee_account), record.amount, record.currency_code
 
 
 def payment_in(groups: tuple[Any, ...]) -> Payment | None:
@@ -50,10 +45,10 @@ def payment_in(groups: tuple[Any, ...]) -> Payment | None:
     if not is_text(type_) or not is_free(args) or not (metadata is None or is_free(metadata)):
         return None
     if currency is None:
-        return Payment(payer, payee, uint(amount), None)
+        return payer, payee, uint(amount), None
     if not is_text(currency):
         return None
-    return Payment(payer, payee, uint(amount), string_content(currency).decode())
+    return payer, payee, uint(amount), string_content(currency).decode()
 
 
 @record("operation.domain.v1", section="spec-3 2.3, 3.4", rules=(sorted_set("authorities"),))

@@ -1,8 +1,8 @@
 """Data publications: which content a publisher bound to a version, and when (spec-3 §6).
 
-The first publication of a version that its publisher, or a key linked to it, has signed counts; the state
-lists every later one with the reason why it is refused (P1). A publication with another signer does not take
-the version away from its publisher.
+A publication counts if its publisher, or a key linked to the publisher, has signed it. Of several
+publications of one version the first counts; the state lists every later one with the reason why it is
+refused (P1). A publication with another signer does not take the version away from its publisher.
 """
 
 from __future__ import annotations
@@ -11,21 +11,27 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from veen_core.hashing import Ht
 from veen_core.ids import FixedBytes
 from veen_overlays.fold.event import Event, Message
-from veen_overlays.fold.monoid import FIRST_WRITER, SUM, Monoid, map_of, product
+from veen_overlays.fold.monoid import FIRST_COUNTED, CountedValue, Monoid, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.content_root import ContentRoot
 from veen_overlays.operations.frequent_record import Groups, bulk_fold
-from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for, split_signer, with_signer
+from veen_overlays.operations.key_links import (
+    KEY_LINKS,
+    lift_link,
+    signs_for,
+    split_signer,
+    take_link,
+    with_signer,
+)
 from veen_overlays.operations.operation import IdentityId, operation, sorted_set
 from veen_overlays.recorder.records import KeyContinuity
-from veen_overlays.schema.pattern import is_free, is_text, string_content
+from veen_overlays.schema.pattern import is_free, is_set, is_text, string_content
 from veen_overlays.schema.record import Record, RecordRule, plain_fields
 
 
@@ -63,9 +69,8 @@ class DataPublication(Record):
 
 PublicationState = Mapping[str, Any]
 
-_PUBLISHED: Final = product(first=FIRST_WRITER, published=SUM)
 PUBLICATION_MONOID: Final[Monoid[PublicationState]] = product(
-    links=KEY_LINKS, publications=map_of(_PUBLISHED)
+    links=KEY_LINKS, publications=map_of(FIRST_COUNTED)
 )
 """Publications by object, version, publisher, signer and content: a repetition only increases a count."""
 
@@ -78,13 +83,12 @@ def _lift(event: Event) -> PublicationState:
     fixed = record.publication_id + record.publisher_identity + record.content_root
     signer = event.client_id or b""
     key = fixed + bytes([len(signer)]) + signer + record.version.encode()
-    return {"publications": {key: {"first": (event.stamp(0), with_signer(event)), "published": 1}}}
+    return {"publications": {key: (event.seq, event.identity, with_signer(event), 1)}}
 
 
 def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take a publication without labels."""
     publication, publisher, root, class_, version, labels, source, metadata = groups
-    if labels is not None or not (metadata is None or is_free(metadata)):
+    if not (labels is None or is_set(labels)) or not (metadata is None or is_free(metadata)):
         return False
     word = string_content(version)
     if not word or not (is_text(version) and is_text(class_) and (source is None or is_text(source))):
@@ -93,8 +97,8 @@ def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: by
     signer = client_id or b""
     head = bytes([len(signer)]) + signer
     key = publication + publisher + root + head + word
-    held = {"first": ((0, seq, identity), head + body), "published": 1}
-    found[key] = _PUBLISHED.combine(found[key], held) if key in found else held
+    held = seq, identity, head + body, 1
+    found[key] = FIRST_COUNTED.combine(found[key], held) if key in found else held
     return True
 
 
@@ -108,7 +112,7 @@ class Publication(NamedTuple):
     """The first message that publishes this content."""
     body: bytes
     """The canonical bytes of the publication."""
-    fields: Mapping[str, Any]
+    fields: dict[str, Any]
     """Its fields as plain values."""
     published: int
     """How often the same content was published by the same key."""
@@ -123,11 +127,10 @@ class Publication(NamedTuple):
 def publications_of(state: PublicationState) -> list[Publication]:
     """All publications in the order of the stream."""
     links = state.get("links", {})
-    held: Iterable[Mapping[str, Any]] = state.get("publications", {}).values()
+    held: Iterable[CountedValue | None] = state.get("publications", {}).values()
     counting: dict[tuple[bytes, str], int] = {}
     found = []
-    for each in sorted(held, key=itemgetter("first")):
-        (_, seq, _), content = each["first"]
+    for seq, _, content, published in sorted(filter(None, held)):
         signer, body = split_signer(content)
         fields = plain_fields(body)
         refused = None
@@ -135,7 +138,7 @@ def publications_of(state: PublicationState) -> list[Publication]:
             refused = "its publisher has not signed it"
         elif (first := counting.setdefault((fields["publication_id"], fields["version"]), seq)) != seq:
             refused = f"message {first} has published this version (P1)"
-        found.append(Publication(seq, body, fields, each["published"], refused))
+        found.append(Publication(seq, body, fields, published, refused))
     return found
 
 
@@ -158,9 +161,9 @@ def version_order(version: str) -> list[tuple[int, str]]:
 
     Runs of digits compare as numbers: ``v1.10`` is higher than ``v1.9``. A suffix that starts with a hyphen
     and a letter, or with ``alpha``, ``beta``, ``dev``, ``pre``, ``preview`` or ``rc``, names a pre-release,
-    which is lower: ``v1.0-rc1`` and ``v1.0rc1`` are lower than ``v1.0``. So does a suffix that starts with
-    ``~``, and one letter ``a``, ``b`` or ``c`` between two numbers, as in ``1.0b2``. Any other suffix makes a
-    version higher: ``v1.0.1`` is higher than ``v1.0``. A ``v`` in front of a number does not count.
+    which is lower: ``v1.0-rc1`` and ``v1.0rc1`` are lower than ``v1.0``. A suffix that starts with ``~``
+    names one too, and so does a single ``a``, ``b`` or ``c`` between two numbers, as in ``1.0b2``. Any other
+    suffix makes a version higher: ``v1.0.1`` is higher than ``v1.0``. A ``v`` before a number does not count.
     """
     parts = _DIGITS.split(re.sub(r"^[vV](?=\d)", "", version))
     order = []
@@ -189,12 +192,13 @@ def survivor(publications: Iterable[Publication], rule: SurvivorRule) -> Publica
 
 
 def _view(state: PublicationState) -> list[Any]:
-    return [
-        {**fields, "seq": seq, "published": published}
-        if refused is None
-        else {**fields, "seq": seq, "published": published, "refused": refused}
-        for seq, _, fields, published, refused in publications_of(state)
-    ]
+    rows = []
+    for seq, _, row, published, refused in publications_of(state):
+        row["seq"], row["published"] = seq, published
+        if refused is not None:
+            row["refused"] = refused
+        rows.append(row)
+    return rows
 
 
 PUBLICATIONS: Final[Overlay[PublicationState]] = Overlay(
@@ -205,9 +209,8 @@ PUBLICATIONS: Final[Overlay[PublicationState]] = Overlay(
     lift=_lift,
     view=_view,
     bulk=bulk_fold(
-        {DataPublication: _add},
+        {DataPublication: _add, KeyContinuity: take_link},
         part="publications",
-        others=(KeyContinuity,),
         lift=_lift,
         monoid=PUBLICATION_MONOID,
     ),

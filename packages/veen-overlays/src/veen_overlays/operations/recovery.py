@@ -17,14 +17,14 @@ stream:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from veen_core import cbor
 from veen_overlays.fold.event import Event, Message
-from veen_overlays.fold.monoid import FIRST_WRITER, Monoid, StampedValue, map_of, product
+from veen_overlays.fold.monoid import FIRST, FIRST_WRITER, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, Table
 from veen_overlays.operations.frequent_record import Groups, bulk_fold
@@ -34,9 +34,10 @@ from veen_overlays.operations.key_links import (
     lift_link,
     signs_for,
     split_signer,
+    take_link,
     with_signer,
 )
-from veen_overlays.operations.operation import IdentityId, OperationId, operation_id, operation_of
+from veen_overlays.operations.operation import IdentityId, OperationId, operation_key
 from veen_overlays.operations.recovery_records import (
     APPROVE,
     RECOVERY_RECORDS,
@@ -47,34 +48,65 @@ from veen_overlays.operations.recovery_records import (
     RecoveryRequest,
 )
 from veen_overlays.recorder.records import KeyContinuity
-from veen_overlays.schema.pattern import is_free, is_text
+from veen_overlays.schema.pattern import is_free, is_text, string_content
 from veen_overlays.schema.record import Record, plain_fields
 
 RecoveryState = Mapping[str, Any]
 
-RECOVERY_MONOID: Final[Monoid[RecoveryState]] = product(links=KEY_LINKS, records=map_of(FIRST_WRITER))
-"""Key links, and every record with its operation_id and signer, by the identity of its event."""
+RECOVERY_MONOID: Final[Monoid[RecoveryState]] = product(
+    links=KEY_LINKS, approvals=map_of(FIRST), records=map_of(FIRST_WRITER)
+)
+"""Key links, the ``Approval`` and the records of other kinds, by the identity of their event."""
 
 _BY_SCHEMA: Final = {bytes(shape.SCHEMA): shape for shape in RECOVERY_RECORDS}
 
 
+class Approval(NamedTuple):
+    """A decision in the log, with the key that signed its message; summaries hold it as a plain tuple."""
+
+    seq: int
+    name: bytes
+    """Its operation_id."""
+    signer: bytes
+    target: bytes
+    new: bytes
+    approver: bytes
+    group_id: bytes | None
+    decision: str
+
+    @property
+    def operation_id(self) -> OperationId:
+        return OperationId(self.name)
+
+
 def lift_recovery(event: Event) -> RecoveryState:
     """The summary of a recovery record, or of a key link."""
-    if isinstance(event.record, KeyContinuity):
-        return lift_link(event)
-    held = operation_of(event) + event.record.SCHEMA + with_signer(event)
-    return {"records": {event.identity: (event.stamp(0), held)}}
+    match event.record:
+        case KeyContinuity():
+            return lift_link(event)
+        case RecoveryApproval(
+            target_identity=target,
+            requested_new_identity=new,
+            approver_identity=approver,
+            policy_group_id=group_id,
+            decision=decision,
+        ):
+            group = None if group_id is None else bytes(group_id)
+            held = event.seq, operation_key(event.origin), event.client_id or b""
+            parties = bytes(target), bytes(new), bytes(approver)
+            return {"approvals": {event.identity: (*held, *parties, group, decision)}}
+    content = operation_key(event.origin) + event.record.SCHEMA + with_signer(event)
+    return {"records": {event.identity: (event.stamp(0), content)}}
 
 
 def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
     """Add an approval whose target and new identity differ; return False for any other message."""
-    target, new, _approver, _group, decision, _time, _parent, metadata = groups
+    target, new, approver, group_id, decision, _time, _parent, metadata = groups
     if target == new or not is_text(decision) or not (metadata is None or is_free(metadata)):
         return False
-    seq, msg_id, schema, body, parent_id, client_id, _ = message
-    signer = client_id or b""
-    held = operation_id(parent_id or msg_id) + schema + bytes([len(signer)]) + signer + body
-    found[identity] = (0, seq, identity), held
+    name = operation_key(message.parent_id or message.msg_id)
+    word = string_content(decision).decode()
+    found[identity] = message.seq, name, message.client_id or b"", target, new, approver, group_id, word
     return True
 
 
@@ -82,7 +114,7 @@ def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: by
 
 
 class Step(NamedTuple):
-    """A recovery record in the log, with the key that signed its message."""
+    """A policy, request or execution in the log, with the key that signed its message."""
 
     seq: int
     name: bytes
@@ -110,14 +142,14 @@ class OpenRecovery:
     policy: RecoveryPolicy
     requested: Step
     group_id: PolicyGroupId
-    decisions: dict[IdentityId, Step] = field(default_factory=dict)
+    decisions: dict[IdentityId, Approval] = field(default_factory=dict)
     """The latest decision of each guardian, or of its successor."""
 
     @property
-    def approvals(self) -> list[Step]:
+    def approvals(self) -> list[Approval]:
         """The decisions that approve, in the order of the stream."""
         # A principal that succeeded two guardians counts once.
-        found = {each.seq: each for each in self.decisions.values() if each.fields["decision"] == APPROVE}
+        found = {each.seq: each for each in self.decisions.values() if each.decision == APPROVE}
         return [found[seq] for seq in sorted(found)]
 
     @property
@@ -146,7 +178,7 @@ class Recoveries:
     executions: list[Execution] = field(default_factory=list)
     replaced: dict[bytes, bytes] = field(default_factory=dict)
     """The successor of every replaced identity."""
-    _approvals: dict[bytes, Step] = field(default_factory=dict)
+    _approvals: dict[bytes, Approval] = field(default_factory=dict)
 
     def current(self, identity: bytes) -> IdentityId:
         """The identity that has taken the place of this one; itself if it was never replaced."""
@@ -154,11 +186,14 @@ class Recoveries:
             identity = successor
         return IdentityId(identity)
 
-    def read(self, step: Step) -> None:
+    def read(self, step: Step | Approval) -> None:
         """Apply the next record."""
-        _APPLY[step.shape](self, step, step.fields)
+        if isinstance(step, Approval):
+            self._approve(step)
+        else:
+            _APPLY[step.shape](self, step, step.fields)
 
-    def _signed(self, step: Step, identity: bytes) -> bool:
+    def _signed(self, step: Step | Approval, identity: bytes) -> bool:
         return signs_for(self.links, identity, step.signer, step.seq)
 
     def _set_policy(self, step: Step, policy: Mapping[str, Any]) -> None:
@@ -180,16 +215,15 @@ class Recoveries:
             self.open = {pair: each for pair, each in self.open.items() if target not in pair}
         self.executions.append(Execution(step, target, new, why))
 
-    def _approve(self, step: Step, approval: Mapping[str, Any]) -> None:
-        self._approvals.setdefault(step.name, step)
-        found = self.open.get((approval["target_identity"], approval["requested_new_identity"]))
-        if found is None or approval.get("policy_group_id") not in (None, found.group_id):
+    def _approve(self, approval: Approval) -> None:
+        self._approvals.setdefault(approval.name, approval)
+        found = self.open.get((approval.target, approval.new))
+        if found is None or approval.group_id not in (None, found.group_id):
             return
-        approver = approval["approver_identity"]
-        if self._signed(step, approver):
+        if self._signed(approval, approval.approver):
             for guardian in found.policy.guardians:
-                if self.current(guardian) == approver:
-                    found.decisions[guardian] = step
+                if self.current(guardian) == approval.approver:
+                    found.decisions[guardian] = approval
 
     def refusal(self, step: Step, execution: Mapping[str, Any]) -> str | None:
         """The rule that an execution breaks, or None."""
@@ -218,28 +252,30 @@ class Recoveries:
 _APPLY: Final[Mapping[type[Record], Callable[[Recoveries, Step, Mapping[str, Any]], None]]] = {
     RecoveryPolicy: Recoveries._set_policy,
     RecoveryRequest: Recoveries._request,
-    RecoveryApproval: Recoveries._approve,
     RecoveryExecution: Recoveries._execute,
 }
 
 
-def _mismatch(step: Step, target: bytes, new: bytes) -> str | None:
-    approval = step.fields
-    if approval["target_identity"] != target:
+def _mismatch(approval: Approval, target: bytes, new: bytes) -> str | None:
+    if approval.target != target:
         return "names another target_identity"
-    if approval["requested_new_identity"] != new:
+    if approval.new != new:
         return "names another requested_new_identity"
-    return None if approval["decision"] == APPROVE else "does not approve"
+    return None if approval.decision == APPROVE else "does not approve"
 
 
 def recoveries(state: RecoveryState) -> Recoveries:
     """The recoveries of a prefix."""
     found = Recoveries(state.get("links", {}))
-    held: Mapping[bytes, StampedValue | None] = state.get("records", {})
-    in_order = sorted(filter(None, held.values()), key=itemgetter(0))
-    for (_, seq, _), content in in_order:
+    steps: list[Step | Approval] = [
+        Approval._make(held) for held in state.get("approvals", {}).values() if held is not None
+    ]
+    records: Iterable[StampedValue | None] = state.get("records", {}).values()
+    for (_, seq, _), content in filter(None, records):
         signer, body = split_signer(content[64:])
-        found.read(Step(seq, content[:32], signer, _BY_SCHEMA[content[32:64]], body))
+        steps.append(Step(seq, content[:32], signer, _BY_SCHEMA[content[32:64]], body))
+    for step in sorted(steps, key=itemgetter(0)):
+        found.read(step)
     return found
 
 
@@ -289,9 +325,9 @@ RECOVERIES: Final[Overlay[RecoveryState]] = Overlay(
     lift=lift_recovery,
     view=_view,
     bulk=bulk_fold(
-        {RecoveryApproval: _add},
-        part="records",
-        others=(RecoveryPolicy, RecoveryRequest, RecoveryExecution, KeyContinuity),
+        {RecoveryApproval: _add, KeyContinuity: take_link},
+        part="approvals",
+        others=(RecoveryPolicy, RecoveryRequest, RecoveryExecution),
         lift=lift_recovery,
         monoid=RECOVERY_MONOID,
     ),

@@ -8,11 +8,9 @@ import enum
 class Refusal(enum.StrEnum):
     """Why an operation was refused; each names its rule."""
 
-    OPERATION_ID = "operation-id"
-    """P1: an earlier operation has the same operation_id."""
     NO_SIGNER = "no-signer"
     """The reader does not know who signed the message."""
-    ISSUER = "issuer"
+    ISSUER = "A1: issuer"
     """A1: the issuer is not an authority of the domain."""
     EXPIRED = "expired"
     """3.2: the grant has expired."""
@@ -36,7 +34,7 @@ class Refusal(enum.StrEnum):
     """2.4: the payment exceeds what is left of maximum_amount."""
     RATE = "rate"
     """2.4: the payment exceeds the grant's rate."""
-    EMPTY_CHAIN = "D1"
+    EMPTY_CHAIN = "D1: empty chain"
     """D1: the delegation chain is empty."""
     UNKNOWN_CAPABILITY = "D2: unknown capability"
     """D2: no earlier grant in this log has this reference."""

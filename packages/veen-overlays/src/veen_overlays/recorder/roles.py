@@ -49,23 +49,26 @@ def check_distinct(
     profile: RecorderProfile,
     role: Role,
     identity: ClientId,
+    *,
+    given: Collection[str],
     tokens: Iterable[CapToken],
     producers: Collection[ClientId],
 ) -> None:
     """Refuse an identity that is, or would become, administrator and producer at once (SDR0 3.2.3).
 
-    ``tokens`` are all that the identity holds, ``producers`` the keys that are known to record events.
+    ``given`` are the roles that the identity was given before, ``tokens`` all that it has authorized at the
+    hub, ``producers`` the keys that are known to record events.
     """
     events = set(map(stream_id, profile.streams))
     managed = set(writable_streams(profile, ADMIN, ()))
     held = {stream for token in tokens if token.subject_pk == identity for stream in token.allow.stream_ids}
-    produces = bool(held & events) or identity in producers
+    produces = PRODUCER in given or bool(held & events) or identity in producers
     if role == ADMIN and produces:
         raise ConfigError(
             f"identity {identity.hex()} records events, so it may not be recorder_admin (SDR0 3.2.3)",
             action="leave --identity out: the command then makes an identity",
         )
-    if role == PRODUCER and held & managed:
+    if role == PRODUCER and (ADMIN in given or held & managed):
         raise ConfigError(
             f"identity {identity.hex()} is recorder_admin, so it may not record events (SDR0 3.2.3)",
             action="leave --identity out: the command then makes an identity",

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 import cbor2
@@ -39,6 +40,8 @@ _NEGATIVE: Final = (
 )
 _HEADS: Final = (1, 1, 2, 3, 5, 9)
 
+NULL: Final = b"\xf6"
+
 Reader = Callable[[bytes], Any]
 
 
@@ -51,7 +54,8 @@ def uint(item: bytes) -> int:
     return item[0] if len(item) == 1 else int.from_bytes(item[1:], "big")
 
 
-def _int(item: bytes) -> int:
+def signed(item: bytes) -> int:
+    """The value of an integer's canonical bytes."""
     if item[0] < 0x20:
         return uint(item)
     return -1 - (item[0] - 0x20 if len(item) == 1 else int.from_bytes(item[1:], "big"))
@@ -92,7 +96,7 @@ def _expression(kind: Kind) -> tuple[bytes, Reader] | None:
         case Uint():
             return _UINT, uint
         case Int():
-            return _UINT + b"|" + _NEGATIVE, _int
+            return _UINT + b"|" + _NEGATIVE, signed
         case Bytes():
             return _strings(0x40), string_content
         case Scalar(type=type_) if type_ is str:
@@ -136,17 +140,18 @@ def _texts(least: int) -> tuple[bytes, Reader]:
             raise PatternMismatchError
         return found
 
-    return rb"[\x80-\x97](?:%b){0,%d}" % (_strings(0x60), MAX_PATTERN_ITEMS), read
+    # Lazy: the expression does not count the items, and the next field's key is a text string too.
+    return rb"[\x80-\x97](?:%b){0,%d}?" % (_strings(0x60), MAX_PATTERN_ITEMS), read
 
 
 def _free(item: bytes) -> Any:
     """The value of a scalar, or of an array or map of scalars, whose items ``_FREE`` has matched.
 
-    ``_FREE`` does not count the items. They are counted by decoding an array of the value and an empty array,
-    which no scalar is. This takes half the time of encoding the value again.
+    ``_FREE`` counts neither items nor equal keys. The items are counted by decoding an array of the value and
+    an empty array, which no scalar is. This takes half the time of encoding the value again.
     """
-    value, end = cbor2.loads(b"\x82" + item + b"\x80", allow_duplicate_keys=False)
-    if end != []:
+    value, end = cbor2.loads(b"\x82" + item + b"\x80")
+    if end != [] or (type(value) is dict and len(value) != item[0] - 0xA0):
         raise PatternMismatchError
     return value
 
@@ -158,6 +163,15 @@ def is_free(item: bytes) -> bool:
     except (ValueError, cbor2.CBORDecodeError):
         return False
     return True
+
+
+def is_set(item: bytes) -> bool:
+    """Whether a list of texts that a pattern has matched is valid, sorted, and names nothing twice."""
+    try:
+        texts = _free(item)
+    except (ValueError, cbor2.CBORDecodeError):
+        return False
+    return all(a < b for a, b in pairwise(texts))
 
 
 def _words(values: dict[bytes, Any]) -> tuple[bytes, Reader]:
@@ -177,7 +191,7 @@ _FREE: Final = b"|".join(
 
 
 def _or_null(read: Reader) -> Reader:
-    return lambda item: None if item == b"\xf6" else read(item)
+    return lambda item: None if item == NULL else read(item)
 
 
 def _fixed(kind: Fixed) -> tuple[bytes, Reader]:
@@ -193,7 +207,7 @@ class Pattern:
     readers: tuple[Reader, ...]
     optionals: bool
 
-    def groups(self, body: bytes) -> tuple[bytes | None, ...] | None:
+    def groups(self, body: bytes) -> tuple[Any, ...] | None:
         """The matched bytes of each field, None for an absent one; None if the body does not match."""
         if (found := self.expression.fullmatch(body)) is None:
             return None
@@ -201,17 +215,6 @@ class Pattern:
         if self.optionals and body[0] - 0xA0 != len(groups) - groups.count(None):
             return None
         return groups
-
-    def read(self, body: bytes) -> list[Any] | None:
-        """The values of the fields; None if the body does not match."""
-        if (groups := self.groups(body)) is None:
-            return None
-        try:
-            return [
-                None if item is None else read(item) for read, item in zip(self.readers, groups, strict=True)
-            ]
-        except (ValueError, cbor2.CBORDecodeError):
-            return None
 
 
 def pattern_of(fields: tuple[Field, ...]) -> Pattern | None:

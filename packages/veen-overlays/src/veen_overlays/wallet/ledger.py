@@ -21,8 +21,8 @@ from veen_overlays.schema.pattern import string_content, uint
 from veen_overlays.schema.record import Record, Undecodable, decode_record
 from veen_overlays.wallet import records as wal
 from veen_overlays.wallet.account import ACCOUNT, NEVER_OPENED, UNTOUCHED, Account, WalletState
+from veen_overlays.wallet.event_summary import CLOSES, FREEZES, UNFREEZES, sets_limit
 from veen_overlays.wallet.movements import MovementRun
-from veen_overlays.wallet.window import set_if_zero
 
 Accounts = Mapping[bytes, Account]
 """The summary of each wallet that a range names, by wallet_id."""
@@ -34,16 +34,13 @@ def control_of(record: Record) -> Account | None:
         case wal.Open(created_at=created_at):
             return Account(opened=WalletState(exists=True, last_limit_reset_ts=created_at))
         case wal.Close():
-            return Account(closes=True)
-        case wal.Limit(daily_limit=None):
-            return Account(limit=(None,))
+            return CLOSES
         case wal.Limit(daily_limit=limit, ts=ts):
-            window = set_if_zero(ts)
-            return Account(limit=(limit,), reset=ts, windows=(window,) * 4)
+            return sets_limit(limit, ts)
         case wal.Freeze():
-            return Account(frozen=True)
+            return FREEZES
         case wal.Unfreeze():
-            return Account(frozen=False)
+            return UNFREEZES
     return None
 
 

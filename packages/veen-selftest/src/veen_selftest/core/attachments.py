@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from veen_core import rejection
@@ -106,9 +107,26 @@ def _size(context: CheckContext) -> None:
     )
 
 
+def or_refused(run: Callable[[CheckContext], None]) -> Callable[[CheckContext], None]:
+    """Over NATS, require that an attachment is refused by an error that names HTTP (DR0)."""
+
+    @functools.wraps(run)
+    def check(context: CheckContext) -> None:
+        hub = context.hub()
+        if hub.carries_attachments:
+            run(context)
+            return
+        writer, content = context.writer(hub), _content(context, 20)
+        for answer in (put(writer, content), hub.get(f"/v1/attachment/{H(content).hex()}")):
+            require(answer.status != 200, "an attachment was accepted over NATS (DR0)")
+            require("HTTP" in answer.error.message, "the refusal of an attachment does not name HTTP (DR0)")
+
+    return check
+
+
 CHECKS: Final = (
-    Check("attachment.round-trip", "H17", _round_trip),
-    Check("attachment.named-by-content", "H17", _named_by_content),
-    Check("attachment.auth", "H17, §8.1", _auth),
-    Check("attachment.size", "§14.1, SH0.4", _size),
+    Check("attachment.round-trip", "H17", or_refused(_round_trip)),
+    Check("attachment.named-by-content", "H17", or_refused(_named_by_content)),
+    Check("attachment.auth", "H17, §8.1", or_refused(_auth)),
+    Check("attachment.size", "§14.1, SH0.4", or_refused(_size)),
 )

@@ -22,25 +22,33 @@ from veen_selftest.runner.context import CheckContext
 
 def live(hub: HttpHub, label: Label, start: int, count: int) -> Iterator[StreamItem]:
     """Yield ``count`` items of the live stream (H15)."""
+    held = b""
+    for part in _live_parts(hub, f"/v1/stream/{label.hex()}?from={start}"):
+        held += part
+        while count and held:
+            try:
+                end = cbor.item_end(held)
+            except DecodeError:
+                break  # the item has not arrived whole
+            yield StreamItem.decode(held[:end])
+            held, count = held[end:], count - 1
+        if not count:
+            return
+    raise Violation("the live stream ended (H15)")
+
+
+def _live_parts(hub: HttpHub, path: str) -> Iterator[bytes]:
+    if hub.road is not None:
+        yield from hub.road.live(path, timeout=10)
+        return
     with contextlib.closing(hub.connection(timeout=10)) as connection:
-        connection.request("GET", f"{hub.prefix}/v1/stream/{label.hex()}?from={start}")
+        connection.request("GET", hub.prefix + path)
         response = connection.getresponse()
         require_equal(
             (response.status, response.getheader("Content-Type")), (200, CBOR_SEQ), "a live stream (H15)"
         )
-        held = b""
-        while count:
-            part = response.read1(65_536)
-            if not part:
-                raise Violation("the live stream ended (H15)")
-            held += part
-            while count and held:
-                try:
-                    end = cbor.item_end(held)
-                except DecodeError:
-                    break  # the item has not arrived whole
-                yield StreamItem.decode(held[:end])
-                held, count = held[end:], count - 1
+        while part := response.read1(65_536):
+            yield part
 
 
 def _one_history(context: CheckContext) -> None:

@@ -14,7 +14,7 @@ from veen_core.log_rules import step_of
 from veen_core.msg import Msg
 from veen_core.rejection import Rejection
 from veen_selftest.core import faults
-from veen_selftest.core.attachments import within
+from veen_selftest.core.attachments import or_refused, within
 from veen_selftest.hubs.http_hub import HttpHub, require_refused_by
 from veen_selftest.peers.verifier import VerifiedLog, read_entries
 from veen_selftest.peers.writer import Writer, ciphertext_layout
@@ -150,7 +150,7 @@ CHECKS: Final = (
     _invariant_check("I2", "leaf_hash follows from the MSG.", rejection.SIG_INVALID),
     _invariant_check("I3", "mmr_root is the root of the log including this leaf."),
     _invariant_check("I4", "profile_id is supported by the hub.", rejection.PROFILE),
-    Check("invariant.I5", "§7 I5", _i5),
+    Check("invariant.I5", "§7 I5", or_refused(_i5)),
     _invariant_check("I6", "prev_ack is not greater than the last stream_seq.", rejection.PREV_ACK),
     Check("invariant.I7", "§7 I7", _i7),
     _invariant_check("I8", "(label, client_id, client_seq) is unique.", rejection.DUPLICATE),

@@ -35,6 +35,7 @@ from veen_core.rejection import HTTP_STATUS, Rejection
 from veen_core.status import AuthorizeResponse, Status, admin_digest
 from veen_core.wire import Wire
 from veen_hub.client import Tls
+from veen_selftest.hubs.other_road import OtherRoad, is_other_road
 from veen_selftest.runner.check import Skip, Violation, require, require_equal
 
 W = TypeVar("W", bound=Wire)
@@ -138,6 +139,8 @@ class HttpHub:
         self._source: tuple[str, int] | None = None
         self._agent: dict[str, str] = {}
         self._parts = urlsplit(self.url)
+        self.road = OtherRoad(self.url, tls, MAX_SILENCE_SECONDS) if is_other_road(self.url) else None
+        """Another road than HTTP/1.1, if the address is of one."""
         self.prefix = self._parts.path
         """Path prefix, if a proxy serves the hub below a folder."""
 
@@ -167,6 +170,11 @@ class HttpHub:
             )
         return http.client.HTTPConnection(*self.address, timeout=timeout, source_address=self._source)
 
+    @property
+    def carries_attachments(self) -> bool:
+        """Whether attachments travel on this road: NATS has single messages only (DR0)."""
+        return self._parts.scheme not in ("nats", "tls")
+
     def probes_connection(self) -> http.client.HTTPConnection:
         """Connect to the listener of /readyz and /metrics.
 
@@ -191,20 +199,31 @@ class HttpHub:
         headers: Mapping[str, str | Sequence[str]] | None = None,
     ) -> HttpResponse:
         """Send a request; a header with several values is sent once per value."""
+        answer = self._answer(method, path, body, headers or {})
+        sequence = answer.headers.get("content-type") == CBOR_SEQ
+        if path == "/v1/submit" and (answer.status != 200 or sequence):
+            self.skip_if_announced(answer.body)
+        return answer
+
+    def _answer(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str | Sequence[str]]
+    ) -> HttpResponse:
         announced = {"Content-Length": str(len(body))} if method != "GET" else {}
         probes = path in ("/readyz", "/metrics")
+        if self.road is not None and not probes:
+            found = self.road.exchange(method, path, body, {**self._agent, **headers})
+            return HttpResponse(found.status, found.headers, found.body)
+        if self.road is not None and self.probes_url is None:
+            return HttpResponse(404, {}, b"")  # no road leads to the probes but their own address
         with contextlib.closing(self.probes_connection() if probes else self.connection()) as connection:
             connection.putrequest(method, path if probes else self.prefix + path)
-            for name, values in {**self._agent, **announced, **(headers or {})}.items():
+            for name, values in {**self._agent, **announced, **headers}.items():
                 for value in [values] if isinstance(values, str) else values:
                     connection.putheader(name, value)
             connection.endheaders(body or None)
             response = connection.getresponse()
-            found = {name.lower(): value for name, value in response.getheaders()}
-            answer = HttpResponse(response.status, found, response.read())
-        if path == "/v1/submit" and (answer.status != 200 or found.get("content-type") == CBOR_SEQ):
-            self.skip_if_announced(answer.body)
-        return answer
+            named = {name.lower(): value for name, value in response.getheaders()}
+            return HttpResponse(response.status, named, response.read())
 
     def probe(self, path: str) -> HttpResponse | None:
         """GET /readyz or /metrics; None if a running hub serves them at an address that is not known."""

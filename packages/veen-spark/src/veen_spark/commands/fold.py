@@ -27,7 +27,11 @@ _COUNTS: Final = ("events", "foreign", "undecodable", "unopened", "pruned")
 )
 @log_paths
 @click.option(
-    "--overlay", required=True, type=click.Choice([*OVERLAYS]), help="The overlay whose state is computed."
+    "--overlay",
+    required=True,
+    type=click.Choice([*OVERLAYS]),
+    metavar="OVERLAY",
+    help="The overlay whose state is computed, such as kv.map; an unknown name prints all names.",
 )
 @reader_option(required=True)
 @click.option(

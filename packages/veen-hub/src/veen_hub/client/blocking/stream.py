@@ -52,6 +52,11 @@ class BlockingStream:
         return self._stream.id
 
     @property
+    def hub_time(self) -> UnixTime:
+        """The hub's time now, as its status and receipts have shown it; not proved."""
+        return self._stream.hub_time
+
+    @property
     def has_epochs(self) -> bool:
         """Whether the stream changes its label with each epoch (§12)."""
         return self._stream.has_epochs

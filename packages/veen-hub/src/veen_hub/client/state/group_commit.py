@@ -36,7 +36,9 @@ class GroupCommit:
         group, self._waiting = self._waiting, []
         self._is_writing = True
         try:
-            self._workers.start(lambda: self._store.commit(self._hub, records), partial(self._end, group))
+            self._workers.start_commit(
+                lambda: self._store.commit(self._hub, records), partial(self._end, group)
+            )
         except BaseException as exc:  # noqa: BLE001 - raised in all that wait for it
             self._end(group, None, exc)
 

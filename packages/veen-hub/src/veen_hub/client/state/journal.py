@@ -9,7 +9,8 @@ large continues in a new file, which begins with the current records.
 A frame holds the records of one write: a magic number, the length of the payload, the CRC-32 of all that
 follows it (u32be each), how many bytes of the file were synced before (u64be), and the payload. A frame that
 is not whole is damaged if a later frame says that it was synced. Otherwise it is torn and ends the journal:
-the client that wrote it was never told that it is durable, and no message left.
+the client that wrote it was never told that it is durable, and no message left. Space that was allocated
+ahead follows the last frame; it has no frames.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ FOLDER_LOCK: Final = "journals.lock"
 MAGIC: Final = b"VEJ1"
 HEADER: Final = struct.Struct(">4sII")
 SYNCED: Final = struct.Struct(">Q")
+ALLOCATED_BYTES: Final = 1_048_576
+"""Space that a file is given ahead, as zeros: a sync that does not have to write the file's size takes 40 µs
+less (ADR 0006)."""
 COMPACT_BYTES: Final = 8 * 1_048_576
 """Growth after which a journal continues in a new file."""
 
@@ -131,6 +135,9 @@ class Journal:
         self._fd = -1
         self._path: Path | None = None
         self._size = 0
+        """Where the next frame begins; also the position of ``_fd``."""
+        self._allocated = 0
+        """Size of the file with the space that was allocated ahead."""
         self._compact_at = COMPACT_BYTES
         self._synced = 0
         self._superseded: list[tuple[Path, int]] = []
@@ -176,14 +183,17 @@ class Journal:
         if self._fd < 0:
             self._begin(JournalGroup(records=()))
         frame = group.frame(self._synced)
+        if self._size + len(frame) > self._allocated:
+            self._allocated = _allocate(self._fd, self._size + len(frame))
         try:
             write_all(self._fd, frame)
             if durable:
                 os.fdatasync(self._fd)
         except OSError:
             self._failed = True
-            os.ftruncate(self._fd, self._size)  # the file is open for appending
-            self._failed = False
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+            self._failed, self._allocated = False, self._size
             raise
         self._size += len(frame)
         self._synced = self._size if durable else self._synced
@@ -197,6 +207,7 @@ class Journal:
         fd = _create_locked(path)
         try:
             write_all(fd, frame)
+            allocated = _allocate(fd, len(frame))
             os.fdatasync(fd)
             sync_folder(folder)
         except OSError:
@@ -206,6 +217,7 @@ class Journal:
             self._superseded.append((self._path, self._fd))
         self._fd, self._path = fd, path
         self._size = self._synced = len(frame)
+        self._allocated = allocated
         with suppress(OSError):  # tried again when the next file begins or this one ends
             self._remove_superseded()
 
@@ -232,6 +244,14 @@ class Journal:
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd, self._path = -1, None
+
+
+def _allocate(fd: int, size: int) -> int:
+    """Allocate space after the first ``size`` bytes of a file; return where it ends."""
+    if hasattr(os, "posix_fallocate"):
+        with suppress(OSError):  # no room: the file grows with each write, as on systems without this call
+            os.posix_fallocate(fd, 0, size + ALLOCATED_BYTES)
+    return size + ALLOCATED_BYTES
 
 
 def journal_folder(folder: Path) -> Path:
@@ -263,7 +283,7 @@ def recover(folder: Path) -> None:
 def _create_locked(path: Path) -> int:
     """Create a journal's file and lock it, before another process can take it for an abandoned one."""
     with _journals_locked(path.parent):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, SECRET_MODE)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE)
         fcntl.flock(fd, fcntl.LOCK_EX)
     return fd
 

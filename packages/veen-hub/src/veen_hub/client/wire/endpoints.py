@@ -42,6 +42,7 @@ from veen_core.wire import Wire
 from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused, TooLarge
 from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer
 from veen_hub.client.wire.outcomes import OutcomeDecoder, Outcomes
+from veen_hub.client.wire.roads import HubTransport
 from veen_hub.client.wire.stream_items import (
     cut_page,
     decode_item,
@@ -51,7 +52,7 @@ from veen_hub.client.wire.stream_items import (
     token_items,
 )
 from veen_hub.client.wire.threads import Workers
-from veen_hub.client.wire.transport import CBOR_SEQ, Transport
+from veen_hub.client.wire.transport import CBOR_SEQ
 
 __all__ = ["Endpoints", "decode_response"]
 
@@ -74,7 +75,7 @@ MAX_BUNDLE_BYTES: Final = TILE_WIDTH * (2 + MAX_ENTRY_BYTES)
 class Endpoints:
     """The endpoints of one hub."""
 
-    def __init__(self, transport: Transport, workers: Workers | None = None) -> None:
+    def __init__(self, transport: HubTransport, workers: Workers | None = None) -> None:
         """``workers`` decode unusual pages; without them the event loop does."""
         self.transport = transport
         self._workers = workers

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Final, Generic, ParamSpec, TypeVar, cast
 
 from veen_core.errors import StateError
@@ -78,6 +80,38 @@ class GilPauses:
             self._resumed = time.perf_counter()
 
 
+class SerialThread:
+    """A thread for calls that run one after the other.
+
+    A pool with several idle threads wakes two of them for each call. This thread does not keep the process
+    from ending; no caller was told that an interrupted call is complete.
+    """
+
+    __slots__ = ("_calls", "_thread")
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run ``work``, which must not raise; raises RuntimeError if the thread cannot be started."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="veen-client-commit", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._calls.put(work)
+
+    def _run(self) -> None:
+        while (work := self._calls.get()) is not None:
+            work()
+
+    def close(self) -> None:
+        """Run the calls that wait, and end the thread."""
+        if self._thread is not None:
+            self._calls.put(None)
+            self._thread.join()
+
+
 MAX_INLINE_MESSAGES: Final = 4
 """Messages that are sealed or verified on the event loop, which they block for about a millisecond."""
 
@@ -87,6 +121,7 @@ class Workers:
 
     def __init__(self, count: int = 3) -> None:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="veen-client")
+        self._commits = SerialThread()
         self._closed = False
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -104,9 +139,22 @@ class Workers:
         Once the main thread has ended, no pool accepts calls; then ``call`` runs on the event loop, so that
         a service can send its last messages while it exits.
         """
+        self._start(self._pool.submit, call, ended)
+
+    def start_commit(self, call: Callable[[], T], ended: Ended[T]) -> None:
+        """Do what ``start`` does, in the thread of the commits."""
+        self._start(self._commits.submit, call, ended)
+
+    def _start(
+        self, submit: Callable[[Callable[[], None]], object], call: Callable[[], T], ended: Ended[T]
+    ) -> None:
         if self._closed:
             raise StateError("this connection is closed", action="connect again")
         loop, once = asyncio.get_running_loop(), threading.Lock()
+
+        def end(value: T | None, failure: BaseException | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop was closed: no task waits
+                loop.call_soon_threadsafe(ended, value, failure)
 
         def work() -> None:
             if not once.acquire(blocking=False):
@@ -114,12 +162,12 @@ class Workers:
             try:
                 value = call()
             except BaseException as exc:  # noqa: BLE001 - handed over to ``ended``
-                loop.call_soon_threadsafe(ended, None, exc)
+                end(None, exc)
             else:
-                loop.call_soon_threadsafe(ended, value, None)
+                end(value, None)
 
         try:
-            self._pool.submit(work)
+            submit(work)
         except RuntimeError:  # the interpreter is shutting down, or there are no more threads
             work()
 
@@ -134,4 +182,5 @@ class Workers:
 
     def close(self) -> None:
         self._closed = True
+        self._commits.close()
         self._pool.shutdown(wait=True)

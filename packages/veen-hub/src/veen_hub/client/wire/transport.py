@@ -233,23 +233,36 @@ async def read_body(connection: HttpConnection, max_bytes: int, idle: float | No
     return b"".join(parts)
 
 
-def _refused(head: ResponseHead, body: bytes) -> Refused | Misbehaved:
+@dataclass(frozen=True, slots=True)
+class HubResponse:
+    """A whole response, on any road; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def refused(found: HubResponse) -> Refused | Misbehaved:
     """Decode the error envelope (§10.6), or classify a proxy's response by its HTTP status."""
+    status = found.status
     try:
-        return refusal(ErrorEnvelope.decode(body))
+        return refusal(ErrorEnvelope.decode(found.body))
     except DecodeError:
-        after = head.fields.get(b"retry-after", b"")
-        retry_after = int(after) if after.isdigit() and len(after) < 6 else None
-        if head.status == 413:
+        after = found.headers.get("retry-after", "")
+        retry_after = int(after) if after.isascii() and after.isdigit() and len(after) < 6 else None
+        if status == 413:
             return TooLarge(
                 Code.LIMIT,
                 "HTTP 413 from a proxy: the request is too large for it",
                 action="ask the proxy's operator to accept larger requests (nginx: client_max_body_size)",
             )
-        if head.status == 429:
+        if status == 429:
             return RateLimited(Code.RATE, "HTTP 429 from a proxy", retry_after=retry_after)
-        if head.status in (502, 503, 504):
-            return Unavailable(Code.UNAVAILABLE, f"HTTP {head.status} from a proxy", retry_after=retry_after)
-        return Misbehaved(
-            f"HTTP {head.status} without an error envelope (core §10.6): this may not be a VEEN hub"
-        )
+        if status in (502, 503, 504):
+            return Unavailable(Code.UNAVAILABLE, f"HTTP {status} from a proxy", retry_after=retry_after)
+        return Misbehaved(f"HTTP {status} without an error envelope (core §10.6): this may not be a VEEN hub")
+
+
+def _refused(head: ResponseHead, body: bytes) -> Refused | Misbehaved:
+    fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.fields.items()}
+    return refused(HubResponse(head.status, fields, body))

@@ -19,7 +19,10 @@ from veen_core.stream import stream_id
 from veen_hub.ops.config.addresses import check_address, check_ca
 from veen_hub.ops.config.console import ConsoleSettings
 from veen_hub.ops.config.discovery import DiscoverySettings
+from veen_hub.ops.config.file_drop import FileSettings
+from veen_hub.ops.config.h3 import H3Settings
 from veen_hub.ops.config.hub_log import HubLogSettings
+from veen_hub.ops.config.nats import NatsSettings
 from veen_hub.ops.config.sections import (
     AnchorSettings,
     AttachmentLimits,
@@ -84,6 +87,9 @@ class HubConfig:
     listen: Listen = field(default_factory=Listen)
     probes: Probes = field(default_factory=Probes)
     console: ConsoleSettings | None = None
+    h3: H3Settings | None = None
+    nats: NatsSettings | None = None
+    file: FileSettings | None = None
     tls: Tls | None = None
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     hub_log: HubLogSettings = field(default_factory=HubLogSettings)
@@ -124,6 +130,8 @@ class HubConfig:
         if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
             raise ConfigError("tls.client_certificate: has no effect without tls.client_ca")
         self._check_console()
+        self._check_hidden_clients()
+        self._check_h3()
         if self.level != "core":
             self._check_realm()
         self._check_memories()
@@ -151,6 +159,27 @@ class HubConfig:
             raise ConfigError(
                 "console.token_file: missing; tls.client_ca is set, and without a token the console would "
                 "let readers in who have no certificate"
+            )
+
+    def _check_hidden_clients(self) -> None:
+        """Refuse roads that show no client certificate where clients need one, unless they are allowed."""
+        if self.tls is None or self.tls.client_ca is None:
+            return
+        for name, road in (("nats", self.nats), ("file", self.file)):
+            if road is not None and not road.without_certificates:
+                raise ConfigError(
+                    f"{name}.without_certificates: tls.client_ca asks clients for certificates, which this "
+                    "road does not show to the hub; set it to true if the road itself decides who gets in"
+                )
+
+    def _check_h3(self) -> None:
+        if self.h3 is None:
+            return
+        if self.tls is None:
+            raise ConfigError("h3: needs tls.cert and tls.key; QUIC has no plain form")
+        if self.tls.client_ca is not None:
+            raise ConfigError(
+                "h3: client certificates cannot be asked for over HTTP/3; remove tls.client_ca, or h3"
             )
 
     def _check_memories(self) -> None:
@@ -196,6 +225,13 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "probes.max_connections": (1, INT_MAX),
     "console.port": (0, 65_535),
     "console.max_connections": (1, INT_MAX),
+    "h3.port": (0, 65_535),
+    "h3.max_connections": (1, INT_MAX),
+    "file.poll_ms": (1, INT_MAX),
+    "file.status_sec": (1, INT_MAX),
+    "file.max_senders": (1, 65_536),
+    "nats.max_requests": (1, INT_MAX),
+    "nats.max_followers": (1, INT_MAX),
     "checkpoints.every_entries": (1, INT_MAX),
     "hub_log.interval_sec": (1, INT_MAX),
     "hub_log.max_entries": (1, INT_MAX),

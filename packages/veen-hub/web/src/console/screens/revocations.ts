@@ -1,11 +1,11 @@
 /** Revocations of a realm: sealed records, which this page opens with a reader key of the realm (KEX1+ 4.3, spec-2 1.3). */
 import { el, foreign } from "../../ui/dom.ts";
-import { Ht } from "../../verify/crypto/hash.ts";
-import { fromHex, hex } from "../../verify/wire/bytes.ts";
+import { hex } from "../../verify/wire/bytes.ts";
 import { plural } from "../../verify/wire/errors.ts";
 import type { App } from "../app.ts";
 import { utc } from "../format.ts";
 import { findStream } from "../records/find_stream.ts";
+import { isInForce, realmId, revocationEnd, revocationStream } from "../records/realm.ts";
 import { fieldsOf } from "../records/record.ts";
 import { type RecordEntry, RecordLog } from "../records/record_log.ts";
 import { linkTo } from "../router.ts";
@@ -16,16 +16,14 @@ import { progress, streamForm } from "./stream_form.ts";
 
 export function revocations(app: App, root: HTMLElement, parts: readonly string[]): Stop {
   const [text = ""] = parts;
-  const realm = fromHex(text.trim().toLowerCase());
   root.append(
     el("p", {}, el("a", { href: linkTo("capabilities") }, "Capabilities")),
     el("h1", {}, "Revocations"),
     el("p", { class: "lead" }, "Keys and tokens that a realm has revoked, from the realm's sealed stream at this hub."),
-    streamForm("revocations", text, "id of the realm: 64 hex digits", "Realm"));
-  const stream = realm?.length === 32 ? Ht("veen/revocation", realm) : undefined;
-  const found = stream === undefined ? undefined : findStream(app, hex(stream));
+    streamForm("revocations", text, "shop, or 64 hex digits", "Realm"));
+  const found = text === "" ? undefined : findStream(app, hex(revocationStream(realmId(text))));
   if (found === undefined) {
-    root.append(empty("Give the id of a realm: 64 hex digits."));
+    root.append(empty("Give the name of a realm, or its id."));
     return () => undefined;
   }
   const log = new RecordLog(app, found.label);
@@ -51,12 +49,11 @@ export function revocations(app: App, root: HTMLElement, parts: readonly string[
 function rowOf({ row, record }: RecordEntry, label: string, now: bigint): HTMLElement | undefined {
   const made = fieldsOf(record, "veen.revocation.v1");
   if (made === undefined) return undefined;
-  const end = made.ttl === null ? null : made.ts + made.ttl;
-  const isInForce = made.ts <= now && (end === null || now < end);
+  const end = revocationEnd(made);
   return el("tr", {},
     el("td", {}, el("a", { href: linkTo("message", label, row.seq) }, String(row.seq))),
     el("td", {}, made.kind), el("td", {}, hash(hex(made.target), 12)),
     el("td", {}, utc(Number(made.ts))), el("td", {}, end === null ? "for ever" : utc(Number(end))),
-    el("td", {}, isInForce ? badge("holds", "in force") : badge("open", made.ts > now ? "later" : "ended")),
+    el("td", {}, isInForce(made, now) ? badge("holds", "in force") : badge("open", made.ts > now ? "later" : "ended")),
     el("td", {}, foreign(made.reason ?? "")));
 }

@@ -83,6 +83,11 @@ export interface Opened {
   readonly body: Bytes;
 }
 
+/** Return the nonce under which the body is sealed (core §4.2). */
+export function bodyNonce(msg: Pick<Msg, "label" | "prev_ack" | "client_id" | "client_seq">): Bytes {
+  return Ht("veen/nonce", msg.label, u64be(msg.prev_ack), msg.client_id, u64be(msg.client_seq)).slice(0, 24);
+}
+
 /** Open a message with a reader's X25519 secret (core §4.2, §6). */
 export async function openMsg(msg: Msg, secret: Bytes): Promise<Opened> {
   const [bodyAt, end] = checkLayout(msg.ciphertext);
@@ -93,8 +98,7 @@ export async function openMsg(msg: Msg, secret: Bytes): Promise<Opened> {
   if (header.cap_ref !== null && (msg.auth_ref === null || !equal(header.cap_ref, msg.auth_ref))) {
     throw new OpenError("payload_hdr.cap_ref (core §6): is not the auth_ref of its MSG");
   }
-  const nonce = Ht("veen/nonce", msg.label, counters[1], msg.client_id, counters[0]).slice(0, 24);
-  const body = openBody(context.export("veen/body-k"), nonce, aad, msg.ciphertext.slice(bodyAt, end));
+  const body = openBody(context.export("veen/body-k"), bodyNonce(msg), aad, msg.ciphertext.slice(bodyAt, end));
   if (body === undefined)
     throw new OpenError("the body does not open: it was not sealed with this header (core §4.2)");
   return { header, body };

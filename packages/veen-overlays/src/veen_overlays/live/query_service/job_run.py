@@ -5,9 +5,9 @@ A run goes through these steps. A process that is killed between two of them is 
 1. RUNNING, with one more attempt; after ``MAX_ATTEMPTS`` the job is FAILED: a query that crashes the process
    must not crash it again at every start;
 2. the engine answers, and the evidence is verified; limits of the principal apply;
-3. rows and result file are durable;
-4. the end of record/query/results is noted, then the digest is recorded: this commits the result (8.2). A
-   later run finds the digest of an earlier one, and keeps it;
+3. the end of record/query/results is noted; rows and result file are durable;
+4. the digest is recorded: this commits the result (8.2). A later run finds the digest of an earlier one and
+   executes nothing: its files are durable, and a committed result is never FAILED (8.1);
 5. COMPLETED.
 
 A hub that is unavailable is not a failure of the query: the job waits and is tried again. Every other error,
@@ -26,7 +26,7 @@ from typing import Any, Final
 from veen_core.errors import VeenError
 from veen_overlays.live.query_service.backend import ExecutedQuery, QueryBackend
 from veen_overlays.live.query_service.counters import Counters
-from veen_overlays.live.query_service.job import Job, State
+from veen_overlays.live.query_service.job import Job, RecordedAt, State
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import Limits
 from veen_overlays.live.query_service.recording import (
@@ -44,8 +44,6 @@ from veen_overlays.query import canonical_json
 from veen_overlays.query.engine import Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.request.descriptor import QueryDescriptor, parse_descriptor
-from veen_overlays.query.request.timestamp import parse_timestamp
-from veen_overlays.query.result.digest import ResultDigest
 
 MAX_ATTEMPTS: Final = 3
 FIRST_PAUSE_SEC: Final = 0.2
@@ -113,8 +111,9 @@ class JobRunner:
     async def _run_once(self, job: Job) -> None:
         if job.request is None:
             job = await self._continue_request(job)
+        committed = await self._committed(job)
         if job.state is not State.RUNNING:
-            if job.attempts >= MAX_ATTEMPTS:
+            if job.attempts >= MAX_ATTEMPTS and committed is None:
                 raise QueryError(
                     QueryErrorCode.EXECUTION_FAILED, f"the query was interrupted {job.attempts} times"
                 )
@@ -122,9 +121,10 @@ class JobRunner:
                 self._jobs.change, job.result_id, state=State.RUNNING, attempts=job.attempts + 1
             )
         started = time.monotonic()
-        descriptor = parse_descriptor(job.descriptor.encode(), new_query_id=job.query_id)
-        executed = await self._execute(job, descriptor)
-        await self._commit(job, executed)
+        if committed is None:
+            descriptor = parse_descriptor(job.descriptor.encode(), new_query_id=job.query_id)
+            committed = await self._commit(job, await self._execute(job, descriptor))
+        await self._complete(job, *committed)
         seconds = time.monotonic() - started
         self._counters.finished["completed"] += 1
         self._counters.seconds += seconds
@@ -178,29 +178,32 @@ class JobRunner:
                 writer.add(row)
             self._counters.rows += writer.count
 
-    async def _commit(self, job: Job, executed: ExecutedQuery) -> None:
-        """Record the digest, or keep the one that an earlier run recorded; then complete the job."""
-        digest, recorded = executed.digest, None
-        if job.result_mark is not None:
-            found = await self._records.find(
-                RESULTS, job.result_mark, RESULT, lambda payload: _is_of(payload, job)
-            )
-            if found is not None:
-                recorded, digest = found[0], _agreeing(digest, found[1])
-        else:
+    async def _committed(self, job: Job) -> tuple[RecordedAt, str] | None:
+        """Return the digest that an earlier run recorded, and its place in the log (8.2)."""
+        if job.result_mark is None:
+            return None
+        return await self._records.find(
+            RESULTS, job.result_mark, RESULT, lambda payload: _is_of(payload, job)
+        )
+
+    async def _commit(self, job: Job, executed: ExecutedQuery) -> tuple[RecordedAt, str]:
+        """Make the result file durable, then record the digest."""
+        if job.result_mark is None:
             mark = await self._records.end(RESULTS)
             await asyncio.to_thread(self._jobs.change, job.result_id, result_mark=mark)
-        file = await asyncio.to_thread(executed.file, digest)
+        file = await asyncio.to_thread(executed.file, executed.digest)
         await asyncio.to_thread(self._files.write_evidence, job.result_id, file)
-        text = digest.canonical().decode()
-        if recorded is None:
-            recorded = await self._records.result(text)  # the commit point of a result (8.2)
-            self._counters.records[RESULTS] += 1
+        text = executed.digest.canonical().decode()
+        recorded = await self._records.result(text)  # the commit point of a result (8.2)
+        self._counters.records[RESULTS] += 1
+        return recorded, text
+
+    async def _complete(self, job: Job, recorded: RecordedAt, digest: str) -> None:
         await asyncio.to_thread(
             self._jobs.change,
             job.result_id,
             state=State.COMPLETED,
-            digest=text,
+            digest=digest,
             result=recorded,
             finished_at=self._now(),
         )
@@ -233,16 +236,3 @@ def _is_of(payload: str, job: Job) -> bool:
     except QueryError:
         return False
     return isinstance(digest, dict) and digest.get("result_id") == job.result_id
-
-
-def _agreeing(digest: ResultDigest, recorded: str) -> ResultDigest:
-    """Return the digest that an earlier run recorded; raise if this run has another result."""
-    item: Any = canonical_json.decode(recorded)
-    earlier = replace(digest, executed_at=parse_timestamp(str(item.get("executed_at"))) or 0)
-    if earlier.canonical().decode() != recorded:
-        raise QueryError(
-            QueryErrorCode.EXECUTION_FAILED,
-            "an earlier run of this query recorded another digest than this run has found",
-            action="keep the log and the view as evidence, and compare both results",
-        )
-    return earlier

@@ -216,10 +216,11 @@ class JobStore:
         return list(self._select(condition, (moment, most)))
 
     def kept(self) -> set[str]:
-        """The result_ids of completed jobs whose rows are on disk."""
+        """The result_ids whose files stay: of completed jobs, and of jobs whose digest may be recorded."""
         with self._mutex:
             rows = self._database.execute(
-                f"SELECT result_id FROM jobs WHERE is_deleted = 0 AND state = '{State.COMPLETED}'"  # noqa: S608
+                "SELECT result_id FROM jobs WHERE is_deleted = 0 "  # noqa: S608 - names of states
+                f"AND state != '{State.FAILED}' AND (state = '{State.COMPLETED}' OR result_mark IS NOT NULL)"
             ).fetchall()
         return {result_id for (result_id,) in rows}
 

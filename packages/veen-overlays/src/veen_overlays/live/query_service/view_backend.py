@@ -100,6 +100,11 @@ class ViewBackend:
 
     # --- keeping up
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether some log was never read to its end: the view is new, or its rebuild was interrupted."""
+        return not self.streams <= self._view.homes.keys()
+
     async def refresh(self) -> None:
         """Read the logs to their ends. Callers that wait for the same reading share it."""
         self._wanted += 1

@@ -238,6 +238,11 @@ class QueryView:
         self._noted |= self._origin_logs.get(log.name) != log
         self._origin_logs[log.name] = log
 
+    @property
+    def homes(self) -> Mapping[str, HubId]:
+        """The streams that were read to their ends at least once, each with the hub of its empty source."""
+        return self._homes
+
     def note_homes(self, homes: Mapping[str, HubId]) -> None:
         """Note which streams are read to their ends, each with the hub of its empty source."""
         self._noted |= self._homes != homes

@@ -35,6 +35,10 @@ class CallStream(Protocol):
         """The label that the next message goes to."""
 
     @property
+    def hub_time(self) -> int:
+        """The hub's time now, in whole seconds, as its status and receipts have shown it (H3)."""
+
+    @property
     def keys(self) -> Sequence[DhKey]: ...
 
     async def client_id(self) -> ClientId:

@@ -104,6 +104,7 @@ class RpcClient:
         """Read the stream's end backwards until a live server is found, then follow from the end."""
         head = await self._access.reader.head(self._access.label)
         size = 0 if head is None else head.stream_seq
+        self._clock.observe(self._access.stream.hub_time)  # nothing may have been sent since a server died
         if head is not None:
             self._clock.observe(head.hub_ts)
             await self._find_servers(head)
@@ -126,8 +127,8 @@ class RpcClient:
             entries = await self._access.reader.page(self._access.label, StreamSeq(start), end - start + 1)
             for entry in entries:
                 self._add_server(self._access.open(entry))
-            live = self.servers.live(head.hub_ts)
-            if live or not entries or entries[0].receipt.hub_ts + MAX_LEASE_SEC < head.hub_ts:
+            now = self._clock.now
+            if self.servers.live(now) or not entries or entries[0].receipt.hub_ts + MAX_LEASE_SEC < now:
                 return
             end = start - 1
 

@@ -19,10 +19,12 @@ from veen_overlays.operations.domain.delegated import execute
 from veen_overlays.operations.domain.payments import pay
 from veen_overlays.operations.domain.state import NOTHING, OPERATIONS, Account, DomainState
 from veen_overlays.operations.frequent_record import Groups, Take
-from veen_overlays.operations.operation import operation_id
+from veen_overlays.operations.operation import operation_key
 from veen_overlays.operations.payment import Domain, PaidOperation, payment_in, payment_of
 from veen_overlays.operations.refusal import Refusal
 from veen_overlays.schema.record import Record
+from veen_overlays.wallet.account import Account as Summary
+from veen_overlays.wallet.event_summary import SUMMARIES
 from veen_overlays.wallet.ledger import LEDGER
 from veen_overlays.wallet.records import Open
 
@@ -38,7 +40,7 @@ def advance(state: DomainState, events: Iterable[Event]) -> DomainState:
 
 
 def from_the_start() -> tuple[Mapping[type[Record], Take], Callable[[Iterable[Event]], DomainState]]:
-    """How to fold a log from its first message: paid operations are taken, other events applied."""
+    """How to fold a log from its first message: frequent records are taken, other events applied."""
     changes = DomainChanges(NOTHING)
 
     def finish(events: Iterable[Event]) -> DomainState:
@@ -46,7 +48,8 @@ def from_the_start() -> tuple[Mapping[type[Record], Take], Callable[[Iterable[Ev
             _apply(changes, event)
         return changes.result()
 
-    return {PaidOperation: _payment_taker(changes)}, finish
+    takes = {shape: _wallet_taker(changes, read) for shape, read in SUMMARIES.items()}
+    return {PaidOperation: _payment_taker(changes), **takes}, finish
 
 
 def _apply(changes: DomainChanges, event: Event) -> None:
@@ -74,10 +77,25 @@ def _payment_taker(changes: DomainChanges) -> Take:
         if payment is None:
             return False
         seq, msg_id, _, body, parent_id, signer, hub_ts = message
-        name = operation_id(parent_id or msg_id)
+        name = operation_key(parent_id or msg_id)
         if name not in operations:
             refusal = Refusal.NO_SIGNER if signer is None else pay(changes, payment, signer, (), hub_ts)
             operations[name] = seq, PaidOperation.NAME, body, signer or b"", str(refusal or "")
+        return True
+
+    return take
+
+
+def _wallet_taker(changes: DomainChanges, read: Callable[[Groups], Summary | None]) -> Take:
+    """How to apply a wallet record without decoding it (WAL §6)."""
+    accounts = changes.accounts
+
+    def take(groups: Groups, message: Message, identity: bytes) -> bool:  # noqa: ARG001
+        change = read(groups)
+        if change is None:
+            return False
+        state, currency = accounts[groups[0]]
+        accounts[groups[0]] = Account(change.apply(state), currency)
         return True
 
     return take
@@ -88,7 +106,7 @@ def _operate(changes: DomainChanges, event: Event) -> None:
 
     An operation that is there already is the original of this message, or another copy of it.
     """
-    name = operation_id(event.origin)
+    name = operation_key(event.origin)
     if changes.operations[name] is None:
         record, signer = event.record, event.client_id
         refusal = Refusal.NO_SIGNER if signer is None else _refusal(changes, event, record, signer)
@@ -108,5 +126,5 @@ def _refusal(changes: DomainChanges, event: Event, record: Record, signer: bytes
     assert isinstance(record, Domain)
     if changes.domain is not None and signer not in changes.domain.authorities:
         return Refusal.ISSUER
-    changes.domain = record
+    changes.set_rules(record)
     return None

@@ -40,6 +40,7 @@ class DomainChanges:
 
     def __init__(self, before: DomainState) -> None:
         self.domain = before.domain
+        self.rules = DEFAULT_DOMAIN if before.domain is None else before.domain
         self.accounts = Changes(before.accounts, NO_ACCOUNT)
         self.grants = Changes(before.grants, ())
         self.subjects = Changes(before.subjects)
@@ -57,10 +58,9 @@ class DomainChanges:
             self.operations.result(),
         )
 
-    @property
-    def rules(self) -> Domain:
-        """The rules that count now."""
-        return DEFAULT_DOMAIN if self.domain is None else self.domain
+    def set_rules(self, domain: Domain) -> None:
+        """Replace the rules from the next operation on."""
+        self.domain = self.rules = domain
 
     def refused(self, grant: Grant, hub_ts: int) -> Refusal | None:
         """Why a grant is not valid now; None if it is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from veen_overlays.operations.domain.changes import DomainChanges
-from veen_overlays.operations.domain.state import NO_ACCOUNT, OPEN_ACCOUNT, Account
+from veen_overlays.operations.domain.state import Account
 from veen_overlays.operations.grants import Grant
 from veen_overlays.operations.payment import Payment
 from veen_overlays.operations.refusal import Refusal
@@ -21,9 +21,9 @@ def pay(
     source_id, target_id, amount, currency = paid
     if source_id == target_id:
         return Refusal.SAME_ACCOUNT
-    source = _account(changes, source_id)
-    target = _account(changes, target_id)
-    unit = currency if currency is not None else changes.rules.currency_code or ""
+    source, target = changes.accounts[source_id], changes.accounts[target_id]
+    rules = changes.rules
+    unit = currency if currency is not None else rules.currency_code or ""
     if source.currency not in (None, unit) or target.currency not in (None, unit):
         return Refusal.CURRENCY
     state = source.state
@@ -33,24 +33,21 @@ def pay(
         return Refusal.FROZEN
     if state.daily_limit is not None and spent_today(state, hub_ts) + amount > state.daily_limit:
         return Refusal.DAILY_LIMIT
-    if state.balance < amount and not changes.rules.negative_balances:
+    if state.balance < amount and not rules.negative_balances:
         return Refusal.FUNDS
     charges = _charges(changes, paid, payer, unit, chain, hub_ts)
     if isinstance(charges, Refusal):
         return charges
     for grant in charges:
         _replace(changes, grant, grant.charged(amount, hub_ts))
-    changes.accounts[bytes(source_id)] = Account(_debited(state, amount, hub_ts), unit)
-    changes.accounts[bytes(target_id)] = Account(target.state.moved(amount), unit)
+    changes.accounts[source_id] = Account(_debited(_opened(state), amount, hub_ts), unit)
+    changes.accounts[target_id] = Account(_opened(target.state).moved(amount), unit)
     return None
 
 
-def _account(changes: DomainChanges, account: bytes) -> Account:
-    """The account, opened if nothing has named it before."""
-    found: Account = changes.accounts[account]
-    if found is NO_ACCOUNT:
-        return OPEN_ACCOUNT
-    return found if found.state.exists else Account(found.state._replace(exists=True), found.currency)
+def _opened(state: WalletState) -> WalletState:
+    """The state of an account that a payment names: it exists, even if no wallet record has opened it."""
+    return state if state.exists else state._replace(exists=True)
 
 
 def _charges(  # noqa: PLR0917 - called once
@@ -61,7 +58,7 @@ def _charges(  # noqa: PLR0917 - called once
     Every grant of a delegation chain that has a ``maximum_amount`` must cover the payment. So must one of
     the payer's own grants. A payer that has no such grant needs none, unless the domain requires one.
     """
-    amount = paid.amount
+    account, _, amount, _ = paid
     charges = [grant for grant in chain if grant.record.maximum_amount is not None]
     for grant in charges:
         if not _bounds(grant, unit):
@@ -71,7 +68,7 @@ def _charges(  # noqa: PLR0917 - called once
     authorities = changes.rules.authorities
     own = [
         grant
-        for subject in dict.fromkeys((payer, bytes(paid.payer)))
+        for subject in dict.fromkeys((payer, account))
         for grant in changes.grants[subject]
         if grant.issuer in authorities and grant.record.maximum_amount is not None
     ]

@@ -40,8 +40,6 @@ class Account(NamedTuple):
 
 NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
 """An account that nothing has named."""
-OPEN_ACCOUNT: Final = Account(WalletState(exists=True), None)
-"""An account that only paid operations name."""
 
 
 class Outcome(NamedTuple):
