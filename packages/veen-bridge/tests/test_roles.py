@@ -85,12 +85,13 @@ def test_a_configuration_lists_no_stream_beyond_the_role(stream: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "stream", ["record/app", "import/zone1/orders", "bridge/online/log", "*", "exports/a"]
+    "stream", ["record/*", "record/app/*", "import/zone1/orders", "bridge/online/log", "*", "exports/a"]
 )
-def test_bridge_online_exports_streams_below_export_only(stream: str) -> None:
+def test_bridge_online_exports_streams_below_export_and_named_recorder_streams(stream: str) -> None:
     with pytest.raises(ConfigError, match="may not export"):
         config(ONLINE, streams=["export/a", stream])
-    config(ONLINE, streams=["export/a", "export/zone1/*", stream_id("export/b").hex()])
+    streams = ["export/a", "export/zone1/*", "record/query/results", stream_id("export/b").hex()]
+    assert config(ONLINE, streams=streams).streams == tuple(streams)
 
 
 def test_a_setting_given_twice_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, QuicEvent
 
 from veen_core.errors import ConfigError
-from veen_core.rejection import Rejection
 from veen_core.status import Status
 from veen_hub.client import Retry, Timeouts, Tls, Unreachable, connect
 from veen_hub.client.wire.h3_transport import H3Transport
@@ -30,10 +29,10 @@ from . import serving
 from .certificates import Certificates
 from .client_fixtures import QUICK, person, run
 from .conftest import StartHub
-from .faults import FAULTS, play
 from .other_roads import comparable
+from .over_h3 import ask, over_tls, url_of
 from .people import ciphertext
-from .serving import CBOR, PATIENCE, Answer, RunningHub, until
+from .serving import CBOR, PATIENCE, RunningHub, until
 
 READER = person("alice").dh_keys[0].public
 SUBMIT = "/v1/submit"
@@ -51,39 +50,7 @@ def start_h3(start_hub: StartHub, certificates: Certificates) -> Callable[..., R
 
 @pytest.fixture(autouse=True)
 def _https(monkeypatch: pytest.MonkeyPatch, certificates: Certificates) -> None:
-    """``serving.request`` over TLS: a hub with HTTP/3 has a certificate."""
-    right, context = serving.request, Tls(ca=certificates.authority).context()
-
-    def secure(port: int, *asked: Any) -> Answer:
-        probes = len(asked) > 1 and asked[1] in ("/readyz", "/metrics")
-        return right(port, *asked, context=None if probes else context)
-
-    monkeypatch.setattr(serving, "request", secure)
-
-
-def url_of(hub: RunningHub) -> str:
-    assert hub.server.h3 is not None
-    return hub.server.h3.url
-
-
-def ask(
-    hub: RunningHub,
-    tls: Tls,
-    method: str,
-    path: str,
-    body: bytes | None = None,
-    *,
-    headers: Mapping[str, str] | None = None,
-) -> Answer:
-    async def talk() -> Answer:
-        transport = H3Transport(url_of(hub), tls=tls, timeouts=Timeouts(request=PATIENCE))
-        try:
-            found = await transport.exchange(method, path, body, headers, max_bytes=64 * 1_048_576)
-        finally:
-            await transport.close()
-        return Answer(found.status, found.headers, found.body)
-
-    return asyncio.run(talk())
+    monkeypatch.setattr(serving, "request", over_tls(certificates))
 
 
 @pytest.fixture
@@ -92,29 +59,6 @@ def tls(certificates: Certificates) -> Tls:
 
 
 # --- the same answers
-
-
-@pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.detail)
-def test_every_admission_row_gives_the_same_bytes_over_http3(
-    start_h3: Callable[..., RunningHub], tls: Tls, monkeypatch: pytest.MonkeyPatch, row: Rejection
-) -> None:
-    right, hubs, compared = serving.request, list[RunningHub](), list[str]()
-
-    def start(*_: object, **settings: Any) -> RunningHub:
-        hubs.append(start_h3(**settings))
-        return hubs[-1]
-
-    def both(port: int, method: str, path: str, body: Any = None, headers: Any = None) -> Answer:
-        answer = right(port, method, path, body, headers)
-        if path == SUBMIT and answer.status != 200:
-            other = ask(hubs[-1], tls, method, path, body, headers=headers)
-            assert comparable(other) == comparable(answer)
-            compared.append(path)
-        return answer
-
-    monkeypatch.setattr(serving, "request", both)
-    assert play(start, [row]).detail == row.detail  # type: ignore[arg-type]  # one hub, whatever its name
-    assert compared == [SUBMIT]
 
 
 def test_the_client_uses_every_endpoint_over_http3(start_h3: Callable[..., RunningHub], tls: Tls) -> None:
@@ -150,6 +94,13 @@ def test_http1_names_http3_in_alt_svc(start_h3: Callable[..., RunningHub]) -> No
     hub = start_h3()
     assert hub.server.h3 is not None
     assert hub.get("/v1/status").headers["alt-svc"] == f'h3=":{hub.server.h3.port}"; ma=86400'
+
+
+def test_the_addresses_that_a_hub_advertises_are_those_of_all_its_roads(
+    start_h3: Callable[..., RunningHub],
+) -> None:
+    hub = start_h3(nats__servers=["tls://127.0.0.1:1"], nats__prefix="p")
+    assert hub.server._own_urls() == (hub.url, url_of(hub), "tls://127.0.0.1:1/p")
 
 
 def test_a_follower_changes_between_roads(start_h3: Callable[..., RunningHub], tls: Tls, place: Path) -> None:

@@ -11,10 +11,12 @@ import pytest
 from veen_core.api import SubmitResponse
 from veen_core.ids import StreamSeq
 from veen_core.rejection import Rejection
+from veen_hub.client import Tls
 from veen_hub.nats import service
 from veen_testing.nats_server import NatsServer
 
-from . import over_files, over_nats, serving
+from . import over_files, over_h3, over_nats, serving
+from .certificates import Certificates
 from .conftest import StartHub
 from .faults import FAULTS, play
 from .other_roads import Ask, comparable
@@ -34,15 +36,21 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
 class Roads:
     """A hub with all roads on; ``StartHub`` for the tests of the table."""
 
-    def __init__(self, start_hub: StartHub, nats: NatsServer, place: Path) -> None:
+    def __init__(
+        self, start_hub: StartHub, nats: NatsServer, place: Path, certificates: Certificates
+    ) -> None:
         self._start, self._nats, self._place = start_hub, nats, place
+        self._certificates = certificates
         self.asks: dict[str, Ask] = {}
 
     def __call__(self, *_: object, **settings: Any) -> RunningHub:
-        settings["nats__servers"] = [self._nats.url]
+        cert, key = self._certificates.hub
+        settings |= {"tls__cert": cert, "tls__key": key, "h3__port": 0, "nats__servers": [self._nats.url]}
         hub = over_nats.served(over_files.with_files(self._start, self._place, **settings))
         url, spool = over_nats.url_of(hub), self._place / "spool"
+        tls = Tls(ca=self._certificates.authority)
         self.asks = {
+            "h3": lambda *asked: over_h3.ask(hub, tls, *asked),
             "nats": lambda *asked: over_nats.ask(url, *asked),
             "files": lambda *asked: over_files.ask(spool, *asked),
         }
@@ -50,9 +58,16 @@ class Roads:
 
 
 @pytest.fixture
-def roads(start_hub: StartHub, nats: NatsServer, place: Path, monkeypatch: pytest.MonkeyPatch) -> Roads:
+def roads(
+    start_hub: StartHub,
+    nats: NatsServer,
+    place: Path,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Roads:
     monkeypatch.setattr(service, "LOOK_SEC", 0.1)
-    return Roads(start_hub, nats, place)
+    monkeypatch.setattr(serving, "request", over_h3.over_tls(certificates))
+    return Roads(start_hub, nats, place, certificates)
 
 
 @pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.detail)
@@ -80,7 +95,7 @@ def test_every_admission_row_gives_the_same_bytes_on_all_roads(
 
     monkeypatch.setattr(serving, "request", request)
     assert play(roads, [row]).detail == row.detail
-    assert compared == ["nats", "files"]
+    assert compared == ["h3", "nats", "files"]
 
 
 def test_an_accepted_message_gets_the_same_bytes_on_all_roads(roads: Roads) -> None:

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from veen_core import cbor
 from veen_core.ids import ClientId, HubId, HubPk, ProfileId, StreamId, UnixTime
 from veen_core.keys import SigningKey
-from veen_overlays.discovery import DISCOVERY, Directory, listing
+from veen_overlays.discovery import DISCOVERY, Directory, hub_descriptor, listing
 from veen_overlays.discovery import query as asked
 from veen_overlays.discovery import records as disc
 from veen_overlays.discovery.connecting import choose_services
@@ -356,3 +356,17 @@ def test_no_descriptor_changes_the_schemas_of_rpc_that_a_client_knows() -> None:
     own = replace(service(), overlay_id=rpc)
     forged = disc.OverlayAdvertise(overlay_id=rpc, name="rpc", version="1", schemas=(), tags=(), ttl_sec=1)
     assert [each.accepted for each in choose_services([(own, bytes(32))], [forged])] == [True]
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("http://h", "http"),
+        ("https://h", "https"),
+        ("h3://h", "quic"),
+        ("nats://h/p", "nats"),
+        ("tls://h/p", "nats"),
+    ],
+)
+def test_an_endpoint_has_the_kind_of_its_road(url: str, kind: str) -> None:
+    assert hub_descriptor._kind_of(url) == kind

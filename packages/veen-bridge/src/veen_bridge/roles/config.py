@@ -42,6 +42,7 @@ OFFLINE: Final = "bridge_offline"
 AUDIT_STREAMS: Final = {ONLINE: ONLINE_LOG, OFFLINE: OFFLINE_LOG}
 
 EXPORT_PREFIX: Final = "export/"
+RECORD_PREFIX: Final = "record/"
 _STREAM_ID: Final = re.compile("[0-9a-fA-F]{64}")
 IMPORT_PREFIX: Final = "import/"
 
@@ -207,13 +208,19 @@ def _check(config: BridgeConfig) -> None:
 
 
 def _check_export_streams(streams: Sequence[str]) -> None:
-    """Refuse a name, or a pattern of names, that is not below export/ (AGB0 4.3); an id does not show it."""
+    """Refuse a stream that may not leave the zone (AGB0 4.3).
+
+    bridge_online reads export/*, and the streams of record/* that are named one by one (products-spec-1 2.3,
+    5.1): queries and their digests cross as recorder streams (query-api §9.1). An id does not show a name.
+    """
     for name in streams:
-        if not name.startswith(EXPORT_PREFIX) and _STREAM_ID.fullmatch(name) is None:
+        is_record = name.startswith(RECORD_PREFIX) and "*" not in name
+        if not (is_record or name.startswith(EXPORT_PREFIX) or _STREAM_ID.fullmatch(name)):
             raise ConfigError(
-                f"bridge_online may not export stream {name}: it reads streams below {EXPORT_PREFIX} only "
-                "(AGB0 4.3)",
-                action=f"let the application write what may leave the zone to a stream below {EXPORT_PREFIX}",
+                f"bridge_online may not export stream {name}: it reads streams below {EXPORT_PREFIX}, and "
+                f"single streams below {RECORD_PREFIX} (AGB0 4.3)",
+                action="let the application write what may leave the zone to a stream below "
+                f"{EXPORT_PREFIX}, or name each recorder stream",
             )
 
 

@@ -46,12 +46,15 @@ class DiscoverySettings:
         if self.url is not None:
             check_address("discovery.url", self.url)
         for each in self.endpoints:
-            check_address("discovery.endpoints", each)
+            if not each.startswith(OTHER_ROADS):
+                check_address("discovery.endpoints", each)
         if self.ttl_sec < MIN_TTL_SEC:
             raise ConfigError(f"discovery.ttl_sec: must be at least {MIN_TTL_SEC}")
         check_ca("discovery.ca", self.ca, "discovery.url", self.url)
 
 
+OTHER_ROADS = ("h3://", "nats://", "tls://")
+"""Beginnings of addresses that are not HTTP/1.1 (ADR 0031); the client checks the rest."""
 SPEC_5 = "spec-5"
 """Name of the entry point with the records of discovery; veen-overlays provides it."""
 MIN_TTL_SEC = 3
