@@ -18,6 +18,8 @@ from veen_cli.kube.kubectl import Kubectl
 
 Object = dict[str, Any]
 WAIT_SEC: Final = 180.0
+MAX_JOB_SEC: Final = 600.0
+"""Longest time until a Job's pod has ended: Spark starts a driver and executors first."""
 POLL_SEC: Final = 0.3
 UID: Final = 10_001
 ASK: Final = """
@@ -138,6 +140,7 @@ class LiveCluster:
             f"the Job {name} has ended",
             lambda: bool(ended()),
             lambda: self.why(namespace, own),
+            timeout=MAX_JOB_SEC,
         )
         return int(ended()[0]["exitCode"]), self.logs(namespace, f"job/{name}")
 
