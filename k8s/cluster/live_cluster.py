@@ -123,10 +123,13 @@ class LiveCluster:
     def end_of_job(self, namespace: str, name: str) -> tuple[int, str]:
         """Wait for the end of a Job's pod; return its exit code and its log."""
 
+        # Not by name: pods of an earlier Job of this name may still be there.
+        own = f"controller-uid={self.get('job', name, namespace)['metadata']['uid']}"
+
         def ended() -> list[Object]:
             states = [
                 container.get("state", {}).get("terminated")
-                for pod in self.kubectl.select("pods", namespace, f"job-name={name}")
+                for pod in self.kubectl.select("pods", namespace, own)
                 for container in pod.get("status", {}).get("containerStatuses", [])
             ]
             return [state for state in states if state]
@@ -134,7 +137,7 @@ class LiveCluster:
         wait_until(
             f"the Job {name} has ended",
             lambda: bool(ended()),
-            lambda: self.why(namespace, f"job-name={name}"),
+            lambda: self.why(namespace, own),
         )
         return int(ended()[0]["exitCode"]), self.logs(namespace, f"job/{name}")
 

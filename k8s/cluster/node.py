@@ -48,7 +48,7 @@ HOST_SETTINGS: Final = (
 CGROUPS: Final = Path("/sys/fs/cgroup")
 START_SEC: Final = 180.0
 POLL_SEC: Final = 0.3
-VOLUMES: Final = 24
+VOLUMES: Final = 64
 """Volumes that claims can bind to."""
 PAUSE: Final = "localhost/pause:1"
 

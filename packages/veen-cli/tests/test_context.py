@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 
 from veen_cli.frame import settings
 from veen_cli.frame.exits import Exit
 from veen_cli.frame.main import run
+from veen_cli.frame.settings import parse_hub_url
 
 from .conftest import STREAM, Town
 from .running import veen
@@ -191,3 +193,16 @@ def test_an_export_uses_the_contexts_stream_unless_a_label_is_given(
     veen("context", "add", "here", "--stream", STREAM).ok()
     monkeypatch.delenv("VEEN_STREAM")
     assert veen(*export, tmp_path / "of-context").json["label"] == label
+
+
+@pytest.mark.parametrize("url", ["h3://h:1", "nats://h/p", "tls://h:1/p", "file:///spool"])
+def test_an_address_of_another_road_is_one_of_a_hub_but_not_of_probes(url: str) -> None:
+    assert parse_hub_url(url) == url
+    with pytest.raises(click.UsageError, match="--probes"):
+        parse_hub_url(url, "--probes")
+
+
+def test_an_address_with_a_password_is_neither_taken_nor_shown() -> None:
+    with pytest.raises(click.UsageError, match="password") as raised:
+        parse_hub_url("nats://user:word@h/p")
+    assert "word@" not in str(raised.value)

@@ -22,6 +22,7 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -105,6 +106,7 @@ class PlainHub:
 
     def __init__(self, namespace: Namespace, authority: Pod, folder: Path) -> None:
         self.folder = folder
+        self.port, self.probes_port = free_ports()
         data = namespace.objects["Secret", "veen-hub-keys"]["data"]
         (folder / "keys").mkdir(parents=True)
         for name, content in data.items():
@@ -114,8 +116,8 @@ class PlainHub:
         settings |= {
             "authority_url": f"http://{authority.ip}:8080",
             "keys_dir": str(folder / "keys"),
-            "listen": {"host": "127.0.0.1", "port": 18080},
-            "probes": {"host": "127.0.0.1", "port": 18081},
+            "listen": {"host": "127.0.0.1", "port": self.port},
+            "probes": {"host": "127.0.0.1", "port": self.probes_port},
         }
         (folder / "hub.yaml").write_text(yaml.safe_dump(settings))
         self._admin = config["admin"]
@@ -131,8 +133,8 @@ class PlainHub:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment(**labels, VEEN_ADMIN=self._admin)
             )
-        while not is_ready("http://127.0.0.1:18081/readyz"):
-            if time.monotonic() - started > MAX_SEC:
+        while not is_ready(f"http://127.0.0.1:{self.probes_port}/readyz"):
+            if self._process.poll() is not None or time.monotonic() - started > MAX_SEC:
                 raise SystemExit(f"the plain hub is not ready:\n{(self.folder / 'log').read_text()[-2_000:]}")
             time.sleep(POLL_SEC)
         return time.monotonic() - started
@@ -155,6 +157,14 @@ def environment(**more: str) -> dict[str, str]:
 
 def program(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
+
+
+def free_ports() -> tuple[int, int]:
+    """Return two ports on which nothing listens: a fixed one may belong to another hub of this machine."""
+    with socket.socket() as one, socket.socket() as other:
+        for each in (one, other):
+            each.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])
 
 
 def is_ready(url: str) -> bool:
@@ -198,7 +208,7 @@ def tenant_ready(cluster: Cluster, authority: Namespace, *, quick: bool) -> Figu
                 program("veen-selftest"),
                 "core",
                 "--hub",
-                "http://127.0.0.1:18080",
+                f"http://127.0.0.1:{plain.port}",
                 "--admin-key",
                 str(admin),
             ]

@@ -54,6 +54,8 @@ def console(out: Output, *, target: Target, port: int, probes: str | None, opens
     from veen_hub.console.forwarding import serve_console  # noqa: PLC0415 - as above
     from veen_hub.version import VERSION  # noqa: PLC0415 - as above
 
+    if not target.url.startswith(("http://", "https://")):
+        raise click.UsageError(f"--hub {target.url}: the console needs the hub's http or https address.")
     description = ConsoleDescription(
         served_by="veen console",
         hub=target.url,

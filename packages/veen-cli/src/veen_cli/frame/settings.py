@@ -190,8 +190,14 @@ def parse_hub_url(text: str, name: str = "--hub") -> str:
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in schemes and (parts.hostname or parts.scheme == "file") and parts.port != 0
+        has_login = parts.scheme in OTHER_ROADS and parts.username is not None
     except ValueError:  # the port is not a number, or brackets do not match
-        is_url = False
+        is_url = has_login = False
     if not is_url:
         raise click.UsageError(f"{name} {text} is not an address like https://hub.example:8080.")
+    if has_login:
+        raise click.UsageError(
+            f"{name}: an address with a password would be stored and shown; present a client certificate "
+            "(--cert and --cert-key), or use the Python client."
+        )
     return text

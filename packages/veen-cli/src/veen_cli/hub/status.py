@@ -203,6 +203,8 @@ def probes_target(target: Target, probes: str | None) -> Target:
     if probes is not None:
         return dataclasses.replace(target, url=settings.parse_hub_url(probes, "--probes"))
     where = urlsplit(target.url)
+    if where.scheme not in ("http", "https"):
+        raise click.UsageError(f"--hub {target.url}: give the http address of its probes with --probes.")
     port = (where.port or (443 if where.scheme == "https" else 80)) + 1
     host = f"[{where.hostname}]" if ":" in (where.hostname or "") else where.hostname
     return dataclasses.replace(target, url=f"http://{host}:{port}")

@@ -36,7 +36,7 @@ MAX_INDEXED_ATTACHMENTS: Final = 16_384
 """Most attachments of one part: 1 MiB of its index."""
 MAX_INDEX_BYTES: Final = 16 * 1_048_576
 MAX_HEADER_BYTES: Final = 1_048_576
-"""Most bytes of a trailer: 1,024 rows, the largest note, and proofs fit many times."""
+"""Most bytes of a trailer: several times what 1,024 rows, the largest note and the proofs take."""
 MAX_ROW_BYTES: Final = 80
 ROWS_RESERVE: Final = MAX_PARTS * MAX_ROW_BYTES
 

@@ -75,10 +75,13 @@ class Windows:
 
     def _write_connection_limits(self, builder: Any, space: Any) -> None:  # noqa: ARG002
         data = self._quic._local_max_data
-        held = sum(map(self._held, self._quic._streams.values()))
-        wanted = data.used - held + CONNECTION_WINDOW
-        if wanted - data.value >= CONNECTION_WINDOW // 2:
-            data.value = wanted
+        if (
+            data.used + CONNECTION_WINDOW - data.value >= CONNECTION_WINDOW // 2
+        ):  # else nothing can be granted
+            held = sum(map(self._held, self._quic._streams.values()))
+            wanted = data.used - held + CONNECTION_WINDOW
+            if wanted - data.value >= CONNECTION_WINDOW // 2:
+                data.value = wanted
         for limit in (data, self._quic._local_max_streams_bidi, self._quic._local_max_streams_uni):
             if limit is not data and limit.sent - limit.used >= limit.value - limit.sent:
                 continue  # few more streams are granted at once

@@ -43,7 +43,7 @@ class HubLogCut:
 
     size: int
     entries_bytes: int
-    """Length of the file of entries up to there."""
+    """Length of the file of entries up to that size, in bytes."""
     checkpoint: bytes
     """The hub checkpoint at that size."""
 

@@ -109,7 +109,7 @@ class SingleSends:
     # --- together with other labels
 
     def begin(self, group: Group, max_bytes: int) -> SingleSend | None:
-        """Take the message that waits, to send it with ``group``; None if it is not alone, or large."""
+        """Take the waiting message for ``group``; None if several wait, or if the message is large."""
         wanted = [one for one in self._waiting if one.is_wanted]
         if len(wanted) != 1 or len(wanted[0].draft.body) > max_bytes:
             return None

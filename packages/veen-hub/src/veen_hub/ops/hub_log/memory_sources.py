@@ -53,7 +53,7 @@ class UrlMemory:
         signed = await self._fetch()
         hub_log = self._store.hub_log
         if signed is None:
-            if hub_log.size:  # a server that has lost its copy remembers nothing, which is no answer
+            if hub_log.size:  # a server that has lost its copy cannot answer
                 raise SilentMemoryError(f"{self._url} has no hub checkpoint")
             return
         head = signed.head
