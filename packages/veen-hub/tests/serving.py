@@ -14,13 +14,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
 
+from veen_core import cbor
 from veen_core.api import ErrorEnvelope, SubmitResponse
 from veen_core.cap import CapToken
 from veen_core.ids import HubId, UnixTime
@@ -62,6 +64,29 @@ def processes_of(pid: int, module: bytes) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     return [int(one) for one in children if module in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def saturate(hub: HubProcess, writers: Sequence[Writer]) -> list[list[Receipt]]:
+    """Send 512 messages of each writer at once, so that the hub uses its helper processes.
+
+    Returns the receipts of each writer, in order.
+    """
+    bodies = [b"".join(envelope(writer.next()) for _ in range(512)) for writer in writers]
+
+    def send(body: bytes) -> list[Receipt]:
+        answers = cbor.split_sequence(hub.post("/v1/submit", body, kind=CBOR_SEQ).body)
+        return [SubmitResponse.decode(answer).receipt for answer in answers]
+
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        return list(pool.map(send, bodies))
+
+
+def authorized_writers(hub: HubProcess, count: int = 4) -> list[Writer]:
+    """Writers on streams of their own, each with an authorized token."""
+    made = [Writer(f"writer {n}", hub.status().identity.hub_id, to=f"orders/{n}") for n in range(count)]
+    for writer in made:
+        writer.auth_ref = hub.authorize(writer.token()).auth_ref
+    return made
 
 
 def answer_with(process: WorkerProcess, answer: bytes | list[bytes]) -> None:

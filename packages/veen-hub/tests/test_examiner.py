@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from veen_core import cbor
-from veen_core.api import SubmitResponse
 from veen_core.errors import AdmissionError
 from veen_core.limits import Limits
 from veen_hub.admission.stateless import ProfileAndLimits, Submission
@@ -19,8 +17,8 @@ from veen_hub.pipeline.examiner import Examiner, Verdict, verdict_of
 from veen_hub.pipeline.worker_process import MIN_QUESTIONS
 
 from .conftest import StartProcess
-from .people import Writer, envelope
-from .serving import CBOR_SEQ, HubProcess, RunningHub, answer_with, processes_of, until
+from .people import Writer
+from .serving import RunningHub, answer_with, authorized_writers, processes_of, saturate, until
 
 MANY = 2 * MIN_QUESTIONS
 
@@ -36,12 +34,6 @@ def as_values(verdict: Verdict) -> object:
 
 def examiners_of(pid: int) -> list[int]:
     return processes_of(pid, b"veen_hub.pipeline.examiner")
-
-
-def authorized(hub: HubProcess) -> Writer:
-    alice = Writer("alice", hub.status().identity.hub_id)
-    alice.auth_ref = hub.authorize(alice.token()).auth_ref
-    return alice
 
 
 @pytest.fixture
@@ -84,27 +76,25 @@ def test_a_process_that_dies_loses_no_result(wires: list[bytes], examiner: Exami
 @two_cores
 def test_the_hub_keeps_order_and_answers_while_its_examiners_are_killed(start_process: StartProcess) -> None:
     process = start_process()
-    alice = authorized(process)
-    seqs: list[int] = []
+    writers = authorized_writers(process)
+    received: list[list[int]] = [[] for _ in writers]
     killed = 0
     while killed < 3:
-        body = b"".join(envelope(alice.next()) for _ in range(64))
-        answers = cbor.split_sequence(process.post("/v1/submit", body, kind=CBOR_SEQ).body)
-        seqs += [SubmitResponse.decode(answer).receipt.stream_seq for answer in answers]
+        for seqs, receipts in zip(received, saturate(process, writers), strict=True):
+            seqs += [receipt.stream_seq for receipt in receipts]
         for child in examiners_of(process.process.pid):
             os.kill(child, signal.SIGKILL)
             killed += 1
-    assert seqs == list(range(1, len(seqs) + 1))
+    assert all(seqs == list(range(1, len(seqs) + 1)) for seqs in received)
 
 
 @two_cores
 def test_no_examiner_outlives_a_hub_that_is_killed(start_process: StartProcess) -> None:
     process = start_process()
-    alice = authorized(process)
+    writers = authorized_writers(process)
     children: list[int] = []
     while not children:
-        body = b"".join(envelope(alice.next()) for _ in range(64))
-        process.post("/v1/submit", body, kind=CBOR_SEQ)
+        saturate(process, writers)
         children = examiners_of(process.process.pid)
     process.process.kill()
     process.process.wait()

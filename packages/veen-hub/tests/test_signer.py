@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from veen_core import cbor
-from veen_core.api import SubmitResponse
 from veen_core.hashing import H
 from veen_core.ids import HubPk
 from veen_core.receipt import verify_receipt
@@ -18,8 +17,8 @@ from veen_hub.pipeline.worker_process import MIN_QUESTIONS
 from veen_storage.disk.hub_keys import sign_here
 
 from .conftest import StartProcess
-from .people import HUB_KEY, Writer, envelope, signing_key
-from .serving import CBOR_SEQ, answer_with, processes_of, until
+from .people import HUB_KEY, signing_key
+from .serving import answer_with, authorized_writers, processes_of, saturate, until
 
 DIGESTS = [H(bytes([n])) for n in range(2 * MIN_QUESTIONS)]
 EXPECTED = sign_here(HUB_KEY, DIGESTS)
@@ -122,14 +121,11 @@ def test_invalid_signatures_are_not_used(signer: Signer, answer: str) -> None:
 @two_cores
 def test_receipts_of_a_busy_hub_verify_while_its_signer_is_killed(start_process: StartProcess) -> None:
     process = start_process()
-    alice = Writer("alice", process.status().identity.hub_id)
-    alice.auth_ref = process.authorize(alice.token()).auth_ref
+    writers = authorized_writers(process)
     killed = 0
     while killed < 2:
-        body = b"".join(envelope(alice.next()) for _ in range(64))
-        answers = cbor.split_sequence(process.post("/v1/submit", body, kind=CBOR_SEQ).body)
-        for answer in answers:
-            verify_receipt(SubmitResponse.decode(answer).receipt, HubPk(HUB_KEY.public))
+        for receipt in itertools.chain(*saturate(process, writers)):
+            verify_receipt(receipt, HubPk(HUB_KEY.public))
         for child in signers_of(process.process.pid):
             os.kill(child, signal.SIGKILL)
             killed += 1

@@ -107,12 +107,13 @@ class PinnedHub(NamedTuple):
 
 
 async def _listed(source: OverlayStream, kind: Kind) -> list[tuple[Any, bytes]]:
-    """The descriptors of a kind that have not expired by the hub's time, each with its publisher's key."""
+    """The unexpired descriptors of a kind by the hub's time, each with its publisher's identity key."""
     async with source.view(DISCOVERY) as view:
         live = LiveDirectory(view)
         await live.refresh()
         found = live.directory.matching(kind, NO_CONDITIONS, source.now)
-        return [(ADVERTISE[kind].decode(each.body), each.publisher) for each in found]
+        identity_of = live.directory.identity_of
+        return [(ADVERTISE[kind].decode(each.body), identity_of(each.publisher)) for each in found]
 
 
 def _first(found: list[Judgement[Any]], what: str) -> list[Any]:
@@ -290,7 +291,7 @@ async def _bind(
 @click.option("--method", help="A method that the service must have.")
 @click.option("--region", help="Prefer hubs and services of this region.")
 @click.option("--tag", "tags", multiple=True, help="A tag that the service must have; repeatable.")
-@click.option("--publisher", type=Hex(ClientId), help="Key that must have signed the service's descriptor.")
+@click.option("--publisher", type=Hex(ClientId), help="Identity key of the service's publisher.")
 @click.option("--trust-hub", type=Hex(HubId), help="hub_id that you trust for the service [default: ask].")
 @click.option(
     "--token",

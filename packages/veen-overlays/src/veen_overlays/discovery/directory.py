@@ -116,6 +116,10 @@ class Directory:
         if state is not None:
             self.update(state)
 
+    def identity_of(self, signer: bytes) -> bytes:
+        """The lowest identity key that a signer is linked to (P16); without a link, the signer."""
+        return min(self._state.get("links", {}).get(signer, ()), default=signer)
+
     def update(self, state: DiscoveryState) -> None:
         """Take in a later state of the same log."""
         for kind, id_ in _changed(self._state, state):
