@@ -40,11 +40,8 @@ HOST_SETTINGS: Final = (
     "kernel/panic_on_oops",
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
-    "net/ipv4/ip_forward",
-    "net/ipv4/conf/all/route_localnet",
-    "net/netfilter/nf_conntrack_max",
 )
-"""Settings in /proc/sys that a kubelet or kube-proxy writes."""
+"""Settings in /proc/sys that a kubelet writes; those of ``net/`` are in the node's own network namespace."""
 CGROUPS: Final = Path("/sys/fs/cgroup")
 START_SEC: Final = 180.0
 POLL_SEC: Final = 0.3
