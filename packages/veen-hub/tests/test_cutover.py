@@ -92,6 +92,7 @@ def test_a_planned_cutover_under_load_loses_nothing_and_the_successor_goes_on(
     assert successor.status().identity.hub_id == SUCCESSOR
     again = Writer("sender 0", SUCCESSOR)
     assert again.label != senders[0].writer.label, "no hub continues another hub's label"
+    until(lambda: successor.status().hub_ts > record.hub_ts, "the new key is valid")
     assert [receipt.stream_seq for receipt in send(successor, again, 3)] == [1, 2, 3]
     assert successor.stop() == 0
     assert_sound(tmp_path / "new")

@@ -7,6 +7,7 @@ import http.client
 import http.server
 import shutil
 import signal
+import socket
 import ssl
 import threading
 import time
@@ -149,7 +150,9 @@ def test_a_replica_starts_and_serves_while_its_primary_is_down(
     primary: HubProcess, alice: Writer, tmp_path: Path
 ) -> None:
     send(primary, alice, 5)
-    start_replica(tmp_path, primary).stop()
+    replica = start_replica(tmp_path, primary)
+    catch_up(primary, replica, alice.label)
+    assert replica.stop() == 0
     assert primary.stop() == 0
     replica = start_replica(tmp_path, primary)
     try:
@@ -318,10 +321,13 @@ def test_a_client_does_not_accuse_a_replica_that_is_behind(
         until(lambda: ready(replica) is None, "the replica is ready")
         assert run(read_all(replica.url)) == 1
         assert primary.stop() == 0
-        primary = start_process("primary", "--open")
-        run(send_one(primary.url))
-        with pytest.raises(Unreachable, match="does not have entry 2"):
-            run(read_all(replica.url))
+        with socket.socket() as old_address:  # taken, so that the primary comes back at another one
+            old_address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            old_address.bind(("127.0.0.1", primary.port))
+            primary = start_process("primary", "--open")
+            run(send_one(primary.url))
+            with pytest.raises(Unreachable, match="does not have entry 2"):
+                run(read_all(replica.url))
         assert not list((tmp_path / "state").rglob("evidence/*"))
     finally:
         replica.kill()
