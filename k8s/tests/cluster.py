@@ -66,6 +66,7 @@ class Pod:
             with urllib.request.urlopen(url, timeout=5, context=UNVERIFIED) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as exc:
+            exc.close()
             return exc.code
         except OSError:
             return 0

@@ -58,8 +58,8 @@ async def _journal_parts(hub: Hub, after: int, gone: asyncio.Event) -> AsyncGene
     try:
         data, _count = await _read(hub, feed)
         yield encode_item(Hello(*hub.store.artifacts()))
-        if data:
-            yield encode_item(Batches(data, hub.store.last_batch))
+        last = hub.store.last_batch
+        yield encode_item(Batches(data, last) if data else Alive(last))
         async for item in _items(hub, feed, replica, gone):
             yield encode_item(item)
     finally:

@@ -86,6 +86,8 @@ class ReplicaFollower:
         """Whether the primary has sent an invalid item, and since then nothing that shows progress."""
         self._last = store.last_batch
         """The primary's last batch, as far as it is known."""
+        self._caught_up = False
+        """Whether this replica has had all batches of its primary at least once since it started."""
         self.problem_found: str | None = None
         """Why the replica no longer follows, for good."""
 
@@ -105,6 +107,8 @@ class ReplicaFollower:
             return f"replica: {self.problem_found}"
         if self._heard_at is None or time.monotonic() - self._heard_at > STALE_SEC:
             return "replica: the primary has not been heard of"
+        if not self._caught_up:
+            return "replica: it does not have everything yet that the primary had when it connected"
         return None
 
     @property
@@ -181,6 +185,8 @@ class ReplicaFollower:
         """Note a valid item; after an invalid one, only an item after which nothing is missing counts."""
         if isinstance(item, Batches) or (isinstance(item, Alive) and self.behind == 0):
             self._misbehaved = False
+        if isinstance(item, Batches | Alive) and self.behind == 0:
+            self._caught_up = True
         if not self._misbehaved:
             self._heard_at = time.monotonic()
 
