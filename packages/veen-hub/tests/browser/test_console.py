@@ -234,6 +234,7 @@ def test_keys_open_screens_and_rows(open_console: Any, healthy: Any) -> None:
     page.keyboard.press("1")
     page.get_by_role("heading", name="Overview").wait_for()
     page.keyboard.press("2")
+    page.get_by_role("heading", name="Streams").wait_for()
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.dataset.search") == ""
 
