@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGES = sorted(path.parent for path in Path(__file__).parents[2].glob("*/pyproject.toml"))
-DISTRIBUTIONS = {"nacl": "pynacl", "yaml": "pyyaml"}
+DISTRIBUTIONS = {"nacl": "pynacl", "yaml": "pyyaml", "nats": "nats-py"}
 """Import names that differ from the name of their distribution."""
 STARTED = {"veen-selftest": {"veen-bridge"}}
 """Distributions whose commands a package starts without importing them: ``veen bridge …``."""

@@ -23,8 +23,6 @@ Place = tuple[str, bytes]
 """The name and the id of a descriptor: its place in the order of results."""
 Value = str | bytes
 
-"""The last character: text that starts with a prefix sorts before the prefix and this character."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
