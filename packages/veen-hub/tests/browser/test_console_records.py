@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from veen_core.ids import BundleId, ClientId, HubId, Label, MmrRoot, NodeHash, StreamId, StreamSeq, UnixTime
+from veen_core.attached import ATTACHED, Attached
+from veen_core.ids import (
+    BundleId,
+    ClientId,
+    HubId,
+    Label,
+    MmrRoot,
+    NodeHash,
+    SchemaId,
+    StreamId,
+    StreamSeq,
+    UnixTime,
+)
 from veen_hub.client import Identity, Outgoing
 from veen_overlays.bridge.records import CheckpointHash, Exported, ImportFailed, PartsHash
 from veen_overlays.control.records import Revocation, RevokedId, revocation_stream
@@ -251,3 +263,20 @@ def test_revocations_of_a_realm_are_opened_with_a_key(open_console: Any, world: 
     page.get_by_text("2 revocations").wait_for()
     assert page.locator("tbody tr").nth(1).inner_text().count("lost laptop") == 1
     assert page.locator("tbody .badge.holds").count() == 1
+
+
+def test_a_message_with_attachments_lists_them_and_a_false_list_is_refused(
+    open_console: Any, world: Any, reader: Path
+) -> None:
+    content = b"a contract"
+    with world.connected(Identity.load(reader)) as hub:
+        stream = hub.stream("files")
+        stream.send("see the file", attachments=[content])
+        ref = next(iter(stream.read(from_seq=1))).attachments[0]
+        listed = Attached(schema=SchemaId(bytes(32)), body=b"text", attachments=(ref,)).encode()
+        stream.send(listed, schema=ATTACHED)
+    page = open_records(open_console, world, reader, "message", world.label("files"), "1")
+    page.locator("pre.body", has_text="see the file").wait_for()
+    page.get_by_text(ref.coid.hex()[:16]).wait_for()
+    page.evaluate("() => { location.hash = location.hash.replace(/1$/, '2') }")
+    page.get_by_text("payload_hdr.att_root is not the root of the attachments").wait_for()

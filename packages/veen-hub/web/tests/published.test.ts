@@ -9,6 +9,7 @@ import { isInForce, realmId, revocationEnd } from "../src/console/records/realm.
 import { decodeRecord, fieldsOf } from "../src/console/records/record.ts";
 import { H, Ht } from "../src/verify/crypto/hash.ts";
 import { verify } from "../src/verify/crypto/signatures.ts";
+import { attRoot } from "../src/verify/log/attached.ts";
 import { verifyCookie, verifyToken } from "../src/verify/log/grants.ts";
 import { unsignedDigest, verifyCheckpoint, hubIdOf, keyIdOf } from "../src/verify/log/identity.ts";
 import { Mmr, nodeHash } from "../src/verify/log/mmr.ts";
@@ -55,6 +56,11 @@ const digestOf = (unsigned: string): Bytes => {
 };
 const signing: Check = (_inputs, { cbor, digest, digest_Ht_veen_sig }: Record<string, string>) =>
   same(digestOf(cbor as string), (digest ?? digest_Ht_veen_sig) as string);
+
+const attachments: Check = ({ attachment_ciphertexts_utf8 }, expected: string | { att_root: string }) => {
+  const coids = (attachment_ciphertexts_utf8 as string[]).map((each) => H(utf8(each)));
+  same(attRoot(coids), typeof expected === "string" ? expected : expected.att_root);
+};
 
 const CHECKS: Readonly<Record<string, Check>> = {
   label_derive: ({ routing_key_utf8, stream_id, epoch_hex }, expected: string) =>
@@ -126,6 +132,9 @@ const CHECKS: Readonly<Record<string, Check>> = {
     const profile = { ...fixed, ...numbers, hpke_suite: "X25519-HKDF-SHA256-CHACHA20POLY1305" } as const;
     same(Ht("veen/profile", encodeObject("Profile", profile)), expected);
   },
+  att_root_one: attachments,
+  att_root_two: attachments,
+  att_root_three: attachments,
   body_nonce: ({ label, prev_ack, client_id, client_seq }, expected: string) => {
     const counters = { prev_ack: BigInt(prev_ack as number), client_seq: BigInt(client_seq as number) };
     same(bodyNonce({ label: repeated(label), client_id: repeated(client_id), ...counters }), expected);
@@ -162,9 +171,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
     assert.equal(encodeText(decodeJson(utf8(JSON.stringify(digest)), 10_000)), expected),
 };
 
-/** Not done by a page: attachments, folds, and ids that only overlays use. */
+/** Not done by a page: folds, and ids that only overlays use. */
 const NOT_OF_A_PAGE: readonly (readonly [RegExp, string])[] = [
-  [/^att_root_/, "attachments are compared by `veen attachment`"],
   [/^(lww_precedence|wallet_transfer)$/, "rules of folds"],
   [/^(principal|context|device|group|wallet|transfer)_id$/, "ids of overlays"],
   [/^identity_stream_ids$/, "ids of overlays"],

@@ -1,9 +1,21 @@
 /** An opened body as a person reads it: a record in diagnostic notation, text as text, else hexadecimal bytes. */
+import { contentOf } from "../verify/log/attached.ts";
+import type { Opened } from "../verify/log/msg.ts";
 import { type Bytes, fromUtf8, hex } from "../verify/wire/bytes.ts";
 import { CborMap, decode, type Item } from "../verify/wire/cbor.ts";
-import { DecodeError } from "../verify/wire/errors.ts";
+import { DecodeError, VeenError } from "../verify/wire/errors.ts";
 
 const MAX_HEX_BYTES = 4_096;
+
+/** Return the content of an opened message as text, or why it is refused. */
+export function contentText(opened: Opened): string {
+  try {
+    return bodyText(contentOf(opened).body);
+  } catch (error) {
+    if (error instanceof VeenError) return error.message;
+    throw error;
+  }
+}
 
 /** Return a body as text; the text is not yet fit for a page: use `foreign`. */
 export function bodyText(body: Bytes): string {

@@ -1,7 +1,8 @@
 /** Open messages with a reader key that the user gives; the key stays in this page's memory. */
 
 import type { Recognized } from "../verify/evidence/recognize.ts";
-import { type Opened, openMsg } from "../verify/log/msg.ts";
+import { type Content, contentOf } from "../verify/log/attached.ts";
+import { openMsg } from "../verify/log/msg.ts";
 import { type Bytes, fromHex, fromUtf8, hex } from "../verify/wire/bytes.ts";
 import { decode } from "../verify/wire/cbor.ts";
 import { decodeObject } from "../verify/wire/codec.ts";
@@ -36,7 +37,7 @@ export async function openedView(msg: Msg, keys: readonly Bytes[]): Promise<HTML
   let why = "";
   for (const key of keys) {
     try {
-      return contentView(await openMsg(msg, key));
+      return contentView(contentOf(await openMsg(msg, key)));
     } catch (error) {
       if (!(error instanceof VeenError)) throw error;
       why = error.full;
@@ -61,9 +62,11 @@ export function messagesView(messages: readonly Bytes[], keys: readonly Bytes[])
   return el("details", { class: "fields" }, el("summary", {}, `Messages (${messages.length})`), list, more);
 }
 
-function contentView({ header, body }: Opened): HTMLElement {
-  const schema = el("p", { class: "quiet" }, "schema ", el("code", {}, hex(header.schema)));
-  return el("div", { class: "opened" }, el("h4", {}, "Opened with your reader key"), bodyView(body), schema);
+function contentView({ schema, body, attachments }: Content): HTMLElement {
+  const named = el("p", { class: "quiet" }, "schema ", el("code", {}, hex(schema)));
+  const files = attachments.map(({ coid, size }) => el("li", {}, el("code", {}, hex(coid)), ` ${size} bytes`));
+  const list = files.length > 0 ? el("ul", { class: "quiet", "aria-label": "attachments" }, ...files) : null;
+  return el("div", { class: "opened" }, el("h4", {}, "Opened with your reader key"), bodyView(body), list, named);
 }
 
 function bodyView(body: Bytes): HTMLElement {

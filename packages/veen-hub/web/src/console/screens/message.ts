@@ -1,14 +1,16 @@
 /** Message: everything about one entry, and the path that proves it, drawn. */
 import { el, foreign } from "../../ui/dom.ts";
+import { contentOf } from "../../verify/log/attached.ts";
 import { authRef } from "../../verify/log/grants.ts";
+import type { Opened } from "../../verify/log/msg.ts";
 import { type Bytes, fromHex, hex } from "../../verify/wire/bytes.ts";
 import { decodeObject, encodeObject } from "../../verify/wire/codec.ts";
 import { VeenError } from "../../verify/wire/errors.ts";
-import type { Msg } from "../../verify/wire/schema.ts";
+import type { AttachmentRef, Msg } from "../../verify/wire/schema.ts";
 import type { App } from "../app.ts";
 import { count, size, utc } from "../format.ts";
 import { CallError } from "../hub_calls.ts";
-import { bodyText, dump, recordText } from "../message_body.ts";
+import { contentText, dump, recordText } from "../message_body.ts";
 import { type MessageProof, type PathNode, proveMessage } from "../message_proof.ts";
 import { linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
@@ -156,16 +158,33 @@ async function drawContent(app: App, slot: HTMLElement, msg: Msg): Promise<void>
       el("details", {}, el("summary", {}, `Ciphertext, ${size(msg.ciphertext.length)}`), el("pre", { class: "dump mono", tabindex: 0 }, dump(msg.ciphertext))));
     return;
   }
+  const attachments = attachmentsOf(opened);
+  if (typeof attachments === "string") {
+    slot.replaceChildren(el("p", {}, badge("fails", "does not open"), " ", foreign(attachments)));
+    return;
+  }
   app.audit.add("key", `message opened in this tab: client_seq ${msg.client_seq} of ${hex(msg.client_id)}`);
   slot.replaceChildren(
     el("p", {}, badge("holds", "opened"), ` ${size(opened.body.length)}, in this tab only`),
-    el("pre", { class: "body", tabindex: 0 }, foreignLines(bodyText(opened.body).slice(0, MAX_SHOWN))),
+    el("pre", { class: "body", tabindex: 0 }, foreignLines(contentText(opened).slice(0, MAX_SHOWN))),
     facts([
       ["schema", hash(hex(opened.header.schema), 16)],
       ["parent", opened.header.parent_id === null ? null : hash(hex(opened.header.parent_id), 16)],
       ["expires", opened.header.expires_at === null ? null : `${utc(Number(opened.header.expires_at))} UTC`],
-      ["attachments", opened.header.att_root === null ? null : hash(hex(opened.header.att_root), 16)],
+      ["att_root", opened.header.att_root === null ? null : hash(hex(opened.header.att_root), 16)],
+      ["attachments", attachments.length === 0 ? null : el("span", {}, ...attachments.map((each) =>
+        el("div", {}, hash(hex(each.coid), 16), ` ${size(Number(each.size))}`)))],
     ]));
+}
+
+/** The attachments that a message lists; a text says why the list is refused. */
+function attachmentsOf(opened: Opened): readonly AttachmentRef[] | string {
+  try {
+    return contentOf(opened).attachments;
+  } catch (error) {
+    if (error instanceof VeenError) return error.message;
+    throw error;
+  }
 }
 
 function messageFacts(msg: Msg): HTMLElement {

@@ -7,7 +7,7 @@ import type { App } from "../app.ts";
 import { clock, count, short, size, utc } from "../format.ts";
 import type { Row } from "../label_chain.ts";
 import type { LabelView } from "../label_watch.ts";
-import { bodyText } from "../message_body.ts";
+import { contentText } from "../message_body.ts";
 import { findLabel } from "../records/find_stream.ts";
 import { go, linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
@@ -123,7 +123,7 @@ function follow(app: App, root: HTMLElement, label: Bytes, from: number | undefi
     if (row.msg === undefined || pending.has(row.seq) || app.keys.keys.value.length === 0) return;
     pending.add(row.seq);
     void app.keys.open(row.msg).then((opened) => {
-      bodies.set(row.seq, opened === undefined ? null : bodyText(opened.body));
+      bodies.set(row.seq, opened === undefined ? null : contentText(opened));
       later();
     });
   };
