@@ -72,6 +72,7 @@ def hub_log_of(pod: Pod) -> str:
     try:
         return get(pod, 8080, "/log/checkpoint")
     except urllib.error.HTTPError as exc:
+        exc.close()
         if exc.code == 404:
             return ""
         raise
@@ -226,6 +227,7 @@ def test_the_query_service_answers_from_the_recorded_stream(tenant: Namespace, t
     with pytest.raises(urllib.error.HTTPError) as refused:
         post(pod, 8085, "/v1/queries", {}, "a wrong token")
     assert refused.value.code == 401
+    refused.value.close()
     assert pod.stop() == 0
 
 
