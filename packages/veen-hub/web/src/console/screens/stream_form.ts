@@ -4,7 +4,7 @@ import { plural } from "../../verify/wire/errors.ts";
 import { count } from "../format.ts";
 import type { RecordLogView } from "../records/record_log.ts";
 import { go, linkTo } from "../router.ts";
-import { badge, field } from "../widgets.ts";
+import { badge, field, said } from "../widgets.ts";
 
 /** A form that opens a stream by its name on a screen. */
 export function streamForm(screen: string, current: string, examples: string, what = "Stream"): HTMLElement {
@@ -25,7 +25,7 @@ export function progress(view: RecordLogView): HTMLElement {
   const opened = entries.filter((each) => each.opened !== undefined).length;
   const text = `${plural(entries.length, "entry", "entries")} read and verified, ${count(opened)} opened with your keys.`;
   return el("p", { role: "status" },
-    isCaughtUp ? badge("holds", "up to the newest") : badge("open", "reading"), " ", text,
+    isCaughtUp ? said(true, "up to the newest that the hub shows") : badge("open", "reading"), " ", text,
     isWhole ? null : " The first entries are missing: the hub pruned them, or this tab dropped them.",
     note ? el("span", { class: "quiet" }, " ", foreign(note)) : null);
 }
