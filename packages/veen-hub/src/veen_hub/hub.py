@@ -282,7 +282,7 @@ class Hub:
         stored, stored_bytes = await self.log.read(self.store.attachments.recorded)
         self.metrics.attachments.inc(stored)
         self.metrics.attachment_bytes.inc(stored_bytes)
-        self.attachment_quota.stored_bytes = stored_bytes
+        self.attachment_quota.start_at(stored, stored_bytes)
         self.metrics.ready.set(0 if await self.log.read(self.readiness.local_problem) else 1)
         trim = partial(self.log.read, self.store.trim_kept_journal)
         chores = (
