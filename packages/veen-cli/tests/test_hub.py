@@ -337,7 +337,7 @@ def test_an_export_with_skipped_checks_needs_allow_partial(
     words = ("verify", target, "--trust", made["hub_id"])
     assert veen(*words, "--json").json["complete"] is True
 
-    def partly(folder: Path, hub_id: HubId) -> VerifiedExport:
+    def partly(folder: Path, hub_id: HubId, _roots: object) -> VerifiedExport:
         return dataclasses.replace(verify_export(folder, hub_id), followed_all=False)
 
     monkeypatch.setattr("veen_cli.evidence.verify.verify_export", partly)
