@@ -109,6 +109,8 @@ def test_a_detached_hub_writes_a_pid_file_and_hub_stop_ends_it(place: Path) -> N
         told = start(place / "hub").json
         assert (place / "hub.pid").read_text() == f"{told['pid']}\n"
         assert lock_owner(place / "hub") == told["pid"]
+        (place / "hub" / "lock").unlink()  # a note: the lock itself is on the folder
+        assert f"process {told['pid']} has" in start(place / "hub").failed(Exit.USAGE)
         veen("hub", "stop", "--data-dir", place / "hub").ok()
     finally:
         end_hubs(place)
