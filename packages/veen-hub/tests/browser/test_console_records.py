@@ -22,12 +22,13 @@ from veen_core.ids import (
     StreamSeq,
     UnixTime,
 )
+from veen_core.msg import operation_id
 from veen_hub.client import Identity, Outgoing
 from veen_overlays.bridge.records import CheckpointHash, Exported, ImportFailed, PartsHash
 from veen_overlays.control.records import Revocation, RevokedId, revocation_stream
 from veen_overlays.discovery.records import OverlayId, ServiceAdvertise, ServiceId
 from veen_overlays.identifiers import RealmId
-from veen_overlays.operations.operation import AccountId, operation_id
+from veen_overlays.operations.operation import AccountId
 from veen_overlays.operations.payment import PaidOperation
 from veen_overlays.query.result.result_file import ResultFile
 from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds, sign_continuity
