@@ -37,6 +37,7 @@ from veen_core.ids import (
 from veen_core.keys import SigningKey, is_valid, verify
 from veen_core.receipt import Receipt
 from veen_core.signatures import Claim
+from veen_core.utc import format_utc
 from veen_core.validity import active_at
 from veen_core.wire import Wire, int_map
 
@@ -82,7 +83,7 @@ class HubIdentity(Wire):
     def signing_key_at(self, now: UnixTime) -> HubKey:
         """Return the key that signs at a time: the last active one."""
         if not (active := self.active_at(now)):
-            raise IdentityError(f"hub-identity (core §8.4): no key is active at {now}")
+            raise IdentityError(f"hub-identity (core §8.4): no key is active at {format_utc(now)}")
         return active[-1]
 
     @property

@@ -25,6 +25,7 @@ from veen_core.bundle import BundleHeader
 from veen_core.errors import ConfigError, VerificationError
 from veen_core.ids import NO_BUNDLE, BundleId, HubId, MmrRoot, StreamId, StreamSeq
 from veen_core.stream import stream_id
+from veen_core.utc import format_utc
 from veen_overlays.bridge.imports import (
     ImportState,
     allowed_gap,
@@ -34,7 +35,6 @@ from veen_overlays.bridge.imports import (
     reported_mappings,
 )
 from veen_overlays.bridge.records import Imported, ImportMapping
-from veen_overlays.utc import format_utc
 
 RootAt = Callable[[StreamSeq], MmrRoot]
 """Returns the root in the receipt of one of a verified bundle's events."""

@@ -29,6 +29,7 @@ from veen_core.ids import (
 from veen_core.msg import Msg
 from veen_core.rate import Bucket
 from veen_core.rejection import Rejection
+from veen_core.utc import format_utc
 from veen_hub.admission.class_rates import ClassRates, RateKey
 from veen_hub.admission.labels import LabelInfo, LabelMap
 from veen_hub.admission.policy import AdmissionPolicy, GrantedToken, GrantingPolicy, Question
@@ -109,7 +110,7 @@ def _client_is_within_bounds(at: AdmissionInput) -> str | None:
     if bounds is None or client is None:
         return None
     if at.hub_ts - client.first_seen > bounds.max_client_id_lifetime_sec:
-        return f"client_id has been in use since {client.first_seen}: rotate it"
+        return f"client_id has been in use since {format_utc(client.first_seen)}: rotate it"
     if client.last_seq >= bounds.max_msgs_per_client_id_per_label:
         return f"client_id has sent {client.last_seq} messages to this label: rotate it"
     return None
@@ -127,7 +128,9 @@ def _token_is_alive(at: AdmissionInput) -> str | None:
     if at.token is None or at.issued_at is None:
         return None
     expires = at.token.expires_at(at.issued_at)
-    return None if at.hub_ts <= expires else f"the token expired at {expires}; the hub's time is {at.hub_ts}"
+    if at.hub_ts <= expires:
+        return None
+    return f"the token expired at {format_utc(expires)}; the hub's time is {format_utc(at.hub_ts)}"
 
 
 def _is_padded(at: AdmissionInput) -> str | None:
