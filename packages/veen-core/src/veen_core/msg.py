@@ -98,9 +98,9 @@ def signing_digest(wire: bytes) -> bytes:
     return sha256(_SIG_TAG + _NINE + wire[1:-_SIG_ITEM_SIZE]).digest()
 
 
-def operation_id(leaf: LeafHash) -> OperationId:
-    """Return the id by which application records refer to a message (spec-3 §1)."""
-    return OperationId(Ht("veen/operation-id", leaf))
+def operation_id(msg_id: bytes) -> OperationId:
+    """Return the id by which application records refer to a message, from its leaf hash (spec-3 §1)."""
+    return OperationId(Ht("veen/operation-id", msg_id))
 
 
 def sign_msg(key: SigningKey, binding: Binding, sealed: bytes) -> Msg:

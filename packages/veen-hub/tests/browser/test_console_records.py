@@ -22,6 +22,7 @@ from veen_core.ids import (
     StreamSeq,
     UnixTime,
 )
+from veen_core.msg import operation_id
 from veen_hub.client import Identity, Outgoing
 from veen_overlays.bridge.records import CheckpointHash, Exported, ImportFailed, PartsHash
 from veen_overlays.control.records import Revocation, RevokedId, revocation_stream
@@ -37,7 +38,7 @@ from veen_overlays.identifiers import (
     wallet_id,
     wallet_stream,
 )
-from veen_overlays.operations.operation import AccountId, operation_id
+from veen_overlays.operations.operation import AccountId
 from veen_overlays.operations.payment import PaidOperation
 from veen_overlays.query.result.result_file import ResultFile
 from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds, sign_continuity
@@ -162,13 +163,12 @@ def test_a_grouped_query_over_two_streams_gives_the_groups_that_the_logs_give_ag
 
 @pytest.mark.parametrize(("evidence", "receipts"), [("of a sample", range(1, 20)), ("of no event", range(1))])
 def test_a_result_with_fewer_receipts_says_what_it_does_not_prove(
-    open_console: Any, recorded: Any, reader: Path, tmp_path: Path, evidence: str, receipts: range
+    open_console: Any, recorded: Any, reader: Path, evidence: str, receipts: range
 ) -> None:
     page = open_records(open_console, recorded, reader, "records", STREAM)
     page.get_by_text("22 entries read and verified").wait_for()
     page.get_by_label("Receipts").select_option(evidence)
-    file = tmp_path / "result.veenq"
-    file.write_bytes(download_of(page).read_bytes())
+    file = download_of(page).rename(reader.with_name(f"{receipts.stop}.veenq"))
     result = ResultFile.decode(file.read_bytes())
     assert len(result.evidence.sources[0].receipts) in receipts
     assert len(result.rows()) == 20

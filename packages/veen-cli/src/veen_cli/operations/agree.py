@@ -21,6 +21,7 @@ from veen_cli.overlays.fold import check_upto
 from veen_cli.overlays.overlay_stream import Access, access_options, refused, sent_data
 from veen_core.hashing import H
 from veen_core.ids import UnixTime
+from veen_core.msg import operation_id
 from veen_overlays.operations.agreement import (
     ACCEPT,
     AGREEMENTS,
@@ -37,7 +38,7 @@ from veen_overlays.operations.agreement import (
     agreement_ids,
     versions_of,
 )
-from veen_overlays.operations.operation import IdentityId, operation_id
+from veen_overlays.operations.operation import IdentityId
 
 _HERE: Final = "veen_cli.operations.agree"
 COMMANDS: Final = {

@@ -20,11 +20,12 @@ from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.operations.party import party_view, unknown
 from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
 from veen_core.errors import DecodeError, VeenError
+from veen_core.ids import OperationId
+from veen_core.msg import operation_id
 from veen_core.receipt import Receipt
 from veen_hub.client import NotFound, Stream
 from veen_overlays.operations.agreement import AGREEMENTS
 from veen_overlays.operations.causality import OPERATIONS, CausalTree, Operation
-from veen_overlays.operations.operation import OperationId, operation_id
 from veen_overlays.schema.record import Record
 
 _HERE: Final = "veen_cli.operations.op"

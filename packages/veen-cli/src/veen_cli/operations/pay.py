@@ -18,10 +18,10 @@ from veen_cli.operations.published import Published, publish
 from veen_cli.overlays.arguments import JsonMap
 from veen_cli.overlays.overlay_stream import Access, access_options
 from veen_core import cbor
-from veen_core.ids import AuthRef
+from veen_core.ids import AuthRef, OperationId
 from veen_core.stream import stream_id
 from veen_overlays.operations.delegation import DelegatedExecution
-from veen_overlays.operations.operation import AccountId, IdentityId, OperationId
+from veen_overlays.operations.operation import AccountId, IdentityId
 from veen_overlays.operations.payment import PaidOperation
 from veen_overlays.schema.record import Record
 

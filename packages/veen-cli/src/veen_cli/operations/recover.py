@@ -14,10 +14,11 @@ from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.operations.party import Party, PartyView, party_view
 from veen_cli.overlays.overlay_stream import Access, access_options, refused, sent_data
+from veen_core.msg import operation_id
 from veen_core.receipt import Receipt
 from veen_overlays.fold.overlay import in_json
 from veen_overlays.identifiers import PrincipalPk, principal_stream
-from veen_overlays.operations.operation import IdentityId, operation_id
+from veen_overlays.operations.operation import IdentityId
 from veen_overlays.operations.recovery import RECOVERIES, OpenRecovery, Recoveries, Step, recoveries
 from veen_overlays.operations.recovery_records import (
     APPROVE,

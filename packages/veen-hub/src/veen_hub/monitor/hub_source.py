@@ -21,8 +21,9 @@ from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.errors import BadRequest, Misbehaved, NotFound
 from veen_hub.client.hub_log import TileReader
 from veen_hub.client.wire.endpoints import Endpoints
+from veen_hub.client.wire.http_transport import HttpTransport
 from veen_hub.client.wire.retry import Retry, retrying
-from veen_hub.client.wire.transport import Timeouts, Tls, Transport
+from veen_hub.client.wire.transport import Timeouts, Tls
 from veen_hub.monitor.rules import Place
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class HttpHub:
     def __init__(self, url: str, tls: Tls | None, retry: Retry = RETRY) -> None:
         self.url = url
         self._retry = retry
-        self._transport = Transport(url, tls=tls, timeouts=TIMEOUTS)
+        self._transport = HttpTransport(url, tls=tls, timeouts=TIMEOUTS)
         self._api = Endpoints(self._transport)
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:

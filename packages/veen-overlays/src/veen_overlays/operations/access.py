@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from veen_core.cap import Allow, CapToken, Rate
 from veen_core.errors import CapError
 from veen_core.hashing import Ht
-from veen_core.ids import AuthRef, ClientId, StreamId, UnixTime, VerifyKey
+from veen_core.ids import AuthRef, ClientId, OperationId, StreamId, UnixTime, VerifyKey
 from veen_core.limits import DEFAULT_LIMITS
 from veen_overlays.identifiers import RealmId
-from veen_overlays.operations.operation import IdentityId, OperationId, operation, sorted_set
+from veen_overlays.operations.operation import IdentityId, operation, sorted_set
 from veen_overlays.schema.record import Record, RecordRule
 
 _NAMES_A_STREAM = RecordRule(

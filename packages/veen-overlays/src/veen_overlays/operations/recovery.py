@@ -23,6 +23,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from veen_core import cbor
+from veen_core.ids import OperationId
 from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST, FIRST_WRITER, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
@@ -37,7 +38,7 @@ from veen_overlays.operations.key_links import (
     take_link,
     with_signer,
 )
-from veen_overlays.operations.operation import IdentityId, OperationId, operation_key
+from veen_overlays.operations.operation import IdentityId, operation_key
 from veen_overlays.operations.recovery_records import (
     APPROVE,
     RECOVERY_RECORDS,

@@ -38,7 +38,6 @@ _UINT: Final = (
 _NEGATIVE: Final = (
     rb"[\x20-\x37]|\x38[\x18-\xff]|\x39(?!\x00).{2}|\x3a(?!\x00\x00).{4}|\x3b(?!\x00\x00\x00\x00).{8}"
 )
-_HEADS: Final = (1, 1, 2, 3, 5, 9)
 
 NULL: Final = b"\xf6"
 

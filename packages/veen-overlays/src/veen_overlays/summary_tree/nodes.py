@@ -8,12 +8,12 @@ RESOLUTIONS B11).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Generator, Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from veen_core.errors import VerificationError
 from veen_core.ids import Label
+from veen_core.lru import Lru
 from veen_core.mmr import Mmr, node_hash, peak_positions, root_of
 from veen_overlays.fold.event import Event, IgnoredMessage, MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
@@ -90,7 +90,7 @@ class Nodes(Generic[S]):
         self._label = label
         self._binding = NodeBinding(ClassId(overlay.class_id), label)
         self._prefix = overlay.class_id[:16] + label[:16] + bytes([block_height])
-        self._cache: OrderedDict[tuple[int, int], Tile[S]] = OrderedDict()
+        self._cache: Lru[tuple[int, int], Tile[S]] = Lru(MAX_CACHED_NODES)
         self.index = KeyIndex(store, self._prefix)
         self.head = Mmr()
         """The MMR of the complete blocks, which are stored."""
@@ -130,24 +130,17 @@ class Nodes(Generic[S]):
         self.index.pending = {}
         self.head = head.copy()
         for height, index, tile, _ in fresh:
-            self._cache_tile(height, index, tile)
+            self._cache.put((height, index), tile)
 
     def _sealed(self, height: int, index: int, root: bytes, tile: Tile[S], below: bytes) -> bytes:
         summary = self._overlay.encode(tile.summary)
         return self._binding.seal((index + 1) << height, root, tile.hash, below, summary)
 
-    def _cache_tile(self, height: int, index: int, tile: Tile[S]) -> None:
-        self._cache[height, index] = tile
-        self._cache.move_to_end((height, index))
-        if len(self._cache) > MAX_CACHED_NODES:
-            self._cache.popitem(last=False)
-
     # --- reading
 
     def tile(self, height: int, index: int) -> TileReading[S]:
         """The subtree at ``(height, index)``: from the cache, from the store, or recomputed."""
-        if (cached := self._cache.get((height, index))) is not None:
-            self._cache.move_to_end((height, index))
+        if (cached := self._cache.use((height, index))) is not None:
             return cached
         peaks = [*zip(peak_positions(self.head.size), self.head.peaks, strict=True)][::-1]
         left = Mmr()
@@ -177,7 +170,7 @@ class Nodes(Generic[S]):
         root = None if wanted is None else _with_subtree(left, height, wanted).root
         if held is not None and held.node == wanted and held.mmr_root == root:
             tile = Tile(bytes(held.node), self._overlay.load(held.summary))
-            self._cache_tile(height, index, tile)
+            self._cache.put((height, index), tile)
             return tile
         return (yield from self._recompute(height, index, wanted, left))
 
@@ -204,7 +197,7 @@ class Nodes(Generic[S]):
             )
         root = _with_subtree(left, height, tile.hash).root
         self._store.write({self._key(height, index): self._sealed(height, index, root, tile, below)})
-        self._cache_tile(height, index, tile)
+        self._cache.put((height, index), tile)
         return tile
 
     def _stored_below(
