@@ -23,7 +23,7 @@ from veen_core.log_verifier import MAX_WRITERS, HubSignatures, LogVerifier, Sign
 from veen_core.mmr import Mmr
 from veen_core.profile import Profile
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim
+from veen_core.signatures import SignatureClaim
 
 CONTRADICTIONS: Final = frozenset({"I3", "H3"})
 """Rules whose breach in a signed receipt contradicts what the hub signed before."""
@@ -108,7 +108,7 @@ class VerifiedPrefix:
 
     # --- receipts
 
-    def _collect_signatures(self, claims: list[Claim] | None) -> SignatureCheck:
+    def _collect_signatures(self, claims: list[SignatureClaim] | None) -> SignatureCheck:
         """Return a check that compares receipts with the furthest one, and adds signatures to ``claims``.
 
         None: signatures are verified at once.
@@ -198,7 +198,9 @@ class _AgainstHead(HubSignatures):
 
     __slots__ = ("_prefix",)
 
-    def __init__(self, terms: LogTerms, prefix: VerifiedPrefix, later: list[Claim] | None = None) -> None:
+    def __init__(
+        self, terms: LogTerms, prefix: VerifiedPrefix, later: list[SignatureClaim] | None = None
+    ) -> None:
         super().__init__(terms, later)
         self._prefix = prefix
 
