@@ -464,6 +464,7 @@ def test_with_a_failing_clock_the_hub_refuses_messages_and_is_not_ready(
     clock.broken = True
     assert hub.submit(alice.message(1)).error.code == "E.UNAVAILABLE"
     assert "time server" in hub.get("/readyz").json["why"]
+    assert hub.get("/metrics").status == 200
     assert hub.get(f"/tooling/cap/{alice.auth_ref.hex()}").error.code == "E.UNAVAILABLE"  # type: ignore[union-attr]
     clock.broken = False
     assert hub.get("/readyz").status == 200

@@ -18,7 +18,7 @@ from veen_storage.disk.hub_keys import sign_here
 
 from .conftest import StartProcess
 from .people import HUB_KEY, signing_key
-from .serving import answer_with, authorized_writers, processes_of, saturate, until
+from .serving import answer_with, authorized_writers, end_while_starting, processes_of, saturate, until
 
 DIGESTS = [H(bytes([n])) for n in range(2 * MIN_QUESTIONS)]
 EXPECTED = sign_here(HUB_KEY, DIGESTS)
@@ -103,6 +103,12 @@ def test_a_process_that_dies_loses_no_result(signer: ReceiptSigner) -> None:
         os.kill(child, signal.SIGKILL)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
     assert not signer.process.ready
+
+
+def test_a_process_that_ends_before_it_is_ready_loses_no_result(signer: ReceiptSigner) -> None:
+    signer.close()
+    end_while_starting(signer.process)
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
 
 
 @pytest.mark.parametrize("answer", ["another key", "too few", "not signatures"])

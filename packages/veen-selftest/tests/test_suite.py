@@ -29,7 +29,9 @@ def test_every_row_of_the_admission_table_has_its_check() -> None:
 
 def test_every_invariant_and_every_scenario_has_its_check() -> None:
     assert {f"invariant.I{n}" for n in range(1, 13)} <= set(NAMES)
-    assert "§7 I13" in {check.clause for _suite, check in ALL.values()}, "which no pair of a log can show"
+    assert "core §7 I13" in {check.clause for _suite, check in ALL.values()}, (
+        "which no pair of a log can show"
+    )
     assert {f"scenario.{letter}" for letter in "ABCD"} <= set(NAMES)
 
 
@@ -53,6 +55,12 @@ def test_names_are_unique_and_every_check_has_a_clause_and_a_statement() -> None
         assert check.clause
         assert check.statement, check.name
         assert not check.statement.startswith("Make a check"), check.name
+
+
+def test_a_section_has_the_name_of_its_document() -> None:
+    named = r"(?:core|spec-\d|query-api|WAL|RFC \d+) §[\d.]+( [A-Z]\w*)?((,| and) §[\d.]+( [A-Z]\w*)?)*"
+    for _suite, check in ALL.values():
+        assert "§" not in re.sub(named, "", f"{check.clause}; {check.statement}"), check.name
 
 
 def test_checks_are_chosen_by_name_and_by_pattern() -> None:

@@ -7,6 +7,7 @@ receipt; otherwise the hub has diverged, and the ``DivergenceError`` carries bot
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,7 @@ from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.log_rules import LogTerms
 from veen_core.log_verifier import MAX_WRITERS, HubSignatures, LogVerifier, SignatureCheck
 from veen_core.mmr import Mmr
+from veen_core.msg import Msg
 from veen_core.profile import Profile
 from veen_core.receipt import Receipt
 from veen_core.signatures import SignatureClaim
@@ -105,6 +107,11 @@ class VerifiedPrefix:
         if head is not None and head.stream_seq > self._log.size:
             return head.stream_seq, head.mmr_root
         return self._log.size, self._log.root
+
+    @property
+    def own_msgs(self) -> Container[bytes]:
+        """The bytes of MSGs that this client has signed itself, as far as it has them."""
+        return ()
 
     # --- receipts
 
@@ -194,7 +201,7 @@ class VerifiedPrefix:
 
 
 class _AgainstHead(HubSignatures):
-    """Verifies receipts, and compares each with the client's furthest receipt."""
+    """Verifies the MSGs of others and all receipts, and compares each receipt with the furthest one."""
 
     __slots__ = ("_prefix",)
 
@@ -203,6 +210,10 @@ class _AgainstHead(HubSignatures):
     ) -> None:
         super().__init__(terms, later)
         self._prefix = prefix
+
+    def check_msg(self, msg: Msg, wire: bytes) -> None:
+        if wire not in self._prefix.own_msgs:
+            super().check_msg(msg, wire)
 
     def check_receipt(self, receipt: Receipt, wire: bytes) -> None:
         super().check_receipt(receipt, wire)

@@ -282,7 +282,7 @@ class Hub:
         stored, stored_bytes = await self.log.read(self.store.attachments.recorded)
         self.metrics.attachments.inc(stored)
         self.metrics.attachment_bytes.inc(stored_bytes)
-        self.attachment_quota.stored_bytes = stored_bytes
+        self.attachment_quota.start_at(stored, stored_bytes)
         self.metrics.ready.set(0 if await self.log.read(self.readiness.local_problem) else 1)
         trim = partial(self.log.read, self.store.trim_kept_journal)
         chores = (
@@ -383,7 +383,8 @@ class Hub:
 
     def refresh_gauges(self) -> None:
         """Update the gauges that are read rather than counted, before a scrape."""
-        self.hub_log.refresh_gauges()
+        with contextlib.suppress(Exception):  # a clock or policy of another package: ``Readiness`` says why
+            self._refresh_ages()
         self.metrics.replicas.set(self.announcements.replicas)
         if self.replica is not None:
             self.metrics.replica_behind.set(self.replica.behind)
@@ -394,7 +395,11 @@ class Hub:
             disk = shutil.disk_usage(self.store.layout.root)
             self.metrics.disk_bytes.set(disk.total)
             self.metrics.disk_free_bytes.set(disk.free)
+        self.publisher.refresh_applied(self.store.applied_entries)
+
+    def _refresh_ages(self) -> None:
+        """Update the gauges that depend on the clock."""
+        self.hub_log.refresh_gauges()
         self.policy.stale(self.clock.now())  # makes the policy update the age of its view
         lag = self.policy.describe().get("lag_sec", "0")
         self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # infinite before the first fold
-        self.publisher.refresh_applied(self.store.applied_entries)

@@ -16,11 +16,11 @@ from veen_selftest.runner.hub_setup import FAST_EPOCHS, ROTATING
 
 
 def _status(context: CheckContext) -> None:
-    """The hub's epoch follows from its hub_ts, which is near this machine's clock (§12)."""
+    """The hub's epoch follows from its hub_ts, which is near this machine's clock (core §12)."""
     hub = context.hub(ROTATING)
     status = hub.status()
     require_equal(
-        status.epoch, stream.epoch_at(status.hub_ts, status.profile.epoch_sec), "status.epoch (§3.2)"
+        status.epoch, stream.epoch_at(status.hub_ts, status.profile.epoch_sec), "status.epoch (core §3.2)"
     )
     require(
         abs(status.hub_ts - time.time()) < 60,
@@ -29,7 +29,7 @@ def _status(context: CheckContext) -> None:
 
 
 def _window(context: CheckContext) -> None:
-    """Labels of epochs within the skew are accepted; labels just outside are refused (§12)."""
+    """Labels of epochs within the skew are accepted; labels just outside are refused (core §12)."""
     hub = context.hub(ROTATING)
     known = hub.known
     for _attempt in range(2):  # repeat if the epoch ended during the attempt
@@ -100,7 +100,7 @@ def _next_epoch(hub: HttpHub, before: Status) -> Status:
 
 
 CHECKS: Final = (
-    Check("epoch.status", "§12, §3.2", _status),
-    Check("epoch.window", "§12", _window),
-    Check("epoch.roll", "§12, spec-1 §20 C", _roll),
+    Check("epoch.status", "core §12, §3.2", _status),
+    Check("epoch.window", "core §12", _window),
+    Check("epoch.roll", "core §12, spec-1 §20 C", _roll),
 )

@@ -91,7 +91,9 @@ def _c(context: CheckContext) -> None:
         last = log.entries[-1].receipt.hub_ts
         check_transition(checkpoint, log.tree, origin=origin, hub_ts=last)
         hub_identity.verify_checkpoint(hub.known.identity, checkpoint, hub.known.profile.epoch_sec)
-        require_equal(checkpoint.label_prev, before, "label_prev of a label's first checkpoint (§4.4.1, H9)")
+        require_equal(
+            checkpoint.label_prev, before, "label_prev of a label's first checkpoint (core §4.4.1, H9)"
+        )
         require_equal(checkpoint.label_curr, writer.label, "label_curr")
         before = writer.label
 
@@ -117,7 +119,7 @@ def _d(context: CheckContext) -> None:
     if hub.known.gating:
         require_refused_by(rejection.CAP_MISSING, hub.submit(writer.message(1)))
     given = hub.authorize(token)
-    require_equal(given.auth_ref, token.auth_ref, "auth_ref of an authorization (§6)")
+    require_equal(given.auth_ref, token.auth_ref, "auth_ref of an authorization (core §6)")
     require_equal(given.receipt.label, hub.known.control_label, "the label of an authorization (H5)")
     require_equal(
         given.receipt.leaf_hash,

@@ -107,7 +107,7 @@ def ask(hub: HttpHub, request: FuzzRequest) -> tuple[int, str, bytes]:
 
 
 def check(request: FuzzRequest, status: int, kind: str, body: bytes) -> None:
-    """Require success, or an error envelope whose code H1 maps to this status, with a request id (§10.6)."""
+    """Require success, or an error envelope (core §10.6) whose code H1 maps to this status."""
     require(status != 500, f"status 500 in answer to {request}")
     if status < 400:
         require(status == 200, f"expected status 200, found {status}, in answer to {request}")
@@ -159,13 +159,13 @@ def _fuzz(requests_of: Callable[[Writer], list[FuzzRequest]]) -> Callable[[Check
 CHECKS: Final = (
     Check(
         "fuzz.submit",
-        "TS0.3, §8.2",
+        "TS0.3, core §8.2",
         _fuzz(_submits),
         "Malformed submits, single, in sequences and in JSON, get an error envelope.",
     ),
     Check(
         "fuzz.read",
-        "TS0.3, §10.6",
+        "TS0.3, core §10.6",
         _fuzz(_reads),
         "Malformed reads of pages, receipts, proofs, checkpoints and streams get an error envelope.",
     ),

@@ -71,7 +71,7 @@ class HttpResponse:
     body: bytes
 
     def read(self, kind: type[W]) -> W:
-        """Decode the body of a 200 response, which must be canonical (§10.4, B3)."""
+        """Decode the body of a 200 response, which must be canonical (core §10.4, B3)."""
         if self.status != 200:
             raise ClauseViolation(f"expected a {kind.codec.name}, found status {self.status}: {self.reason}")
         return self._decode(kind)
@@ -102,7 +102,7 @@ class HttpResponse:
 
 
 def require_refused_by(row: Rejection, answer: HttpResponse) -> None:
-    """Require a refusal by exactly this row: detail, code, stage and HTTP status (§8.2, §10.6, H1)."""
+    """Require a refusal by exactly this row: detail, code, stage and HTTP status (core §8.2, §10.6, H1)."""
     require(answer.status != 200, f"the hub accepted what {row.detail} refuses: {row.means}")
     error = answer.error
     found = error.detail.detail_enum if error.detail is not None else None
@@ -263,12 +263,12 @@ class HttpHub:
         return self.status()
 
     def label(self, stream_id: StreamId, epoch: int | None = None) -> Label:
-        """Return the label of a stream, by default of the current epoch (§2)."""
+        """Return the label of a stream, by default of the current epoch (core §2)."""
         when = self.status().epoch if epoch is None and self.known.profile.epoch_sec else epoch or 0
         return stream.label(stream.routing_key(self.known.identity.hub_id), stream_id, Epoch(when))
 
     def rate(self, per_sec: int, burst: int) -> Rate:
-        """Return a rate within this hub's limits (§14.1)."""
+        """Return a rate within this hub's limits (core §14.1)."""
         limits = self.known.limits
         return Rate(
             per_sec=min(per_sec, limits.max_cap_rate_per_sec), burst=min(burst, limits.max_cap_rate_burst)
@@ -319,7 +319,7 @@ class HttpHub:
         return self.ask("/v1/stream", question, StreamResponse)
 
     def read_all(self, label: Label, start: int = 1) -> Iterator[StreamItem]:
-        """Yield every entry, page by page, by next_cursor (§10.5)."""
+        """Yield every entry, page by page, by next_cursor (core §10.5)."""
         cursor: int | None = start
         while cursor is not None:
             page = self.page(label, 1, cursor=StreamSeq(cursor))

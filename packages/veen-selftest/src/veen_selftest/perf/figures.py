@@ -268,6 +268,6 @@ CHECKS: Final = (
     Check("hub.read", "performance target", _read),
     Check("hub.follow_p99_ms", "H15", _follow),
     Check("hub.clients", "no target", _clients),
-    Check("hub.growth", "§3.4", _growth),
+    Check("hub.growth", "core §3.4", _growth),
     Check("hub.rss_mb", "performance target", _memory),
 )

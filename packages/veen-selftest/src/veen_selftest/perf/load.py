@@ -136,7 +136,7 @@ async def read_pages(hub: HttpHub, label: Label, upto: int, page: int) -> float:
 
 
 def marker_of(hub: HttpHub) -> bytes:
-    """Return the bytes with which every MSG of this hub begins (§4.1)."""
+    """Return the bytes with which every MSG of this hub begins (core §4.1)."""
     return b"\x8a\x01\x58\x20" + hub.known.profile.profile_id
 
 

@@ -119,7 +119,7 @@ def _json(context: CheckContext) -> None:
 
 
 def _tokens(context: CheckContext) -> None:
-    """A token has one encoding and therefore one auth_ref (§6)."""
+    """A token has one encoding and therefore one auth_ref (core §6)."""
     hub = context.hub()
     token = context.writer_without_token(hub).token()
     wire = token.encode()
@@ -134,15 +134,15 @@ def _tokens(context: CheckContext) -> None:
     for name, other in other_forms.items():
         require(other != wire, f"the check's own bytes: {name}")
         answer = hub.post("/tooling/authorize", other)
-        require(answer.status != 200, f"a token with {name} was authorized (§6, B3)")
+        require(answer.status != 200, f"a token with {name} was authorized (core §6, B3)")
         require_refused_by(rejection.CBOR_INVALID, answer)
     require_equal(hub.authorize(token).auth_ref, token.auth_ref, "the auth_ref of the token as it was signed")
 
 
 CHECKS: Final = (
-    Check("codec.round-trip", "§3.1, TS0.4", _round_trip),
+    Check("codec.round-trip", "core §3.1, TS0.4", _round_trip),
     Check("codec.unique", "B3, TS0.3", _unique),
-    Check("codec.bit-flips", "§4.1, §8.2", _bit_flips),
-    Check("codec.json", "§10.3, B17", _json),
-    Check("codec.tokens", "§6, B3", _tokens),
+    Check("codec.bit-flips", "core §4.1, §8.2", _bit_flips),
+    Check("codec.json", "core §10.3, B17", _json),
+    Check("codec.tokens", "core §6, B3", _tokens),
 )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from veen_hub.client.sending.outbox import BatchDelivery, Outbox
     from veen_hub.client.sending.shared_sends import SendGroup, SharedSends
 
+MAX_TOGETHER: Final = 32
+"""Messages of one batch. While it is on its way, a reader can already answer the batch before it."""
 TURNS_TO_REACT: Final = 3
 """Turns of the event loop in which the sender of a failed message can cancel those that were sent with it.
 Its task wakes up, ends, and calls back."""
@@ -184,7 +186,7 @@ class SingleSends:
         wanted = [one for one in self._waiting if one.is_wanted]
         self._waiting.clear()
         for one in wanted:
-            fits = len(self._under_way) < self.outbox.log.connection.batch
+            fits = len(self._under_way) < min(MAX_TOGETHER, self.outbox.log.connection.batch)
             (self._under_way if fits and one.token == wanted[0].token else self._waiting).append(one)
         return [one.draft for one in self._under_way], wanted[0].token if wanted else None
 
