@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aioquic.asyncio import QuicConnectionProtocol
-from aioquic.buffer import Buffer
+from aioquic._buffer import Buffer
 from aioquic.h3.connection import H3Connection
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection

@@ -2,8 +2,8 @@
 
 Over a network they have the 1,200 bytes that every path must carry: aioquic does not search for more. The
 loopback interface of Linux carries 64 KiB. What aioquic does for each datagram is the main cost of HTTP/3, so
-to a peer on the same machine datagrams are larger. A peer may want them smaller, and the address of a peer may
-change to one across a network (§9).
+to a peer on the same machine datagrams are larger. A peer may want them smaller, and its address may change to
+one across a network (§9).
 
 The private names of aioquic used here are ``_parse_transport_parameters``, ``_network_paths``,
 ``_handshake_confirmed`` and ``_max_datagram_size``; the package pins the minor version.
@@ -15,7 +15,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
-from aioquic.buffer import Buffer
+from aioquic._buffer import Buffer
 from aioquic.quic.configuration import SMALLEST_MAX_DATAGRAM_SIZE
 from aioquic.quic.packet import pull_quic_transport_parameters
 
