@@ -1,9 +1,9 @@
 """The size of the datagrams of a QUIC connection (RFC 9000 §14).
 
 Over a network they have the 1,200 bytes that every path must carry: aioquic does not search for more. The
-loopback interface of Linux carries 64 KiB. What aioquic does for each datagram is the main cost of HTTP/3, so
-to a peer on the same machine datagrams are larger. A peer may want them smaller, and its address may change to
-one across a network (§9).
+loopback interface of Linux carries 64 KiB. The work for each datagram is the main cost of HTTP/3, so they are
+larger to a peer on the same machine. A peer may want them smaller, and its address may change to one across a
+network (§9).
 
 The private names of aioquic used here are ``_parse_transport_parameters``, ``_network_paths``,
 ``_handshake_confirmed`` and ``_max_datagram_size``; the package pins the minor version.
