@@ -1,12 +1,18 @@
-"""A sender waits for a follower that is about to read its message, and for no other."""
+"""A sender that also follows: it waits for its follower where that saves proofs, and asks for no proof."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from veen_hub.client import connect
 from veen_hub.client.label.followers import MAX_ENTRIES_BEHIND, Followers
+
+from .client_fixtures import QUICK, HubProcess, person, run, serving
+from .client_proxy import between
 
 
 async def is_waiting(followers: Followers, seq: int) -> bool:
@@ -52,3 +58,26 @@ def test_a_sender_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> Non
             await asyncio.wait_for(followers.reached(5), 5)
 
     asyncio.run(work())
+
+
+def test_who_sends_to_a_stream_and_follows_it_asks_for_no_proof(tmp_path: Path) -> None:
+    """Both sides of a call do this, one message after the other."""
+    texts = [f"message {n}" for n in range(8)]
+
+    async def story(hub_process: HubProcess) -> None:
+        async with (
+            between(hub_process.url) as proxy,
+            connect(proxy.url, person("alice"), trust=hub_process.hub_id, retry=QUICK) as hub,
+        ):
+            stream = hub.stream("calls")
+            await stream.send("first")
+            followed = aiter(stream.follow(from_seq=2))
+            for text in texts:
+                await stream.send(text)
+                assert (await anext(followed)).text == text
+            asked = Counter(proxy.requests)
+            assert asked["/v1/submit"] >= len(texts)
+            assert not [path for path in asked if "proof" in path or "consistency" in path], asked
+
+    with serving(tmp_path) as hub:
+        run(story(hub))

@@ -36,7 +36,7 @@ from veen_core.ids import (
 )
 from veen_core.keys import SigningKey, is_valid, verify
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim
+from veen_core.signatures import SignatureClaim
 from veen_core.utc import format_utc
 from veen_core.validity import active_at
 from veen_core.wire import Wire, int_map
@@ -251,13 +251,13 @@ def verify_receipt_under(active: Sequence[HubKey], receipt: Receipt, wire: bytes
     raise _receipt_refused(receipt.stream_seq, receipt.hub_ts)
 
 
-def receipt_claim(active: Sequence[HubPk], receipt: Receipt, wire: bytes) -> Claim:
+def receipt_claim(active: Sequence[HubPk], receipt: Receipt, wire: bytes) -> SignatureClaim:
     """Return hub_sig of an encoded RECEIPT, to be verified together with other signatures.
 
     It is valid if ``verify_receipt_under`` passes for the keys that were ``active`` at its hub_ts.
     """
     refusal = partial(_receipt_refused, receipt.stream_seq, receipt.hub_ts)
-    return Claim(active, receipts.signing_digest(wire), receipt.hub_sig, refusal)
+    return SignatureClaim(active, receipts.signing_digest(wire), receipt.hub_sig, refusal)
 
 
 def _receipt_refused(stream_seq: StreamSeq, hub_ts: UnixTime) -> SignatureError:

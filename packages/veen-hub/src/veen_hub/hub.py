@@ -29,7 +29,7 @@ from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import ProfileAndLimits, Submission
-from veen_hub.admission.table import Writer
+from veen_hub.admission.table import AttachmentWriter
 from veen_hub.ops.advertising import HubAdvertiser
 from veen_hub.ops.anchors import Anchor
 from veen_hub.ops.authority_probe import AuthorityProbe
@@ -50,7 +50,7 @@ from veen_hub.pipeline.intake import Intake, PendingRequest
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import Sequencer
-from veen_hub.pipeline.signer import Signer
+from veen_hub.pipeline.signer import ReceiptSigner
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.uploads import Uploads
@@ -137,7 +137,7 @@ class Hub:
             committed=self._committed,
         )
         saturation = Saturation()
-        self._signer = Signer(enabled=saturation.is_saturated if has_cores() else lambda: False)
+        self._signer = ReceiptSigner(enabled=saturation.is_saturated if has_cores() else lambda: False)
         store.set_sign_many(self._signer)
         self._sequencer = Sequencer(
             store,
@@ -368,7 +368,7 @@ class Hub:
         self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int
     ) -> bytes:
         """Run the auth stage for an attachment (H17); return the key its quota is counted under."""
-        writer = Writer(label, client, auth_ref)
+        writer = AttachmentWriter(label, client, auth_ref)
         return await self.log.act(partial(self.admission.admit_writer, writer, size))
 
     # --- status

@@ -14,7 +14,7 @@ from veen_cli.arguments.object_files import read_object, write_new
 from veen_cli.arguments.passphrase import Passphrase, passphrase_option
 from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields, plural
@@ -43,7 +43,9 @@ COMMANDS: Final = {
     ),
     "status": LazyCommand("veen_cli.commands.cap:status", "Ask the hub about a token."),
 }
-cap = Group("cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, how long and how fast.")
+cap = CommandGroup(
+    "cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, how long and how fast."
+)
 
 token_argument = click.argument(
     "token", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="TOKEN"

@@ -12,7 +12,7 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.overlays.overlay_stream import Access, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live import FoldedState
 
@@ -54,7 +54,7 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
 @click.option("--epoch", type=Integer(0), help="Fold this epoch only [default: all epochs].")
 @access_options
 def fold(
-    out: Output, *, access: Access, overlay: str, stream: str, upto: int | None, epoch: int | None
+    out: Output, *, access: OverlayAccess, overlay: str, stream: str, upto: int | None, epoch: int | None
 ) -> Answer:
     """Fold a stream with an overlay and show its state.
 
