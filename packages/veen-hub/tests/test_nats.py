@@ -405,9 +405,7 @@ def with_headers(subject: str, headers: bytes) -> bytes:
         lambda prefix: f"PUB {prefix}.status in.a\fb 0\r\n\r\n".encode(),
         lambda prefix: with_headers(f"{prefix}.status", b" \xff\xff\xff\r\n\r\n"),
         lambda prefix: with_headers(f"{prefix}.status", b""),
-        lambda prefix: with_headers(
-            f"{prefix}.submit", b"\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n"
-        ),
+        lambda prefix: with_headers(f"{prefix}.submit", b"\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n"),
     ],
     ids=["subject", "reply", "tab in subject", "tab in reply", "status", "no headers", "length"],
 )
