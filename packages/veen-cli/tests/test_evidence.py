@@ -165,6 +165,22 @@ def test_in_a_rotation_window_a_checkpoint_needs_both_signatures(
     assert holds("old")
 
 
+def test_one_entry_is_one_entry(tmp_path: Path) -> None:
+    key, label = SigningKey(SigningSeed(bytes([1] * 32))), Label(bytes(32))
+    identity = new_identity(key, UnixTime(1_700_000_000))
+    one = Checkpoint(
+        label_prev=label,
+        label_curr=label,
+        upto_seq=StreamSeq(1),
+        mmr_root=MmrRoot(bytes([7] * 32)),
+        epoch=Epoch(0),
+    )
+    for name, each in (("one.cbor", sign_checkpoint(key, one)), ("keys.cbor", identity)):
+        (tmp_path / name).write_bytes(each.encode())
+    found = veen("verify", tmp_path / "one.cbor", tmp_path / "keys.cbor", "--trust", identity.hub_id.hex())
+    assert "signed the root of 1 entry of label" in found.ok().out
+
+
 def test_a_client_that_knows_the_hub_needs_no_identity_file(town: Town, case: Path) -> None:
     flags = ("--trust", town.hub_id, "--client", town / "bob", "--allow-partial")
     assert "✓" in veen("verify", case / "receipt.cbor", *flags).ok().out
