@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from veen_core.receipt import Receipt, sign_receipt
 from veen_core.rejection import TABLE, Code
 from veen_hub.client import FileStateStore
 from veen_hub.client.blocking import connect
-from veen_hub.client.state.records import LabelRecord
+from veen_hub.client.state.records import HubCheckpointRecord, LabelRecord
 from veen_hub.web.verifier_page import verifier_page
 from veen_storage import Layout
 from veen_storage.chunks.compression import compress
@@ -317,6 +318,26 @@ def test_a_client_of_the_context_makes_no_receipt_fail_that_cannot_be_compared(
     veen("context", "add", "work", "--trust", town.hub_id, "--client", town / "bob", "--use").ok()
     assert bobs.stream_seq > 1
     assert "; not compared with" in veen("verify", case / "receipt.cbor").ok().out
+
+
+def test_a_hub_checkpoint_that_contradicts_the_clients_state_fails(
+    town: Town, case: Path, tmp_path: Path
+) -> None:
+    bob, file = tmp_path / "bob", tmp_path / "checkpoint.note"
+    shutil.copytree(town / "bob", bob)
+    town.as_("alice", "send", "covered by the hub log", "-s", STREAM).ok()
+    with urllib.request.urlopen(f"{town.url}/log/checkpoint", timeout=10) as answer:
+        note = answer.read()
+    file.write_bytes(note)
+    with_bob = ("verify", file, case / "hub-identity.cbor", "--trust", town.hub_id, "--client", bob)
+    veen(*with_bob).ok()
+
+    origin, size, _root, *rest = note.decode().split("\n")
+    other = "\n".join((origin, size, base64.b64encode(bytes(32)).decode(), *rest))
+    record = HubCheckpointRecord(checkpoint=other.encode())
+    FileStateStore(bob / "state").save(HubId.from_hex(town.hub_id), "hublog/checkpoint", record.encode())
+    told = veen(*with_bob).failed(Exit.PROTOCOL)
+    assert f"contradicts what {bob} has accepted: the hub signed two hub logs of {size} entries" in told
 
 
 def test_an_export_is_compared_with_what_the_client_has_verified(

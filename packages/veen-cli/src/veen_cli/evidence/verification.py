@@ -88,6 +88,8 @@ class EvidenceVerifier:
         if client is not None:
             for root in client.roots:
                 self._roots.add(root)
+            if client.hub_checkpoint is not None:
+                self._hub_logs.add(client.hub_checkpoint, f"what {client.client} has accepted")
             for receipt in client.receipts:
                 self._by_place[receipt.label, receipt.stream_seq] = receipt
 
