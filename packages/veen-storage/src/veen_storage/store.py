@@ -168,7 +168,7 @@ class Store:
     def _notice(self, what: str) -> None:
         if what not in self.notices:
             self.notices.append(what)
-        LOGGER.warning("%s", what)
+        LOGGER.warning("storage_notice: %s", what)
 
     def _apply_round(self, changes: list[Changes]) -> None:
         self._applier.apply(changes)
