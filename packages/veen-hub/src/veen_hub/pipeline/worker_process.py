@@ -41,9 +41,14 @@ PIPE_BYTES: Final = 256 * 1_024
 """Buffer of the pipe in each direction; large enough for a group of average messages."""
 
 
+def cores() -> int:
+    """Return on how many cores this process may run."""
+    return len(os.sched_getaffinity(0))
+
+
 def has_cores() -> bool:
     """Return whether this process may run on more than one core."""
-    return len(os.sched_getaffinity(0)) > 1
+    return cores() > 1
 
 
 class WorkerProcess:
