@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import logging
 import signal
 import socket
+import time
 from contextlib import ExitStack
 from typing import Final
 
@@ -52,6 +54,8 @@ from veen_storage.shards.sharded_layout import (
 
 START_SEC: Final = 90.0
 """How long the shards may take to serve after the start."""
+RESERVE_SEC: Final = 5.0
+"""How long the hub's address may still be in use at the start."""
 
 
 class Coordinator:
@@ -116,6 +120,7 @@ class Coordinator:
         """Start all processes, and wait until each serves its labels."""
         hub = self.hub
         await hub.start()
+        await hub.joining.check_place(CONTROL)
         await self._listen()
         for number, client in self.clients.items():
             self.runners[number] = ShardRunner(
@@ -206,26 +211,41 @@ class Coordinator:
 
 
 def reserve(config: HubConfig) -> socket.socket:
-    """Bind the hub's address, which its shards listen at; raise if another program listens there."""
-    listen = config.listen
+    """Bind the hub's address, which its shards listen at; raise if another program listens there.
+
+    Shards of a coordinator that was killed end a moment after it.
+    """
+    listen, deadline = config.listen, time.monotonic() + RESERVE_SEC
+    while True:
+        try:
+            return _reserve(listen.host, listen.port)
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise ConfigError(
+                    f"listen.host, listen.port: cannot listen on {listen.host} port {listen.port}: "
+                    f"{exc.strerror or exc}",
+                    action="choose another port (0 takes a free one), or stop the program that listens there",
+                ) from exc
+        time.sleep(0.05)
+
+
+def _reserve(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _name, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, protocol) as probe:  # without SO_REUSEPORT: fails if anybody listens
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        probe.listen(1)
+        address = probe.getsockname()
+    reserved = socket.socket(family, kind, protocol)
     try:
-        family, kind, protocol, _name, address = socket.getaddrinfo(
-            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:  # without SO_REUSEPORT: fails if anybody listens
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen(1)
-            address = probe.getsockname()
-        reserved = socket.socket(family, kind, protocol)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(address)
-    except OSError as exc:
-        raise ConfigError(
-            f"listen.host, listen.port: cannot listen on {listen.host} port {listen.port}: {exc.strerror}",
-            action="choose another port (0 takes a free one), or stop the program that listens there",
-        ) from exc
+    except BaseException:
+        reserved.close()
+        raise
     return reserved
 
 

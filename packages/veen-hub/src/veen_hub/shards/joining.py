@@ -185,8 +185,16 @@ class Joining:
             behind = [
                 number for number in self._parts if number not in places or places[number].hub_ts != floor
             ]
-            made = await asyncio.gather(*(self._parts[number].extend(floor) for number in behind))
-            places |= dict(zip(behind, made, strict=True))
+            made = await asyncio.gather(
+                *(self._parts[number].extend(floor) for number in behind), return_exceptions=True
+            )
+            for number, place in zip(behind, made, strict=True):
+                if isinstance(place, PartPlace):
+                    places[number] = place
+                    self._clock.raise_to(place.hub_ts)  # a token that follows is no older, whatever failed
+            failed = [one for one in made if isinstance(one, BaseException)]
+            if failed:
+                raise failed[0]
             newest = max(place.hub_ts for place in places.values())
             if all(place.hub_ts == newest for place in places.values()):
                 return _Round(newest, places)

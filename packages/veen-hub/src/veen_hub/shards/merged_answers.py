@@ -23,6 +23,7 @@ from veen_hub.api.routes import API_ROUTES, Route
 from veen_hub.shards.control_hub import ControlHub
 from veen_hub.shards.forwarding import PartClient
 from veen_hub.shards.merged_metrics import merge
+from veen_hub.shards.routing import ANSWERED_HERE
 from veen_hub.version import VERSION
 from veen_storage.shards.sharded_layout import part_name
 
@@ -48,6 +49,8 @@ def control_routes() -> list[Route]:
     routes = []
     for route in API_ROUTES:
         key = (route.method, route.pattern)
+        if key in ANSWERED_HERE:
+            continue  # by the shard that accepted the request
         if key in NOT_WITH_SHARDS:
             routes.append(dataclasses.replace(route, handler=refuse_with_shards))
         else:
@@ -135,14 +138,19 @@ async def checkpoints(request: ApiRequest) -> Reply:
 async def readyz(request: ApiRequest) -> Reply:
     """Report that every part is ready, or 503 and which one is not, and why."""
     hub = _hub(request)
+    why = await _why_not_ready(hub)
+    if why is not None:
+        return json_reply(json.dumps({"ok": False, "why": why}), 503)
+    return json_reply(json.dumps({"ok": True}))
+
+
+async def _why_not_ready(hub: ControlHub) -> str | None:
     why = await hub.readiness.problem()
     if why is None:
         found = await asyncio.gather(*(_problem(number, client) for number, client in hub.shards.items()))
         why = next((one for one in found if one is not None), None)
     hub.metrics.ready.set(0 if why else 1)
-    if why is not None:
-        return json_reply(json.dumps({"ok": False, "why": why}), 503)
-    return json_reply(json.dumps({"ok": True}))
+    return why
 
 
 async def _problem(number: int, client: PartClient) -> str | None:

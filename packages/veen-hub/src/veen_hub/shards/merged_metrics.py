@@ -12,11 +12,17 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 LARGEST: Final = frozenset({"veen_disk_bytes", "veen_disk_free_bytes", "veen_revocation_view_lag_seconds"})
 """Gauges that every part reports for the whole machine or hub."""
-SMALLEST: Final = frozenset({"veen_ready", "veen_signing"})
+SMALLEST: Final = frozenset({"veen_signing"})
 """Gauges that are 1 only if they are 1 everywhere."""
 COORDINATOR_ONLY: Final = frozenset(
-    {"veen_hub_log_entries", "veen_hub_checkpoint_age_seconds", "veen_cosignature_age_seconds"}
+    {
+        "veen_ready",
+        "veen_hub_log_entries",
+        "veen_hub_checkpoint_age_seconds",
+        "veen_cosignature_age_seconds",
+    }
 )
+"""Gauges that only the coordinator knows for the whole hub."""
 
 
 def merge(coordinator: bytes, shards: Iterable[bytes]) -> bytes:

@@ -43,7 +43,14 @@ BODY_WITH_LABEL: Final[Mapping[tuple[str, str], type[Wire]]] = {
 }
 PATH_WITH_LABEL: Final = frozenset({("GET", "/v1/stream/{label}")})
 ANSWERED_HERE: Final = frozenset({("POST", "/v1/submit"), ("GET", "/healthz")})
+LIST_CHECKPOINTS: Final = ("GET", "/v1/checkpoint")
 ATTACHMENT_PUT: Final = ("PUT", "/v1/attachment/{coid}")
+
+
+def label_routes() -> list[Route]:
+    """Return the routes that a shard answers for other parts: those about its own labels."""
+    wanted = {*BODY_WITH_LABEL, *PATH_WITH_LABEL, LIST_CHECKPOINTS}
+    return [route for route in API_ROUTES if (route.method, route.pattern) in wanted]
 
 
 class Router:

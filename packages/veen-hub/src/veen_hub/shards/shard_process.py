@@ -25,7 +25,7 @@ from veen_core import cbor
 from veen_core.errors import VeenError
 from veen_core.ids import UnixTime
 from veen_core.limits import DEFAULT_LIMITS
-from veen_hub.api.routes import API_ROUTES, PROBE_ROUTES
+from veen_hub.api.routes import METRICS
 from veen_hub.http.app import SHUTDOWN_SEC, make_app
 from veen_hub.http.bounded_listener import Endpoint
 from veen_hub.http.exchange import route_of
@@ -42,10 +42,10 @@ from veen_hub.ops.process_memory import protect_memory
 from veen_hub.shards.forwarding import PartClient, socket_path
 from veen_hub.shards.part_calls import PartCalls
 from veen_hub.shards.part_hub import FloorClock
-from veen_hub.shards.routing import Router
+from veen_hub.shards.routing import Router, label_routes
 from veen_hub.shards.shard_hub import ShardHub, copy_control
 from veen_hub.shards.submit_link import SubmitConnection, SubmitLink
-from veen_storage import LockedError
+from veen_storage import LockedError, StorageError
 from veen_storage.shards.fence import Fence, PartStore
 from veen_storage.shards.sharded_layout import (
     ShardedLayout,
@@ -156,16 +156,18 @@ class ShardServer:
             answer = await self._clients[-1].call("GET", f"/part/control?after={after}")
             frames = [bytes(frame) for frame in cbor.decode_items(answer)]
             if not frames:
-                return
+                break
             batch = store.batch(self._clock.now())
             copy_control(batch, store, frames, control)
             store.commit(batch)
+        if not await asyncio.to_thread(store.settle):  # the hub learns its streams from the index
+            raise StorageError(f"{store.layout.root}: the tokens of this hub could not be applied")
 
     async def _listen_for_parts(self) -> None:
         calls = PartCalls(self.hub, self._serve, self._drain, self._stopped.set)
         app = make_app(self.hub)
         app[READERS_ARE_CHECKED] = True  # by the shard that the request came from
-        app.add_routes(map(route_of, (*API_ROUTES, *PROBE_ROUTES, *calls.routes())))
+        app.add_routes(map(route_of, (*label_routes(), METRICS, *calls.routes())))
         self._part_runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)
         await self._part_runner.setup()
         self._parts = UnixListener(self._part_runner, self.hub, self._socket(self._settings.number))

@@ -20,7 +20,7 @@ from typing import Final
 from veen_core.errors import ApiError, VeenError
 from veen_core.ids import UnixTime
 from veen_hub.ops.config import HubConfig
-from veen_hub.ops.logs import LOGGER, log
+from veen_hub.ops.logs import log
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.shards.forwarding import PartClient
 from veen_hub.shards.shard_process import ShardSettings
@@ -193,17 +193,16 @@ class ShardRunner:
                 await self.client.call("POST", "/part/drain", timeout_sec=STOP_SEC)
 
     async def stop(self) -> None:
-        """End the process; it is killed if it does not end in time."""
+        """End the process; one that does not answer, or does not end in time, is killed."""
         self._stopping = True
         process = self._process
         if process is not None and process.returncode is None:
-            with contextlib.suppress(ApiError):
-                await self.client.call("POST", "/part/stop", timeout_sec=STOP_SEC)
             try:
+                await self.client.call("POST", "/part/stop", timeout_sec=STOP_SEC)
                 async with asyncio.timeout(STOP_SEC):
                     await process.wait()
-            except TimeoutError:
-                LOGGER.error("shard_killed", extra={"fields": {"part": self.client.name}})
+            except (ApiError, TimeoutError):
+                log(logging.WARNING, "shard_killed", part=self.client.name)
         await self._kill()
         if self._task is not None:
             self._task.cancel()
