@@ -147,6 +147,8 @@ def test_a_resharded_directory_cannot_be_started_again(hub: Path) -> None:
     two = move(hub, 2, "two")
     with pytest.raises(StorageError, match="no data directory any more"):
         Store(hub)
+    with pytest.raises(StorageError, match="no data directory any more"):
+        fsck(hub, processes=1)
     with pytest.raises(MismatchError, match="several shards") as refused:
         Store(two)
     assert "veen hub reshard" in (refused.value.action or "")
@@ -217,9 +219,7 @@ def test_a_process_that_is_replaced_during_a_commit_acknowledges_nothing(
 
 
 @pytest.mark.parametrize("step", ["entries", "checkpoint"])
-def test_a_crash_around_the_commit_of_the_joined_hub_log_loses_nothing(
-    hub: Path, step: str
-) -> None:
+def test_a_crash_around_the_commit_of_the_joined_hub_log_loses_nothing(hub: Path, step: str) -> None:
     two = move(hub, 2, "two")
     layout = ShardedLayout(two).joined
     with opened(two) as (stores, joined):
@@ -246,9 +246,7 @@ def test_fsck_finds_what_the_joined_hub_log_does_not_cover(hub: Path) -> None:
         send(store, label, now=at(9))
         head = store.read.head(label)
         assert head is not None
-        newer = LabelHead(
-            label=label, upto_seq=head.stream_seq, mmr_root=head.mmr_root, hub_ts=head.hub_ts
-        )
+        newer = LabelHead(label=label, upto_seq=head.stream_seq, mmr_root=head.mmr_root, hub_ts=head.hub_ts)
         joined.extend([newer], ORIGIN, stores[CONTROL].sign_hub_log_head, at(9), {})
     report = fsck_sharded(two, processes=1)
     assert any("does not cover" in fault.what for fault in report.faults), str(report)

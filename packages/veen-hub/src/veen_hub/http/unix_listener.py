@@ -23,9 +23,7 @@ class UnixListener(Listener):
     __slots__ = ("_path",)
 
     def __init__(self, runner: web.BaseRunner, hub: Hub, path: str) -> None:
-        endpoint = Endpoint(
-            key="sockets", host="", port=0, max_connections=MAX_CONNECTIONS, backlog=BACKLOG
-        )
+        endpoint = Endpoint(key="sockets", host="", port=0, max_connections=MAX_CONNECTIONS, backlog=BACKLOG)
         super().__init__(runner, hub, endpoint)
         self._path = path
 

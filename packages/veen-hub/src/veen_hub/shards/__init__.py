@@ -1,8 +1,8 @@
 """A hub with several shards: processes that order messages, each with labels of its own (ADR 0033).
 
-The coordinator is the process that was started. It starts one process per shard, restarts one that died, keeps
-control label, attachments and the hub log, and answers every request that is not about one label. Each shard's
-process listens at the hub's address and passes on what another part owns.
+The coordinator is the process that was started. It starts one process per shard, restarts one that died,
+keeps control label, attachments and the hub log, and answers every request that is not about one label.
+Each shard's process listens at the hub's address and passes on what another part owns.
 
 | module | content |
 |---|---|

@@ -74,9 +74,9 @@ class ControlHub(Hub):
             store,
             self.log,
             clock,
-            OwnPart(own),
-            {number: RemotePart(client) for number, client in shards.items()},
-            self.admission.control_label,
+            own=OwnPart(own),
+            shards={number: RemotePart(client) for number, client in shards.items()},
+            control_label=self.admission.control_label,
         )
 
     def _make_hub_log(self, anchor: Anchor | None) -> HubLogService:

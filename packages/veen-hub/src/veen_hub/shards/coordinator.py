@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -92,9 +92,7 @@ class Coordinator:
         }
         self.runners: dict[int, ShardRunner] = {}
         self._clock = FloorClock(load_clock(config.clock), store.joined.hub_ts)
-        own = dataclasses.replace(
-            config, data_dir=part, keys_dir=self._keys, network=Network()
-        )
+        own = dataclasses.replace(config, data_dir=part, keys_dir=self._keys, network=Network())
         self.hub = ControlHub(
             own,
             store,
@@ -133,14 +131,15 @@ class Coordinator:
                 floor=lambda: UnixTime(hub.store.joined.hub_ts),
                 check=hub.joining.check_place,
                 on_down=hub.joining.forget,
-                on_failure=hub._fail,  # noqa: SLF001 - as the pipeline's own parts do
+                on_failure=hub._fail,
             )
             self.runners[number].start()
         serving = asyncio.gather(*(runner.up.wait() for runner in self.runners.values()))
         failed = asyncio.create_task(hub.failed.wait())
-        done, _ = await asyncio.wait({serving, failed}, timeout=START_SEC, return_when=asyncio.FIRST_COMPLETED)
+        waiting: set[asyncio.Future[Any]] = {serving, failed}
+        await asyncio.wait(waiting, timeout=START_SEC, return_when=asyncio.FIRST_COMPLETED)
         failed.cancel()
-        if serving not in done:
+        if not serving.done():
             serving.cancel()
             raise VeenError(
                 hub.failure or f"the shards did not start within {START_SEC:.0f} s", action="see the log"
@@ -168,9 +167,7 @@ class Coordinator:
         path = socket_path(self._layout.sockets, part_name(CONTROL))
         await UnixListener(self._part_runner, self.hub, path).start()
         replaced = {"/readyz": merged_answers.readyz, "/metrics": merged_answers.metrics}
-        probes = [
-            dataclasses.replace(route, handler=replaced[route.pattern]) for route in PROBE_ROUTES
-        ]
+        probes = [dataclasses.replace(route, handler=replaced[route.pattern]) for route in PROBE_ROUTES]
         self._probes_runner = web.AppRunner(self._app(HEALTHZ, *probes), shutdown_timeout=SHUTDOWN_SEC)
         await self._probes_runner.setup()
         port = config.probes.port
@@ -272,7 +269,8 @@ async def serve_shards(config: HubConfig) -> str | None:
         )
         hub.hub_log.memories.log_start()
         # The starting program waits for this line. One write, because the log may go to the same file.
-        print(f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n", end="", flush=True)  # noqa: T201
+        line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"
+        print(line, end="", flush=True)  # noqa: T201
         ends = [asyncio.create_task(event.wait()) for event in (stopping, hub.failed)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:

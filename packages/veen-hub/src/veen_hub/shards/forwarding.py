@@ -29,7 +29,9 @@ MAX_SOCKET_PATH: Final = 100
 """Longest path of a unix socket; Linux allows 107 bytes."""
 _KEPT: Final = ("Content-Type", "Accept", "Content-Length", "Content-Encoding")
 """Headers that are passed on, besides those whose name begins with VEEN-."""
-_DROPPED: Final = frozenset({"content-length", "date", "server", "connection", "transfer-encoding", "content-type"})
+_DROPPED: Final = frozenset(
+    {"content-length", "date", "server", "connection", "transfer-encoding", "content-type"}
+)
 
 
 def socket_path(folder: Path, name: str) -> str:

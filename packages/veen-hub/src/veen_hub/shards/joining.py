@@ -6,9 +6,9 @@ The hub log commits to every entry that is older than its newest head. So each r
 2. lets all parts cover their entries in their own hub logs, until all have done so at the same hub_ts,
 3. reads the new entries of these logs, and appends the newest head of each label to the joined hub log.
 
-A token is appended to the control label and copied to all shards between two rounds, never during one. Then a
-copied entry is never older than what a shard's own hub log has covered. While a shard does not answer, there is no
-round and no authorization, and the other shards continue to accept messages.
+A token is appended to the control label and copied to all shards between two rounds, never during one. Then
+a copied entry is never older than what a shard's own hub log has covered. While a shard does not answer,
+there is no round and no authorization, and the other shards continue to accept messages.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ class Joining:
         store: ControlStore,
         access: LogAccess,
         clock: FloorClock,
+        *,
         own: OwnPart,
         shards: Mapping[int, RemotePart],
         control_label: Label,

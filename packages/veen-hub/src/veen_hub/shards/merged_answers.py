@@ -15,7 +15,15 @@ from veen_core.ids import StreamSeq
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse, RetentionResponse
 from veen_hub.api import tooling
-from veen_hub.api.content import CBOR, MAX_REQUEST_BYTES, content_type_of, json_reply, over_the_cap, read_body, respond
+from veen_hub.api.content import (
+    CBOR,
+    MAX_REQUEST_BYTES,
+    content_type_of,
+    json_reply,
+    over_the_cap,
+    read_body,
+    respond,
+)
 from veen_hub.api.reading import checkpoints_reply, number_of, read_checkpoints
 from veen_hub.api.reply import AnyReply, Reply
 from veen_hub.api.request import ApiRequest

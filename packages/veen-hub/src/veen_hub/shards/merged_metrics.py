@@ -40,7 +40,9 @@ def merge(coordinator: bytes, shards: Iterable[bytes]) -> bytes:
 
 
 def _add(known: Metric, family: Metric) -> None:
-    values = {(sample.name, tuple(sorted(sample.labels.items()))): at for at, sample in enumerate(known.samples)}
+    values = {
+        (sample.name, tuple(sorted(sample.labels.items()))): at for at, sample in enumerate(known.samples)
+    }
     for sample in family.samples:
         if sample.name.endswith("_created"):
             continue

@@ -74,9 +74,7 @@ class PartCalls:
 
     async def _extend(self, request: ApiRequest) -> Reply:
         place = await self.hub.hub_log.extend(UnixTime(number_of(request, "floor", 0)))
-        return json_reply(
-            json.dumps({"hub_ts": place.hub_ts, "size": place.size, "root": place.root.hex()})
-        )
+        return json_reply(json.dumps({"hub_ts": place.hub_ts, "size": place.size, "root": place.root.hex()}))
 
     async def _heads(self, request: ApiRequest) -> Reply:
         start, end = number_of(request, "from", 0), number_of(request, "to", 0)
@@ -149,4 +147,3 @@ async def _body(request: ApiRequest) -> bytes:
             raise ApiError(Code.LIMIT, "a call between parts is too large")
         parts.append(part)
     return b"".join(parts)
-

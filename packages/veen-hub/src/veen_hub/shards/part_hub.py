@@ -1,7 +1,7 @@
 """What all parts of a sharded hub share: a clock with a floor, and a hub log that only the join extends.
 
-The hub log of the whole hub commits to every entry that is older than its newest head (RESOLUTIONS P1). So all
-parts extend their own hub logs at one hub_ts, and none of them issues an earlier one afterwards.
+The hub log of the whole hub commits to every entry that is older than its newest head (RESOLUTIONS P1). So
+all parts extend their own hub logs at one hub_ts, and none of them issues an earlier one afterwards.
 """
 
 from __future__ import annotations

@@ -56,7 +56,9 @@ def label_routes() -> list[Route]:
 class Router:
     """Passes requests of one shard's public listener on; ``parts`` are all other parts, by number."""
 
-    def __init__(self, number: int, count: int, control_label: Label, parts: Mapping[int, PartClient]) -> None:
+    def __init__(
+        self, number: int, count: int, control_label: Label, parts: Mapping[int, PartClient]
+    ) -> None:
         self._number = number
         self._count = count
         self._control_label = control_label

@@ -1,7 +1,7 @@
 """One shard's process: ``python -m veen_hub.shards.shard_process``, started by the coordinator alone.
 
-Its settings arrive on stdin, which stays open: when it ends, the coordinator has ended, and so does the shard, at
-once and without a last word. It writes one line to stdout when its unix socket answers.
+Its settings arrive on stdin, which stays open: when it ends, the coordinator has ended, and so does the
+shard, at once and without a last word. It writes one line to stdout when its unix socket answers.
 """
 
 from __future__ import annotations
@@ -183,9 +183,7 @@ class ShardServer:
         if hasattr(self, "_public"):
             return
         settings, config = self._settings, self._settings.config
-        router = Router(
-            settings.number, self._map.count, self.hub.admission.control_label, self._clients
-        )
+        router = Router(settings.number, self._map.count, self.hub.admission.control_label, self._clients)
         app = make_app(self.hub)
         app.add_routes(map(route_of, router.routes()))
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)

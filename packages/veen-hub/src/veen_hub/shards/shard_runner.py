@@ -1,8 +1,9 @@
-"""One shard's process as the coordinator sees it: started with the next fencing number, restarted when it ends.
+"""One shard's process as the coordinator sees it: started, fenced, and restarted when it ends.
 
-Each start: the fence is raised, the process opens the part and takes the tokens it lacks, the coordinator checks
-that the part has everything the hub log says, and opens it. A process that was killed, or has failed, is started
-again, with growing pauses. One that says that its directory is damaged, or its settings are wrong, ends the hub.
+Each start: the fence is raised, the process opens the part and takes the tokens it lacks, the coordinator
+checks that the part has everything the hub log says, and opens it. A process that was killed, or has
+failed, is started again, with growing pauses. One that says that its directory is damaged, or its settings
+are wrong, ends the hub.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class ShardRunner:
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_SEC
-        while not self._stopping:
+        while True:
             started = time.monotonic()
             try:
                 code = await self._run_once()
@@ -101,7 +102,9 @@ class ShardRunner:
             if code in FINAL_CODES:
                 self._on_failure(f"{self.client.name} ended with code {code}: see the log")
                 return
-            pause = FIRST_PAUSE_SEC if time.monotonic() - started > HEALTHY_SEC else min(2 * pause, MAX_PAUSE_SEC)
+            pause = (
+                FIRST_PAUSE_SEC if time.monotonic() - started > HEALTHY_SEC else min(2 * pause, MAX_PAUSE_SEC)
+            )
             await asyncio.sleep(pause)
 
     async def _run_once(self) -> int:
@@ -214,4 +217,3 @@ class ShardRunner:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-

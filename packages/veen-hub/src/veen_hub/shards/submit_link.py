@@ -1,11 +1,12 @@
 """Submits on their way to the shard that owns their labels: one connection from each shard to each other.
 
-    request:   number, count, count × (length, MSG)
-    answer:    number, count, count × (kind, stream_seq, length, RECEIPT or error)
+    request:   number, count, then for each message: length, MSG
+    answer:    number, count, then for each message: kind, stream_seq, length, RECEIPT or error
 
-Each side prefixes a frame with its length. Requests of one connection enter the owner's pipeline in the order in
-which they were sent; answers come when they are ready. If the connection ends, every request without an
-answer is refused with E.UNAVAILABLE: its messages may have been accepted, as when a hub's answer is lost.
+Each side prefixes a frame with its length. Requests of one connection enter the owner's pipeline in the
+order in which they were sent; answers come when they are ready. If the connection ends, every request
+without an answer is refused with E.UNAVAILABLE: its messages may have been accepted, as when a hub's answer
+is lost.
 """
 
 from __future__ import annotations
@@ -128,7 +129,9 @@ class SubmitLink:
 
     def _refuse(self, wires: Sequence[bytes], on_outcomes: OnOutcomes, why: str) -> None:
         error = ApiError(
-            Code.UNAVAILABLE, f"the part of this hub that owns the label is not available: {why}", retry_after=1
+            Code.UNAVAILABLE,
+            f"the part of this hub that owns the label is not available: {why}",
+            retry_after=1,
         )
         on_outcomes([error] * len(wires))
 

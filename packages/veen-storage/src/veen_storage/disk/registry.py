@@ -31,6 +31,7 @@ FORMAT_VERSION: Final = 1
 SHARDED_VERSION: Final = 2
 """Format of a sharded hub's data directory, whose parts are directories of their own (``shards``)."""
 DATA: Final = "veen-data"
+MOVED_NOTE: Final = "VERSION.moved.note"
 MOVED: Final = "VERSION.moved"
 """What ``shards.reshard`` makes of VERSION in a directory whose hub it has moved."""
 PART: Final = "veen-part"
@@ -54,7 +55,7 @@ def not_a_data_directory(root: Path) -> StorageError:
     if (root / MOVED).exists():
         return StorageError(
             f"{root} is no data directory any more: `veen hub reshard` has moved its hub into another one",
-            action=f"name the new directory; {root / MOVED} says which one it was",
+            action=f"name the new directory; {root / MOVED_NOTE} says which one it was",
         )
     if Layout(root).journal.is_dir():
         return StorageError(

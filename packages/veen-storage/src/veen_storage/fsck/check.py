@@ -18,7 +18,7 @@ from veen_storage.commit.applier import NOTHING_TO_FINISH, decode_finishing, enc
 from veen_storage.commit.changes import Changes
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
-from veen_storage.disk.registry import not_a_data_directory
+from veen_storage.disk.registry import MOVED, not_a_data_directory
 from veen_storage.errors import REPAIR, DamageError
 from veen_storage.fsck import index_check
 from veen_storage.fsck.context import FoldContext
@@ -78,7 +78,8 @@ def fsck(
     ``part``: it is a part of a sharded hub (``shards``).
     """
     layout = Layout(root)
-    if not layout.version.exists() and not layout.registry.exists():
+    is_moved = (root / MOVED).exists()
+    if not layout.version.exists() and (is_moved or not layout.registry.exists()):
         raise not_a_data_directory(root)
     lock = DirectoryLock(layout)
     try:

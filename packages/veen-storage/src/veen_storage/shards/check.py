@@ -2,9 +2,10 @@
 
 1. Each part is checked in full, as a hub with one shard is: entries, receipts, its own hub log, its index.
 2. Each shard holds only its own labels, and its copy of the control label is a prefix of the control label.
-3. Every entry of the joined hub log is an entry of the owner's own hub log, byte for byte, and step 1 has shown
-   that this one has root and time of the RECEIPT. The tree over all has the root that the hub signed.
-4. Every entry after a label's newest head in the joined hub log is as young as the newest head of any label (P1).
+3. Every entry of the joined hub log has root and time of the RECEIPT in the part that owns the label. The
+   tree over all entries has the root that the hub signed.
+4. Every entry after a label's newest head in the joined hub log is as young as the newest head of any
+   label (P1).
 """
 
 from __future__ import annotations
@@ -69,9 +70,7 @@ def fsck_sharded(
 
 def _add(report: Report, found: Report, name: str) -> None:
     """Add the report of a part; files are named with their part."""
-    report.faults += [
-        dataclasses.replace(fault, file=f"parts/{name}/{fault.file}") for fault in found.faults
-    ]
+    report.faults += [dataclasses.replace(fault, file=f"parts/{name}/{fault.file}") for fault in found.faults]
     report.notes += [f"parts/{name}: {note}" for note in found.notes]
     for field in dataclasses.fields(Counters):
         total = getattr(report.counters, field.name) + getattr(found.counters, field.name)
@@ -82,7 +81,9 @@ def _check_joined(layout: ShardedLayout, shards: ShardMap, report: Report) -> No
     """Do steps 2 to 4; opening a part applies its journal."""
     with ExitStack() as opened:
         parts = {
-            number: opened.enter_context(Store(layout.part(number).root, keys_directory=layout.keys, part=True))
+            number: opened.enter_context(
+                Store(layout.part(number).root, keys_directory=layout.keys, part=True)
+            )
             for number in part_numbers(shards.count)
         }
         for store in parts.values():
@@ -120,9 +121,7 @@ class _JoinedCheck:
         return CONTROL if label == self._control_label else owner_of(label, self._count)
 
     def _fault(self, what: str, label: Label | None = None, seq: StreamSeq | None = None) -> None:
-        self._report.faults.append(
-            Fault(file=f"joined/{HUB_LOG_ENTRIES}", what=what, label=label, seq=seq)
-        )
+        self._report.faults.append(Fault(file=f"joined/{HUB_LOG_ENTRIES}", what=what, label=label, seq=seq))
 
     def _check_owners(self) -> None:
         """Check that each label is in the part that owns it, and the copies of the control label."""

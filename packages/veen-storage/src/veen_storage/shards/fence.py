@@ -1,9 +1,9 @@
 """Fencing: only the newest process of a part may commit.
 
-The directory lock keeps a second process out of a part as long as the first one lives. The fence is the second
-barrier: each start of a part's process writes a greater number into the part's fence file, and ``PartStore``
-compares the file with its own number before every commit, and again before any receipt of the commit leaves. A
-process that was replaced finds a greater number and acknowledges nothing more.
+The directory lock keeps a second process out of a part as long as the first one lives. The fence is the
+second barrier: each start of a part's process writes a greater number into the part's fence file, and
+``PartStore`` compares the file with its own number before every commit, and again before any receipt of the
+commit leaves. A process that was replaced finds a greater number and acknowledges nothing more.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class PartStore(Store):
 
     @property
     def poisoned(self) -> str | None:
-        """The reason why nothing is acknowledged any more: of the journal, or that the part was taken over."""
+        """Why nothing is acknowledged any more: the journal's reason, or that another process took over."""
         if (why := super().poisoned) is not None:
             return why
         try:

@@ -33,7 +33,15 @@ from veen_storage.commit.hub_log import index_extension, lay_out
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_log_start import check_checkpoints
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES, Layout
-from veen_storage.errors import REPAIR, RESTORE, DamageError, MismatchError, PoisonedError, StorageError, read_file
+from veen_storage.errors import (
+    REPAIR,
+    RESTORE,
+    DamageError,
+    MismatchError,
+    PoisonedError,
+    StorageError,
+    read_file,
+)
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import HubLogCursor, LabelNo
@@ -214,7 +222,7 @@ def heads_from(reader: HubLogReader, start: int, end: int) -> Iterator[LabelHead
 
 
 def create_joined(layout: Layout, identity: HubIdentity, files: Files) -> None:
-    """Build the index of a joined hub log from its files: of a new one, or one that was copied (``reshard``)."""
+    """Build the index of a joined hub log from its files, which are missing in a new one."""
     files.make_directories(layout.root)
     files.make_directory(layout.hub_log)
     shutil.rmtree(layout.index, ignore_errors=True)

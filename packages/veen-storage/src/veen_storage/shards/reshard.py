@@ -1,8 +1,8 @@
 """Reshard: move a stopped hub into a new directory with another number of shards.
 
-No entry is decoded into another form, and no signature is made: the files of every label are copied, and the
-files of the hub log. What can be derived is derived again. The order leaves one directory that can be started,
-or none, and never two:
+No entry is decoded into another form, and no signature is made: the files of every label are copied, and
+the files of the hub log. What can be derived is derived again. The order leaves one directory that can be
+started, or none, and never two:
 
 1. every part of the source is opened, which applies its journal;
 2. labels, hub log, attachments and state are copied, the indices are built;
@@ -37,6 +37,7 @@ from veen_storage.disk.registry import (
     DATA,
     FORMAT_VERSION,
     MOVED,
+    MOVED_NOTE,
     PART,
     SHARDED_VERSION,
     not_a_data_directory,
@@ -67,7 +68,7 @@ STATE_FOLDERS: Final = ("views/hub", "evidence")
 """Folders that are not derived from the log."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resharded:
     """The result of a resharding."""
 
@@ -77,8 +78,10 @@ class Resharded:
     entries: int
     files: int
     """Files of the log that were compared, attachments included."""
-    digest: str
-    """Hash over the names and hashes of these files, the same in source and target."""
+    digest_before: str
+    """Hash over the names and hashes of these files in the source."""
+    digest_after: str
+    """The same over the files of the target, which were read again."""
 
 
 def reshard(
@@ -103,7 +106,8 @@ def reshard(
         raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
     if target.absolute().is_relative_to(source.absolute()):
         raise StorageError(f"{target} is inside of {source}; name a folder outside of it")
-    return _Reshard(source, target, shards, keys_directory, progress, files).run()
+    moved = _Reshard(source, target, shards, keys_directory=keys_directory, progress=progress, files=files)
+    return moved.run()
 
 
 def _finish(source: Path, target: Path, files: Files) -> bool:
@@ -121,6 +125,7 @@ class _Reshard:
         source: Path,
         target: Path,
         shards: int,
+        *,
         keys_directory: Path | None,
         progress: ReportProgress,
         files: Files,
@@ -150,14 +155,20 @@ class _Reshard:
             self._control_label = control_label_of(self._control.registry.hub_id)
             owned = {number: self._owned(number) for number in self._stores}
             version = self._build(owned)
-            digests = self._compare()
+            before, after = self._compare()
             self._files.replace(self._target / NEXT, version)
         self._retire()
         _finish(self._root, self._target, self._files)
         cuts = [cut for held in owned.values() for cut in held.labels]
         entries = sum(cut.stream_seq for cut in cuts)
         return Resharded(
-            self._before, self._shards, len(cuts), entries, len(digests), digest_of(digests)
+            shards_before=self._before,
+            shards=self._shards,
+            labels=len(cuts),
+            entries=entries,
+            files=len(before),
+            digest_before=digest_of(before),
+            digest_after=digest_of(after),
         )
 
     @property
@@ -211,9 +222,7 @@ class _Reshard:
 
     def _belongs(self, label: Label, number: int) -> bool:
         """Return whether a part of the target holds a label: its owner, and all parts the control label."""
-        return label == self._control_label or (
-            number != CONTROL and owner_of(label, self._shards) == number
-        )
+        return label == self._control_label or (number != CONTROL and owner_of(label, self._shards) == number)
 
     def _build_part(self, layout: Layout, owned: dict[int, Cut], belongs: Callable[[Label], bool]) -> None:
         """Copy the labels of one part, with registry and identity."""
@@ -275,11 +284,13 @@ class _Reshard:
 
     # --- step 3
 
-    def _compare(self) -> dict[str, str]:
-        """Return the digests of the log's files; raise unless source and target have the same."""
+    def _compare(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the digests of the log's files in source and target; raise unless they are the same."""
         before = dict(_digests(self._root, self._before, self._control_label))
         after = dict(_digests(self._target, self._shards, self._control_label))
-        differing = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        differing = sorted(
+            name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+        )
         if differing:
             shutil.rmtree(self._target)
             raise DamageError(
@@ -287,13 +298,13 @@ class _Reshard:
                 None,
                 f"is not the same after resharding (and {len(differing) - 1} more files): nothing was moved",
             )
-        return before
+        return before, after
 
     # --- step 5
 
     def _retire(self) -> None:
         note = f"moved to {self._target.absolute()}\n".encode()
-        self._files.replace(self._root / f"{MOVED}.note", note)
+        self._files.replace(self._root / MOVED_NOTE, note)
         self._files.rename(self._root / "VERSION", self._root / MOVED)
         self._files.sync_directory(self._root)
 

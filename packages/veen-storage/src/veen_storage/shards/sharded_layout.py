@@ -10,9 +10,9 @@ fences/shard-K      number of the process that may write the part (fence)
 joined/             the hub log over all parts (joined_hub_log)
 sockets/            unix sockets of the running processes
 
-A label is a hash already. Its first eight bytes, modulo the number of shards, are the number of its owner. The
-control label belongs to the control part. A shard's copy of the control label gives it the tokens, as entries
-with the receipts of the control part.
+A label is a hash already. Its first eight bytes, modulo the number of shards, are the number of its owner.
+The control label belongs to the control part. A shard's copy of the control label gives it the tokens, as
+entries with the receipts of the control part.
 """
 
 from __future__ import annotations
