@@ -25,11 +25,11 @@ from pathlib import Path
 import uvloop
 
 from veen_core import DEFAULT_PROFILE, SigningKey, mint
+from veen_core.api import wrap_submit
 from veen_core.cap import CapToken
 from veen_core.ciphertext import Binding
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, HubId, Label, StreamSeq
 from veen_core.msg import sign_msg
-from veen_core.api import wrap_submit
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.load import open_raw, request_of
 from veen_storage.shards.reshard import reshard
@@ -177,9 +177,7 @@ async def _authorize(port: int, lanes: list[_Lane]) -> None:
 
 async def _rate(port: int, lanes: list[_Lane], each: int) -> float:
     """Return the durable submits per second of one round, over connections that are open."""
-    prepared = [
-        [b"".join(lane.next() for _ in range(SIZE)) for _ in range(each // SIZE)] for lane in lanes
-    ]
+    prepared = [[b"".join(lane.next() for _ in range(SIZE)) for _ in range(each // SIZE)] for lane in lanes]
     async with contextlib.AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(open_raw(HOST, port)) for _ in lanes]
 

@@ -107,6 +107,7 @@ class _JoinedCheck:
         joined = JoinedHubLog(layout.joined, self._parts[CONTROL].identity)
         try:
             size = 0
+            self._report.counters.hub_log_entries = 0  # those of the parts' own hub logs were counted
             for data, head in read_entries(layout.joined):
                 self._check_entry(size, data, head, joined)
                 size += 1
@@ -137,8 +138,10 @@ class _JoinedCheck:
     def _check_copy(self, number: int, store: Store) -> None:
         head, label = store.read.head(self._control_label), self._control_label
         original = self._parts[CONTROL].read.head(label)
-        if head is None:
+        if head is None or number == CONTROL:
             return
+        self._report.counters.labels -= 1  # the hub has this label once
+        self._report.counters.entries -= head.stream_seq
         if original is None or original.stream_seq < head.stream_seq:
             self._fault(f"{part_name(number)} has tokens that the control part lost", label, head.stream_seq)
         elif self._parts[CONTROL].read.root(label, head.stream_seq) != head.mmr_root:
