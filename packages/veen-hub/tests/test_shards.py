@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,11 +62,11 @@ NUMBERS = count(100)
 class ShardedHub(HubProcess):
     """A real ``veen-hub`` with two shards, and the directory it runs on."""
 
-    def __init__(self, root: Path, *flags: str, port: int = 0, shards: int = SHARDS) -> None:
+    def __init__(self, root: Path, *, port: int = 0, shards: int = SHARDS, settings: str = "") -> None:
         self.root = root
-        settings = root.parent / f"{root.name}.yaml"
-        settings.write_text(f"shards: {shards}\n")
-        super().__init__(root, f"--config={settings}", f"--port={port}", *flags)
+        config = root.parent / "hub.yaml"
+        config.write_text(f"shards: {shards}\n{settings}")
+        super().__init__(root, f"--config={config}", f"--port={port}", log=root.parent / "hub.log")
         self.hub_id = self.status().identity.hub_id
 
     def shard_pid(self, number: int) -> int:
@@ -91,17 +92,22 @@ class ShardedHub(HubProcess):
 Start = Callable[..., ShardedHub]
 
 
+def new_directory(place: Path, name: str = "two") -> Path:
+    """The directory of a new hub with two shards."""
+    make_directory(place / "one", born=int(time.time()) - 100)
+    reshard(place / "one", place / name, SHARDS)
+    return place / name
+
+
 @pytest.fixture
 def start(place: Path) -> Iterator[Start]:
     """``start()`` runs a new hub with two shards; ``start(root)`` runs one on an existing directory."""
     started: list[ShardedHub] = []
 
-    def run(root: Path | None = None, *flags: str, **options: int) -> ShardedHub:
+    def run(root: Path | None = None, **options: Any) -> ShardedHub:
         if root is None:
-            make_directory(place / "one", born=int(time.time()) - 100)
-            root = place / "two"
-            reshard(place / "one", root, SHARDS)
-        started.append(ShardedHub(root, *flags, **options))
+            root = new_directory(place)
+        started.append(ShardedHub(root, **options))
         return started[-1]
 
     yield run
@@ -117,9 +123,7 @@ def shared() -> Iterator[ShardedHub]:
         prefix="veen-hub-", dir=memory if os.access(memory, os.W_OK) else None
     ) as folder:
         root = Path(folder)
-        make_directory(root / "one", born=int(time.time()) - 100)
-        reshard(root / "one", root / "two", SHARDS)
-        hub = ShardedHub(root / "two")
+        hub = ShardedHub(new_directory(root))
         yield hub
         assert hub.stop() == 0
         report = fsck_sharded(hub.root, processes=1)
@@ -209,7 +213,9 @@ def test_a_token_is_known_to_every_shard_before_its_receipt(shared: ShardedHub) 
 def test_a_token_waits_for_a_shard_that_is_being_restarted(start: Start) -> None:
     hub = start()
     hub.writer(0)
-    os.kill(hub.shard_pid(1), signal.SIGKILL)
+    victim = hub.shard_pid(1)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: not is_running(victim), "no new connection reaches the shard")
     late = hub.writer_of(1)  # authorized while the shard is away: answered once it has the token
     assert hub.accept(late.next()).stream_seq == 1
 
@@ -301,6 +307,7 @@ def test_attachments_admin_requests_metrics_and_probes_are_those_of_one_hub(shar
     assert hub.metric("veen_submit_ok_total") == accepted + 6
     assert hub.metric("veen_attachments_total") == 2
     assert hub.metric("veen_ready") == 1
+    assert hub.metric("veen_signing") == 1
     assert hub.get("/readyz").json == {"ok": True}
     assert hub.get("/healthz").json["ok"] is True
     for path in ("/tooling/handover", "/tooling/anchor"):
@@ -394,8 +401,8 @@ def test_a_shard_that_is_killed_is_restarted_alone_and_nothing_acknowledged_is_l
     assert report.ok, str(report)
 
 
-def test_the_whole_hub_can_be_killed_and_started_again_at_once(start: Start) -> None:
-    hub = start()
+def test_the_whole_hub_can_be_killed_and_started_again_at_once(start: Start, place: Path) -> None:
+    hub = start(new_directory(place, "a name that is longer than the path of a unix socket may be " * 2))
     writers = [hub.writer_of(0), hub.writer_of(1)]
     receipts = [hub.accept(writer.next()) for writer in writers for _ in range(3)]
     wait_for_head(hub, writers[0].label, 3)
@@ -430,7 +437,7 @@ def test_two_owners_of_a_directory_or_of_a_part_are_refused(
     start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hub = start()
-    config = hub.root.parent / "two.yaml"
+    config = hub.root.parent / "hub.yaml"
     assert main([f"--config={config}", f"--data-dir={hub.root}", "--port=0"]) == EXIT_CODES[LockedError]
     assert "is in use" in capsys.readouterr().err
     part = ShardedLayout(hub.root).part(0)
@@ -464,6 +471,29 @@ def test_a_part_from_an_older_copy_is_not_started(start: Start, place: Path) -> 
     with pytest.raises(AssertionError, match="shard-1 lacks entries that the hub log has"):
         start(hub.root)
     assert not fsck_sharded(hub.root, processes=1).ok
+
+
+def test_a_hub_from_an_older_copy_signs_nothing_in_any_shard(start: Start, place: Path) -> None:
+    root, heads = new_directory(place), place / "volume" / "heads"
+    heads.parent.mkdir()
+    heads.touch()
+    settings = f"hub_log: {{memories: {{heads_file: {heads}}}}}\n"
+    hub = start(root, settings=settings)
+    writers = [hub.writer_of(0), hub.writer_of(1)]
+    wait_for_head(hub, hub.status().control_label, 2)
+    assert hub.stop() == 0
+    shutil.copytree(root, place / "old")
+    hub = start(root, settings=settings)
+    for writer in writers:
+        hub.accept(writer.next())
+        wait_for_head(hub, writer.label, 1)
+    assert hub.stop() == 0
+    again = start(place / "old", settings=settings)
+    until(lambda: (again.status().not_signing or "").startswith("the hub is behind"), "the file has answered")
+    for writer in writers:
+        for _ in range(4):
+            assert again.submit(writer.message(1)).status == 503
+    assert again.get("/readyz").status == 503
 
 
 def test_a_hub_is_moved_between_numbers_of_shards_and_goes_on(start: Start, place: Path) -> None:

@@ -204,6 +204,8 @@ class Coordinator:
         for client in self.clients.values():
             await client.close()
         await hub.stop()
+        for path in self._layout.sockets.iterdir():
+            path.unlink()  # a copy of the directory needs none
         self._opened.close()
 
 

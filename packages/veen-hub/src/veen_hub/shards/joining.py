@@ -210,11 +210,13 @@ class Joining:
             part = self._parts[number]
             before = self._store.joined.joined_upto(part.name)
             start = before.size if before is not None else 0
-            if before is not None and place.size == start and place.root == before.root:
+            if place.size < start:
+                raise HistoryLostError(
+                    f"{part.name} has lost entries that the hub log has", action=WHAT_HELPS
+                )
+            if place.size == start:
                 continue
             upto[part.name] = JoinedUpTo(place.size, place.root)
-            if place.size <= start:
-                continue
             for data in decode_bundle(await part.heads(start, place.size)):
                 head = LabelHead.decode(data)
                 if self._owner(head.label) == number:

@@ -57,6 +57,12 @@ class ShardHub(Hub):
     def _has_spare_core(self) -> bool:
         return cores() > self.count
 
+    def refresh_gauges(self) -> None:
+        """Update the gauges that are read rather than counted, before a scrape."""
+        super().refresh_gauges()
+        self.metrics.signing.set(0 if self.signing_gate.closed is not None else 1)
+        self.metrics.hub_log_moved.set(self.store.hub_log.moved)
+
     # --- submitting
 
     def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
@@ -113,6 +119,7 @@ class ShardHub(Hub):
     def _copy_control(self, batch: Batch, frames: Sequence[bytes]) -> StreamSeq:
         for token in copy_control(batch, self.store, frames, self.admission.control_label):
             self.admission.labels.learn(token.allow.stream_ids)
+            self.publisher.counts.accepted += 1
         cursor = batch.label(self.admission.control_label)
         return cursor.log.stream_seq if cursor is not None else StreamSeq(0)
 

@@ -33,7 +33,7 @@ from veen_hub.http.keys import READERS_ARE_CHECKED
 from veen_hub.http.listener import Listener
 from veen_hub.http.tls import server_context
 from veen_hub.http.unix_listener import UnixListener
-from veen_hub.main import EXIT_CODES, allow_many_connections
+from veen_hub.main import EXIT_CODES, HubFailedError, allow_many_connections
 from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
@@ -125,7 +125,7 @@ class ShardServer:
         stopped = asyncio.create_task(self._stopped.wait())
         await asyncio.wait({failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not stopped.done():
-            raise VeenError(f"{part_name(settings.number)}: {self.hub.failure}")
+            raise HubFailedError(f"{part_name(settings.number)}: {self.hub.failure}")
         await self._close()
 
     async def _open(self) -> PartStore:

@@ -66,7 +66,7 @@ class _Frames(asyncio.Protocol):
             at = start + length
             try:
                 self.frame_received(bytes(received[start:at]))
-            except (struct.error, DecodeError, ValueError):
+            except (struct.error, DecodeError, ValueError, LookupError, StopIteration):
                 LOGGER.exception("shard_frame_invalid")
                 self.close()
                 return

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -145,21 +145,9 @@ class JoinedHubLog:
         """
         if self._failed:
             raise PoisonedError("a write to the joined hub log failed; start the hub again")
-        self._failed = True
-        signed = self._extend(heads, origin, sign, now, parts)
-        self._failed = False
-        return signed
-
-    def _extend(
-        self,
-        heads: Sequence[LabelHead],
-        origin: str,
-        sign: HeadSigner,
-        now: UnixTime,
-        parts: Mapping[str, JoinedUpTo],
-    ) -> SignedHead | None:
         if not heads:
-            self._index.write(lambda txn: _put_parts(txn, parts))
+            if parts:
+                self._commit(lambda txn: _put_parts(txn, parts))
             return None
         numbers = self._numbers(heads)
         after, entries = lay_out(self._cursor, [(numbers[head.label], head) for head in heads])
@@ -172,11 +160,17 @@ class JoinedHubLog:
             _index(txn, step, after, newest)
             _put_parts(txn, parts)
 
-        self._index.write(write)  # the commit point
+        self._commit(write)
         self._cursor, self.hub_ts = after, newest
         self._next_number = max(self._next_number, max(numbers.values()) + 1)
         self._files.replace(self._layout.hub_log_checkpoint, signed.encode())
         return signed
+
+    def _commit(self, write: Callable[[Transaction], None]) -> None:
+        """Run the transaction that is the commit point; after a failure nothing is known to be committed."""
+        self._failed = True
+        self._index.write(write)
+        self._failed = False
 
     def _numbers(self, heads: Sequence[LabelHead]) -> dict[Label, LabelNo]:
         """Return the number of each label; a new label gets the next one."""
