@@ -1,8 +1,8 @@
 """Build and check the web pages of veen-hub with a Node.js that comes as a Python wheel.
 
-Usage: web.py [build]. Without an argument: install the locked packages, check types, run tests, compare the
-page's verdicts with those of ``veen verify``, and fail if a page in the Python package is not what its
 Usage: web.py [build]. Without an argument: install the locked packages, check types, run the tests, compare
+the page's verdicts with those of ``veen verify``, and fail if a table or page is not what its sources give.
+With ``build``: write the tables of declared objects and records, the pages, and what the docs say of them.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ def compare() -> None:
 
 def main(arguments: list[str]) -> None:
     install()
-    subprocess.run([sys.executable, WEB / "schema.py", "--check"], check=True)
     if arguments == ["build"]:
+        subprocess.run([sys.executable, WEB / "schema.py"], check=True)
         run("build.mjs")
         # The documentation names the hash of the verifier page.
         subprocess.run([sys.executable, ROOT / "docs" / "generate.py"], check=True)
         return
+    subprocess.run([sys.executable, WEB / "schema.py", "--check"], check=True)
     run("node_modules/typescript/bin/tsc", "--noEmit")
     run("test.mjs")
     compare()

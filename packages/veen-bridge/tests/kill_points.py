@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from veen_hub.client.wire.transport import Transport
+from veen_hub.client.wire.http_transport import HttpTransport
 
 DURABLE = ("fsync", "fdatasync", "rename", "unlink", "truncate")
 CHANGING = ("/v1/submit", "/v1/attachment/", "/tooling/authorize")
@@ -26,7 +26,7 @@ class Executioner:
         self.effects, self._at, self._after = 0, at, after
         for name in DURABLE:
             setattr(os, name, self._watched(getattr(os, name)))
-        Transport.call = self._watched_call(Transport.call)  # type: ignore[method-assign]
+        HttpTransport.call = self._watched_call(HttpTransport.call)  # type: ignore[method-assign]
 
     def _begin(self) -> bool:
         """Count an effect; return whether this process ends with it."""
@@ -47,7 +47,7 @@ class Executioner:
         return watched
 
     def _watched_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        async def watched(transport: Transport, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        async def watched(transport: HttpTransport, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
             if method == "GET" or not path.startswith(CHANGING):
                 return await call(transport, method, path, *args, **kwargs)
             now = self._begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -150,12 +151,18 @@ def test_the_verification_example_in_the_readme_verifies_fetched_files(
     for text in ("one", "two", "three"):
         town.as_("alice", "send", text, "-s", STREAM).ok()
     monkeypatch.chdir(tmp_path)
-    fetch = ("-s", STREAM, "--out")
-    town.as_("bob", "receipt", "get", 1, *fetch, "receipt.cbor").ok()
-    shown = town.as_("bob", "proof", "get", 1, *fetch, "proof.cbor").ok().out
-    newest = re.search(r"veen receipt get (\d+)", shown)
-    assert newest is not None, "the output names the receipt to verify the proof with"
-    town.as_("bob", "receipt", "get", newest[1], *fetch, "newest.cbor").ok()
+    monkeypatch.setenv("VEEN_HUB", town.url)
+    section = readme.split("## Verify a receipt and a proof")[1].split("\n## ")[0]
+    commands = [shlex.split(line) for line in re.findall(r"^veen (.*)$", section, re.MULTILINE)]
+    assert [words[:2] for words in commands[:3]] == [["receipt", "get"], ["proof", "get"], ["receipt", "get"]]
+    newest = "3"
+    for words in commands:
+        real = {"orders": STREAM, "HUB_ID": town.hub_id, "3": newest}
+        trust = () if "--trust" in words else ("--trust", town.hub_id)
+        shown = veen(*(real.get(word, word) for word in words), *trust).ok().out
+        if found := re.search(r"veen receipt get (\d+)", shown):
+            newest = found[1]
+    assert commands[-1][0] == "verify"
     (key,) = veen("hub", "keys", "--data-dir", town / "hub", "--json").json["keys"]
     files = {name: Path(f"{name}.cbor").read_bytes() for name in ("receipt", "proof", "newest")}
     held = {f"{name}_bytes": content for name, content in files.items()}

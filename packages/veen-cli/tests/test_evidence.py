@@ -8,7 +8,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,14 @@ from veen_cli.frame.exits import Exit
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.hub_identity import HubIdentity, new_identity, rotate
-from veen_core.ids import Epoch, HubPk, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import Epoch, HubId, HubPk, Label, LeafHash, MmrRoot, NodeHash, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.rejection import TABLE, Code
+from veen_hub.client import FileStateStore
 from veen_hub.client.blocking import connect
+from veen_hub.client.state.records import HubCheckpointRecord, LabelRecord
 from veen_hub.web.verifier_page import verifier_page
 from veen_storage import Layout
 from veen_storage.chunks.compression import compress
@@ -162,9 +166,25 @@ def test_in_a_rotation_window_a_checkpoint_needs_both_signatures(
     assert holds("old")
 
 
+def test_one_entry_is_one_entry(tmp_path: Path) -> None:
+    key, label = SigningKey(SigningSeed(bytes([1] * 32))), Label(bytes(32))
+    identity = new_identity(key, UnixTime(1_700_000_000))
+    one = Checkpoint(
+        label_prev=label,
+        label_curr=label,
+        upto_seq=StreamSeq(1),
+        mmr_root=MmrRoot(bytes([7] * 32)),
+        epoch=Epoch(0),
+    )
+    for name, each in (("one.cbor", sign_checkpoint(key, one)), ("keys.cbor", identity)):
+        (tmp_path / name).write_bytes(each.encode())
+    found = veen("verify", tmp_path / "one.cbor", tmp_path / "keys.cbor", "--trust", identity.hub_id.hex())
+    assert "signed the root of 1 entry of label" in found.ok().out
+
+
 def test_a_client_that_knows_the_hub_needs_no_identity_file(town: Town, case: Path) -> None:
-    flags = ("--trust", town.hub_id, "--client", town / "bob")
-    assert "✓" in veen("receipt", "verify", case / "receipt.cbor", *flags).ok().out
+    flags = ("--trust", town.hub_id, "--client", town / "bob", "--allow-partial")
+    assert "✓" in veen("verify", case / "receipt.cbor", *flags).ok().out
     identity = case / "hub-identity.cbor"
     pk = veen("hub", "keys", "--data-dir", town / "hub", "--json").json["keys"][0]["hub_pk"]
     veen("verify", case / "receipt.cbor", identity, "--trust", pk).ok()
@@ -270,15 +290,76 @@ def test_a_receipt_that_contradicts_the_clients_state_fails(
     veen("verify", lie, *trust, "--client", town / "bob").failed(Exit.PROTOCOL)
 
 
-def test_a_checkpoint_beyond_the_clients_state_is_reported_as_not_compared(
+def test_a_root_that_cannot_be_compared_with_the_client_does_not_hold(
     town: Town, case: Path, bobs: Receipt, tmp_path: Path
 ) -> None:
-    later = dataclasses.replace(bobs, stream_seq=StreamSeq(bobs.stream_seq + 1))
-    file = tmp_path / "later.cbor"
-    file.write_bytes(sign_receipt(hub_key(town, case), later).encode())
-    shown = veen("verify", file, "--trust", town.hub_id, "--client", town / "bob").ok().out
-    assert "not compared" in shown
-    assert "consistency proof" in shown
+    """Bob's state has no root of the log of one entry, so that a false one does not contradict it."""
+    lie, proof = tmp_path / "lie.cbor", tmp_path / "proof.cbor"
+    true = Receipt.decode((case / "receipt.cbor").read_bytes())
+    false = dataclasses.replace(true, leaf_hash=LeafHash(bytes(32)), mmr_root=MmrRoot(bytes([9] * 32)))
+    lie.write_bytes(sign_receipt(hub_key(town, case), false).encode())
+    with_bob = ("--trust", town.hub_id, "--client", town / "bob")
+    for name in (lie, case / "receipt.cbor"):
+        shown = veen("verify", name, *with_bob)
+        assert shown.out.startswith("? ")
+        assert "NOT COMPARED" in shown.failed(Exit.PROTOCOL)
+        assert f"veen consistency get 1 {bobs.stream_seq}" in shown.err
+        assert veen("verify", name, *with_bob, "--allow-partial").ok().out.startswith("✓ ")
+    town.as_("bob", "consistency", "get", 1, bobs.stream_seq, "-s", STREAM, "--out", proof).ok()
+    assert (
+        f"as {town / 'bob'} has verified" in veen("verify", case / "receipt.cbor", proof, *with_bob).ok().out
+    )
+    veen("verify", lie, proof, *with_bob).failed(Exit.PROTOCOL)
+
+
+def test_a_client_of_the_context_makes_no_receipt_fail_that_cannot_be_compared(
+    town: Town, case: Path, bobs: Receipt
+) -> None:
+    veen("context", "add", "work", "--trust", town.hub_id, "--client", town / "bob", "--use").ok()
+    assert bobs.stream_seq > 1
+    assert "; not compared with" in veen("verify", case / "receipt.cbor").ok().out
+
+
+def test_a_hub_checkpoint_that_contradicts_the_clients_state_fails(
+    town: Town, case: Path, tmp_path: Path
+) -> None:
+    bob, file = tmp_path / "bob", tmp_path / "checkpoint.note"
+    shutil.copytree(town / "bob", bob)
+    town.as_("alice", "send", "covered by the hub log", "-s", STREAM).ok()
+    with urllib.request.urlopen(f"{town.url}/log/checkpoint", timeout=10) as answer:
+        note = answer.read()
+    file.write_bytes(note)
+    with_bob = ("verify", file, case / "hub-identity.cbor", "--trust", town.hub_id, "--client", bob)
+    veen(*with_bob).ok()
+
+    origin, size, _root, *rest = note.decode().split("\n")
+    other = "\n".join((origin, size, base64.b64encode(bytes(32)).decode(), *rest))
+    record = HubCheckpointRecord(checkpoint=other.encode())
+    FileStateStore(bob / "state").save(HubId.from_hex(town.hub_id), "hublog/checkpoint", record.encode())
+    told = veen(*with_bob).failed(Exit.PROTOCOL)
+    assert f"contradicts what {bob} has accepted: the hub signed two hub logs of {size} entries" in told
+
+
+def test_an_export_is_compared_with_what_the_client_has_verified(
+    town: Town, case: Path, bobs: Receipt, tmp_path: Path
+) -> None:
+    bob, export = tmp_path / "bob", tmp_path / "export"
+    shutil.copytree(town / "bob", bob)
+    veen("hub", "export", "-d", town / "hub", "-s", STREAM, "--out", export).ok()
+    with_bob = ("--trust", town.hub_id, "--client", bob)
+    assert f"as {bob} has verified" in veen("verify", export, *with_bob).ok().out
+
+    hub_id, store = HubId.from_hex(town.hub_id), FileStateStore(bob / "state")
+    content = store.load(hub_id, bobs.label.hex())
+    assert content is not None
+    record = LabelRecord.decode(content)
+    peaks = tuple(NodeHash(bytes([9] * 32)) for _ in record.state.peaks)
+    other = dataclasses.replace(record.state, peaks=peaks, head=None, checkpoint=None)
+    store.save(hub_id, bobs.label.hex(), dataclasses.replace(record, state=other).encode())
+    told = veen("verify", export, *with_bob)
+    assert f"contradicts what {bob} has verified" in told.failed(Exit.PROTOCOL)
+    assert told.out.startswith("✗ ")
+    veen("verify", export, case / "hub-identity.cbor", "--trust", town.hub_id).ok()
 
 
 def test_receipts_for_different_positions_do_not_contradict_each_other(

@@ -109,6 +109,8 @@ def test_a_detached_hub_writes_a_pid_file_and_hub_stop_ends_it(place: Path) -> N
         told = start(place / "hub").json
         assert (place / "hub.pid").read_text() == f"{told['pid']}\n"
         assert lock_owner(place / "hub") == told["pid"]
+        (place / "hub" / "lock").unlink()  # a note: the lock itself is on the folder
+        assert f"process {told['pid']} has" in start(place / "hub").failed(Exit.USAGE)
         veen("hub", "stop", "--data-dir", place / "hub").ok()
     finally:
         end_hubs(place)
@@ -337,7 +339,7 @@ def test_an_export_with_skipped_checks_needs_allow_partial(
     words = ("verify", target, "--trust", made["hub_id"])
     assert veen(*words, "--json").json["complete"] is True
 
-    def partly(folder: Path, hub_id: HubId) -> VerifiedExport:
+    def partly(folder: Path, hub_id: HubId, _roots: object) -> VerifiedExport:
         return dataclasses.replace(verify_export(folder, hub_id), followed_all=False)
 
     monkeypatch.setattr("veen_cli.evidence.verify.verify_export", partly)

@@ -20,7 +20,7 @@ from veen_core.ids import ClientSeq, NodeHash, Signature, UnixTime
 from veen_core.keys import DhSecret
 from veen_core.msg import SealedMsg
 from veen_core.payload import PayloadHeader
-from veen_core.pipelined_client import CheckedReceipt, PipelinedClient
+from veen_core.pipelined_client import MAX_TREES_KEPT, CheckedReceipt, PipelinedClient
 
 from .simulator import BORN, READER, SCHEMA, Hub, person, signing_key
 
@@ -213,6 +213,32 @@ def test_a_reader_within_the_prefix_needs_a_valid_proof(hub: Hub, alice: Pipelin
     forged = dataclasses.replace(hub.consistency(2, 3), path=(NodeHash(bytes(32)),))
     with pytest.raises(UnprovenError):
         alice.at(StreamSeq(2), forged)
+
+
+def test_a_reader_starts_before_an_own_message_without_a_proof(hub: Hub, alice: PipelinedClient) -> None:
+    for _ in range(MAX_TREES_KEPT + 2):
+        sealed = batch(alice, 1)
+        alice.submit_all(sealed)
+        alice.accept_receipts([hub.append(sealed[0].msg)])
+    size = alice.size
+    reader = alice.at(StreamSeq(size - 1), None)
+    reader.accept_page(hub.page(size))
+    assert reader.root == alice.root
+    assert alice.known_tree(size - MAX_TREES_KEPT) is not None
+    assert alice.known_tree(size - MAX_TREES_KEPT - 1) is None, "only the last trees are kept"
+
+
+def test_an_own_message_is_read_with_the_signature_that_was_sent(hub: Hub, alice: PipelinedClient) -> None:
+    (sealed,) = batch(alice, 1)
+    alice.submit_all([sealed])
+    hub.append(sealed.msg)
+    (entry,) = hub.page(1)
+    changed = dataclasses.replace(sealed.msg, sig=Signature(bytes(64)))
+    with pytest.raises(SignatureError):
+        alice.accept_page([dataclasses.replace(entry, msg_bytes=changed.encode())])
+    assert alice.pending_leaves
+    alice.accept_page([entry])
+    assert not alice.pending_leaves
 
 
 def test_a_loaded_state_replaces_the_prefix(hub: Hub, alice: PipelinedClient) -> None:

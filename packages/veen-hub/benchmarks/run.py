@@ -66,7 +66,7 @@ from veen_core.ids import (
 )
 from veen_core.keys import refused, verify
 from veen_core.msg import sign_msg
-from veen_core.signatures import Claim, verify_all
+from veen_core.signatures import SignatureClaim, verify_all
 from veen_core.status import Status
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.load import (
@@ -318,7 +318,7 @@ def batch_ratio(count: int) -> float:
     digests = [H(number.to_bytes(4, "big")) for number in range(count)]
     signed = [(HUB.sign(digest), digest) for digest in digests]
     claims = [
-        Claim((HUB.public,), digest, signature, partial(refused, HUB.public, ""))
+        SignatureClaim((HUB.public,), digest, signature, partial(refused, HUB.public, ""))
         for signature, digest in signed
     ]
 

@@ -101,6 +101,13 @@ def answer_with(process: WorkerProcess, answer: bytes | list[bytes]) -> None:
     process._pipe, process.ready = ours, True
 
 
+def end_while_starting(process: WorkerProcess) -> None:
+    """Put a helper process in place that has read its opening and ended before it was ready."""
+    ours, theirs = multiprocessing.Pipe()
+    theirs.close()
+    process._pipe, process.ready = ours, False
+
+
 class SetClock:
     """The hub's time, set by the test."""
 

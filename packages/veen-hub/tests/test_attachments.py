@@ -246,6 +246,17 @@ def test_a_hub_stores_only_so_many_bytes(start_hub: StartHub) -> None:
     assert put(hub, hub.writer("carol"), b"a" * 5).status == 200
 
 
+def test_a_hub_stores_only_so_many_attachments_however_small(start_hub: StartHub) -> None:
+    hub = start_hub(attachments__max_count=2)
+    for name in ("alice", "bob"):
+        assert put(hub, hub.writer(name), name.encode()).status == 200
+    hub.stop()
+    hub = start_hub(attachments__max_count=2)
+    refused = put(hub, hub.writer("carol"), b"")
+    assert (refused.status, refused.error.code) == (413, "E.LIMIT")
+    assert "attachments.max_count" in refused.error.message
+
+
 def test_an_upload_that_fails_gives_its_room_back(start_hub: StartHub) -> None:
     hub = start_hub(attachments__max_bytes_per_token=25)
     alice = hub.writer()

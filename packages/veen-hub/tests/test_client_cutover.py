@@ -89,6 +89,7 @@ class Cutover:
         now = UnixTime(record.hub_ts + 1)
         new = self.root / "new"
         promote(self.root / "replica", new, NEW_KEY, now, handover=record, admin_pk=ADMIN.public)
+        time.sleep(max(0.0, now - time.time()))  # before, the successor's key is not active
         return self.start("new", "--open", f"--port={self.port}", "--probes-port=0")
 
     async def bodies(self, name: str = "orders") -> tuple[Counter[str], Counter[str]]:

@@ -16,7 +16,8 @@ from veen_hub.client import Misbehaved, Unreachable
 from veen_hub.client.errors import Unavailable
 from veen_hub.client.wire import http_connection, http_pool
 from veen_hub.client.wire.http_response import MAX_HEAD_BYTES, HttpError, ResponseParser
-from veen_hub.client.wire.transport import Timeouts, Transport
+from veen_hub.client.wire.http_transport import HttpTransport
+from veen_hub.client.wire.transport import Timeouts
 
 from .client_fixtures import run
 
@@ -121,7 +122,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def served(serve: Serve, timeouts: Timeouts | None = None) -> AsyncIterator[Transport]:
+async def served(serve: Serve, timeouts: Timeouts | None = None) -> AsyncIterator[HttpTransport]:
     serving: set[asyncio.Task[None]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -138,7 +139,7 @@ async def served(serve: Serve, timeouts: Timeouts | None = None) -> AsyncIterato
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    transport = Transport(f"http://127.0.0.1:{port}", tls=None, timeouts=timeouts or Timeouts())
+    transport = HttpTransport(f"http://127.0.0.1:{port}", tls=None, timeouts=timeouts or Timeouts())
     try:
         yield transport
     finally:
@@ -300,6 +301,6 @@ def test_a_large_upload_that_is_refused_early_ends_with_the_refusal() -> None:
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     async def story() -> None:
         with pytest.raises(ConfigError, match="is not an http:// or https:// address"):
-            Transport(url, tls=None, timeouts=Timeouts())
+            HttpTransport(url, tls=None, timeouts=Timeouts())
 
     run(story())

@@ -42,7 +42,8 @@ from veen_hub.client import (
 )
 from veen_hub.client.wire.connection import HubConnection
 from veen_hub.client.wire.framing import Framer
-from veen_hub.client.wire.transport import Timeouts, Transport
+from veen_hub.client.wire.http_transport import HttpTransport
+from veen_hub.client.wire.transport import Timeouts
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
 from .client_proxy import Lie, Proxy, between, honest
@@ -645,7 +646,7 @@ def test_a_hub_that_lost_an_acknowledged_message_is_detected(tmp_path: Path) -> 
                 async with connect(one.url, ALICE, trust=one.hub_id, retry=QUICK) as client:
                     stream = client.stream("memory")
                     assert (await stream.head()).stream_seq == 2  # type: ignore[union-attr]
-                    client.connection.api.transport = Transport(two.url, tls=None, timeouts=Timeouts())
+                    client.connection.api.transport = HttpTransport(two.url, tls=None, timeouts=Timeouts())
                     with pytest.raises(Diverged, match="save the evidence that this error carries"):
                         await stream.receipt(2)
 

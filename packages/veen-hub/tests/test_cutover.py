@@ -14,8 +14,8 @@ from veen_core.handover import Handover
 from veen_core.hashing import H
 from veen_core.ids import HubPk, UnixTime
 from veen_core.receipt import Receipt
-from veen_storage.copies.fork import check_fork
 from veen_storage.copies.promote import lost_receipts, promote
+from veen_testing.forks import check_fork
 from veen_testing.ports import free_port
 
 from .conftest import StartProcess

@@ -18,7 +18,15 @@ from veen_hub.pipeline.worker_process import MIN_QUESTIONS
 
 from .conftest import StartProcess
 from .people import Writer
-from .serving import RunningHub, answer_with, authorized_writers, processes_of, saturate, until
+from .serving import (
+    RunningHub,
+    answer_with,
+    authorized_writers,
+    end_while_starting,
+    processes_of,
+    saturate,
+    until,
+)
 
 MANY = 2 * MIN_QUESTIONS
 
@@ -70,6 +78,15 @@ def test_a_process_that_dies_loses_no_result(wires: list[bytes], examiner: Exami
         :MIN_QUESTIONS
     ]
     until(lambda: examiner.examine(wires) and examiner.process.ready, "a new one is ready")
+    assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
+
+
+def test_a_process_that_ends_before_it_is_ready_loses_no_result(
+    wires: list[bytes], examiner: Examiner
+) -> None:
+    expected = [as_values(verdict) for verdict in examiner.examine(wires)]
+    examiner.close()
+    end_while_starting(examiner.process)
     assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
 
 

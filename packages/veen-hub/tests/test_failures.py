@@ -32,7 +32,7 @@ from veen_core.limits import Limits
 from veen_core.proof import verify_inclusion
 from veen_core.status import CapStatus, CheckpointsResponse, LabelRequest, RetentionResponse
 from veen_hub import main
-from veen_hub.admission.policy import AllowAll, Question
+from veen_hub.admission.policy import AdmissionQuestion, AllowAll
 from veen_hub.http.app import Server
 from veen_hub.ops import authority_probe
 from veen_hub.ops.anchors import FileLedger
@@ -382,7 +382,7 @@ class Gate(AllowAll):
         self.open = threading.Event()
         self.reached = threading.Event()
 
-    def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
+    def not_primary(self, question: AdmissionQuestion) -> str | None:  # noqa: ARG002
         self.reached.set()
         self.open.wait(PATIENCE)
         return None
@@ -411,7 +411,7 @@ class Broken(AllowAll):
 
     broken = True
 
-    def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
+    def not_primary(self, question: AdmissionQuestion) -> str | None:  # noqa: ARG002
         if self.broken:
             raise ZeroDivisionError("a bug in a policy")
         return None
@@ -464,6 +464,7 @@ def test_with_a_failing_clock_the_hub_refuses_messages_and_is_not_ready(
     clock.broken = True
     assert hub.submit(alice.message(1)).error.code == "E.UNAVAILABLE"
     assert "time server" in hub.get("/readyz").json["why"]
+    assert hub.get("/metrics").status == 200
     assert hub.get(f"/tooling/cap/{alice.auth_ref.hex()}").error.code == "E.UNAVAILABLE"  # type: ignore[union-attr]
     clock.broken = False
     assert hub.get("/readyz").status == 200

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from veen_core.hashing import H, u64be
-from veen_core.ids import ClientId
+from veen_core.ids import ClientId, OperationId
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.msg import operation_id
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
-from veen_overlays.operations.operation import IdentityId, OperationId, operation_id
+from veen_overlays.operations.operation import IdentityId
 from veen_overlays.recorder.records import sign_continuity
 from veen_overlays.schema.record import Record
 

@@ -9,9 +9,9 @@ from test_agreement import V1, says
 from test_recovery import APPROVED, execution
 
 from veen_core.hashing import H
+from veen_core.msg import operation_id
 from veen_overlays.fold.event import Message
 from veen_overlays.operations.causality import OPERATIONS, CausalTree
-from veen_overlays.operations.operation import operation_id
 from veen_overlays.schema.record import Record
 
 

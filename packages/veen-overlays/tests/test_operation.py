@@ -10,18 +10,12 @@ from logs import log_of
 
 from veen_core.errors import DecodeError, EncodeError, VeenError
 from veen_core.hashing import H
+from veen_core.ids import OperationId
+from veen_core.msg import operation_id
 from veen_overlays.fold.event import Event, MemorySeenKeys
 from veen_overlays.fold.monoid import SUM
 from veen_overlays.fold.overlay import Overlay
-from veen_overlays.operations.operation import (
-    IdentityId,
-    OperationId,
-    operation,
-    operation_id,
-    operation_of,
-    parent_of,
-    sorted_set,
-)
+from veen_overlays.operations.operation import IdentityId, operation, parent_of, sorted_set
 from veen_overlays.schema.record import Record
 
 ANN, BOB = (IdentityId(bytes([n]) * 32) for n in (1, 2))
@@ -59,7 +53,9 @@ def test_a_copy_on_another_hub_is_the_same_operation() -> None:
     (message,) = log_of(Example(parties=(ANN,)))
     copy = message._replace(seq=9, msg_id=H(b"elsewhere"), parent_id=message.msg_id)
     found = [COUNTED.distinct(each, MemorySeenKeys()) for each in (message, copy)]
-    assert {operation_of(each) for each in found if isinstance(each, Event)} == {operation_id(message.msg_id)}
+    assert {operation_id(each.origin) for each in found if isinstance(each, Event)} == {
+        operation_id(message.msg_id)
+    }
 
 
 def test_the_parent_is_the_one_that_the_record_names() -> None:

@@ -15,12 +15,13 @@ from strategies import logs
 from veen_core import cbor
 from veen_core.hashing import H, u64be
 from veen_core.ids import AuthRef, StreamId, UnixTime
+from veen_core.msg import operation_id
 from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, wallet_id
 from veen_overlays.operations.access import AccessGrant, AccessRevoke, cap_token
 from veen_overlays.operations.delegation import DelegatedExecution
-from veen_overlays.operations.operation import AccountId, IdentityId, operation_id
+from veen_overlays.operations.operation import AccountId, IdentityId
 from veen_overlays.operations.overlays import ACCOUNTS, EXECUTIONS, GRANTS, PAYMENTS
 from veen_overlays.operations.payment import Domain, PaidOperation
 from veen_overlays.operations.refusal import Refusal

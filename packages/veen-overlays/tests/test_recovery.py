@@ -12,7 +12,7 @@ from strategies import lifted
 
 from veen_core.errors import EncodeError
 from veen_core.hashing import H
-from veen_core.ids import UnixTime
+from veen_core.ids import OperationId, UnixTime
 from veen_overlays.fold.event import Message
 from veen_overlays.identifiers import (
     OrgId,
@@ -26,7 +26,7 @@ from veen_overlays.identifiers import (
 )
 from veen_overlays.identity import IDENTITY, IdentityDirectory, on_stream
 from veen_overlays.identity.records import Device, Role
-from veen_overlays.operations.operation import IdentityId, OperationId
+from veen_overlays.operations.operation import IdentityId
 from veen_overlays.operations.recovery import RECOVERIES, recoveries
 from veen_overlays.operations.recovery_records import (
     RecoveryApproval,

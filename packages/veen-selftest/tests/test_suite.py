@@ -13,7 +13,7 @@ import veen_selftest
 from veen_core.rejection import TABLE
 from veen_selftest.runner.check import Check
 from veen_selftest.runner.report import as_junit
-from veen_selftest.runner.suite import SUITES, CheckOutcome, Result, RunReport, checks_of, chosen
+from veen_selftest.runner.suite import SUITES, CheckOutcome, CheckResult, RunReport, checks_of, chosen
 
 from .conftest import ALL
 
@@ -29,7 +29,9 @@ def test_every_row_of_the_admission_table_has_its_check() -> None:
 
 def test_every_invariant_and_every_scenario_has_its_check() -> None:
     assert {f"invariant.I{n}" for n in range(1, 13)} <= set(NAMES)
-    assert "§7 I13" in {check.clause for _suite, check in ALL.values()}, "which no pair of a log can show"
+    assert "core §7 I13" in {check.clause for _suite, check in ALL.values()}, (
+        "which no pair of a log can show"
+    )
     assert {f"scenario.{letter}" for letter in "ABCD"} <= set(NAMES)
 
 
@@ -53,6 +55,12 @@ def test_names_are_unique_and_every_check_has_a_clause_and_a_statement() -> None
         assert check.clause
         assert check.statement, check.name
         assert not check.statement.startswith("Make a check"), check.name
+
+
+def test_a_section_has_the_name_of_its_document() -> None:
+    named = r"(?:core|spec-\d|query-api|WAL|RFC \d+) §[\d.]+( [A-Z]\w*)?((,| and) §[\d.]+( [A-Z]\w*)?)*"
+    for _suite, check in ALL.values():
+        assert "§" not in re.sub(named, "", f"{check.clause}; {check.statement}"), check.name
 
 
 def test_checks_are_chosen_by_name_and_by_pattern() -> None:
@@ -147,7 +155,7 @@ def test_a_junit_report_has_the_shape_that_its_readers_expect() -> None:
         CheckOutcome.SKIPPED: "not \x1b[31mhere",
     }
     results = [
-        Result(suite=suite, check=check, outcome=outcome, seconds=0.1, why=why)
+        CheckResult(suite=suite, check=check, outcome=outcome, seconds=0.1, why=why)
         for suite in ("core", "fuzz")
         for outcome, why in whys.items()
     ]

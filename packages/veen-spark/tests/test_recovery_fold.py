@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from veen_core.ids import UnixTime
+from veen_core.msg import operation_id
 from veen_overlays.live import open_entry
-from veen_overlays.operations.operation import IdentityId, operation_id
+from veen_overlays.operations.operation import IdentityId
 from veen_overlays.operations.recovery import RECOVERIES
 from veen_overlays.operations.recovery_records import (
     APPROVE,

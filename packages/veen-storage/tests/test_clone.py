@@ -19,12 +19,14 @@ from veen_storage.chunks.retention import PruneRule
 from veen_storage.copies import clone as cloning
 from veen_storage.copies.clone import clone, copy_closed
 from veen_storage.copies.consistent_prefix import Cut, take_cut
-from veen_storage.copies.fork import ancestors, check_fork, fork, read_fork, verify_fork
+from veen_storage.copies.fork import ancestors, fork, read_fork
+from veen_storage.copies.fork_record import verify_cuts, verify_record
 from veen_storage.disk.files import Files
 from veen_storage.errors import AbsentError, DamageError, LockedError, PrunedError, StorageError
 from veen_storage.fsck import fsck
 from veen_storage.index.lmdb_index import Index
 from veen_storage.store import Store
+from veen_testing.forks import check_fork
 
 from .conftest import MakeStore
 from .sample import (
@@ -554,16 +556,17 @@ def test_a_changed_record_or_cut_is_refused(make_store: MakeStore, tmp_path: Pat
     record, lines = found
     with Store(tmp_path / "fork", background=False) as forked:
         new, old = forked.identity, store.identity
-    verify_fork(record, lines, new, old)
+    verify_record(record, new, old)
+    verify_cuts(record, lines)
     assert record.old_sig is not None
     swapped = dataclasses.replace(record, new_sig=record.old_sig, old_sig=record.new_sig)
     for wrong in (dataclasses.replace(record, hub_ts=at(5)), dataclasses.replace(record, labels=3), swapped):
         with pytest.raises(VerificationError):
-            verify_fork(wrong, lines, new, old)
+            verify_record(wrong, new, old)
     with pytest.raises(VerificationError, match="cuts_root"):
-        verify_fork(record, lines[:1], new, old)
+        verify_cuts(record, lines[:1])
     with pytest.raises(VerificationError, match="old_sig"):
-        verify_fork(dataclasses.replace(record, old_sig=record.new_sig), lines, new, old)
+        verify_record(dataclasses.replace(record, old_sig=record.new_sig), new, old)
     cuts = tmp_path / "fork" / "fork-cuts.cborseq"
     cuts.write_bytes(lines[0].encode())
     with pytest.raises(VerificationError, match="cuts_root"):
@@ -576,11 +579,24 @@ def test_a_changed_record_or_cut_is_refused(make_store: MakeStore, tmp_path: Pat
         check_fork(tmp_path / "fork")
 
 
-def test_checking_a_hub_that_is_not_a_fork_raises_absent(store: Store) -> None:
+def test_a_hub_that_is_not_a_fork_has_no_ancestors(store: Store) -> None:
     assert read_fork(store.layout.root) is None
     assert list(ancestors(store.layout.root)) == []
-    with pytest.raises(AbsentError, match="not a fork"):
-        check_fork(store.layout.root)
+
+
+def test_fsck_of_a_fork_compares_its_ancestor_with_the_cuts(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store()
+    send(store, ORDERS, 9)
+    store.apply()
+    for name, upto in (("fork", 9), ("shorter", 5)):
+        fork(store, tmp_path / name, NEW_KEY, at(100), {ORDERS: seq(upto)}, files=Unsynced())
+    ancestor = tmp_path / "fork" / "ancestry" / HUB_ID.hex()
+    shutil.rmtree(ancestor)
+    shutil.copytree(tmp_path / "shorter" / "ancestry" / HUB_ID.hex(), ancestor)
+    assert_sound(ancestor)
+    (fault,) = fsck(tmp_path / "fork", processes=1).faults
+    assert fault.file == f"ancestry/{HUB_ID.hex()}/index/data.mdb"
+    assert "do not end at the cuts" in fault.what
 
 
 def test_an_unfinished_fork_is_not_a_data_directory(make_store: MakeStore, tmp_path: Path) -> None:

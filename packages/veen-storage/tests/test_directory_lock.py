@@ -40,6 +40,16 @@ def test_asking_for_the_owner_does_not_lock_the_directory(root: Path) -> None:
     assert lock_owner(root) is None
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists who holds a lock")
+def test_the_owner_is_known_also_after_its_note_was_deleted(root: Path) -> None:
+    with Store(root):
+        (root / "lock").unlink()
+        assert lock_owner(root) == os.getpid()
+        with pytest.raises(LockedError, match=f"is in use by process {os.getpid()}"):
+            Store(root)
+    assert lock_owner(root) is None
+
+
 @pytest.mark.parametrize("removed", ["lock", "index/lock.mdb", "journal/applied"])
 def test_a_second_process_stays_out_also_after_a_file_was_deleted(root: Path, removed: str) -> None:
     with Store(root):

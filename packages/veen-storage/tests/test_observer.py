@@ -18,13 +18,14 @@ from veen_core.tlog import tree
 from veen_core.tlog.tiles import ENTRIES, Tile, decode_bundle
 from veen_storage.copies.clone import clone
 from veen_storage.copies.export import export, export_hub, verify_export, verify_hub_export
-from veen_storage.copies.fork import check_fork, fork
+from veen_storage.copies.fork import fork
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
 from veen_storage.fsck import fsck
 from veen_storage.read.observer import Observer, open_source
 from veen_storage.store import Store, create
+from veen_testing.forks import check_fork
 
 from .sample import BORN, HUB_ID, HUB_KEY, Unsynced, at, signing_key
 from .scripted_run import memory_folder

@@ -21,11 +21,11 @@ from veen_storage.commit.journal import ENTRY
 from veen_storage.commit.journal_format import Item, JournalBatch, encode_batch
 from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.commit.replicated_batch import split_batches
-from veen_storage.copies.fork import check_fork
 from veen_storage.copies.inherited import holder_of_stream
 from veen_storage.copies.promote import lost_receipts, make_successor_key, promote, read_successor_key
 from veen_storage.copies.snapshot import UNFINISHED, SnapshotTarget, send_snapshot
 from veen_storage.fsck import fsck
+from veen_testing.forks import check_fork
 
 from .conftest import MakeStore
 from .sample import (

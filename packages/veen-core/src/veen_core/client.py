@@ -12,7 +12,7 @@ If the hub contradicts what it signed earlier, a ``DivergenceError`` carries bot
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -245,6 +245,10 @@ class LabelClient(VerifiedPrefix):
                 raise self._as_divergence(exc, entry.receipt, last) from None
             last = entry.receipt
         return last
+
+    @property
+    def own_msgs(self) -> Container[bytes]:
+        return self._pending
 
     def _check_place(self, entry: Entry, expected: int) -> None:
         """Raise unless the entry has this label and the position that was asked for."""

@@ -7,6 +7,7 @@ receipt; otherwise the hub has diverged, and the ``DivergenceError`` carries bot
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,9 +22,10 @@ from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.log_rules import LogTerms
 from veen_core.log_verifier import MAX_WRITERS, HubSignatures, LogVerifier, SignatureCheck
 from veen_core.mmr import Mmr
+from veen_core.msg import Msg
 from veen_core.profile import Profile
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim
+from veen_core.signatures import SignatureClaim
 
 CONTRADICTIONS: Final = frozenset({"I3", "H3"})
 """Rules whose breach in a signed receipt contradicts what the hub signed before."""
@@ -106,9 +108,14 @@ class VerifiedPrefix:
             return head.stream_seq, head.mmr_root
         return self._log.size, self._log.root
 
+    @property
+    def own_msgs(self) -> Container[bytes]:
+        """The bytes of MSGs that this client has signed itself, as far as it has them."""
+        return ()
+
     # --- receipts
 
-    def _collect_signatures(self, claims: list[Claim] | None) -> SignatureCheck:
+    def _collect_signatures(self, claims: list[SignatureClaim] | None) -> SignatureCheck:
         """Return a check that compares receipts with the furthest one, and adds signatures to ``claims``.
 
         None: signatures are verified at once.
@@ -194,13 +201,19 @@ class VerifiedPrefix:
 
 
 class _AgainstHead(HubSignatures):
-    """Verifies receipts, and compares each with the client's furthest receipt."""
+    """Verifies the MSGs of others and all receipts, and compares each receipt with the furthest one."""
 
     __slots__ = ("_prefix",)
 
-    def __init__(self, terms: LogTerms, prefix: VerifiedPrefix, later: list[Claim] | None = None) -> None:
+    def __init__(
+        self, terms: LogTerms, prefix: VerifiedPrefix, later: list[SignatureClaim] | None = None
+    ) -> None:
         super().__init__(terms, later)
         self._prefix = prefix
+
+    def check_msg(self, msg: Msg, wire: bytes) -> None:
+        if wire not in self._prefix.own_msgs:
+            super().check_msg(msg, wire)
 
     def check_receipt(self, receipt: Receipt, wire: bytes) -> None:
         super().check_receipt(receipt, wire)

@@ -1,8 +1,9 @@
 """The rules that every log obeys: one sentence and one clause per rule, and the checks of a single entry.
 
 ``RULES`` lists them in the order in which they are checked. ``examine`` and ``examine_pruned`` check the
-rules that need no other entry and return the ``LogStep`` that it adds to the log. ``LogVerifier`` in
-``log_verifier`` checks the rules between consecutive entries, and those of checkpoints.
+rules that need no other entry and return the ``LogStep`` that it adds to the log. ``check_position``,
+``check_writer`` and ``check_token`` compare a step with what is known of the entries before it; who remembers
+that is the caller's choice: ``LogVerifier`` in ``log_verifier``, or a replica's index.
 
 Not here, because a log alone cannot show it: I5 needs the opened message (``attachment``), I7 needs the hub's
 admission record (``cap``, ``rate``), I13 is about refusals.
@@ -202,3 +203,35 @@ def _check_leaf(receipt: Receipt, leaf: LeafHash) -> None:
 def _check_profile(profile_id: ProfileId, terms: LogTerms, seq: StreamSeq) -> None:
     if terms.profile_id is not None and profile_id != terms.profile_id:
         raise PROFILE.broken(f"profile {profile_id.hex()} is not the hub's", seq)
+
+
+def check_position(step: LogStep, size: int, hub_ts: UnixTime | None) -> None:
+    """Check that a step follows ``size`` entries, the last of them at ``hub_ts`` if it is known (I3, H3)."""
+    if step.stream_seq != size + 1:
+        raise POSITION.broken(f"the entry does not follow entry {size}", step.stream_seq)
+    if hub_ts is not None and step.hub_ts < hub_ts:
+        raise TIME.broken(f"hub_ts goes back from {hub_ts} to {step.hub_ts}", step.stream_seq)
+
+
+def check_acknowledgement(step: LogStep) -> None:
+    """Check that a MSG acknowledges only entries before it (I6)."""
+    before = step.stream_seq - 1
+    if step.prev_ack > before:
+        found = f"prev_ack {step.prev_ack} is beyond the {before} entries before the MSG"
+        raise ACKNOWLEDGED.broken(found, step.stream_seq)
+
+
+def check_writer(step: LogStep, last: int) -> None:
+    """Check that a MSG's client_seq follows its writer's ``last``, which is 0 before the first (I8, I9)."""
+    if 0 < last >= step.client_seq:
+        raise UNIQUE.broken(f"client_seq {step.client_seq} was accepted before", step.stream_seq)
+    if step.client_seq != last + 1:
+        found = f"client_seq {step.client_seq} does not follow {last}"
+        raise CONSECUTIVE.broken(found, step.stream_seq)
+
+
+def check_token(step: LogStep, before: int | None) -> None:
+    """Check that no entry ``before`` authorized the token of this step (H5)."""
+    if before is not None and step.authorizes is not None:
+        found = f"token {step.authorizes.hex()} was already authorized by entry {before}"
+        raise TOKEN.broken(found, step.stream_seq)

@@ -37,15 +37,14 @@ from veen_core.ids import (
     UnixTime,
 )
 from veen_core.log_rules import (
-    ACKNOWLEDGED,
-    CONSECUTIVE,
     EPOCH,
     POSITION,
-    TIME,
-    TOKEN,
-    UNIQUE,
     LogStep,
     LogTerms,
+    check_acknowledgement,
+    check_position,
+    check_token,
+    check_writer,
     examine,
     examine_pruned,
 )
@@ -53,7 +52,7 @@ from veen_core.lru import Lru
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verify_one
+from veen_core.signatures import SignatureClaim, verify_one
 
 MAX_WRITERS: Final = 4_096
 """Writers whose last client_seq is held; beyond that, the writer unseen for longest is evicted."""
@@ -79,13 +78,13 @@ class HubSignatures:
 
     __slots__ = ("_active", "_later", "terms")
 
-    def __init__(self, terms: LogTerms, later: list[Claim] | None = None) -> None:
+    def __init__(self, terms: LogTerms, later: list[SignatureClaim] | None = None) -> None:
         self.terms = terms
         self._later = later
         self._active: tuple[int, tuple[HubPk, ...]] = (-1, ())
         """The last hub_ts and the keys active then: consecutive entries of one second reuse them."""
 
-    def _check(self, claim: Claim) -> None:
+    def _check(self, claim: SignatureClaim) -> None:
         if self._later is None:
             verify_one(claim)
         else:
@@ -208,12 +207,13 @@ class LogVerifier:
 
     def check(self, step: LogStep) -> Mmr | None:
         """Check what ``advance`` checks, and return the tree after the step; nothing changes yet."""
-        self._check_order(step)
+        check_position(step, self.size, self.hub_ts)
         if step.client_id is not None:
-            self._check_writer(step, step.client_id)
+            check_acknowledgement(step)
+            check_writer(step, self._last_client_seq(step.client_id, step.client_seq))
             self._check_epoch(step)
         elif step.authorizes is not None:
-            self._check_token(step, step.authorizes)
+            check_token(step, self.tokens.get(step.authorizes))
         if self.tree is None:
             return None
         tree = self.tree.copy()
@@ -243,29 +243,12 @@ class LogVerifier:
         elif step.authorizes is not None:
             self.tokens.put(step.authorizes, step.stream_seq)
 
-    def _check_order(self, step: LogStep) -> None:
-        if step.stream_seq != self.size + 1:
-            raise POSITION.broken(f"the entry does not follow entry {self.size}", step.stream_seq)
-        if self.hub_ts is not None and step.hub_ts < self.hub_ts:
-            raise TIME.broken(f"hub_ts goes back from {self.hub_ts} to {step.hub_ts}", step.stream_seq)
-
-    def _check_writer(self, step: LogStep, client_id: ClientId) -> None:
-        if step.prev_ack > self.size:
-            found = f"prev_ack {step.prev_ack} is beyond the {self.size} entries before the MSG"
-            raise ACKNOWLEDGED.broken(found, step.stream_seq)
+    def _last_client_seq(self, client_id: ClientId, offered: ClientSeq) -> int:
+        """Return the writer's last client_seq; of a writer that may have written unseen, what fits."""
         last = self.writers.get(client_id)
-        if last is None:
-            last = ClientSeq(0) if self.knows_all_writers else ClientSeq(max(step.client_seq - 1, 0))
-        elif step.client_seq <= last:
-            raise UNIQUE.broken(f"client_seq {step.client_seq} was accepted before", step.stream_seq)
-        if step.client_seq != last + 1:
-            found = f"client_seq {step.client_seq} does not follow {last}"
-            raise CONSECUTIVE.broken(found, step.stream_seq)
-
-    def _check_token(self, step: LogStep, auth_ref: AuthRef) -> None:
-        if (before := self.tokens.get(auth_ref)) is not None:
-            found = f"token {auth_ref.hex()} was already authorized by entry {before}"
-            raise TOKEN.broken(found, step.stream_seq)
+        if last is not None:
+            return last
+        return 0 if self.knows_all_writers else max(offered - 1, 0)
 
     def _check_epoch(self, step: LogStep) -> None:
         origin = self.terms.origin

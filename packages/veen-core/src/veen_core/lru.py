@@ -1,4 +1,4 @@
-"""A mapping of bounded size that evicts the key that was put least recently (core §3.4.1)."""
+"""A mapping of bounded size that evicts the key that was put or used least recently (core §3.4.1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class Lru(Generic[K, V]):
-    """At most ``limit`` keys; ``put`` makes a key the newest, ``get`` leaves the order as it is."""
+    """At most ``limit`` keys; ``put`` and ``use`` make a key the newest, ``get`` does not."""
 
     __slots__ = ("_items", "evicted", "limit")
 
@@ -23,6 +23,12 @@ class Lru(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         return self._items.get(key)
+
+    def use(self, key: K) -> V | None:
+        """Return the value of a key and make it the newest."""
+        if (value := self._items.pop(key, None)) is not None:
+            self._items[key] = value
+        return value
 
     def put(self, key: K, value: V) -> None:
         """Set a key and make it the newest; evict the oldest if there are more than ``limit``."""
@@ -40,6 +46,9 @@ class Lru(Generic[K, V]):
         twin: Lru[K, V] = Lru(self.limit)  # calling Lru[K, V] would take three times as long
         twin._items, twin.evicted = self._items.copy(), self.evicted
         return twin
+
+    def clear(self) -> None:
+        self._items.clear()
 
     def __len__(self) -> int:
         return len(self._items)

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from veen_core.checkpoint import Checkpoint, check_transition
 from veen_core.client import Gap, LabelClient, PendingMsg
-from veen_core.client_state import ClientState
+from veen_core.client_state import ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
 from veen_core.hub_identity import verify_checkpoint_signers
 from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, MmrRoot, StreamSeq, UnixTime
+from veen_core.label_prefix import Trust
 from veen_core.log_rules import LogStep, step_of
 from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verifying, verifying_ahead
+from veen_core.signatures import SignatureClaim, verifying, verifying_ahead
+
+MAX_TREES_KEPT: Final = 4
+"""Trees kept for followers. A follower that is further behind asks the hub for a proof."""
 
 
 class CheckedReceipt(NamedTuple):
@@ -38,7 +42,12 @@ class CheckedReceipt(NamedTuple):
 class PipelinedClient(LabelClient):
     """One label's client that sends in batches and reads from any entry on."""
 
-    __slots__ = ()
+    __slots__ = ("_before_own",)
+
+    def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
+        super().__init__(state, trust, bounds)
+        self._before_own: dict[int, Mmr] = {}
+        """The verified trees before the last own messages, by size: a follower reads these messages next."""
 
     @property
     def size(self) -> StreamSeq:
@@ -112,7 +121,7 @@ class PipelinedClient(LabelClient):
 
     def _accept_alone(self, receipt: Receipt) -> Gap | None:
         """Verify the receipt of the oldest pending MSG, without a copy of the verified log."""
-        claims: list[Claim] = []
+        claims: list[SignatureClaim] = []
         with verifying(claims):
             checked = self.check_receipt(receipt, claims)
         if isinstance(checked, Gap):
@@ -120,7 +129,7 @@ class PipelinedClient(LabelClient):
         self.accept_checked(checked)
         return None
 
-    def check_receipt(self, receipt: Receipt, claims: list[Claim]) -> CheckedReceipt | Gap:
+    def check_receipt(self, receipt: Receipt, claims: list[SignatureClaim]) -> CheckedReceipt | Gap:
         """Check the receipt of the oldest pending MSG, except its signature, which is added to ``claims``.
 
         The state and the verified prefix do not change until ``accept_checked``.
@@ -146,6 +155,9 @@ class PipelinedClient(LabelClient):
 
     def accept_checked(self, checked: CheckedReceipt) -> None:
         """Accept what ``check_receipt`` has just returned; the caller has verified its claims."""
+        self._before_own[self._log.size] = self._tree
+        if len(self._before_own) > MAX_TREES_KEPT:
+            del self._before_own[min(self._before_own)]
         self._log.move(checked.step, checked.tree)
         self._advance(self._log, checked.receipt, (checked.receipt,))
 
@@ -173,7 +185,7 @@ class PipelinedClient(LabelClient):
     def adopt(self, state: ClientState) -> None:
         """Replace the state, and the verified prefix with it, by one that was loaded."""
         fresh = PipelinedClient(state, self.trust, self.bounds)
-        self.state, self._pending = fresh.state, {}
+        self.state, self._pending, self._before_own = fresh.state, {}, {}
         self._log = self._log_at(fresh._tree, fresh._log.hub_ts)
 
     def verify_own(self, receipt: Receipt) -> None:
@@ -192,10 +204,8 @@ class PipelinedClient(LabelClient):
 
     def at(self, size: StreamSeq, consistency: MmrConsistency | None) -> PipelinedClient:
         """Return a reader of the first ``size`` entries, verified, with the same furthest receipt."""
-        if size == 0:
-            tree = Mmr()
-        elif size == self.size:
-            tree = self._tree.copy()
+        if (known := self.known_tree(size)) is not None:
+            tree = known.copy()
         else:
             if consistency is None:
                 raise StateError(f"this step needs a consistency proof from {size} to {self.size}")
@@ -208,6 +218,12 @@ class PipelinedClient(LabelClient):
             self.state, last_stream_seq=tree.stream_seq, peaks=tree.peaks, pending=(), checkpointed=NO_ENTRIES
         )
         return PipelinedClient(state, self.trust, self.bounds)
+
+    def known_tree(self, size: int) -> Mmr | None:
+        """Return the tree of the first ``size`` entries if this client holds it, verified; else None."""
+        if size == self.size:
+            return self._tree
+        return self._before_own.get(size) if 0 < size < self.size else Mmr() if size == 0 else None
 
     @property
     def tree(self) -> Mmr:

@@ -29,7 +29,7 @@ from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import ProfileAndLimits, Submission
-from veen_hub.admission.table import Writer
+from veen_hub.admission.table import AttachmentWriter
 from veen_hub.ops.advertising import HubAdvertiser
 from veen_hub.ops.anchors import Anchor
 from veen_hub.ops.authority_probe import AuthorityProbe
@@ -50,7 +50,7 @@ from veen_hub.pipeline.intake import Intake, PendingRequest
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import Sequencer
-from veen_hub.pipeline.signer import Signer
+from veen_hub.pipeline.signer import ReceiptSigner
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.uploads import Uploads
@@ -138,7 +138,7 @@ class Hub:
         )
         saturation = Saturation()
         use_processes = saturation.is_saturated if self._has_spare_core() else lambda: False
-        self._signer = Signer(enabled=use_processes)
+        self._signer = ReceiptSigner(enabled=use_processes)
         store.set_sign_many(self._signer)
         self._sequencer = Sequencer(
             store,
@@ -291,7 +291,7 @@ class Hub:
         stored, stored_bytes = await self.log.read(self.store.attachments.recorded)
         self.metrics.attachments.inc(stored)
         self.metrics.attachment_bytes.inc(stored_bytes)
-        self.attachment_quota.stored_bytes = stored_bytes
+        self.attachment_quota.start_at(stored, stored_bytes)
         self.metrics.ready.set(0 if await self.log.read(self.readiness.local_problem) else 1)
         trim = partial(self.log.read, self.store.trim_kept_journal)
         chores = (
@@ -377,7 +377,7 @@ class Hub:
         self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int
     ) -> bytes:
         """Run the auth stage for an attachment (H17); return the key its quota is counted under."""
-        writer = Writer(label, client, auth_ref)
+        writer = AttachmentWriter(label, client, auth_ref)
         return await self.log.act(partial(self.admission.admit_writer, writer, size))
 
     # --- status
@@ -392,7 +392,8 @@ class Hub:
 
     def refresh_gauges(self) -> None:
         """Update the gauges that are read rather than counted, before a scrape."""
-        self.hub_log.refresh_gauges()
+        with contextlib.suppress(Exception):  # a clock or policy of another package: ``Readiness`` says why
+            self._refresh_ages()
         self.metrics.replicas.set(self.announcements.replicas)
         if self.replica is not None:
             self.metrics.replica_behind.set(self.replica.behind)
@@ -403,7 +404,11 @@ class Hub:
             disk = shutil.disk_usage(self.store.layout.root)
             self.metrics.disk_bytes.set(disk.total)
             self.metrics.disk_free_bytes.set(disk.free)
+        self.publisher.refresh_applied(self.store.applied_entries)
+
+    def _refresh_ages(self) -> None:
+        """Update the gauges that depend on the clock."""
+        self.hub_log.refresh_gauges()
         self.policy.stale(self.clock.now())  # makes the policy update the age of its view
         lag = self.policy.describe().get("lag_sec", "0")
         self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # infinite before the first fold
-        self.publisher.refresh_applied(self.store.applied_entries)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from veen_core.cap import CapToken
 from veen_core.ids import Epoch, Label
@@ -29,17 +30,26 @@ ORDERS = [f"order {number}: two coffees" for number in range(1, 41)]
 class ConsoleWorld:
     """``url`` is the console's address; ``fault`` names the active fault of the hub, or is empty."""
 
-    def __init__(self, root: Path, program: Sequence[str]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        program: Sequence[str],
+        *,
+        profile: str = "default",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self._fault_file = root / "fault"
         self.fault = ""
         self.port = free_port()
         setup = HubSetup(
             name="console",
+            profile=profile,
             settings={
                 "gating": False,
                 "console": {"port": self.port},
                 "streams": ["orders"],
                 "checkpoints": {"every_sec": 1},
+                **(settings or {}),
             },
         )
         self.own = OwnHub([*program, f"--fault-file={self._fault_file}"], root / "hub", setup, ADMIN)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SCREENS = (
     "overview",
     "streams",
+    "identities",
     "trust",
     "capabilities",
     "revocations",

@@ -22,16 +22,31 @@ from veen_core.ids import (
     StreamSeq,
     UnixTime,
 )
+from veen_core.msg import operation_id
 from veen_hub.client import Identity, Outgoing
 from veen_overlays.bridge.records import CheckpointHash, Exported, ImportFailed, PartsHash
 from veen_overlays.control.records import Revocation, RevokedId, revocation_stream
+from veen_overlays.crdt import LwwWrite
 from veen_overlays.discovery.records import OverlayId, ServiceAdvertise, ServiceId
-from veen_overlays.identifiers import RealmId
-from veen_overlays.operations.operation import AccountId, operation_id
+from veen_overlays.identifiers import (
+    PrincipalPk,
+    RealmId,
+    TransferId,
+    WalletId,
+    ctx_id,
+    realm_id,
+    wallet_id,
+    wallet_stream,
+)
+from veen_overlays.operations.operation import AccountId
 from veen_overlays.operations.payment import PaidOperation
 from veen_overlays.query.result.result_file import ResultFile
 from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds, sign_continuity
 from veen_overlays.rpc.records import ErrorBody, Reply, Request
+from veen_overlays.schema.record import Record
+from veen_overlays.wallet.records import Deposit, Open, Transfer
+
+from .conftest import PROGRAM
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -49,32 +64,31 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def event(identity: Identity, number: int, payload: Any) -> RecordEvent:
+    return RecordEvent(
+        subject_id=f"user:{number % 3}",
+        principal_id=identity.client_id,
+        event_type="order.paid" if number % 2 else "order.placed",
+        event_time=UnixMilliseconds(1_700_000_000_000 + number),
+        origin="shop",
+        payload=payload,
+    )
+
+
 @pytest.fixture(scope="module")
 def recorded(world: Any, reader: Path) -> Any:
     """The hub with recorder events: the first before the link to the identity key."""
     identity = Identity.load(reader)
-    principal = identity.client_id
-
-    def event(number: int, payload: Any) -> RecordEvent:
-        return RecordEvent(
-            subject_id=f"user:{number % 3}",
-            principal_id=principal,
-            event_type="order.paid" if number % 2 else "order.placed",
-            event_time=UnixMilliseconds(1_700_000_000_000 + number),
-            origin="shop",
-            payload=payload,
-        )
-
     payloads: list[Any] = [
         {"order": n, "price": {"cents": 100 * n}, "tags": ["a", b"\x01"]} for n in range(20)
     ]
     payloads[5] = HOSTILE
-    world.send_records(STREAM, [event(0, payloads[0])], identity)
+    world.send_records(STREAM, [event(identity, 0, payloads[0])], identity)
     with world.connected(identity) as hub:
         stream = hub.stream(STREAM)
         stream.send(sign_continuity(identity.signing_key, stream.client_id()))
         for number in range(1, 20):
-            stream.send(event(number, payloads[number]))
+            stream.send(event(identity, number, payloads[number]))
     world.send(STREAM, ["sealed to somebody else"])
     return world
 
@@ -105,16 +119,87 @@ def test_a_query_in_the_page_gives_the_result_that_the_log_gives_again(
     page.get_by_label("Event types").fill("order.paid, order.placed")
     file = tmp_path / "result.veenq"
     file.write_bytes(download_of(page).read_bytes())
-    assert page.locator(".answer tbody tr").count() == 6
+    assert page.get_by_label(f"Rows of {STREAM}").locator("tbody tr").count() == 6
     assert HOSTILE.removesuffix("\u202e") in page.locator(".answer").inner_text()
     assert "\u202e" not in page.locator("main").inner_text()
     rows = ResultFile.decode(file.read_bytes()).rows()
     assert [row["attributed"] for row in rows] == [True] * 6
-    trust = ["--hub", recorded.hub.url, "--trust", recorded.hub_id.hex(), "--client", str(reader)]
+    check_again(recorded, reader, file)
+
+
+def check_again(world: Any, reader: Path, file: Path) -> None:
+    """Let ``veen query verify`` execute a result's query again from the log."""
+    trust = ["--hub", world.hub.url, "--trust", world.hub_id.hex(), "--client", str(reader)]
     verify = [VEEN, "query", "verify", file, "--execute", *trust]
-    done = subprocess.run(verify, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(verify, capture_output=True, text=True, check=False, cwd=file.parent)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the same rows when the query is executed again" in done.stdout
+
+
+def test_a_grouped_query_over_two_streams_gives_the_groups_that_the_logs_give_again(
+    open_console: Any, recorded: Any, reader: Path, tmp_path: Path
+) -> None:
+    page = open_records(open_console, recorded, reader, "records", STREAM, "record/never/written")
+    page.get_by_text("22 entries read and verified, 21 opened").wait_for()
+    page.get_by_label("Values, one per line").fill("origin=shop\nattributed=true")
+    page.get_by_label("Group by").fill("event_type, subject_id")
+    page.get_by_label("Metrics").fill(
+        "count, max(event_time), avg(payload.price.cents), count_distinct(origin)"
+    )
+    file = tmp_path / "groups.veenq"
+    file.write_bytes(download_of(page).read_bytes())
+    coverage = page.get_by_label("Coverage").locator("tbody tr")
+    assert coverage.nth(0).inner_text().count("1 to 22: 21 opened, 1 not opened, 19 match") == 1
+    assert "none: the stream has no entries" in coverage.nth(1).inner_text()
+    heads = page.locator(".answer thead").last.inner_text().split()
+    assert heads[:3] == ["event_type", "subject_id", "count"]
+    rows = ResultFile.decode(file.read_bytes()).rows()
+    assert len(rows) == 6
+    assert sum(row["count"] for row in rows) == 19
+    assert rows[0]["max(event_time)"] == "2023-11-14T22:13:20.015Z"
+    assert rows[0]["avg(payload.price.cents)"] == 900
+    check_again(recorded, reader, file)
+
+
+@pytest.mark.parametrize(("evidence", "receipts"), [("of a sample", range(1, 20)), ("of no event", range(1))])
+def test_a_result_with_fewer_receipts_says_what_it_does_not_prove(
+    open_console: Any, recorded: Any, reader: Path, evidence: str, receipts: range
+) -> None:
+    page = open_records(open_console, recorded, reader, "records", STREAM)
+    page.get_by_text("22 entries read and verified").wait_for()
+    page.get_by_label("Receipts").select_option(evidence)
+    file = download_of(page).rename(reader.with_name(f"{receipts.stop}.veenq"))
+    result = ResultFile.decode(file.read_bytes())
+    assert len(result.evidence.sources[0].receipts) in receipts
+    assert len(result.rows()) == 20
+    check_again(recorded, reader, file)
+
+
+def test_a_query_reads_every_epoch_of_a_stream(open_console: Any, reader: Path, tmp_path: Path) -> None:
+    from veen_selftest.runner.hub_setup import FAST_EPOCHS  # noqa: PLC0415 - as below
+
+    from .console_world import ConsoleWorld  # noqa: PLC0415 - veen-selftest is installed only here
+
+    world = ConsoleWorld(tmp_path, PROGRAM, profile=FAST_EPOCHS.profile, settings=dict(FAST_EPOCHS.settings))
+    try:
+        identity = Identity.load(reader)
+        epochs = set()
+        while len(epochs) < 2:
+            epoch = world.hub.status().epoch
+            if epoch not in epochs:
+                world.send_records(STREAM, [event(identity, number, number) for number in range(3)], identity)
+                epochs.add(epoch)
+        page = open_records(open_console, world, reader, "records", STREAM)
+        page.get_by_text("6 entries read and verified, 6 opened").wait_for()
+        page.get_by_label("Metrics").fill("count, sum(payload)")
+        file = tmp_path / "epochs.veenq"
+        file.write_bytes(download_of(page).read_bytes())
+        result = ResultFile.decode(file.read_bytes())
+        assert result.rows()[0]["count"] == 6
+        assert len(result.digest.coverage) == page.get_by_label("Coverage").locator("tbody tr").count() >= 2
+        check_again(world, reader, file)
+    finally:
+        world.close()
 
 
 def test_a_result_reaches_the_hub_checkpoint_and_its_witness(
@@ -202,6 +287,43 @@ def test_operations_are_below_what_led_to_them_and_calls_have_their_replies(
     assert page.locator("main img").count() == 0
     page.get_by_role("link", name="Show the proof").click()
     page.get_by_text("verified and confirmed").wait_for()
+
+
+def test_wallets_and_registers_are_folded_and_their_stream_is_found_by_the_owners_key(
+    open_console: Any, world: Any, reader: Path
+) -> None:
+    realm, owner = realm_id("shop"), PrincipalPk(b"\x11" * 32)
+    ctx = ctx_id(owner, realm)
+    wallet, other = wallet_id(realm, ctx, "EUR"), WalletId(b"\x0d" * 32)
+    moved = Transfer(
+        wallet_id=wallet,
+        to_wallet_id=other,
+        amount=120,
+        ts=UnixTime(7),
+        transfer_id=TransferId(b"\x07" * 32),
+    )
+    records: list[Record | Outgoing] = [
+        Open(wallet_id=wallet, realm_id=realm, ctx_id=ctx, currency="EUR", created_at=UnixTime(5)),
+        Deposit(wallet_id=wallet, amount=300, ts=UnixTime(6)),
+        moved,
+        moved,
+        LwwWrite(key=b"colour", ts=UnixTime(9), value=HOSTILE.encode()),
+        LwwWrite(key=b"colour", ts=UnixTime(8), value=b"blue"),
+    ]
+    world.send_records(wallet_stream(wallet).hex(), records, Identity.load(reader))
+    page = open_console(world.url, fragment="#/identities")
+    page.get_by_label("Root key").fill(owner.hex())
+    page.get_by_label("Realm").fill("shop")
+    page.get_by_label("Currency").fill("EUR")
+    row = page.locator("tbody tr", has_text="stream of the wallet")
+    row.get_by_role("link", name="Records").click()
+    page.get_by_text("6 entries read and verified").wait_for()
+    page.locator(".keys summary").click()
+    page.locator(".keys input[type=file]").set_input_files(reader / "secrets.cbor")
+    page.get_by_text("Folded in this page from all entries of the stream.").first.wait_for()
+    assert page.get_by_label("Wallets", exact=True).locator("tbody tr").inner_text().split()[1] == "180"
+    assert "onerror" in page.get_by_label("Registers", exact=True).inner_text()
+    assert page.locator("main img").count() == 0
 
 
 def exported(bundle: int, previous: int, first: int, last: int, label: Label) -> Exported:

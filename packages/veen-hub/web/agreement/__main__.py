@@ -15,6 +15,7 @@ from pathlib import Path
 
 import cases
 import evidence
+import folds
 import queries
 
 from veen_cli.arguments import times
@@ -86,7 +87,8 @@ def main() -> None:
         for case in made:
             judge(case, root)
         os.chdir(out.parent)
-    out.write_text(json.dumps({"now": now, "cases": [case.as_json() for case in made]}))
+    corpus = {"now": now, "cases": [case.as_json() for case in made]}
+    out.write_text(json.dumps(corpus | folds.as_json(chosen.mutations // 4, chosen.seed)))
     print(f"{len(made)} cases in {out}")
 
 

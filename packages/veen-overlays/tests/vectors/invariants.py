@@ -23,8 +23,9 @@ import cbor2
 from vector_files import as_json, json_files, run
 
 from veen_core.hashing import H, u64be
-from veen_core.ids import AuthRef, Label, LeafHash, MmrRoot, StreamId, StreamSeq, UnixTime
+from veen_core.ids import AuthRef, Label, LeafHash, MmrRoot, OperationId, StreamId, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.msg import operation_id
 from veen_overlays.federation import MIRRORS, Mirror
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay, StateHash
@@ -38,7 +39,7 @@ from veen_overlays.operations.agreement import (
 )
 from veen_overlays.operations.content_root import PublishedFile, content_root
 from veen_overlays.operations.delegation import DelegatedExecution
-from veen_overlays.operations.operation import AccountId, IdentityId, OperationId, operation_id
+from veen_overlays.operations.operation import AccountId, IdentityId
 from veen_overlays.operations.overlays import ACCOUNTS, EXECUTIONS, GRANTS, PAYMENTS
 from veen_overlays.operations.payment import Domain, PaidOperation
 from veen_overlays.operations.publication import PUBLICATIONS, DataPublication, publication_id

@@ -17,10 +17,10 @@ from typing import Any
 import cbor2
 from vector_files import as_json, json_files, run
 
-from veen_core.ids import AuthRef, StreamId, UnixTime
+from veen_core.ids import AuthRef, OperationId, StreamId, UnixTime
 from veen_overlays.operations.access import AccessGrant, AccessRevoke, cap_token
 from veen_overlays.operations.delegation import DelegatedExecution
-from veen_overlays.operations.operation import AccountId, IdentityId, OperationId
+from veen_overlays.operations.operation import AccountId, IdentityId
 from veen_overlays.operations.payment import Domain, PaidOperation
 from veen_overlays.operations.results import Claim, Result
 from veen_overlays.schema.record import Record

@@ -18,7 +18,7 @@ from vector_files import as_json, json_files, run
 
 from veen_core.errors import EncodeError
 from veen_core.hashing import H
-from veen_core.ids import AttRoot, UnixTime
+from veen_core.ids import AttRoot, OperationId, UnixTime
 from veen_overlays.operations.agreement import (
     AgreementConfirmation,
     AgreementDefinition,
@@ -26,7 +26,7 @@ from veen_overlays.operations.agreement import (
     agreement_id,
 )
 from veen_overlays.operations.content_root import PublishedFile, content_root
-from veen_overlays.operations.operation import IdentityId, OperationId
+from veen_overlays.operations.operation import IdentityId
 from veen_overlays.operations.publication import DataPublication, publication_id
 from veen_overlays.operations.recovery_records import (
     RecoveryApproval,

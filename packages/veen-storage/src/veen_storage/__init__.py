@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from veen_storage.index.records import CapRecord, ClientCursor
     from veen_storage.index.view_store import ViewStore
     from veen_storage.read.attachments import ContentError, LostError, TooLargeError
-    from veen_storage.read.hub_log import HubLogReader
+    from veen_storage.read.hub_log import StoredHubLog
     from veen_storage.read.journal_feed import BatchesGoneError, JournalFeed
     from veen_storage.read.observer import Source, open_source
     from veen_storage.read.reader import Head, LabelProgress
@@ -66,7 +66,6 @@ __all__ = [
     "Draft",
     "Files",
     "Head",
-    "HubLogReader",
     "JournalFeed",
     "JournalKeeping",
     "LabelProgress",
@@ -84,6 +83,7 @@ __all__ = [
     "Source",
     "StorageError",
     "Store",
+    "StoredHubLog",
     "TooLargeError",
     "ViewStore",
     "create",
@@ -114,7 +114,7 @@ _MODULES = {
     "index.records": ("CapRecord", "ClientCursor"),
     "index.view_store": ("ViewStore",),
     "read.attachments": ("ContentError", "LostError", "TooLargeError"),
-    "read.hub_log": ("HubLogReader",),
+    "read.hub_log": ("StoredHubLog",),
     "read.journal_feed": ("BatchesGoneError", "JournalFeed"),
     "read.observer": ("Source", "open_source"),
     "read.reader": ("Head", "LabelProgress"),

@@ -33,7 +33,7 @@ from veen_storage.commit.kept_segments import JournalKeeping, KeptSegments
 from veen_storage.commit.ledger import Ledger
 from veen_storage.commit.recovery import Recovery
 from veen_storage.commit.replicated_batch import RefusedBatchError, ReplicatedBatch
-from veen_storage.commit.writer import Batch, PreviousLabel, Signer
+from veen_storage.commit.writer import Batch, BatchSigner, PreviousLabel
 from veen_storage.disk import hub_keys, hub_log_start, open_checks
 from veen_storage.disk.creation import create
 from veen_storage.disk.directory_lock import DirectoryLock
@@ -55,7 +55,7 @@ from veen_storage.errors import (
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.journal_feed import JournalFeed
 from veen_storage.read.reader import Reader
 from veen_storage.read.tail import Tail
@@ -79,7 +79,7 @@ class Store:
         self,
         root: Path,
         *,
-        signer: Signer | None = None,
+        signer: BatchSigner | None = None,
         keys_directory: Path | None = None,
         limits: Limits | None = None,
         profile: Profile | None = None,
@@ -156,7 +156,7 @@ class Store:
         )
         recovery = Recovery(self.layout, self._files, self.identity, self._ledger, self._notice, self._kept)
         last = recovery.run(self._applied, self._apply_round)
-        self.hub_log = HubLogReader(
+        self.hub_log = StoredHubLog(
             self.layout, self._index, self._tail, moved=lambda: len(self._ledger.moved)
         )
         hub_log_start.check_checkpoints(self.layout, self.identity, self._index, self.hub_log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from veen_cli.frame.output import plural
 from veen_cli.identity.verified_roots import KnownRoot
 from veen_core.errors import VerificationError
 from veen_core.ids import Label
@@ -17,10 +18,19 @@ class Verdict:
     what: str
     holds: bool | None
     why: str
-    complete: bool = True
-    """Whether every check was made; an export may have more writers than are followed."""
+    skipped: str | None = None
+    """The check that was not made, and why; None if every check was made."""
     steps: tuple[str, ...] = ()
     """The steps of the proof in words, for evidence that has several."""
+
+    @property
+    def complete(self) -> bool:
+        return self.skipped is None
+
+    @property
+    def text(self) -> str:
+        """The reasons, with the check that was skipped."""
+        return self.why if self.skipped is None else f"{self.why}; {self.skipped}"
 
 
 @dataclass(slots=True)
@@ -33,14 +43,19 @@ class Roots:
         """Add a root; raise if another root is known for the same size (§9 Resync)."""
         other = self.known.setdefault(stated.label, {}).setdefault(stated.size, stated)
         if other.root != stated.root:
-            raise VerificationError(
-                f"contradicts {other.source}: the root of {stated.size} entries of label "
-                f"{stated.label.hex()[:16]}… differs",
-                action="keep both as evidence: the hub has signed two histories",
-            )
+            raise contradiction(other)
 
     def of(self, label: Label) -> dict[int, KnownRoot]:
         return self.known.get(label, {})
+
+
+def contradiction(known: KnownRoot) -> VerificationError:
+    """Make the error about another root of the same tree (§9 Resync)."""
+    return VerificationError(
+        f"contradicts {known.source}: the root of {plural(known.size, 'entry', 'entries')} of label "
+        f"{known.label.hex()[:16]}… differs",
+        action="keep both as evidence: the hub has signed two histories",
+    )
 
 
 class Undecided(Exception):  # noqa: N818 - a verdict, not an error

@@ -9,9 +9,11 @@ counts as one more statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+from veen_cli.evidence.client_comparison import ClientComparison
 from veen_cli.evidence.hub_log import (
     HubLogs,
     is_pinned,
@@ -26,7 +28,7 @@ from veen_cli.evidence.recognition.recognized import Recognized
 from veen_cli.evidence.rpc_transcript import verify_rpc_transcript
 from veen_cli.evidence.verdicts import Roots, Undecided, Verdict
 from veen_cli.frame.output import plural
-from veen_cli.identity.verified_roots import ClientKnowledge, KnownRoot
+from veen_cli.identity.verified_roots import KnownRoot
 from veen_core import hub_identity
 from veen_core import pow as proof_of_work
 from veen_core.cap import CapToken, verify_token
@@ -69,7 +71,7 @@ class EvidenceVerifier:
         identity: HubIdentity | None,
         now: UnixTime,
         *,
-        knowledge: Iterable[ClientKnowledge] = (),
+        client: ClientComparison | None = None,
         policy: WitnessPolicy | None = None,
     ) -> None:
         self._found = found
@@ -82,17 +84,19 @@ class EvidenceVerifier:
         # Verified receipts, by position and by message, because a chunk has tens of thousands of them.
         self._by_place: dict[tuple[Label, StreamSeq], Receipt] = {}
         self._by_message: dict[LeafHash, Receipt] = {}
-        self._knowledge = {each.label: each for each in knowledge}
-        for each in self._knowledge.values():
-            for root in each.roots:
+        self._client = client
+        if client is not None:
+            for root in client.roots:
                 self._roots.add(root)
-            for receipt in each.receipts:
+            if client.hub_checkpoint is not None:
+                self._hub_logs.add(client.hub_checkpoint, f"what {client.client} has accepted")
+            for receipt in client.receipts:
                 self._by_place[receipt.label, receipt.stream_seq] = receipt
 
     def verdicts(self) -> list[Verdict]:
         """Verify receipts first, then what depends on them; return verdicts in the order of the files."""
         made = {id(each): self._verify(each) for each in sorted(self._found, key=_order)}
-        return [made[id(each)] for each in self._found]
+        return [self._compared(each, made[id(each)]) for each in self._found]
 
     def _verify(self, found: Recognized) -> Verdict:
         rule = RULES.get(type(found.thing))
@@ -120,17 +124,14 @@ class EvidenceVerifier:
             elif isinstance(each.thing, Entry):
                 yield each.thing.receipt
 
-    def _comparison(self, label: Label, size: int) -> str:
-        """Say whether this root was compared with what the client has verified."""
-        client = self._knowledge.get(label)
-        if client is None:
-            return ""
-        if any(root.size == size for root in client.roots):
-            return f", as {client.client} has verified"
-        return (
-            f"; not compared with {client.client}, who has verified {client.size} entries: give a "
-            f"consistency proof between {min(client.size, size)} and {max(client.size, size)}"
-        )
+    def _compared(self, found: Recognized, verdict: Verdict) -> Verdict:
+        """Add to a valid receipt or checkpoint how it was compared; all proofs have been verified by now."""
+        match found.thing:
+            case Receipt(label=label, stream_seq=size) | Checkpoint(label_curr=label, upto_seq=size):
+                if self._client is not None and verdict.holds:
+                    remark, skipped = self._client.result(label, size)
+                    return replace(verdict, why=verdict.why + remark, skipped=skipped)
+        return verdict
 
     # --- what hubs sign
 
@@ -152,8 +153,7 @@ class EvidenceVerifier:
     def receipt(self, found: Recognized) -> str:
         """Verify a receipt (§4.3)."""
         assert isinstance(found.thing, Receipt)
-        receipt = found.thing
-        return self._receipt(receipt, found.where) + self._comparison(receipt.label, receipt.stream_seq)
+        return self._receipt(found.thing, found.where)
 
     def _receipt(self, receipt: Receipt, where: str) -> str:
         hub_identity.verify_receipt(self._pinned_identity(), receipt)
@@ -168,8 +168,9 @@ class EvidenceVerifier:
     def _refuse_equivocation(self, receipt: Receipt) -> None:
         other = self._by_place.get((receipt.label, receipt.stream_seq))
         if other is not None and find_equivocation(self._pinned_identity(), other, receipt) is not None:
-            client = self._knowledge.get(receipt.label)
-            held = f", which {client.client} holds" if client is not None and other in client.receipts else ""
+            client = self._client
+            is_held = client is not None and other in client.receipts
+            held = f", which {client.client} holds" if client is not None and is_held else ""
             raise VerificationError(
                 f"the hub signed another receipt for entry {receipt.stream_seq} too{held}",
                 action="keep both as evidence: together they convict the hub",
@@ -184,18 +185,18 @@ class EvidenceVerifier:
         made = found.thing
         assert isinstance(made, Checkpoint)
         identity = self._pinned_identity()
-        covered = (
+        times = (
             each.hub_ts
             for each in self._by_place.values()
             if each.label == made.label_curr and each.stream_seq <= made.upto_seq
         )
-        since = max(covered, default=min(key.valid_from for key in identity.hub_keys))
+        since = max(times, default=min(key.valid_from for key in identity.hub_keys))
         verify_checkpoint_signers(identity, made, 0, since=since, now=self._now)
         self._roots.add(
             KnownRoot(made.label_curr, made.upto_seq, made.mmr_root, f"the checkpoint in {found.where}")
         )
-        signed = f"the hub signed the root of {made.upto_seq} entries of label {made.label_curr.hex()[:16]}…"
-        return signed + self._comparison(made.label_curr, made.upto_seq)
+        covered = plural(made.upto_seq, "entry", "entries")
+        return f"the hub signed the root of {covered} of label {made.label_curr.hex()[:16]}…"
 
     def entry(self, found: Recognized) -> str:
         """Verify a log entry: its receipt, and that the receipt is for its message (I2)."""
@@ -308,14 +309,15 @@ class EvidenceVerifier:
                 proof, later[size].root, receipt.stream_seq, receipt.leaf_hash, size
             ),
         )
-        return f"entry {receipt.stream_seq} is among the first {size} entries, whose root the hub signed"
+        tree = plural(size, "entry", "entries")
+        return f"entry {receipt.stream_seq} is among the first {tree}, whose root the hub signed"
 
     def consistency(self, found: Recognized) -> str:
         """Verify a consistency proof between two known roots (B11)."""
         proof = found.thing
         assert isinstance(proof, MmrConsistency)
-        trees = self._roots.known.values()
-        fitting = [tree for tree in trees if proof.from_seq in tree and proof.to_seq in tree]
+        trees = self._roots.known.items()
+        fitting = [(label, tree) for label, tree in trees if proof.from_seq in tree and proof.to_seq in tree]
         if not fitting:
             if any(isinstance(each.thing, Receipt | Entry | Checkpoint) for each in self._found):
                 self._pinned_identity()
@@ -323,10 +325,12 @@ class EvidenceVerifier:
                 f"cannot be verified without the roots at {proof.from_seq} and {proof.to_seq}: give "
                 "receipts or checkpoints of both"
             )
-        first_that_verifies(
+        label, _tree = first_that_verifies(
             fitting,
-            lambda tree: verify_consistency(proof, tree[proof.from_seq].root, tree[proof.to_seq].root),
+            lambda each: verify_consistency(proof, each[1][proof.from_seq].root, each[1][proof.to_seq].root),
         )
+        if self._client is not None:
+            self._client.note_consistency(label, proof.from_seq, proof.to_seq)
         size = plural(proof.from_seq, "entry", "entries")
         return f"the log of {size} is a prefix of the log of {proof.to_seq}"
 

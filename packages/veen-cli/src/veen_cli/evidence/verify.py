@@ -13,6 +13,7 @@ import click
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.object_files import writable
 from veen_cli.evidence.bundle_parts import is_part, verify_parts
+from veen_cli.evidence.client_comparison import ClientComparison
 from veen_cli.evidence.hub_log import cosigned_step, is_pinned, verify_checkpoint_note
 from veen_cli.evidence.page import write_page
 from veen_cli.evidence.recognition.recognize import recognize_all
@@ -27,7 +28,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.identity.hub_records import CheckedStateStore
 from veen_cli.identity.identity_folder import Folder
-from veen_cli.identity.verified_roots import ClientKnowledge, client_knowledge
+from veen_cli.identity.verified_roots import accepted_hub_checkpoint, client_knowledge
 from veen_core import hub_log, stream
 from veen_core.errors import QuorumError, VeenError
 from veen_core.export import MANIFEST
@@ -107,20 +108,22 @@ def _verify_hub_export(folder: Path, pin: HubId, policy: WitnessPolicy | None) -
     why = f"{plural(made.entries, 'entry', 'entries')} in {plural(made.manifest.labels, 'label')}; {step}"
     if signed is not None and made.uncovered:
         why += f"; {plural(len(made.uncovered), 'label')} with entries after the newest hub checkpoint"
-    if not made.followed_all:
-        why += f"; {NOT_CHECKED}"
-    return Verdict(str(folder), what, True, why, complete=made.followed_all)
+    return Verdict(str(folder), what, True, why, None if made.followed_all else NOT_CHECKED)
 
 
-def _verify_folder(folder: Path, pin: HubId | None, policy: WitnessPolicy | None) -> Verdict:
+def _verify_folder(
+    folder: Path, pin: HubId | None, policy: WitnessPolicy | None, client: ClientComparison | None
+) -> Verdict:
     if (folder / HUB_EXPORT).exists():
         if pin is None:
             return Verdict(str(folder), "export of a hub", None, NO_PIN)
         return _verify_hub_export(folder, pin, policy)
-    return _verify_export(folder, pin, policy)
+    return _verify_export(folder, pin, policy, client)
 
 
-def _verify_export(folder: Path, pin: HubId | None, policy: WitnessPolicy | None) -> Verdict:
+def _verify_export(
+    folder: Path, pin: HubId | None, policy: WitnessPolicy | None, client: ClientComparison | None
+) -> Verdict:
     if not (folder / MANIFEST).exists():
         return Verdict(
             str(folder),
@@ -130,8 +133,13 @@ def _verify_export(folder: Path, pin: HubId | None, policy: WitnessPolicy | None
         )
     if pin is None:
         return Verdict(str(folder), "export", None, NO_PIN)
+    roots = client.exported_roots() if client is not None else None
     try:
-        made = verify_export(folder, _hub_of(Manifest, folder / MANIFEST, pin))
+        made = verify_export(folder, _hub_of(Manifest, folder / MANIFEST, pin), roots)
+        if roots is not None:
+            roots.check_ends(made.manifest)
+            if roots.contradiction is not None:
+                raise roots.contradiction
         cosigned = f"; {_check_quorum(made, policy)}" if policy is not None else ""
     except VeenError as exc:
         return Verdict(str(folder), "export", False, str(exc))
@@ -141,9 +149,11 @@ def _verify_export(folder: Path, pin: HubId | None, policy: WitnessPolicy | None
         f"{plural(made.checkpoints, 'checkpoint')}, {plural(made.pruned, 'pruned payload')}; "
         f"root {made.mmr_root.hex()[:16]}…{cosigned}"
     )
-    if not made.followed_all:
-        why += f"; {NOT_CHECKED}"
-    return Verdict(str(folder), "export", True, why, complete=made.followed_all)
+    skipped = None if made.followed_all else NOT_CHECKED
+    if client is not None and roots is not None:
+        remark, not_compared = client.result(manifest.label, roots.compared_at or manifest.to_seq)
+        why, skipped = why + remark, "; ".join(filter(None, (skipped, not_compared))) or None
+    return Verdict(str(folder), "export", True, why, skipped)
 
 
 def _check_quorum(made: VerifiedExport, policy: WitnessPolicy) -> str:
@@ -192,18 +202,27 @@ def _verify_files(files: Sequence[str], against: TrustOptions, kind: type[Wire] 
             f"{files[0]} holds {name}, not {kind.codec.name}", Exit.USAGE, "use `veen verify` for other kinds"
         )
     identity = pinned_identity(pin, found, owner)
-    knowledge: Iterable[ClientKnowledge] = ()
-    if owner is not None and identity is not None:
-        knowledge = client_knowledge(owner, identity.hub_id)
+    client = None
+    if owner is not None:
+        client = _comparison(owner, identity, required=against.client is not None)
     now = UnixTime(times.now())
     policy = against.policy()
-    verifier = EvidenceVerifier(found, pin, identity, now, knowledge=knowledge, policy=policy)
+    verifier = EvidenceVerifier(found, pin, identity, now, client=client, policy=policy)
     return [
         *verifier.verdicts(),
         *verify_parts(parts, pin, policy),
         *unreadable,
-        *(_verify_folder(folder, pin, policy) for folder in folders),
+        *(_verify_folder(folder, pin, policy, client) for folder in folders),
     ]
+
+
+def _comparison(owner: Folder, identity: HubIdentity | None, *, required: bool) -> ClientComparison:
+    """Read what the client has verified of the pinned hub: nothing if the hub's identity is not known."""
+    if identity is None:
+        return ClientComparison(str(owner.root), (), None, required=required)
+    hub = identity.hub_id
+    known, accepted = client_knowledge(owner, hub), accepted_hub_checkpoint(owner, hub)
+    return ClientComparison(str(owner.root), known, accepted, required=required)
 
 
 def _expand(named: Path) -> list[Path]:
@@ -254,7 +273,7 @@ def print_verdicts(
                 "kind": each.what,
                 "holds": each.holds,
                 "complete": each.complete,
-                "why": each.why,
+                "why": each.text,
                 **({"steps": each.steps} if each.steps else {}),
             }
             for each in verdicts
@@ -263,7 +282,7 @@ def print_verdicts(
     marks = [MARKS[each.holds if each.complete or allow_partial else None] for each in verdicts]
     lines = []
     for mark, each in zip(marks, verdicts, strict=True):
-        lines.append(f"{mark} {each.where}: {each.what}: {each.why}")
+        lines.append(f"{mark} {each.where}: {each.what}: {each.text}")
         lines += [f"    {number}. {step}" for number, step in enumerate(each.steps, 1)]
     lines += [wrote] if wrote is not None else []
     answer = Answer(data, lines)
@@ -282,7 +301,7 @@ def print_verdicts(
     if undecided:
         raise CommandFailed(f"{undecided[0].where}: {undecided[0].why}", Exit.PROTOCOL)
     raise CommandFailed(
-        f"{partial[0].where}: {NOT_CHECKED}",
+        f"{partial[0].where}: {partial[0].skipped}",
         Exit.PROTOCOL,
         "accept this with `veen verify --allow-partial`",
     )
@@ -327,7 +346,8 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--allow-partial",
     is_flag=True,
-    help=f"Exit with 0 although some checks were skipped (an export with more than {MAX_WRITERS:,} writers).",
+    help="Exit with 0 although some checks were skipped: a file cannot be compared with --client, or an "
+    f"export has more than {MAX_WRITERS:,} writers.",
 )
 @trust_options
 def verify(
@@ -336,8 +356,10 @@ def verify(
     """Verify evidence, exports, bundles, cards and tokens offline.
 
     Files are verified together: proofs against the receipts and checkpoints given, and receipts and
-    checkpoints under the identity of the pinned hub. With --client, receipts and checkpoints are also
-    compared with what that identity has verified before; a contradiction fails. With --witnesses, hub
+    checkpoints under the identity of the pinned hub. With --client, receipts, checkpoints and exports of a
+    label are also compared with what that identity has verified before, and hub checkpoints with the one of
+    their size that it has accepted; a contradiction fails. An older
+    or newer receipt can be compared if a consistency proof is given too. With --witnesses, hub
     checkpoints, hub evidence, bundles, query results and exports must also have the cosignatures of a
     quorum. With --page, the files travel inside a page that makes the same checks without VEEN or a
     network. Exits with 3 if a file does not verify, if evidence is missing, or if a check was skipped and

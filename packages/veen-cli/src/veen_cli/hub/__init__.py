@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 
 COMMANDS: Final = {
     "init": LazyCommand(
@@ -45,4 +45,4 @@ COMMANDS: Final = {
         "Write a range of a stream, or a whole hub, to a folder that can be verified offline.",
     ),
 }
-hub = Group("hub", COMMANDS, path="hub", help="Create, run, check and copy a hub.")
+hub = CommandGroup("hub", COMMANDS, path="hub", help="Create, run, check and copy a hub.")

@@ -243,7 +243,7 @@ def start(
         )
     if data_dir.exists() and (pid := lock_owner(data_dir)) is not None:
         raise CommandFailed(
-            f"process {pid} has {data_dir} open",
+            f"{f'process {pid}' if pid else 'another process'} has {data_dir} open",
             Exit.USAGE,
             f"stop it with `veen hub stop -d {quote(str(data_dir))}`",
         )
@@ -384,8 +384,14 @@ def stop(out: Output, *, data_dir: Path, pid_file: Path | None) -> Answer:
     pid file is not read.
     """
     pid = lock_owner(data_dir)
-    if not pid:
+    if pid is None:
         raise CommandFailed(f"no hub has {data_dir} open", Exit.USAGE, "there is nothing to stop")
+    if not pid:
+        raise CommandFailed(
+            f"a process that cannot be named has {data_dir} open",
+            Exit.USAGE,
+            f"find it with `fuser {quote(str(data_dir))}`, and end it with `kill`",
+        )
     with out.progress("waiting for the hub to end"):
         terminate(data_dir, pid)
     (pid_file or sibling_file(data_dir, "pid")).unlink(missing_ok=True)

@@ -158,7 +158,7 @@ def get(target: Target, path: str) -> tuple[int, bytes]:
     except TimeoutError as exc:
         raise Unreachable(f"{target.url}: no answer in {timeout:.1f} s") from exc
     except (OSError, ssl.SSLError, http.client.HTTPException) as exc:
-        raise no_answer(target.url, exc) from exc
+        raise no_answer(target.url, exc, f"GET {path}") from exc
     finally:
         link.close()
 

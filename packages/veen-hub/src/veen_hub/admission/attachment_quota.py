@@ -1,4 +1,4 @@
-"""Attachment quotas: bytes and puts per token and bytes per hub (H17, SH0.4).
+"""Attachment quotas: bytes and puts per token, bytes and attachments per hub (H17, SH0.4).
 
 What a token used is kept on disk, keyed by the token's claims, or by client_id where the hub asks for no
 token. An upload reserves its announced size first, so that uploads at the same time cannot pass the quota
@@ -41,8 +41,13 @@ class AttachmentQuota:
         self._counting = asyncio.Lock()
         self._reserved: Counter[bytes] = Counter()
         self._uploads: Counter[bytes] = Counter()
-        self.stored_bytes = 0
-        """Bytes of all attachments in the store."""
+        self._stored = 0
+        """Attachments in the store."""
+        self._stored_bytes = 0
+
+    def start_at(self, stored: int, stored_bytes: int) -> None:
+        """Set the number and the bytes of the attachments that the store has at the start."""
+        self._stored, self._stored_bytes = stored, stored_bytes
 
     def usage(self, writer: bytes) -> tuple[int, int]:
         """Puts and bytes that count against the writer."""
@@ -61,7 +66,9 @@ class AttachmentQuota:
             raise _exceeded(
                 "attachments.max_bytes_per_token", limits.max_bytes_per_token, "bytes by this token"
             )
-        if limits.max_bytes and self.stored_bytes + self._reserved.total() + size > limits.max_bytes:
+        if limits.max_count and self._stored + self._uploads.total() >= limits.max_count:
+            raise _exceeded("attachments.max_count", limits.max_count, "attachments on this hub")
+        if limits.max_bytes and self._stored_bytes + self._reserved.total() + size > limits.max_bytes:
             raise _exceeded("attachments.max_bytes", limits.max_bytes, "bytes on this hub")
         self._reserved[writer] += size
         self._uploads[writer] += 1
@@ -75,12 +82,14 @@ class AttachmentQuota:
         if not self._uploads[writer]:
             del self._reserved[writer], self._uploads[writer]
 
-    async def count(self, reservation: Reservation, stored_bytes: int) -> None:
-        """Record a successful put durably; ``stored_bytes`` is 0 if the hub had the attachment already."""
-        self.stored_bytes += stored_bytes
+    async def count(self, reservation: Reservation, stored_bytes: int | None) -> None:
+        """Record a successful put durably; ``stored_bytes`` is None if the hub had the attachment already."""
+        if stored_bytes is not None:
+            self._stored += 1
+            self._stored_bytes += stored_bytes
         async with self._counting:  # the lock covers reading, changing and writing a count
             puts, used = self.usage(reservation.writer)
-            row = {_PREFIX + reservation.writer: _USAGE.pack(puts + 1, used + stored_bytes)}
+            row = {_PREFIX + reservation.writer: _USAGE.pack(puts + 1, used + (stored_bytes or 0))}
             await self._log.read(lambda: self._state.write(row))
 
 

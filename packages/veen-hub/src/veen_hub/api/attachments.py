@@ -73,7 +73,7 @@ async def _store_within_quota(request: ApiRequest, coid: Coid, writer: bytes) ->
         raise
     try:
         stored, size = await _store(request, coid)
-        await quota.count(room, size if stored else 0)
+        await quota.count(room, size if stored else None)
     finally:
         quota.release(room)
     metrics.attachment_puts.inc()

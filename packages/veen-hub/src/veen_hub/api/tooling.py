@@ -19,6 +19,7 @@ from veen_core.status import (
     RetentionResponse,
     admin_digest,
 )
+from veen_core.utc import format_utc
 from veen_hub.api.content import (
     CBOR,
     JSON,
@@ -92,7 +93,8 @@ async def _signed_body(request: ApiRequest) -> bytes:
     if abs(now - signed_at) > MAX_ADMIN_AGE:
         raise ApiError(
             Code.UNAUTHORIZED,
-            f"signed at {signed_at}, more than {MAX_ADMIN_AGE} s from the hub's time, {now}: sign it again",
+            f"signed at {format_utc(signed_at)}, more than {MAX_ADMIN_AGE} s from the hub's time, "
+            f"{format_utc(now)}: sign it again",
         )
     digest = admin_digest(hub.identity.hub_id, request.method, request.path, body, signed_at)
     try:

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from veen_hub.client.tokens import TokenSource, held_tokens
     from veen_hub.client.trust import Pin, PinOnFirstUse
     from veen_hub.client.wire.retry import Retry
-    from veen_hub.client.wire.roads import ExchangingTransport, HubTransport, transport_to
-    from veen_hub.client.wire.transport import HubResponse, Timeouts, Tls
+    from veen_hub.client.wire.roads import transport_to
+    from veen_hub.client.wire.transport import ExchangingTransport, HubResponse, HubTransport, Timeouts, Tls
 
 __all__ = [
     "ATTACHED",
@@ -163,8 +163,8 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "tokens": ("TokenSource", "held_tokens"),
         "trust": ("Pin", "PinOnFirstUse"),
         "wire.retry": ("Retry",),
-        "wire.roads": ("ExchangingTransport", "HubTransport", "transport_to"),
-        "wire.transport": ("HubResponse", "Timeouts", "Tls"),
+        "wire.roads": ("transport_to",),
+        "wire.transport": ("ExchangingTransport", "HubResponse", "HubTransport", "Timeouts", "Tls"),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -307,7 +307,7 @@ class Hub:
             await self._shared.close()
             for outbox in outboxes:
                 await outbox.singles.close()
-            for log in self._logs.values():
+            for log in tuple(self._logs.values()):  # one may be opened meanwhile; it is released below
                 await log.state.close()
         finally:
             for log in self._logs.values():

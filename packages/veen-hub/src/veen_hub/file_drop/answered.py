@@ -31,7 +31,7 @@ class Begun:
     head: StreamSeq
 
 
-class Answered:
+class AnsweredRequests:
     """The requests of one sender, in a folder of the data directory."""
 
     def __init__(self, folder: Path) -> None:

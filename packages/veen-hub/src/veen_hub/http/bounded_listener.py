@@ -30,7 +30,7 @@ HANDSHAKE_SEC: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ListenerEndpoint:
     """Address and limits of one listener."""
 
     key: str
@@ -86,7 +86,7 @@ class BoundedListener(web.BaseSite):
     def __init__(
         self,
         runner: web.BaseRunner,
-        endpoint: Endpoint,
+        endpoint: ListenerEndpoint,
         context: ssl.SSLContext | None = None,
         *,
         slow_client_sec: int,

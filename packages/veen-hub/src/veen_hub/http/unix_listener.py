@@ -9,7 +9,7 @@ import os
 from aiohttp import web
 
 from veen_core.errors import ConfigError
-from veen_hub.http.bounded_listener import Endpoint
+from veen_hub.http.bounded_listener import ListenerEndpoint
 from veen_hub.http.listener import Listener
 from veen_hub.hub import Hub
 
@@ -23,7 +23,9 @@ class UnixListener(Listener):
     __slots__ = ("_path",)
 
     def __init__(self, runner: web.BaseRunner, hub: Hub, path: str) -> None:
-        endpoint = Endpoint(key="sockets", host="", port=0, max_connections=MAX_CONNECTIONS, backlog=BACKLOG)
+        endpoint = ListenerEndpoint(
+            key="sockets", host="", port=0, max_connections=MAX_CONNECTIONS, backlog=BACKLOG
+        )
         super().__init__(runner, hub, endpoint)
         self._path = path
 

@@ -14,7 +14,6 @@ from contextlib import aclosing
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.h3.connection import ErrorCode, H3Connection
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.connection import QuicConnection
@@ -36,8 +35,9 @@ from veen_hub.api.reply import AnyReply, InterruptedReply, Reply, StreamedReply
 from veen_hub.api.request import ApiRequest
 from veen_hub.api.request_ids import new_request_id
 from veen_hub.api.whole_requests import TABLE
+from veen_hub.http3.quic_peer import QuicPeer, pieces
 from veen_hub.http3.stream_body import StreamBody
-from veen_hub.http3.windows import MAX_UNSENT_BYTES, Windows
+from veen_hub.http3.windows import MAX_UNSENT_BYTES
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import LOGGER, log
 
@@ -81,17 +81,22 @@ class H3Request:
     def remote(self) -> str | None:
         return self._connection.remote
 
+    def wants_more(self) -> bool:
+        """Return True; raise ConnectionResetError if nobody waits for the answer any more."""
+        if self.lost.is_set():
+            raise ConnectionResetError
+        return True
+
     def is_checked_reader(self) -> bool:
         """Return True: a hub whose readers need certificates does not listen for HTTP/3."""
         return True
 
 
-class H3HubConnection(QuicConnectionProtocol):
+class H3HubConnection(QuicPeer):
     """One client's connection."""
 
     def __init__(self, quic: QuicConnection, hub: Hub, on_gone: Callable[[H3HubConnection], None]) -> None:
         super().__init__(quic)
-        self._windows = Windows(quic, self._unread)
         self._hub = hub
         self._on_gone = on_gone
         self._http: _Http | None = None
@@ -100,8 +105,6 @@ class H3HubConnection(QuicConnectionProtocol):
         self._idle_bytes = 0
         """Bytes since something was recognised as part of a request."""
         self._resets = 0
-        self._progress = asyncio.Event()
-        self._transmitting = False
         loop = asyncio.get_running_loop()
         self._handshake = loop.call_later(HANDSHAKE_SEC, self._give_up)
 
@@ -115,25 +118,11 @@ class H3HubConnection(QuicConnectionProtocol):
     def is_busy(self) -> bool:
         return bool(self._tasks)
 
-    def _unread(self, stream_id: int) -> int:
+    def body_of(self, stream_id: int) -> StreamBody | None:
         request = self._requests.get(stream_id)
-        return request.body.size if request is not None else 0
+        return request.body if request is not None else None
 
     # --- what arrives
-
-    def datagram_received(self, data: bytes | str, addr: Any) -> None:
-        super().datagram_received(data, addr)
-        self._progress.set()
-
-    def transmit_soon(self) -> None:
-        """Send what is pending once this turn of the event loop is over."""
-        if not self._transmitting:
-            self._transmitting = True
-            self._loop.call_soon(self._transmit_now)
-
-    def _transmit_now(self) -> None:
-        self._transmitting = False
-        self.transmit()
 
     def quic_event_received(self, event: QuicEvent) -> None:
         match event:
@@ -271,9 +260,8 @@ class H3HubConnection(QuicConnectionProtocol):
             return
         self._hub.unsent += len(reply.body)
         try:
-            for start in range(0, len(reply.body), MAX_UNSENT_BYTES):
-                piece = reply.body[start : start + MAX_UNSENT_BYTES]
-                await self._write(request, piece, ended=start + len(piece) == len(reply.body))
+            for piece, is_last in pieces(reply.body):
+                await self._write(request, piece, ended=is_last)
         finally:
             self._hub.unsent -= len(reply.body)
 
@@ -316,18 +304,11 @@ class H3HubConnection(QuicConnectionProtocol):
             allowed = max(MAX_UNSENT_BYTES, unsent - round(seconds * MIN_READ_RATE))
             try:
                 async with asyncio.timeout(seconds):
-                    await self._until_sent(request, allowed)
+                    await self.until_sent(request.stream_id, allowed, request.wants_more)
             except TimeoutError:
                 request.dropped = True
                 self._cut(request)
                 raise
-
-    async def _until_sent(self, request: H3Request, allowed: int) -> None:
-        while self._windows.unsent(request.stream_id) > allowed:
-            self._progress.clear()
-            await self._progress.wait()
-            if request.lost.is_set():
-                raise ConnectionResetError
 
     def _cut(self, request: H3Request) -> None:
         if not request.lost.is_set():

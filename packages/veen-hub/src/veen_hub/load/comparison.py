@@ -24,7 +24,7 @@ from veen_core.status import Status
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.client import Hub, Identity, Tls, connect
 from veen_hub.client.connecting import MESSAGES_PER_REQUEST as SHIPPED_BATCH
-from veen_hub.load.http_clients import BATCH, BATCH_LANES, HttpClient, HttpConnection, lanes_of
+from veen_hub.load.http_clients import BATCH, BATCH_LANES, HttpClient, LoadConnection, lanes_of
 from veen_hub.load.plain import open_plain
 from veen_hub.load.raw import RawConnection, RefusalFactory, open_raw, unexpected
 from veen_hub.load.shipped import BODY, ShippedClient
@@ -193,7 +193,7 @@ async def measure_clients(
             open_plain(target.url, connections=sizes.senders, tls=tls, refused=target.refused)
         )
         contenders = [Contender(SHIPPED, ShippedClient(hub), shipped, sizes)]
-        http_clients: list[tuple[tuple[str, str], str, Sequence[HttpConnection]]] = [
+        http_clients: list[tuple[tuple[str, str], str, Sequence[LoadConnection]]] = [
             (PLAIN, f"{prefix}/plain", [session] * sizes.senders),
             (RAW, f"{prefix}/raw", raw),
         ]

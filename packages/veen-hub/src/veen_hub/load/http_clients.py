@@ -23,7 +23,7 @@ BATCH_LANES: Final = 16
 """Requests in flight while batches are measured."""
 
 
-class HttpConnection(Protocol):
+class LoadConnection(Protocol):
     """A connection of one of the two clients."""
 
     async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
@@ -48,7 +48,7 @@ class HttpClient:
 
     def __init__(
         self,
-        connections: Sequence[HttpConnection],
+        connections: Sequence[LoadConnection],
         signer: MessageSigner,
         *,
         label_of: Callable[[str], Label],
@@ -93,7 +93,7 @@ class HttpClient:
         return self._signer.bodies(self._label_of(stream), count)
 
     async def _drive(self, lanes: Sequence[Sequence[bytes]], kind: str) -> float:
-        async def send(connection: HttpConnection, bodies: Sequence[bytes]) -> bytes:
+        async def send(connection: LoadConnection, bodies: Sequence[bytes]) -> bytes:
             answer = b""
             for body in bodies:
                 answer = await connection.post("/v1/submit", body, kind)

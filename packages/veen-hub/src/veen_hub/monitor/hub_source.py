@@ -21,9 +21,10 @@ from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.client.errors import BadRequest, Misbehaved, NotFound
 from veen_hub.client.hub_log import TileReader
 from veen_hub.client.wire.endpoints import Endpoints
+from veen_hub.client.wire.http_transport import HttpTransport
 from veen_hub.client.wire.retry import Retry, retrying
-from veen_hub.client.wire.transport import Timeouts, Tls, Transport
-from veen_hub.monitor.rules import Place
+from veen_hub.client.wire.transport import Timeouts, Tls
+from veen_hub.monitor.rules import HeadPlace
 
 T = TypeVar("T")
 RETRY: Final = Retry(max_attempts=3, deadline=10.0)
@@ -52,13 +53,13 @@ class HubSource(Protocol):
     async def close(self) -> None: ...
 
 
-class HttpHub:
+class HubOverHttp:
     """A hub at its address. Create it inside a running event loop."""
 
     def __init__(self, url: str, tls: Tls | None, retry: Retry = RETRY) -> None:
         self.url = url
         self._retry = retry
-        self._transport = Transport(url, tls=tls, timeouts=TIMEOUTS)
+        self._transport = HttpTransport(url, tls=tls, timeouts=TIMEOUTS)
         self._api = Endpoints(self._transport)
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -106,7 +107,7 @@ class LogTiles:
         """Return the tree under a checkpoint, cut after ``at`` entries; raise ``Withheld``."""
         return await self._computed(head, lambda lookup: hub_fork.cut(lookup, at, head.size))
 
-    async def statement(self, signed: SignedHead, place: Place) -> LabelStatement:
+    async def statement(self, signed: SignedHead, place: HeadPlace) -> LabelStatement:
         """Return a label's head with the proof that it is under a hub checkpoint; raise ``Withheld``."""
         proof = await self._computed(
             signed.head, lambda lookup: tree.prove_inclusion(lookup, place.index, signed.head.size)

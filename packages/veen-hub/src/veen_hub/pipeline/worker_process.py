@@ -39,6 +39,8 @@ RESTART_SEC: Final = 5.0
 """Pause before a failed process is started again."""
 PIPE_BYTES: Final = 256 * 1_024
 """Buffer of the pipe in each direction; large enough for a group of average messages."""
+_PIPE_ERRORS: Final = (OSError, EOFError, pickle.UnpicklingError, ValueError)
+"""How a pipe fails if its process does not start, has ended, or sends nonsense."""
 
 
 def cores() -> int:
@@ -85,8 +87,8 @@ class WorkerProcess:
             if pipe is None:
                 return False
             pipe.send(questions)
-        except OSError as exc:
-            self.give_up(str(exc))
+        except _PIPE_ERRORS as exc:
+            self.give_up(str(exc) or type(exc).__name__)
             return False
         return True
 
@@ -96,7 +98,7 @@ class WorkerProcess:
             return None
         try:
             answers = self._pipe.recv()
-        except (OSError, EOFError, pickle.UnpicklingError, ValueError) as exc:
+        except _PIPE_ERRORS as exc:
             self.give_up(str(exc) or type(exc).__name__)
             return None
         if not isinstance(answers, list) or len(answers) != count:

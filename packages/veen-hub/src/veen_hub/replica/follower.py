@@ -33,9 +33,9 @@ from veen_hub.replica.items import (
     Alive,
     AttachmentIds,
     Batches,
-    HandedOver,
+    HandoverItem,
     Hello,
-    Published,
+    PublishedItem,
     ReplicaItem,
 )
 from veen_hub.replica.preparation import check_identity
@@ -199,11 +199,11 @@ class ReplicaFollower:
                 loop = asyncio.get_running_loop()
                 entries = await loop.run_in_executor(self._writer, self._replicate, item.data)
                 self._on_entries(entries)
-            case Published():
+            case PublishedItem():
                 await self._publish(item)
             case AttachmentIds():
                 await self._want(item.coids)
-            case HandedOver():
+            case HandoverItem():
                 await self._hand_over(item.record)
             case Alive():
                 self._last = item.last
@@ -234,7 +234,7 @@ class ReplicaFollower:
             self._metrics.replica_batches.inc()
         return entries
 
-    async def _publish(self, item: Published) -> None:
+    async def _publish(self, item: PublishedItem) -> None:
         try:
             hub_logs.verify_hub_checkpoint(self._store.identity, item.signed, origin=self._origin)
             await self._access.read(lambda: self._store.publish(item.signed))

@@ -11,7 +11,8 @@ from veen_core.status import Status
 from veen_hub.client.errors import Misbehaved
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.framing import Framer
-from veen_hub.client.wire.transport import Timeouts, Tls, Transport
+from veen_hub.client.wire.http_transport import HttpTransport
+from veen_hub.client.wire.transport import Timeouts, Tls
 from veen_hub.ops.config import HubConfig
 from veen_hub.replica.items import ALIVE_SEC, MAX_ITEM_BYTES, ReplicaItem, decode_item
 
@@ -28,7 +29,7 @@ class Primary:
         if config.replica_ca is not None or config.replica_cert is not None:
             tls = Tls(ca=config.replica_ca, cert=config.replica_cert, key=config.replica_key)
         self.url = config.replica_of
-        self._transport = Transport(self.url, tls=tls, timeouts=Timeouts(connect=5.0, request=10.0))
+        self._transport = HttpTransport(self.url, tls=tls, timeouts=Timeouts(connect=5.0, request=10.0))
         self._api = Endpoints(self._transport)
 
     async def close(self) -> None:

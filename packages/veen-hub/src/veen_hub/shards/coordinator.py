@@ -24,7 +24,7 @@ from veen_core.ids import UnixTime
 from veen_core.limits import DEFAULT_LIMITS
 from veen_hub.api.routes import HEALTHZ, PROBE_ROUTES, Route
 from veen_hub.http.app import SHUTDOWN_SEC, make_app
-from veen_hub.http.bounded_listener import Endpoint
+from veen_hub.http.bounded_listener import ListenerEndpoint
 from veen_hub.http.exchange import route_of
 from veen_hub.http.keys import READERS_ARE_CHECKED
 from veen_hub.http.listener import Listener
@@ -173,7 +173,7 @@ class Coordinator:
         port = config.probes.port
         if port is None:
             port = config.listen.port + 1 if config.listen.port else 0
-        endpoint = Endpoint(
+        endpoint = ListenerEndpoint(
             key="probes",
             host=config.probes.host,
             port=port,

@@ -15,7 +15,7 @@ from veen_core.tlog.tiles import encode_bundle
 from veen_hub.ops.hub_log.memories import Memories
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.signing_gate import SigningGate
-from veen_storage import Batch, HubLogReader
+from veen_storage import Batch, StoredHubLog
 from veen_storage.shards.joined_hub_log import heads_from
 
 NOT_OPENED: Final = "the coordinator has not opened this part yet"
@@ -48,7 +48,7 @@ class PartHubLog:
     """A part's own hub log. It has the methods of ``HubLogService`` that a hub calls."""
 
     def __init__(
-        self, origin: str, reader: HubLogReader, access: LogAccess, gate: SigningGate, clock: FloorClock
+        self, origin: str, reader: StoredHubLog, access: LogAccess, gate: SigningGate, clock: FloorClock
     ) -> None:
         self.origin = origin
         self.memories = Memories(gate, (), 1)

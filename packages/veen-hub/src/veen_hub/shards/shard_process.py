@@ -27,7 +27,7 @@ from veen_core.ids import UnixTime
 from veen_core.limits import DEFAULT_LIMITS
 from veen_hub.api.routes import METRICS
 from veen_hub.http.app import SHUTDOWN_SEC, make_app
-from veen_hub.http.bounded_listener import Endpoint
+from veen_hub.http.bounded_listener import ListenerEndpoint
 from veen_hub.http.exchange import route_of
 from veen_hub.http.keys import READERS_ARE_CHECKED
 from veen_hub.http.listener import Listener
@@ -188,7 +188,7 @@ class ShardServer:
         app.add_routes(map(route_of, router.routes()))
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)
         await self._runner.setup()
-        endpoint = Endpoint(
+        endpoint = ListenerEndpoint(
             key="listen",
             host=config.listen.host,
             port=settings.port,

@@ -3,8 +3,8 @@
 const NUMBER = new Intl.NumberFormat("en-US");
 const RATE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 
-export function count(n: number): string {
-  return Number.isFinite(n) ? NUMBER.format(n) : "∞";
+export function count(n: number | bigint): string {
+  return typeof n === "bigint" || Number.isFinite(n) ? NUMBER.format(n) : "∞";
 }
 
 export function rate(n: number): string {

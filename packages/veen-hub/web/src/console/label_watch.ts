@@ -21,6 +21,8 @@ const MAX_BATCH = 512;
 /** Largest item of a stream: a MSG has at most 1 MiB. */
 const MAX_ITEM_BYTES = 2 * 1_048_576;
 const CHECKPOINT_EVERY_MS = 5_000;
+/** Longest time without a new row while a label is read to its end. */
+const MAX_SILENCE_MS = 20_000;
 const RETRY_MS = [500, 1_000, 2_000, 5_000] as const;
 
 export type Phase = "starting" | "live" | "waiting" | "stopped";
@@ -50,6 +52,8 @@ export class LabelWatch {
   #abort = new AbortController();
   #attempt = 0;
   #isRunning = false;
+  /** The reading that is under way: a new one begins only after it, so that no row is verified twice. */
+  #reading: Promise<void> = Promise.resolve();
   readonly #stopHubLog: Stop;
   readonly #timer: ReturnType<typeof setInterval>;
 
@@ -71,12 +75,38 @@ export class LabelWatch {
     this.#chain = undefined;
     this.#isRunning = true;
     this.view.set({ rows: [], phase: "starting", note: "", confirmedUpTo: 0, isCosigned: true, checkpointedUpTo: 0 });
-    void this.#run(from, this.#abort.signal);
+    this.#reading = this.#run(from, this.#abort.signal);
+  }
+
+  /** Read from the first entry until `size` entries are verified, then close the connection; the rows stay. */
+  async readUpTo(size: number): Promise<void> {
+    await this.#reading;
+    const isDone = ({ rows, phase }: LabelView): boolean => (rows.at(-1)?.seq ?? 0) >= size || phase === "stopped";
+    if (isDone(this.view.value)) return;
+    this.#abort = new AbortController();
+    this.#isRunning = true;
+    this.#reading = this.#run(1, this.#abort.signal);
+    const isRead = await until(this.view, isDone);
+    this.#isRunning = false;
+    this.#abort.abort();
+    await this.#reading;
+    if (!isRead) throw new CallError(`the hub has sent no entry for ${MAX_SILENCE_MS / 1_000} s, although it has ${size}`, 0, "no answer");
+  }
+
+  /** The stream_seq of the newest entry, by its verified receipt; 0 if the label has none. */
+  async newestSeq(): Promise<number> {
+    try {
+      return Number((await this.#receipt(0)).stream_seq);
+    } catch (error) {
+      if (error instanceof CallError && error.isAbsent) return 0;
+      throw error;
+    }
   }
 
   stop(): void {
     this.#isRunning = false;
     this.#abort.abort();
+    this.#chain = undefined;
     this.#stopHubLog();
     clearInterval(this.#timer);
   }
@@ -98,8 +128,13 @@ export class LabelWatch {
       try {
         const hub = this.#trust.hub.value;
         if (hub === undefined) return;
-        this.#chain ??= await this.#begin(hub, start);
+        if (this.#chain === undefined) {
+          const begun = await this.#begin(hub, start);
+          if (signal.aborted) return;
+          this.#chain = begun;
+        }
         await this.#follow(this.#chain, signal);
+        if (signal.aborted || this.#chain?.broken !== "") return;
         this.#note("waiting", "the hub ended the stream; asking again");
       } catch (error) {
         if (signal.aborted) return;
@@ -119,7 +154,6 @@ export class LabelWatch {
           throw error;
         }
       }
-      if (this.#chain !== undefined && this.#chain.broken !== "") return;
       await pause(RETRY_MS[Math.min(this.#attempt++, RETRY_MS.length - 1)] as number, signal);
     }
   }
@@ -182,7 +216,7 @@ export class LabelWatch {
       [items, rest] = wholeItems(rest);
       for (let at = 0; at < items.length; at += MAX_BATCH) {
         const rows = await chain.accept(items.slice(at, at + MAX_BATCH));
-        if (signal.aborted) return;
+        if (this.#chain !== chain) return;
         this.#add(rows);
         const failed = rows.find((row) => row.verdict === "fails");
         if (failed !== undefined) {
@@ -308,6 +342,28 @@ function wholeItems(data: Bytes): [Bytes[], Bytes] {
     at = end;
   }
   return [items, data.slice(at)];
+}
+
+/** Wait until a view is as wanted; return false if no row comes for too long. */
+function until(view: Subject<LabelView>, isDone: (view: LabelView) => boolean): Promise<boolean> {
+  return new Promise((resolve) => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let newest = -1;
+    const end = (isRead: boolean) => {
+      clearTimeout(timer);
+      queueMicrotask(() => stop());
+      resolve(isRead);
+    };
+    const stop = view.watch((held) => {
+      const seq = held.rows.at(-1)?.seq ?? 0;
+      if (isDone(held)) end(true);
+      else if (seq !== newest) {
+        newest = seq;
+        clearTimeout(timer);
+        timer = setTimeout(() => end(false), MAX_SILENCE_MS);
+      }
+    });
+  });
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

@@ -31,12 +31,19 @@ export class LabelWatches {
       return this.#open;
     }
     this.#open?.stop();
-    this.#open = new LabelWatch(label, this.#hub, this.#problems, this.#trust, this.#hubLog);
+    this.#open = this.make(label);
     this.#open.start(from ?? 0);
     return this.#open;
   }
 
-  name(label: Bytes, name: string): void {
-    this.names.set(new Map([...this.names.value, [hex(label), name]]));
+  /** Make a watch that is not the open one; who made it stops it. */
+  make(label: Bytes): LabelWatch {
+    return new LabelWatch(label, this.#hub, this.#problems, this.#trust, this.#hubLog);
+  }
+
+  /** Remember the name of labels. */
+  name(name: string, ...labels: readonly Bytes[]): void {
+    const fresh = labels.map(hex).filter((label) => this.names.value.get(label) !== name);
+    if (fresh.length > 0) this.names.set(new Map([...this.names.value, ...fresh.map((label) => [label, name] as const)]));
   }
 }

@@ -12,6 +12,7 @@ import { audit } from "./screens/audit.ts";
 import { bridges } from "./screens/bridges.ts";
 import { capabilities } from "./screens/capabilities.ts";
 import { confirm } from "./screens/confirm.ts";
+import { identities } from "./screens/identities.ts";
 import { message } from "./screens/message.ts";
 import { operations } from "./screens/operations.ts";
 import { overview } from "./screens/overview.ts";
@@ -32,15 +33,18 @@ interface Entry {
   readonly areas: readonly Area[];
   /** The key that opens it; none for a screen that is reached from another. */
   readonly key?: string;
+  /** The screen from which it is reached, if it has no key. */
+  readonly from?: string;
 }
 
 const SCREENS: Readonly<Record<string, Entry>> = {
   overview: { title: "Overview", screen: overview, areas: ["connection", "probes", "identity", "hub log"], key: "1" },
   streams: { title: "Streams", screen: streams, areas: ["connection", "streams", "identity"], key: "2" },
-  message: { title: "Message", screen: message, areas: ["connection", "streams", "identity"] },
+  message: { title: "Message", screen: message, areas: ["connection", "streams", "identity"], from: "streams" },
+  identities: { title: "Identities and wallets", screen: identities, areas: ["connection", "identity"], from: "streams" },
   trust: { title: "Trust", screen: trust, areas: ["identity", "hub log", "connection"], key: "3" },
   capabilities: { title: "Capabilities", screen: capabilities, areas: ["tokens", "connection", "identity"], key: "4" },
-  revocations: { title: "Revocations", screen: revocations, areas: ["streams", "connection", "identity"] },
+  revocations: { title: "Revocations", screen: revocations, areas: ["streams", "connection", "identity"], from: "capabilities" },
   replicas: { title: "Replicas", screen: replicas, areas: ["probes", "connection", "identity"], key: "5" },
   bridges: { title: "Bridges", screen: bridges, areas: ["streams", "connection", "identity"], key: "6" },
   records: { title: "Records", screen: records, areas: ["streams", "connection", "identity"], key: "7" },
@@ -88,13 +92,18 @@ function toggleTheme(): void {
   root.dataset["theme"] = dark ? "light" : "dark";
 }
 
+/** The screen that a link names; an unknown name is the overview. */
+const nameOf = ({ screen }: Route): string => (Object.hasOwn(SCREENS, screen) ? screen : "overview");
+const entryOf = (name: string): Entry => SCREENS[name] as Entry;
+
 function drawNav(app: App, route: Route): void {
+  const here = nameOf(route);
   const links = Object.entries(SCREENS).filter(([, entry]) => entry.key !== undefined).map(([name, entry]) => {
     const problems = entry.areas.flatMap((area) => app.problems.in(area));
     const isFailing = problems.some((each) => each.isLie);
     const mark = isFailing ? el("span", { class: "dot", title: "something here does not hold" }, "!")
       : problems.length > 0 ? el("span", { class: "dot silent", title: "something here does not answer" }, "?") : null;
-    const isHere = route.screen === name || (route.screen === "message" && name === "streams");
+    const isHere = here === name || entryOf(here).from === name;
     return el("a", { href: linkTo(name), "aria-current": isHere ? "page" : null, class: isFailing ? "failing" : null },
       entry.title, mark);
   });
@@ -106,10 +115,10 @@ function run(app: App): void {
   let stop: Stop = () => undefined;
   let shown = "";
   const draw = () => {
-    const { screen, parts } = route.value;
+    const [screen, { parts }] = [nameOf(route.value), route.value];
     const isConfirmed = app.trust.hub.value !== undefined;
     document.body.classList.toggle("nav-hidden", !isConfirmed);
-    const entry = (Object.hasOwn(SCREENS, screen) ? SCREENS[screen] : SCREENS["overview"]) as Entry;
+    const entry = entryOf(screen);
     const key = `${isConfirmed} ${screen} ${parts.join("/")}`;
     drawNav(app, route.value);
     if (key === shown) return;

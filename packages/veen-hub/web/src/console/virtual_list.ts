@@ -147,6 +147,7 @@ export class VirtualList<T> {
       element.remove();
       this.#shown.delete(key);
     }
+    let active = "";
     for (const [key, index] of wanted) {
       const item = this.#items[index] as T;
       let element = this.#shown.get(key);
@@ -164,7 +165,11 @@ export class VirtualList<T> {
       const isActive = index === this.#active;
       element.classList.toggle("active", isActive);
       element.setAttribute("aria-selected", String(isActive));
-      if (isActive) this.root.setAttribute("aria-activedescendant", element.id);
+      element.setAttribute("aria-posinset", String(index + 1));
+      element.setAttribute("aria-setsize", String(this.#items.length));
+      if (isActive) active = element.id;
     }
+    if (active === "") this.root.removeAttribute("aria-activedescendant"); // the active row is out of view
+    else this.root.setAttribute("aria-activedescendant", active);
   }
 }

@@ -92,6 +92,13 @@ export function sparkline(values: readonly number[], label: string): SVGElement 
   svg("polyline", { points: points.join(" "), fill: "none", "vector-effect": "non-scaling-stroke" }));
 }
 
+let hints = 0;
+
+/** A labelled input; the hint describes it and is no part of its name. */
 export function field(label: string, input: HTMLElement, hint = ""): HTMLElement {
-  return el("label", { class: "field" }, el("span", {}, label), input, hint ? el("small", { class: "quiet" }, hint) : null);
+  const named = el("label", {}, el("span", {}, label), input);
+  if (hint === "") return el("div", { class: "field" }, named);
+  const id = `hint-${(hints += 1)}`;
+  input.setAttribute("aria-describedby", id);
+  return el("div", { class: "field" }, named, el("small", { class: "quiet", id }, hint));
 }

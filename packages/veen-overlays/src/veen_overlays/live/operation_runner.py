@@ -28,13 +28,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from veen_core.errors import VeenError
+from veen_core.ids import OperationId
+from veen_core.msg import operation_id
 from veen_core.protocols import Clock
 from veen_overlays.fold.event import Message
 from veen_overlays.live.epochs import EpochView
 from veen_overlays.live.materializer import Materializer
 from veen_overlays.operations.domain.delegated import embedded_of
 from veen_overlays.operations.domain.state import DomainState
-from veen_overlays.operations.operation import OperationId, operation_id
 from veen_overlays.operations.overlays import DomainCourse, state_after
 from veen_overlays.operations.payment import PaidOperation
 from veen_overlays.operations.results import Claim, Result, ResultState, claimed, result_of

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from veen_core.hashing import Ht, u64be
-from veen_core.ids import AttRoot, FixedBytes, UnixTime
+from veen_core.ids import AttRoot, FixedBytes, OperationId, UnixTime
 from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_COUNTED, LWW, CountedValue, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.frequent_record import Groups, bulk_fold
 from veen_overlays.operations.key_links import KEY_LINKS, lift_link, signs_for, take_link
-from veen_overlays.operations.operation import IdentityId, OperationId, operation, sorted_set
+from veen_overlays.operations.operation import IdentityId, operation, sorted_set
 from veen_overlays.recorder.records import KeyContinuity
 from veen_overlays.schema.pattern import is_free, is_text, string_content, uint
 from veen_overlays.schema.record import Record, RecordRule, plain_fields

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from veen_core.hashing import H
-from veen_core.ids import ClientId
+from veen_core.ids import ClientId, OperationId
+from veen_core.msg import operation_id
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.registry import OVERLAYS
-from veen_overlays.operations.operation import OperationId, operation_id, parent_of
+from veen_overlays.operations.operation import parent_of
 from veen_overlays.schema.record import Record, Undecodable, decode_record, schema_id
 
 OPERATIONS: Final[Mapping[str, type[Record]]] = {

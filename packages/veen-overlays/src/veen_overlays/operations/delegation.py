@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
-from veen_core.ids import AuthRef, SchemaId, StreamId
-from veen_overlays.operations.operation import IdentityId, OperationId, operation
+from veen_core.ids import AuthRef, OperationId, SchemaId, StreamId
+from veen_overlays.operations.operation import IdentityId, operation
 from veen_overlays.operations.refusal import Refusal
 from veen_overlays.schema.record import Record, RecordRule
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from veen_overlays.operations.operation import AccountId, IdentityId, OperationId, operation, sorted_set
+from veen_core.ids import OperationId
+from veen_overlays.operations.operation import AccountId, IdentityId, operation, sorted_set
 from veen_overlays.schema.pattern import is_free, is_text, string_content, uint
 from veen_overlays.schema.record import Record, record
 

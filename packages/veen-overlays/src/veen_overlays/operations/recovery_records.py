@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from veen_core.hashing import Ht
-from veen_core.ids import FixedBytes, UnixTime
-from veen_overlays.operations.operation import IdentityId, OperationId, operation, sorted_set
+from veen_core.ids import FixedBytes, OperationId, UnixTime
+from veen_overlays.operations.operation import IdentityId, operation, sorted_set
 from veen_overlays.schema.record import Record, RecordRule, record
 
 APPROVE: Final = "approve"

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from veen_core.ids import OperationId
 from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import FIRST_WRITER, Monoid, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.operations.frequent_record import Groups, bulk_fold
-from veen_overlays.operations.operation import OperationId
 from veen_overlays.schema.pattern import is_text
 from veen_overlays.schema.record import Record, plain_fields, record
 

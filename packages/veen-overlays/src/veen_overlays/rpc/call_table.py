@@ -112,6 +112,9 @@ class CallTable:
 
     # --- the log
 
+    def is_request(self, message: Message) -> bool:
+        return message.schema in self._by_request
+
     def apply(self, message: Message, *, is_copy: bool = False) -> tuple[OpenCall, Record | None] | None:
         """Take in the next message of the stream; return the call whose request it is, with the request.
 

@@ -32,7 +32,6 @@ from veen_overlays.rpc.exchange import is_late
 from veen_overlays.rpc.records import Reply, Request, ServerLease, is_authentic
 
 KIND: Final = "veen-rpc-transcript"
-MAX_TRANSCRIPT_BYTES: Final = 8 * 1_048_576
 LIMITS: Final = (
     "that no earlier reply exists: only the whole log shows it",
     "that the request had this content, if client and sender of the transcript conspire",

@@ -52,10 +52,11 @@ def _prefilter_reject(context: CheckContext) -> None:
 
 
 def _att_root(context: CheckContext) -> None:
-    """The hub's status says that it cannot check att_root, which is encrypted (§4.5, §8.3)."""
+    """The hub's status says that it cannot check att_root, which is encrypted (core §4.5, §8.3)."""
     said = context.hub().status().cannot_enforce
     require(
-        any("att_root" in words for words in said), "status.cannot_enforce does not name att_root (§8.3, H4)"
+        any("att_root" in words for words in said),
+        "status.cannot_enforce does not name att_root (core §8.3, H4)",
     )
 
 
@@ -88,7 +89,7 @@ def _padding(context: CheckContext) -> None:
 
 
 def _cap_invalid(context: CheckContext) -> None:
-    """A token whose signatures do not verify is not authorized, and no message can use it (§6)."""
+    """A token whose signatures do not verify is not authorized, and no message can use it (core §6)."""
     hub = context.hub()
     writer = context.writer_without_token(hub)
     forged = replace(writer.token(), sig_chain=(Signature(bytes(64)),))
@@ -130,14 +131,14 @@ def _client_bounds(context: CheckContext) -> None:
 
 
 def _cap_ttl(context: CheckContext) -> None:
-    """A token expires ttl seconds after its receipt; authorizing it again does not renew it (§6, H5)."""
+    """A token expires ttl seconds after its receipt; authorizing it again does not renew it (core §6, H5)."""
     faults.require_wait(context)
     hub = context.hub()
     writer = context.writer_without_token(hub)
     token = writer.token(ttl=1)
     given = hub.authorize(token)
     writer.auth_ref = given.auth_ref
-    require_equal(given.expires_at, given.receipt.hub_ts + 1, "expires_at (§6)")
+    require_equal(given.expires_at, given.receipt.hub_ts + 1, "expires_at (core §6)")
     hub.accept(writer.next())
     faults.wait_until_after(context, hub, given.expires_at)
     require_equal(hub.authorize(token).expires_at, given.expires_at, "expires_at when asked again (H5)")
@@ -145,7 +146,7 @@ def _cap_ttl(context: CheckContext) -> None:
 
 
 def _epoch(context: CheckContext) -> None:
-    """A label of an epoch outside the window is refused by EPOCH (§12, H4)."""
+    """A label of an epoch outside the window is refused by EPOCH (core §12, H4)."""
     hub = context.hub(ROTATING)
     now = hub.status().epoch
     for offset in (-5, 5):
@@ -178,19 +179,19 @@ def _again(context: CheckContext) -> None:
         found = {(a.status, a.error.code, str(a.error.detail)) for a in answers}
         require_equal(len(found), 1, "different refusals of one request")
         named = {answer.error.request_id for answer in answers}
-        require_equal(len(named), 3, "request ids of three requests (§10.6)")
+        require_equal(len(named), 3, "request ids of three requests (core §10.6)")
 
 
 CHECKS: Final = (
     *(
         Check(
             f"admission.{row.detail}",
-            f"§8.2 {row.code}",
+            f"core §8.2 {row.code}",
             _by_fault(row) if row in faults.FAULTS else SPECIAL_ROWS[row],
             f"Refused by {row.detail}: {row.means}.",
         )
         for row in TABLE
     ),
     Check("admission.CAP_ISSUER.withdrawn", "H18", _cap_issuer_withdrawn),
-    Check("admission.deterministic", "§7 I13", _again),
+    Check("admission.deterministic", "core §7 I13", _again),
 )

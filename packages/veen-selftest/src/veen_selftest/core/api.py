@@ -25,20 +25,20 @@ from veen_core.status import Status
 from veen_core.wire import Wire
 from veen_selftest.core.equivocation import live
 from veen_selftest.hubs.http_hub import CBOR_SEQ, JSON, HttpHub, HttpResponse
-from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal
+from veen_selftest.runner.check import Check, ClauseViolation, Skip, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 
 def check_error(answer: HttpResponse, code: Code, what: str) -> None:
-    """Require an error envelope with this code, its HTTP status, and a request id (§10.6, H1)."""
+    """Require an error envelope with this code, its HTTP status, and a request id (core §10.6, H1)."""
     error = answer.error
     require_equal(error.code, code, f"code of {what}")
     require_equal(answer.status, HTTP_STATUS[code], f"HTTP status of {what} (H1)")
-    require(error.request_id, f"{what} has no request_id (§10.6)")
+    require(error.request_id, f"{what} has no request_id (core §10.6)")
 
 
 def _errors(context: CheckContext) -> None:
-    """Requests for absent objects and malformed requests get an error envelope (§10.6, H1)."""
+    """Requests for absent objects and malformed requests get an error envelope (core §10.6, H1)."""
     hub = context.hub()
     nowhere = Label(context.rng.randbytes(32))
     asked = ReceiptRequest(label=nowhere, stream_seq=StreamSeq(1))
@@ -51,14 +51,14 @@ def _errors(context: CheckContext) -> None:
 
 
 def _version(context: CheckContext) -> None:
-    """Another major version is refused with E.VERSION on every path (§10.3)."""
+    """Another major version is refused with E.VERSION on every path (core §10.3)."""
     hub = context.hub()
     for path in ("/v2/submit", "/v0/stream", "/v9/status", "/v10/receipt"):
         check_error(hub.post(path, b"\xa0"), Code.VERSION, path)
 
 
 def _canonical_requests(context: CheckContext) -> None:
-    """Requests with unknown, misordered, missing or non-minimal keys are refused (§10.4, B3, H16)."""
+    """Requests with unknown, misordered, missing or non-minimal keys are refused (core §10.4, B3, H16)."""
     hub = context.hub()
     writer = context.writer(hub)
     hub.accept(writer.next())
@@ -85,7 +85,7 @@ def _canonical_requests(context: CheckContext) -> None:
 
 
 def _json(context: CheckContext) -> None:
-    """Requests and responses have the same content in JSON and in CBOR (§10.3, B17)."""
+    """Requests and responses have the same content in JSON and in CBOR (core §10.3, B17)."""
     hub = context.hub()
     writer = context.writer(hub)
     wire = writer.next()
@@ -115,7 +115,7 @@ def _json(context: CheckContext) -> None:
 
 
 def _pages(context: CheckContext) -> None:
-    """Page bounds are inclusive, cursor overrides from_seq, next_cursor is set while more follows (§10.5)."""
+    """Page bounds are inclusive, cursor overrides from_seq, next_cursor is set while more follows."""
     hub = context.hub()
     writer = context.writer(hub)
     hub.accept_many(writer.many(10))
@@ -186,7 +186,7 @@ def _follow(context: CheckContext) -> None:
         try:
             return [found.get(timeout=10) for _ in range(count)]
         except queue.Empty:
-            raise Violation("a follower does not get all entries (RESOLUTIONS H15)") from None
+            raise ClauseViolation("a follower does not get all entries (RESOLUTIONS H15)") from None
 
     require_equal([item.stream_seq for item in arrived(2)], [2, 3], "existing entries that a follower gets")
     receipts = hub.accept_many(writer.many(4))
@@ -219,7 +219,7 @@ def _probes(context: CheckContext) -> None:
 
 
 def _replies(context: CheckContext) -> None:
-    """Responses of every endpoint are canonical, and every refusal has its own request id (B3, §10.6)."""
+    """Responses of every endpoint are canonical, and every refusal has its own request id."""
     hub = context.hub()
     writer = context.writer(hub)
     hub.accept_many(writer.many(3))
@@ -249,12 +249,12 @@ def _id_of(hub: HttpHub) -> str:
 
 
 CHECKS: Final = (
-    Check("api.errors", "§10.6, H1", _errors),
-    Check("api.version", "§10.3", _version),
-    Check("api.requests", "§10.4, B3, H16", _canonical_requests),
-    Check("api.answers", "B3, §10.6", _replies),
-    Check("api.json", "§10.3, B17", _json),
-    Check("api.pages", "§10.5", _pages),
+    Check("api.errors", "core §10.6, H1", _errors),
+    Check("api.version", "core §10.3", _version),
+    Check("api.requests", "core §10.4, B3, H16", _canonical_requests),
+    Check("api.answers", "B3, core §10.6", _replies),
+    Check("api.json", "core §10.3, B17", _json),
+    Check("api.pages", "core §10.5", _pages),
     Check("api.sequence", "H14", _sequence),
     Check("api.follow", "H15", _follow),
     Check("api.probes", "OBS0, spec-4 §10", _probes),

@@ -16,16 +16,16 @@ from veen_selftest.runner.check import Check, Skip, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 SEAL_BYTES: Final = 16
-"""Bytes that sealing adds to an attachment (§4.6)."""
+"""Bytes that sealing adds to an attachment (core §4.6)."""
 MIN_ATTACHMENT_BYTES: Final = 128
 """Smallest limit with which these checks work."""
 
 
 def within(hub: HttpHub, contents: Sequence[bytes]) -> list[bytes]:
-    """Truncate attachments to the hub's limits, in number and size (§14.1)."""
+    """Truncate attachments to the hub's limits, in number and size (core §14.1)."""
     limits = hub.known.limits
     if limits.max_attachment_bytes < MIN_ATTACHMENT_BYTES or not limits.max_attachments_per_msg:
-        raise Skip(f"needs a hub that stores attachments of {MIN_ATTACHMENT_BYTES} bytes (§14.1)")
+        raise Skip(f"needs a hub that stores attachments of {MIN_ATTACHMENT_BYTES} bytes (core §14.1)")
     most = limits.max_attachment_bytes - SEAL_BYTES
     return [content[:most] for content in contents[: limits.max_attachments_per_msg]]
 
@@ -96,7 +96,7 @@ def _auth(context: CheckContext) -> None:
 
 
 def _size(context: CheckContext) -> None:
-    """An upload that announces more than the limit is refused before its body is read (§14.1, SH0.4)."""
+    """An upload that announces more than the limit is refused before its body is read (core §14.1, SH0.4)."""
     hub = context.hub()
     writer = context.writer(hub)
     coid = Coid(H(b""))
@@ -127,6 +127,6 @@ def or_refused(run: Callable[[CheckContext], None]) -> Callable[[CheckContext], 
 CHECKS: Final = (
     Check("attachment.round-trip", "H17", or_refused(_round_trip)),
     Check("attachment.named-by-content", "H17", or_refused(_named_by_content)),
-    Check("attachment.auth", "H17, §8.1", or_refused(_auth)),
-    Check("attachment.size", "§14.1, SH0.4", or_refused(_size)),
+    Check("attachment.auth", "H17, core §8.1", or_refused(_auth)),
+    Check("attachment.size", "core §14.1, SH0.4", or_refused(_size)),
 )

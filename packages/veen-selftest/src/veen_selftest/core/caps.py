@@ -46,7 +46,7 @@ def _receipt(context: CheckContext) -> None:
 
 
 def _replayable(context: CheckContext) -> None:
-    """The control label holds the token and its receipt, so issued_at can be replayed (§6.1)."""
+    """The control label holds the token and its receipt, so issued_at can be replayed (core §6.1)."""
     hub = context.hub()
     token = context.writer_without_token(hub).token()
     given = hub.authorize(token).receipt
@@ -56,7 +56,7 @@ def _replayable(context: CheckContext) -> None:
     answer = hub.post("/v1/stream", asked)
     require_equal(answer.status, 200, "status of a page of the control label")
     page: Any = cbor.decode(answer.body)
-    item = require_one(page[5], "entries on a page of one (§10.5)")
+    item = require_one(page[5], "entries on a page of one (core §10.5)")
     require_equal(cbor.encode(item[2]), token.encode(), "the token on the control label (H5)")
     require_equal(cbor.encode(item[3]), given.encode(), "the token's receipt on the control label")
     require_equal(
@@ -67,7 +67,7 @@ def _replayable(context: CheckContext) -> None:
 
 
 def _rules(context: CheckContext) -> None:
-    """A token that violates a rule of §6 on signatures, streams or rate is refused."""
+    """A token that violates a rule of core §6 on signatures, streams or rate is refused."""
     hub = context.hub()
     token = context.writer_without_token(hub).token(streams=["a", "b"])
     allow = token.allow
@@ -85,14 +85,14 @@ def _rules(context: CheckContext) -> None:
     }
     for name, wrong in broken.items():
         answer = hub.post("/tooling/authorize", wrong)
-        require(answer.status != 200, f"a token with {name} was authorized (§6)")
+        require(answer.status != 200, f"a token with {name} was authorized (core §6)")
         require_refused_by(rejection.CAP_INVALID, answer)
     require_refused_by(rejection.CBOR_INVALID, hub.post("/tooling/authorize", token.encode() + b"\x00"))
     require_refused_by(rejection.CBOR_INVALID, hub.post("/tooling/authorize", b"\xa0"))
 
 
 def _chain(context: CheckContext) -> None:
-    """A token with the maximum number of signatures is verified signature by signature (§6, §14)."""
+    """A token with the maximum number of signatures is verified signature by signature (core §6, §14)."""
     hub = context.hub()
     writer = context.writer_without_token(hub)
     token = writer.token()
@@ -177,9 +177,9 @@ def _control(context: CheckContext) -> None:
 
 CHECKS: Final = (
     Check("cap.receipt", "H5", _receipt),
-    Check("cap.replayable", "§6.1", _replayable),
-    Check("cap.rules", "§6", _rules),
-    Check("cap.chain", "§6, §14", _chain),
+    Check("cap.replayable", "core §6.1", _replayable),
+    Check("cap.rules", "core §6", _rules),
+    Check("cap.chain", "core §6, §14", _chain),
     Check("cap.rate", "RL0, H8", _rate),
     Check("cap.status", "H5", _status),
     Check("cap.control-label", "H5, H4", _control),

@@ -35,7 +35,7 @@ def fetch(hub: HttpHub, label: Label, upto: int = 0) -> Checkpoint:
 
 
 def _now(context: CheckContext) -> None:
-    """A new checkpoint covers the whole log, with its root and a valid signature (§4.4.1)."""
+    """A new checkpoint covers the whole log, with its root and a valid signature (core §4.4.1)."""
     hub = context.hub()
     writer = context.writer(hub)
     hub.accept_many(writer.many(5))
@@ -47,7 +47,7 @@ def _now(context: CheckContext) -> None:
 
 
 def _fetch(context: CheckContext) -> None:
-    """A checkpoint is fetched unchanged by its upto_seq, and the latest one by 0 (§10.4.5)."""
+    """A checkpoint is fetched unchanged by its upto_seq, and the latest one by 0 (core §10.4.5)."""
     hub = context.hub()
     writer = context.writer(hub)
     made: list[Checkpoint] = []
@@ -67,7 +67,7 @@ def _fetch(context: CheckContext) -> None:
 
 
 def _chain(context: CheckContext) -> None:
-    """A consistency proof shows that the log only grew between two checkpoints (§4.4.1, B11)."""
+    """A consistency proof shows that the log only grew between two checkpoints (core §4.4.1, B11)."""
     hub = context.hub()
     writer = context.writer(hub)
     made: list[Checkpoint] = []
@@ -136,9 +136,9 @@ def _orders(context: CheckContext) -> None:
 
 
 CHECKS: Final = (
-    Check("checkpoint.now", "§4.4.1", _now),
-    Check("checkpoint.fetch", "§10.4.5", _fetch),
-    Check("checkpoint.chain", "§4.4.1, B11", _chain),
+    Check("checkpoint.now", "core §4.4.1", _now),
+    Check("checkpoint.fetch", "core §10.4.5", _fetch),
+    Check("checkpoint.chain", "core §4.4.1, B11", _chain),
     Check("checkpoint.range", "spec-1 §16", _range),
     Check("checkpoint.orders", "H19", _orders),
 )

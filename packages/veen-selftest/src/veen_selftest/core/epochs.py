@@ -10,17 +10,17 @@ from veen_core.status import Status
 from veen_selftest.core.checkpoints import make
 from veen_selftest.hubs.clock import CLOCK_SPEED
 from veen_selftest.hubs.http_hub import HttpHub, require_refused_by
-from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal, require_one
+from veen_selftest.runner.check import Check, ClauseViolation, Skip, require, require_equal, require_one
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import FAST_EPOCHS, ROTATING
 
 
 def _status(context: CheckContext) -> None:
-    """The hub's epoch follows from its hub_ts, which is near this machine's clock (§12)."""
+    """The hub's epoch follows from its hub_ts, which is near this machine's clock (core §12)."""
     hub = context.hub(ROTATING)
     status = hub.status()
     require_equal(
-        status.epoch, stream.epoch_at(status.hub_ts, status.profile.epoch_sec), "status.epoch (§3.2)"
+        status.epoch, stream.epoch_at(status.hub_ts, status.profile.epoch_sec), "status.epoch (core §3.2)"
     )
     require(
         abs(status.hub_ts - time.time()) < 60,
@@ -29,7 +29,7 @@ def _status(context: CheckContext) -> None:
 
 
 def _window(context: CheckContext) -> None:
-    """Labels of epochs within the skew are accepted; labels just outside are refused (§12)."""
+    """Labels of epochs within the skew are accepted; labels just outside are refused (core §12)."""
     hub = context.hub(ROTATING)
     known = hub.known
     for _attempt in range(2):  # repeat if the epoch ended during the attempt
@@ -42,7 +42,7 @@ def _window(context: CheckContext) -> None:
         if hub.status().epoch == status.epoch:
             break
     else:
-        raise Violation("the epoch ended during both attempts of this check (core §3.2)")
+        raise ClauseViolation("the epoch ended during both attempts of this check (core §3.2)")
     for epoch, answer in answers.items():
         if epoch in window:
             require_equal(answer.status, 200, f"status of a message at epoch {epoch - status.epoch:+}")
@@ -61,7 +61,7 @@ def _roll(context: CheckContext) -> None:
         if hub.status().epoch == before.epoch:
             break
     else:
-        raise Violation("the epoch ended during all three attempts of this check (core §3.2)")
+        raise ClauseViolation("the epoch ended during all three attempts of this check (core §3.2)")
     require_equal(answer.status, 200, "status of a message at the oldest epoch of the window")
     now = _next_epoch(hub, before)
     require_equal(now.epoch, stream.epoch_at(now.hub_ts, length), "the epoch after the change")
@@ -100,7 +100,7 @@ def _next_epoch(hub: HttpHub, before: Status) -> Status:
 
 
 CHECKS: Final = (
-    Check("epoch.status", "§12, §3.2", _status),
-    Check("epoch.window", "§12", _window),
-    Check("epoch.roll", "§12, spec-1 §20 C", _roll),
+    Check("epoch.status", "core §12, §3.2", _status),
+    Check("epoch.window", "core §12", _window),
+    Check("epoch.roll", "core §12, spec-1 §20 C", _roll),
 )

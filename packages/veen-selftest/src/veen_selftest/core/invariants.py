@@ -60,7 +60,7 @@ def _satisfied(name: str, broken_by: tuple[Rejection, ...]) -> Callable[[CheckCo
 
 
 def _i5(context: CheckContext) -> None:
-    """A reader that opens a message gets the attachments that its att_root commits to (§4.6)."""
+    """A reader that opens a message gets the attachments that its att_root commits to (core §4.6)."""
     hub = context.hub()
     writer = context.writer(hub)
     reader = DhKey(DhSecret(H(context.secret + b"reader")))
@@ -124,7 +124,7 @@ def _room(writer: Writer, size: int) -> int:
 
 
 def _i12(context: CheckContext) -> None:
-    """The label of each accepted message belongs to an epoch within the skew of hub_ts (§12)."""
+    """The label of each accepted message belongs to an epoch within the skew of hub_ts (core §12)."""
     hub, writer = _some_log(context, ROTATING)
     _verify_invariant("I12", writer)
     epoch = hub.status().epoch
@@ -133,7 +133,7 @@ def _i12(context: CheckContext) -> None:
 
 
 def _signatures(context: CheckContext) -> None:
-    """Every receipt is signed by a hub key that was active at its hub_ts (§4.3, §8.4)."""
+    """Every receipt is signed by a hub key that was active at its hub_ts (core §4.3, §8.4)."""
     hub, writer = _some_log(context)
     for pair in read_entries(hub, writer.label):
         hub_identity.verify_receipt(hub.known.identity, pair.receipt)
@@ -142,7 +142,7 @@ def _signatures(context: CheckContext) -> None:
 
 
 def _invariant_check(name: str, about: str, *broken_by: Rejection) -> Check:
-    return Check(f"invariant.{name}", f"§7 {name}", _satisfied(name, broken_by), about)
+    return Check(f"invariant.{name}", f"core §7 {name}", _satisfied(name, broken_by), about)
 
 
 CHECKS: Final = (
@@ -150,13 +150,13 @@ CHECKS: Final = (
     _invariant_check("I2", "leaf_hash follows from the MSG.", rejection.SIG_INVALID),
     _invariant_check("I3", "mmr_root is the root of the log including this leaf."),
     _invariant_check("I4", "profile_id is supported by the hub.", rejection.PROFILE),
-    Check("invariant.I5", "§7 I5", or_refused(_i5)),
+    Check("invariant.I5", "core §7 I5", or_refused(_i5)),
     _invariant_check("I6", "prev_ack is not greater than the last stream_seq.", rejection.PREV_ACK),
-    Check("invariant.I7", "§7 I7", _i7),
+    Check("invariant.I7", "core §7 I7", _i7),
     _invariant_check("I8", "(label, client_id, client_seq) is unique.", rejection.DUPLICATE),
     _invariant_check("I9", "client_seq increases by exactly 1.", rejection.CLIENT_SEQ),
     _invariant_check("I10", "Only canonical CBOR is accepted.", rejection.CBOR_INVALID),
-    Check("invariant.I11", "§7 I11, §14.2", _i11),
-    Check("invariant.I12", "§7 I12", _i12),
-    Check("invariant.signatures", "§4.3, §8.4", _signatures),
+    Check("invariant.I11", "core §7 I11, §14.2", _i11),
+    Check("invariant.I12", "core §7 I12", _i12),
+    Check("invariant.signatures", "core §4.3, §8.4", _signatures),
 )

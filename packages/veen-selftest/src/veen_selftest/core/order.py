@@ -104,8 +104,8 @@ def _earlier(*rows: Rejection) -> Rejection:
 
 
 CHECKS: Final = (
-    Check("admission.order", "§8.1", _two),
-    Check("admission.order.CAP_TTL", "§8.1, H4", _expired),
-    Check("admission.order.EPOCH", "§8.1", _outside),
-    Check("admission.order.strict", "§8.1, H6", _strict),
+    Check("admission.order", "core §8.1", _two),
+    Check("admission.order.CAP_TTL", "core §8.1, H4", _expired),
+    Check("admission.order.EPOCH", "core §8.1", _outside),
+    Check("admission.order.strict", "core §8.1, H6", _strict),
 )

@@ -46,7 +46,7 @@ def _proof(log: VerifiedLog, seq: int, size: int | None = None) -> ProofResponse
 
 
 def _own(context: CheckContext) -> None:
-    """Every leaf has a valid proof against its own receipt (§5.4)."""
+    """Every leaf has a valid proof against its own receipt (core §5.4)."""
     log = _log(context)
     for pair in log.entries:
         receipt = pair.receipt
@@ -66,7 +66,7 @@ def _later(context: CheckContext) -> None:
 
 
 def _deterministic(context: CheckContext) -> None:
-    """A proof is minimal and equals the one that a client computes itself (§5.3, §10.2)."""
+    """A proof is minimal and equals the one that a client computes itself (core §5.3, §10.2)."""
     log = _log(context)
     nodes = _nodes(log)
     for seq in (1, 2, 7, 16, 17, LEAVES):
@@ -80,7 +80,7 @@ def _deterministic(context: CheckContext) -> None:
 
 
 def _page(context: CheckContext) -> None:
-    """The proof of a page is that of its last item (§10.4.2)."""
+    """The proof of a page is that of its last item (core §10.4.2)."""
     log = _log(context)
     for last in (1, 5, LEAVES):
         page = log.hub.page(log.label, 1, to_seq=StreamSeq(last), with_mmr_proof=True)
@@ -103,7 +103,7 @@ def _require_absent(answer: HttpResponse, what: str) -> None:
 
 
 def _absent(context: CheckContext) -> None:
-    """The hub refuses a proof of an entry or a tree that does not exist (§5.4)."""
+    """The hub refuses a proof of an entry or a tree that does not exist (core §5.4)."""
     log = _log(context)
     for seq, size in ((0, None), (LEAVES + 1, None), (5, 4), (1, LEAVES + 1)):
         asked = ProofRequest(
@@ -148,11 +148,11 @@ def _not_backwards(context: CheckContext) -> None:
 
 
 CHECKS: Final = (
-    Check("proof.own-receipt", "§5.4", _own),
+    Check("proof.own-receipt", "core §5.4", _own),
     Check("proof.any-later-root", "B10", _later),
-    Check("proof.deterministic", "§5.3, §10.2", _deterministic),
-    Check("proof.page", "§10.4.2", _page),
-    Check("proof.absent", "§5.4", _absent),
+    Check("proof.deterministic", "core §5.3, §10.2", _deterministic),
+    Check("proof.page", "core §10.4.2", _page),
+    Check("proof.absent", "core §5.4", _absent),
     Check("proof.consistency", "B11", _grew),
     Check("proof.consistency.bounds", "B11", _not_backwards),
 )

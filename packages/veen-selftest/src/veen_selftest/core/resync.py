@@ -45,7 +45,7 @@ def _from_checkpoint(context: CheckContext) -> None:
 
 
 def _client(context: CheckContext) -> None:
-    """The Python client writes, and a new client without state reads and verifies everything (§9)."""
+    """The Python client writes, and a new client without state reads and verifies everything (core §9)."""
     hub = context.hub()
     if hub.known.gating and hub.admin is None:
         raise Skip("needs a cap token, which only the hub's admin can issue: give --admin-key")
@@ -78,6 +78,6 @@ async def _write_and_read(context: CheckContext, hub: HttpHub) -> None:
 
 
 CHECKS: Final = (
-    Check("resync.from-checkpoint", "§9, RESYNC0.2", _from_checkpoint),
-    Check("resync.client", "§9", _client),
+    Check("resync.from-checkpoint", "core §9, RESYNC0.2", _from_checkpoint),
+    Check("resync.client", "core §9", _client),
 )

@@ -13,19 +13,19 @@ from veen_selftest.core.checkpoints import fetch, make
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.peers.verifier import VerifiedLog
-from veen_selftest.runner.check import Check, Violation, require, require_equal, require_one
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal, require_one
 from veen_selftest.runner.context import CheckContext
 
 WINDOW_SECONDS: Final = 600
 
 
 def _identity(context: CheckContext) -> None:
-    """The hub's identity is signed, chains to its hub_id, and determines the control label (§8.4)."""
+    """The hub's identity is signed, chains to its hub_id, and determines the control label (core §8.4)."""
     status = context.hub().status()
     check_identity(status)
     routing_key = stream.routing_key(status.identity.hub_id)
     require_equal(status.control_label, stream.control_label(routing_key), "control_label (H5)")
-    require(status.identity.active_at(status.hub_ts), "no key of the hub is active now (§8.4)")
+    require(status.identity.active_at(status.hub_ts), "no key of the hub is active now (core §8.4)")
 
 
 def check_identity(status: Status) -> None:
@@ -34,7 +34,7 @@ def check_identity(status: Status) -> None:
 
 
 def _restart(context: CheckContext) -> None:
-    """After a restart identity, receipts and cursors are the same, and hub_ts does not go back (§12, H3)."""
+    """After a restart identity, receipts and cursors are the same, and hub_ts does not go back."""
     own = context.own_hub()
     writer = context.writer(own.start())
     before = writer.hub.status()
@@ -100,12 +100,12 @@ def start_when_valid(own: OwnHub) -> HttpHub:
         if status.hub_ts >= status.identity.newest.valid_from:
             return hub
         if time.monotonic() > deadline:
-            raise Violation("the new key is not valid 5 s after the rotation (§8.4)")
+            raise ClauseViolation("the new key is not valid 5 s after the rotation (core §8.4)")
         time.sleep(0.1)
 
 
 CHECKS: Final = (
-    Check("identity.chain", "§8.4, B13", _identity),
-    Check("identity.restart", "§12, H3", _restart),
-    Check("identity.rotation", "§8.4, KEX0.1", _rotation),
+    Check("identity.chain", "core §8.4, B13", _identity),
+    Check("identity.restart", "core §12, H3", _restart),
+    Check("identity.rotation", "core §8.4, KEX0.1", _rotation),
 )

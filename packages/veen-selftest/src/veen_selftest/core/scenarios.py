@@ -16,7 +16,7 @@ from veen_core.status import CheckpointsResponse, LabelRequest
 from veen_selftest.hubs.http_hub import HttpHub, require_refused_by
 from veen_selftest.peers.verifier import VerifiedLog, verify_entries
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Check, Violation, require, require_equal, require_one
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal, require_one
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import ROTATING
 
@@ -79,7 +79,7 @@ def _c(context: CheckContext) -> None:
         if hub.status().epoch == now:
             break
     else:
-        raise Violation("the epoch ended during both attempts of this check (core §3.2)")
+        raise ClauseViolation("the epoch ended during both attempts of this check (core §3.2)")
     origin = LabelOrigin(
         routing_key=stream.routing_key(hub.known.identity.hub_id),
         stream_id=writers[0].stream_id,
@@ -91,7 +91,9 @@ def _c(context: CheckContext) -> None:
         last = log.entries[-1].receipt.hub_ts
         check_transition(checkpoint, log.tree, origin=origin, hub_ts=last)
         hub_identity.verify_checkpoint(hub.known.identity, checkpoint, hub.known.profile.epoch_sec)
-        require_equal(checkpoint.label_prev, before, "label_prev of a label's first checkpoint (§4.4.1, H9)")
+        require_equal(
+            checkpoint.label_prev, before, "label_prev of a label's first checkpoint (core §4.4.1, H9)"
+        )
         require_equal(checkpoint.label_curr, writer.label, "label_curr")
         before = writer.label
 
@@ -117,7 +119,7 @@ def _d(context: CheckContext) -> None:
     if hub.known.gating:
         require_refused_by(rejection.CAP_MISSING, hub.submit(writer.message(1)))
     given = hub.authorize(token)
-    require_equal(given.auth_ref, token.auth_ref, "auth_ref of an authorization (§6)")
+    require_equal(given.auth_ref, token.auth_ref, "auth_ref of an authorization (core §6)")
     require_equal(given.receipt.label, hub.known.control_label, "the label of an authorization (H5)")
     require_equal(
         given.receipt.leaf_hash,

@@ -27,7 +27,7 @@ from veen_core.status import LabelRequest
 from veen_selftest.fuzz.mutator import FuzzRequest, Mutator
 from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON, HttpHub
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Check, Violation, require, require_equal
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 MAPPED: Final = frozenset(HTTP_STATUS.values())
@@ -107,7 +107,7 @@ def ask(hub: HttpHub, request: FuzzRequest) -> tuple[int, str, bytes]:
 
 
 def check(request: FuzzRequest, status: int, kind: str, body: bytes) -> None:
-    """Require success, or an error envelope whose code H1 maps to this status, with a request id (§10.6)."""
+    """Require success, or an error envelope (core §10.6) whose code H1 maps to this status."""
     require(status != 500, f"status 500 in answer to {request}")
     if status < 400:
         require(status == 200, f"expected status 200, found {status}, in answer to {request}")
@@ -120,7 +120,9 @@ def check(request: FuzzRequest, status: int, kind: str, body: bytes) -> None:
     try:
         error = ErrorEnvelope.from_json(body) if kind.startswith(JSON) else ErrorEnvelope.decode(body)
     except DecodeError as exc:
-        raise Violation(f"status {status} without an error envelope ({exc}) in answer to {request}") from None
+        raise ClauseViolation(
+            f"status {status} without an error envelope ({exc}) in answer to {request}"
+        ) from None
     require_equal(status, HTTP_STATUS[Code(error.code)], f"status of {error.code} in answer to {request}")
     require(error.request_id, f"no request_id in the answer to {request}")
     require(
@@ -140,7 +142,7 @@ def _fuzz(requests_of: Callable[[Writer], list[FuzzRequest]]) -> Callable[[Check
             try:
                 status, kind, body = ask(hub, request)
             except (OSError, http.client.HTTPException) as exc:
-                raise Violation(f"no answer ({exc!r}) to {request}") from exc
+                raise ClauseViolation(f"no answer ({exc!r}) to {request}") from exc
             check(request, status, kind, body)
             if done % REQUESTS_PER_MESSAGE == 0:
                 hub.accept(other.next())
@@ -157,13 +159,13 @@ def _fuzz(requests_of: Callable[[Writer], list[FuzzRequest]]) -> Callable[[Check
 CHECKS: Final = (
     Check(
         "fuzz.submit",
-        "TS0.3, §8.2",
+        "TS0.3, core §8.2",
         _fuzz(_submits),
         "Malformed submits, single, in sequences and in JSON, get an error envelope.",
     ),
     Check(
         "fuzz.read",
-        "TS0.3, §10.6",
+        "TS0.3, core §10.6",
         _fuzz(_reads),
         "Malformed reads of pages, receipts, proofs, checkpoints and streams get an error envelope.",
     ),

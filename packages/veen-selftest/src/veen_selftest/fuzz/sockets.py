@@ -92,8 +92,8 @@ def _announced(context: CheckContext) -> None:
 
 
 CHECKS: Final = (
-    Check("fuzz.garbage", "§10.3", _garbage),
-    Check("fuzz.half-sent", "§8.1", _half_sent),
+    Check("fuzz.garbage", "core §10.3", _garbage),
+    Check("fuzz.half-sent", "core §8.1", _half_sent),
     Check("fuzz.idle", "OP0.4", _idle),
     Check("fuzz.announced", "SH0.4", _announced),
 )

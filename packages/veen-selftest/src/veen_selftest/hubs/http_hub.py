@@ -36,7 +36,7 @@ from veen_core.status import AuthorizeResponse, Status, admin_digest
 from veen_core.wire import Wire
 from veen_hub.client import Tls
 from veen_selftest.hubs.other_road import OtherRoad, is_other_road
-from veen_selftest.runner.check import Skip, Violation, require, require_equal
+from veen_selftest.runner.check import ClauseViolation, Skip, require, require_equal
 
 W = TypeVar("W", bound=Wire)
 
@@ -71,9 +71,9 @@ class HttpResponse:
     body: bytes
 
     def read(self, kind: type[W]) -> W:
-        """Decode the body of a 200 response, which must be canonical (§10.4, B3)."""
+        """Decode the body of a 200 response, which must be canonical (core §10.4, B3)."""
         if self.status != 200:
-            raise Violation(f"expected a {kind.codec.name}, found status {self.status}: {self.reason}")
+            raise ClauseViolation(f"expected a {kind.codec.name}, found status {self.status}: {self.reason}")
         return self._decode(kind)
 
     @property
@@ -94,7 +94,7 @@ class HttpResponse:
     @property
     def reason(self) -> str:
         """The reason of a refusal, as text."""
-        with contextlib.suppress(DecodeError, Violation):
+        with contextlib.suppress(DecodeError, ClauseViolation):
             error = self._decode(ErrorEnvelope)
             detail = f" / {error.detail.detail_enum}" if error.detail and error.detail.detail_enum else ""
             return f"{error.code}{detail}: {error.message}"
@@ -102,7 +102,7 @@ class HttpResponse:
 
 
 def require_refused_by(row: Rejection, answer: HttpResponse) -> None:
-    """Require a refusal by exactly this row: detail, code, stage and HTTP status (§8.2, §10.6, H1)."""
+    """Require a refusal by exactly this row: detail, code, stage and HTTP status (core §8.2, §10.6, H1)."""
     require(answer.status != 200, f"the hub accepted what {row.detail} refuses: {row.means}")
     error = answer.error
     found = error.detail.detail_enum if error.detail is not None else None
@@ -263,12 +263,12 @@ class HttpHub:
         return self.status()
 
     def label(self, stream_id: StreamId, epoch: int | None = None) -> Label:
-        """Return the label of a stream, by default of the current epoch (§2)."""
+        """Return the label of a stream, by default of the current epoch (core §2)."""
         when = self.status().epoch if epoch is None and self.known.profile.epoch_sec else epoch or 0
         return stream.label(stream.routing_key(self.known.identity.hub_id), stream_id, Epoch(when))
 
     def rate(self, per_sec: int, burst: int) -> Rate:
-        """Return a rate within this hub's limits (§14.1)."""
+        """Return a rate within this hub's limits (core §14.1)."""
         limits = self.known.limits
         return Rate(
             per_sec=min(per_sec, limits.max_cap_rate_per_sec), burst=min(burst, limits.max_cap_rate_burst)
@@ -308,7 +308,7 @@ class HttpHub:
         for start in range(0, len(wires), together):
             for outcome in self.submit_many(wires[start : start + together]):
                 if isinstance(outcome, ErrorEnvelope):
-                    raise Violation(f"a valid message was refused: {outcome.code}: {outcome.message}")
+                    raise ClauseViolation(f"a valid message was refused: {outcome.code}: {outcome.message}")
                 receipts.append(outcome)
         return receipts
 
@@ -319,7 +319,7 @@ class HttpHub:
         return self.ask("/v1/stream", question, StreamResponse)
 
     def read_all(self, label: Label, start: int = 1) -> Iterator[StreamItem]:
-        """Yield every entry, page by page, by next_cursor (§10.5)."""
+        """Yield every entry, page by page, by next_cursor (core §10.5)."""
         cursor: int | None = start
         while cursor is not None:
             page = self.page(label, 1, cursor=StreamSeq(cursor))

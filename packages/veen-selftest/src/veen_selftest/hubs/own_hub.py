@@ -105,7 +105,7 @@ class OwnHub:
             self.kill()
 
     def rotate(self, window_sec: int) -> None:
-        """Rotate to the next key (§8.4); the hub must not be running."""
+        """Rotate to the next key (core §8.4); the hub must not be running."""
         self._run_once("--rotate", f"--window={window_sec}")
 
     def stop(self) -> int:

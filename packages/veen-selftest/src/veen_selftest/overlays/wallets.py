@@ -68,4 +68,4 @@ async def _pay_and_audit(context: CheckContext, hub: HttpHub) -> None:
     require_equal(balances, [70, 11], "balances after all events (WAL §6)")
 
 
-CHECKS: Final = (Check("overlay.wallets", "WAL 5.5, §6", _wallets),)
+CHECKS: Final = (Check("overlay.wallets", "WAL §5.5, §6", _wallets),)

@@ -32,7 +32,7 @@ def key_of(seed: bytes, name: str) -> SigningKey:
 
 
 def ciphertext_layout(body: bytes) -> bytes:
-    """Return bytes with the layout of a ciphertext (§4.2) that cannot be opened."""
+    """Return bytes with the layout of a ciphertext (core §4.2) that cannot be opened."""
     return H(b"enc" + body) + struct.pack(">II", 0, len(body)) + body
 
 
@@ -81,7 +81,7 @@ class Writer:
         return cbor.encode([*unsigned, signature])
 
     def seal(self, recipient: DhPublicKey, body: bytes, attachments: Iterable[bytes] = ()) -> SealedMsg:
-        """Seal the next message, with attachments (§4.2, §4.6)."""
+        """Seal the next message, with attachments (core §4.2, §4.6)."""
         self.seq += 1
         binding = Binding(
             profile_id=self.hub.known.profile.profile_id,

@@ -25,7 +25,7 @@ from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.peers.writer import LONG_TTL_SEC, NEEDS_TOKEN, Writer
 from veen_selftest.perf import load
 from veen_selftest.perf.yardstick import crypto_floor, lone_seconds
-from veen_selftest.runner.check import Check, Skip, Violation
+from veen_selftest.runner.check import Check, ClauseViolation, Skip
 from veen_selftest.runner.context import CheckContext, Figure
 
 IN_FLIGHT: Final = 256
@@ -80,14 +80,14 @@ def _report(
     least: float | None = None,
     most: float | None = None,
 ) -> None:
-    """Record a figure; raises ``Violation`` if it misses its target."""
+    """Record a figure; raises ``ClauseViolation`` if it misses its target."""
     ok = (least is None or value >= least) and (most is None or value <= most)
     target = f"at least {least:,g}" if least is not None else f"at most {most:,g}"
     context.figures.append(
         Figure(name=context.name, value=round(value, 3), unit=unit, target=target, ok=ok, about=about)
     )
     if not ok:
-        raise Violation(f"{value:,.3f} {unit}, the target is {target}: {about}")
+        raise ClauseViolation(f"{value:,.3f} {unit}, the target is {target}: {about}")
 
 
 def _hub(context: CheckContext) -> HttpHub:
@@ -268,6 +268,6 @@ CHECKS: Final = (
     Check("hub.read", "performance target", _read),
     Check("hub.follow_p99_ms", "H15", _follow),
     Check("hub.clients", "no target", _clients),
-    Check("hub.growth", "§3.4", _growth),
+    Check("hub.growth", "core §3.4", _growth),
     Check("hub.rss_mb", "performance target", _memory),
 )

@@ -13,7 +13,7 @@ from veen_core.msg import Msg
 from veen_selftest.hubs.http_hub import JSON, require_refused_by
 from veen_selftest.peers.verifier import read_entries
 from veen_selftest.peers.writer import ciphertext_layout
-from veen_selftest.runner.check import Check, Violation, require, require_equal, require_one
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal, require_one
 from veen_selftest.runner.context import CheckContext
 
 TRIES: Final = 40
@@ -95,7 +95,7 @@ def _bit_flips(context: CheckContext) -> None:
     for at, broken in flipped:
         answer = hub.submit(broken)
         if answer.status == 200:
-            raise Violation(
+            raise ClauseViolation(
                 f"a message with a bit flipped in byte {at} of {len(wire)} was accepted: {broken.hex()}"
             )
         require(answer.error.detail is not None, "the refusal of a message names no row (core §8.2)")
@@ -119,7 +119,7 @@ def _json(context: CheckContext) -> None:
 
 
 def _tokens(context: CheckContext) -> None:
-    """A token has one encoding and therefore one auth_ref (§6)."""
+    """A token has one encoding and therefore one auth_ref (core §6)."""
     hub = context.hub()
     token = context.writer_without_token(hub).token()
     wire = token.encode()
@@ -134,15 +134,15 @@ def _tokens(context: CheckContext) -> None:
     for name, other in other_forms.items():
         require(other != wire, f"the check's own bytes: {name}")
         answer = hub.post("/tooling/authorize", other)
-        require(answer.status != 200, f"a token with {name} was authorized (§6, B3)")
+        require(answer.status != 200, f"a token with {name} was authorized (core §6, B3)")
         require_refused_by(rejection.CBOR_INVALID, answer)
     require_equal(hub.authorize(token).auth_ref, token.auth_ref, "the auth_ref of the token as it was signed")
 
 
 CHECKS: Final = (
-    Check("codec.round-trip", "§3.1, TS0.4", _round_trip),
+    Check("codec.round-trip", "core §3.1, TS0.4", _round_trip),
     Check("codec.unique", "B3, TS0.3", _unique),
-    Check("codec.bit-flips", "§4.1, §8.2", _bit_flips),
-    Check("codec.json", "§10.3, B17", _json),
-    Check("codec.tokens", "§6, B3", _tokens),
+    Check("codec.bit-flips", "core §4.1, §8.2", _bit_flips),
+    Check("codec.json", "core §10.3, B17", _json),
+    Check("codec.tokens", "core §6, B3", _tokens),
 )

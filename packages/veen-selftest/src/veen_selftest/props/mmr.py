@@ -21,7 +21,7 @@ TRIES: Final = 60
 
 
 def plain_root(leaves: Sequence[bytes]) -> bytes:
-    """Compute the root by the definition of §5.1: one perfect tree per binary digit of the size."""
+    """Compute the root by the definition of core §5.1: one perfect tree per binary digit of the size."""
     peaks: list[bytes] = []
     start = 0
     for height in reversed(range(len(leaves).bit_length())):
@@ -62,7 +62,7 @@ def _roots(context: CheckContext) -> None:
 
 
 def _inclusion(context: CheckContext) -> None:
-    """The proof of any leaf in any later tree verifies and has no superfluous nodes (§5.3)."""
+    """The proof of any leaf in any later tree verifies and has no superfluous nodes (core §5.3)."""
     hub, writer, receipts = _random_log(context)
     for _ in range(TRIES):
         size = context.rng.randint(1, len(receipts))
@@ -104,8 +104,8 @@ def _append_once(context: CheckContext) -> None:
 
 
 CHECKS: Final = (
-    Check("mmr.roots", "§5.1, TS0.4", _roots),
-    Check("mmr.inclusion", "§5.3, §5.4, B10", _inclusion),
+    Check("mmr.roots", "core §5.1, TS0.4", _roots),
+    Check("mmr.inclusion", "core §5.3, §5.4, B10", _inclusion),
     Check("mmr.consistency", "B11", _consistency),
     Check("mmr.append-once", "TS0.2, I8", _append_once),
 )

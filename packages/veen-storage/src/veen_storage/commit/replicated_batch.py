@@ -17,23 +17,21 @@ from __future__ import annotations
 
 from veen_core.cap import verify_token
 from veen_core.entry import Entry, unframe
-from veen_core.errors import InvariantError, VeenError
+from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import Label, StreamSeq
+from veen_core.ids import Label
 from veen_core.log_rules import (
-    ACKNOWLEDGED,
-    CONSECUTIVE,
-    POSITION,
-    TIME,
-    TOKEN,
-    UNIQUE,
     LogStep,
     LogTerms,
+    check_acknowledgement,
+    check_position,
+    check_token,
+    check_writer,
     examine,
 )
 from veen_core.log_verifier import HubSignatures
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verifying
+from veen_core.signatures import SignatureClaim, verifying
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Changes, Placed
 from veen_storage.commit.journal_format import Item, JournalBatch, split_segment
@@ -71,7 +69,7 @@ class ReplicatedBatch:
         self._identity = identity
         self._draft = Draft(ledger)
         self._checks: dict[Label, HubSignatures] = {}
-        self._claims: list[Claim] = []
+        self._claims: list[SignatureClaim] = []
         self._at: Receipt | None = None
         try:
             with verifying(self._claims):
@@ -119,8 +117,7 @@ class ReplicatedBatch:
             verify_token(entry.token, signatures.terms.limits)
         else:
             signatures.check_msg(entry.msg, entry.msg_bytes)
-        if (broken := self._broken_order(entry, step)) is not None:
-            raise broken
+        self._check_order(entry.label, step)
 
     def _terms(self, label: Label) -> LogTerms:
         registry = self._draft.ledger.registry
@@ -128,27 +125,15 @@ class ReplicatedBatch:
             label=label, identity=self._identity, profile=registry.profile, limits=registry.limits
         )
 
-    def _broken_order(self, entry: Entry, step: LogStep) -> InvariantError | None:
-        """Return the first rule of order that this entry breaks; the replay checks the root."""
-        draft, seq = self._draft, step.stream_seq
-        cursor = draft.label(entry.label)
-        size = cursor.log.stream_seq if cursor is not None else StreamSeq(0)
-        if seq != size + 1:
-            return POSITION.broken(f"stream_seq {seq} does not follow {size}", seq)
-        if cursor is not None and step.hub_ts < cursor.hub_ts:
-            return TIME.broken(f"hub_ts goes back from {cursor.hub_ts} to {step.hub_ts}", seq)
-        if step.authorizes is not None:
+    def _check_order(self, label: Label, step: LogStep) -> None:
+        """Check the rules between this entry and the label before it; the replay checks the root."""
+        draft, cursor = self._draft, self._draft.label(label)
+        size, hub_ts = (cursor.log.size, cursor.hub_ts) if cursor is not None else (0, None)
+        check_position(step, size, hub_ts)
+        if step.client_id is not None:
+            held = draft.client(label, step.client_id)
+            check_acknowledgement(step)
+            check_writer(step, held.last_seq if held is not None else 0)
+        elif step.authorizes is not None:
             record = draft.cap(step.authorizes)
-            if record is not None and record.control_seq:
-                return TOKEN.broken(f"token {step.authorizes.hex()} was authorized before", seq)
-            return None
-        if step.prev_ack >= seq:
-            return ACKNOWLEDGED.broken(f"prev_ack {step.prev_ack} is beyond the entries before the MSG", seq)
-        assert step.client_id is not None
-        held = draft.client(entry.label, step.client_id)
-        last = held.last_seq if held is not None else 0
-        if step.client_seq <= last:
-            return UNIQUE.broken(f"client_seq {step.client_seq} was accepted before", seq)
-        if step.client_seq != last + 1:
-            return CONSECUTIVE.broken(f"client_seq {step.client_seq} does not follow {last}", seq)
-        return None
+            check_token(step, record.control_seq or None if record is not None else None)

@@ -45,7 +45,7 @@ SIGN_AHEAD: Final = 32
 fewer let it start earlier."""
 
 
-class Signer(Protocol):
+class BatchSigner(Protocol):
     """Signs with the hub's keys; ``HubKeys`` is the real one."""
 
     identity: HubIdentity
@@ -113,7 +113,9 @@ class PendingEntry:
 class Batch:
     """One group commit that is being prepared."""
 
-    def __init__(self, ledger: Ledger, signer: Signer, previous_label: PreviousLabel, now: UnixTime) -> None:
+    def __init__(
+        self, ledger: Ledger, signer: BatchSigner, previous_label: PreviousLabel, now: UnixTime
+    ) -> None:
         self._draft = Draft(ledger)
         self._signer = signer
         self._previous_label = previous_label

@@ -21,17 +21,15 @@ from veen_core import stream
 from veen_core.ids import HubPk, Label, StreamSeq, UnixTime, VerifyKey
 from veen_core.keys import SigningKey
 from veen_storage.copies.clone import ReportProgress, copy_prefix
-from veen_storage.copies.consistent_prefix import Cut, take_cut
-from veen_storage.copies.fork_record import Fork, ForkCut, ancestors, read_fork, sign_fork, verify_fork
+from veen_storage.copies.fork_record import Fork, ForkCut, ancestors, cuts_of, read_fork, sign_fork
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
-from veen_storage.disk.registry import read_registry
-from veen_storage.errors import AbsentError, DamageError, StorageError
+from veen_storage.errors import StorageError
 from veen_storage.read.observer import open_source
 from veen_storage.store import Store, create
 
-__all__ = ["Fork", "ForkCut", "ancestors", "check_fork", "cuts_of", "fork", "read_fork", "verify_fork"]
+__all__ = ["Fork", "ForkCut", "ancestors", "fork", "read_fork"]
 
 
 def fork(
@@ -83,25 +81,3 @@ def fork(
         inherited=(layout.ancestry.name, layout.fork.name, layout.fork_cuts.name),
     )
     return record
-
-
-def cuts_of(cut: Cut) -> list[ForkCut]:
-    """Return the lines of fork-cuts.cborseq, in order of labels."""
-    lines = (ForkCut(label=c.label, upto_seq=c.stream_seq, mmr_root=c.mmr_root) for c in cut.labels)
-    return sorted(lines, key=lambda line: line.label)
-
-
-def check_fork(root: Path) -> None:
-    """Verify that a fork and its ancestor match: the signatures, the cuts, and the ancestor's heads.
-
-    The content of the ancestor is checked by running fsck on it, as for any data directory.
-    """
-    if (found := read_fork(root)) is None:
-        raise AbsentError(f"{root} is not a fork: it has no fork.cbor")
-    record, lines = found
-    layout = Layout(root)
-    new = hub_keys.read_identity(layout, read_registry(layout).hub_id)
-    with Store(layout.ancestor(record.old_hub), background=False) as ancestor:
-        verify_fork(record, lines, new, ancestor.identity)
-        if cuts_of(take_cut(ancestor.index)) != lines:
-            raise DamageError(layout.fork_cuts.name, None, "does not match the ancestor's labels")

@@ -7,6 +7,7 @@ tree over the cuts, which are in ``fork-cuts.cborseq``. ``fork`` writes the reco
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -19,8 +20,10 @@ from veen_core.ids import HubId, HubPk, Label, MmrRoot, NodeHash, Signature, Str
 from veen_core.keys import SigningKey, verify
 from veen_core.mmr import Mmr
 from veen_core.wire import Wire, array, int_map
+from veen_storage.copies.consistent_prefix import Cut, take_cut
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import RESTORE, DamageError, read_file
+from veen_storage.index.lmdb_index import Index
 
 
 @array("fork cut", section="ADR 0007")
@@ -56,6 +59,12 @@ class Fork(Wire):
 _UNSIGNED: Final = Signature(bytes(Signature.SIZE))
 
 
+def cuts_of(cut: Cut) -> list[ForkCut]:
+    """Return the lines of fork-cuts.cborseq, in order of labels."""
+    lines = (ForkCut(label=c.label, upto_seq=c.stream_seq, mmr_root=c.mmr_root) for c in cut.labels)
+    return sorted(lines, key=lambda line: line.label)
+
+
 def cuts_root(lines: Iterable[ForkCut]) -> MmrRoot:
     tree = Mmr()
     for line in lines:
@@ -84,12 +93,6 @@ def sign_fork(
     return replace(unsigned, new_sig=new_key.sign(digest), old_sig=old_sig)
 
 
-def verify_fork(record: Fork, lines: Iterable[ForkCut], new: HubIdentity, old: HubIdentity) -> None:
-    """Raise unless both hubs' signatures verify and the cuts are complete."""
-    verify_record(record, new, old)
-    verify_cuts(record, lines)
-
-
 def verify_record(record: Fork, new: HubIdentity, old: HubIdentity) -> None:
     """Raise unless the new hub signed the record and, if it has ``old_sig``, the old hub too."""
     hub_identity.verify_identity(new, pinned=record.new_hub)
@@ -107,6 +110,15 @@ def verify_cuts(record: Fork, lines: Iterable[ForkCut]) -> None:
         tree.append(line.node)
     if (tree.size, tree.root) != (record.labels, record.cuts_root):
         raise VerificationError("fork.cuts_root (ADR 0007): is not the root of the cuts")
+
+
+def check_heads(ancestor: Path, lines: list[ForkCut]) -> None:
+    """Raise unless the ancestor's labels end at the cuts; fsck of the ancestor checks its log."""
+    with closing(Index(Layout(ancestor).index, readonly=True)) as index:
+        if cuts_of(take_cut(index)) != lines:
+            raise DamageError(
+                Layout(ancestor).index.name, None, "its labels do not end at the cuts of the fork"
+            )
 
 
 def _verify_any(old: HubIdentity, digest: bytes, signature: Signature) -> None:

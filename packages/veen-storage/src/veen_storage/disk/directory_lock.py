@@ -1,7 +1,8 @@
 """The lock that keeps a second process out of a data directory.
 
 The lock is an flock on the data directory itself, which cannot be unlinked while it holds files. The file
-``lock`` inside is only a note that says which process holds the lock; deleting it releases nothing.
+``lock`` inside is only a note that says which process holds the lock; deleting it releases nothing, and the
+kernel's list of locks still names the process.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class DirectoryLock:
         self._fd = _open_directory(layout.root)
         try:
             if not _lock(self._fd, layout.root, fcntl.LOCK_EX):
-                raise LockedError(layout.root, _read_note(layout.lock))
+                raise LockedError(layout.root, _owner(layout, self._fd))
             if not os.path.samestat(os.fstat(self._fd), os.stat(layout.root)):
                 raise StorageError(f"{layout.root} was moved while it was being opened: try again")
             note = f"{os.getpid()}{' observable' if observable else ''}\n"
@@ -41,13 +42,13 @@ class DirectoryLock:
 
 
 def lock_owner(root: Path) -> int | None:
-    """Return the id of the process that has a data directory open, or None; 0 if its note is missing."""
+    """Return the id of the process that has a data directory open, or None; 0 if the process is unknown."""
     try:
         fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        return None if _lock(fd, root, fcntl.LOCK_SH) else _read_note(Layout(root).lock).pid
+        return None if _lock(fd, root, fcntl.LOCK_SH) else _owner(Layout(root), fd).pid
     finally:
         os.close(fd)
 
@@ -86,10 +87,22 @@ def _write_note(path: Path, content: bytes) -> None:
         ) from exc
 
 
-def _read_note(path: Path) -> LockOwner:
+def _owner(layout: Layout, fd: int) -> LockOwner:
+    """Return the process that the note names, or else the one that the kernel names."""
     try:
-        words = path.read_text(encoding="ascii", errors="replace").split()
+        words = layout.lock.read_text(encoding="ascii", errors="replace").split()
     except OSError:
         words = []
-    pid = int(words[0]) if words and words[0].isdecimal() else 0
+    pid = int(words[0]) if words and words[0].isdecimal() else _kernel_owner(fd)
     return LockOwner(pid, observable=words[1:] == ["observable"])
+
+
+def _kernel_owner(fd: int) -> int:
+    """Return the process that holds the flock of an open folder, as Linux lists it; 0 if it does not."""
+    found = os.fstat(fd)
+    inode = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    try:
+        rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+    except OSError:
+        return 0
+    return next((int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == inode), 0)

@@ -29,7 +29,7 @@ PAGE_LABELS: Final = 1_024
 """Labels that are read in one index transaction."""
 
 
-class HubLogReader:
+class StoredHubLog:
     """Reads the hub log of one open data directory. Use it from any thread."""
 
     def __init__(

@@ -29,7 +29,7 @@ from veen_storage.errors import REPAIR, DamageError, LockedError, MismatchError,
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.reader import Reader
 from veen_storage.read.tail import Tail
 from veen_storage.store import Store
@@ -48,7 +48,7 @@ class Source(Protocol):
     registry: Registry
     identity: HubIdentity
     read: Reader
-    hub_log: HubLogReader
+    hub_log: StoredHubLog
     attachments: Attachments
 
     @property
@@ -79,7 +79,7 @@ class Observer:
         origin = OriginCheck(self.layout, self.identity, self.index)
         tail = Tail()
         self.read = Reader(self.layout, self.registry, self.index, tail, origin)
-        self.hub_log = HubLogReader(self.layout, self.index, tail)
+        self.hub_log = StoredHubLog(self.layout, self.index, tail)
 
     def settle(self, timeout: float) -> bool:
         """Wait until everything is applied that the journal holds now; return False after ``timeout``."""

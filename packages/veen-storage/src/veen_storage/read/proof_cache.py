@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from veen_core.ids import Label, StreamSeq
+from veen_core.lru import Lru
 from veen_core.proof import MmrProof
 
 MAX_PROOFS: Final = 4_096
@@ -25,22 +25,16 @@ class ProofCache:
     """A thread-safe LRU cache."""
 
     def __init__(self, capacity: int = MAX_PROOFS) -> None:
-        self._capacity = capacity
-        self._proofs: OrderedDict[ProofKey, MmrProof] = OrderedDict()
+        self._proofs: Lru[ProofKey, MmrProof] = Lru(capacity)
         self._lock = threading.Lock()
 
     def get(self, key: ProofKey) -> MmrProof | None:
         with self._lock:
-            proof = self._proofs.get(key)
-            if proof is not None:
-                self._proofs.move_to_end(key)
-            return proof
+            return self._proofs.use(key)
 
     def put(self, key: ProofKey, proof: MmrProof) -> None:
         with self._lock:
-            self._proofs[key] = proof
-            if len(self._proofs) > self._capacity:
-                self._proofs.popitem(last=False)
+            self._proofs.put(key, proof)
 
     def clear(self) -> None:
         with self._lock:

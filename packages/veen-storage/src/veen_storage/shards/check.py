@@ -26,7 +26,7 @@ from veen_storage.errors import FSCK, REPAIR, DamageError
 from veen_storage.fsck import fsck
 from veen_storage.fsck.files.directory import add_fault
 from veen_storage.fsck.repair import RepairReport, repair
-from veen_storage.fsck.report import Counters, Fault, Level, Report, ReportProgress
+from veen_storage.fsck.report import Fault, FsckCounters, Level, Report, ReportProgress
 from veen_storage.shards.joined_hub_log import JoinedHubLog, create_joined, read_entries
 from veen_storage.shards.sharded_layout import (
     CONTROL,
@@ -72,7 +72,7 @@ def _add(report: Report, found: Report, name: str) -> None:
     """Add the report of a part; files are named with their part."""
     report.faults += [dataclasses.replace(fault, file=f"parts/{name}/{fault.file}") for fault in found.faults]
     report.notes += [f"parts/{name}: {note}" for note in found.notes]
-    for field in dataclasses.fields(Counters):
+    for field in dataclasses.fields(FsckCounters):
         total = getattr(report.counters, field.name) + getattr(found.counters, field.name)
         setattr(report.counters, field.name, total)
 
@@ -194,7 +194,7 @@ def repair_sharded(root: Path, progress: ReportProgress | None = None) -> Repair
             name = part_name(number)
             result.rewritten += [f"parts/{name}/{file}" for file in found.rewritten]
             result.notes += [f"parts/{name}: {note}" for note in found.notes]
-            for field in dataclasses.fields(Counters):
+            for field in dataclasses.fields(FsckCounters):
                 total = getattr(result.counters, field.name) + getattr(found.counters, field.name)
                 setattr(result.counters, field.name, total)
         with Store(layout.part(CONTROL).root, keys_directory=layout.keys, part=True) as control:

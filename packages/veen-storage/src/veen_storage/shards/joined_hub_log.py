@@ -45,7 +45,7 @@ from veen_storage.errors import (
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import HubLogCursor, LabelNo
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.hub_log_view import read_entry
 from veen_storage.read.tail import Tail
 
@@ -95,7 +95,7 @@ class JoinedHubLog:
         self._cut_entries()
         if note is not None and not _has(self._layout, note):
             self._files.replace(self._layout.hub_log_checkpoint, note)
-        self.reader = HubLogReader(self._layout, self._index, Tail())
+        self.reader = StoredHubLog(self._layout, self._index, Tail())
         check_checkpoints(self._layout, identity, self._index, self.reader)
 
     def _cut_entries(self) -> None:
@@ -204,7 +204,7 @@ class JoinedHubLog:
         self._index.close()
 
 
-def heads_from(reader: HubLogReader, start: int, end: int) -> Iterator[LabelHead]:
+def heads_from(reader: StoredHubLog, start: int, end: int) -> Iterator[LabelHead]:
     """Yield the entries ``start`` to ``end - 1`` of a part's own hub log."""
     at = start
     while at < end:

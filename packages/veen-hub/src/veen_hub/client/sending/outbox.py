@@ -30,7 +30,7 @@ from veen_hub.client.label.turn import Turn
 from veen_hub.client.sending.batches_ahead import BatchesAhead, Following
 from veen_hub.client.sending.body import Draft
 from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
-from veen_hub.client.sending.settling import Answered, Delivery, Settler
+from veen_hub.client.sending.settling import Delivery, SendOutcome, Settler
 from veen_hub.client.sending.shared_sends import SharedSends
 from veen_hub.client.sending.single_sends import SingleSends, Take
 
@@ -187,7 +187,9 @@ class Outbox:
             delivery.failure = exc
         return delivery
 
-    async def continue_alone(self, draft: Draft, token: CapToken | None, answered: Answered) -> BatchDelivery:
+    async def continue_alone(
+        self, draft: Draft, token: CapToken | None, answered: SendOutcome
+    ) -> BatchDelivery:
         """Deliver a draft whose message is pending and was answered; the caller has the label's turn."""
         delivery = BatchDelivery()
         try:

@@ -42,7 +42,6 @@ from veen_core.wire import Wire
 from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused, TooLarge
 from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer
 from veen_hub.client.wire.outcomes import OutcomeDecoder, Outcomes
-from veen_hub.client.wire.roads import HubTransport
 from veen_hub.client.wire.stream_items import (
     cut_page,
     decode_item,
@@ -52,7 +51,7 @@ from veen_hub.client.wire.stream_items import (
     token_items,
 )
 from veen_hub.client.wire.threads import Workers
-from veen_hub.client.wire.transport import CBOR_SEQ
+from veen_hub.client.wire.transport import CBOR_SEQ, HubTransport
 
 __all__ = ["Endpoints", "decode_response"]
 

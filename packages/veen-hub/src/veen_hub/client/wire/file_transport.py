@@ -26,10 +26,10 @@ from veen_hub.client.wire.transport import (
     CBOR,
     CBOR_SEQ,
     MAX_RESPONSE_BYTES,
+    ExchangingTransport,
     HubResponse,
     Timeouts,
     Tls,
-    refused,
 )
 from veen_hub.file_drop.envelopes import (
     MAX_REQUEST_BYTES,
@@ -156,7 +156,7 @@ class Spool:
             os.close(descriptor)
 
 
-class FileTransport:
+class FileTransport(ExchangingTransport):
     """Requests to the hub at the other end of a drop folder."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
@@ -186,18 +186,22 @@ class FileTransport:
         max_bytes: int = MAX_RESPONSE_BYTES,
         timeout: float | None = None,
     ) -> bytes:
-        """Return the body of a 200 reply; any other reply raises, and so does silence."""
-        given = {"Content-Type": content_type, **(headers or {})}
+        """Do as every transport; a sequence of messages is dropped message by message (H14)."""
         if (method, path) == SUBMIT and content_type == CBOR_SEQ:
-            return await self._submit_each(body or b"", given, timeout)
-        found = await self.exchange(method, path, body, given, max_bytes=max_bytes, timeout=timeout)
-        if found.status != 200:
-            raise refused(found)
-        return found.body
+            return await self._submit_each(body or b"", headers or {}, timeout)
+        return await super().call(
+            method,
+            path,
+            body,
+            content_type=content_type,
+            headers=headers,
+            max_bytes=max_bytes,
+            timeout=timeout,
+        )
 
-    async def _submit_each(self, body: bytes, headers: dict[str, str], timeout: float | None) -> bytes:
+    async def _submit_each(self, body: bytes, headers: Mapping[str, str], timeout: float | None) -> bytes:
         """Drop each message of a sequence in a file of its own; return their outcomes as a sequence (H14)."""
-        named = {**headers, "Content-Type": CBOR}
+        named = {"Content-Type": CBOR, **headers}
         requests = [DroppedRequest(*SUBMIT, _fields(named), item) for item in cbor.split_sequence(body)]
         names = [await asyncio.to_thread(self._spool.drop, request) for request in requests]
         replies = [await self._wait(name, MAX_RESPONSE_BYTES, timeout, submits=True) for name in names]
@@ -213,7 +217,6 @@ class FileTransport:
         max_bytes: int = MAX_RESPONSE_BYTES,
         timeout: float | None = None,
     ) -> HubResponse:
-        """Drop a request and return its reply, whatever its status."""
         if (method, path) == ("GET", "/v1/status") and (known := self._spool.status()) is not None:
             return _response(known)
         submits = (method, path) == SUBMIT

@@ -11,10 +11,9 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.h3.connection import ErrorCode, H3Connection
 from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
@@ -29,18 +28,21 @@ from veen_hub.client.wire.transport import (
     MAX_CONCURRENT_REQUESTS,
     MAX_ERROR_BYTES,
     MAX_RESPONSE_BYTES,
+    ExchangingTransport,
     HubResponse,
     Timeouts,
     Tls,
+    parse_address,
+    read_whole,
     refused,
 )
+from veen_hub.http3.quic_peer import QuicPeer, pieces
 from veen_hub.http3.stream_body import StreamBody
-from veen_hub.http3.windows import MAX_UNSENT_BYTES, Windows, bounded
+from veen_hub.http3.windows import MAX_UNSENT_BYTES, bounded
 
 IDLE_SEC: Final = 60.0
 PING_SEC: Final = 20.0
 """How often the connection is kept open while a live stream has no entries."""
-ANY_ADDRESS: Final = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 - a client's socket
 
 
 class _Exchange:
@@ -58,35 +60,18 @@ class _Exchange:
         self.body.fail(failure)
 
 
-class _Connection(QuicConnectionProtocol):
+class _Connection(QuicPeer):
     """A connection to the hub."""
 
-    def __init__(self, quic: QuicConnection, stream_handler: Any = None) -> None:  # noqa: ARG002
+    def __init__(self, quic: QuicConnection) -> None:
         super().__init__(quic)
-        self._windows = Windows(quic, self._unread)
         self._http = H3Connection(quic)
         self._exchanges: dict[int, _Exchange] = {}
-        self._progress = asyncio.Event()
-        self._transmitting = False
         self.failure: Exception | None = None
 
-    def _unread(self, stream_id: int) -> int:
+    def body_of(self, stream_id: int) -> StreamBody | None:
         exchange = self._exchanges.get(stream_id)
-        return exchange.body.size if exchange is not None else 0
-
-    def datagram_received(self, data: bytes | str, addr: Any) -> None:
-        super().datagram_received(data, addr)
-        self._progress.set()
-
-    def transmit_soon(self) -> None:
-        """Send what is pending once this turn of the event loop is over."""
-        if not self._transmitting:
-            self._transmitting = True
-            self._loop.call_soon(self._transmit_now)
-
-    def _transmit_now(self) -> None:
-        self._transmitting = False
-        self.transmit()
+        return exchange.body if exchange is not None else None
 
     def quic_event_received(self, event: QuicEvent) -> None:
         if isinstance(event, ConnectionTerminated):
@@ -129,11 +114,10 @@ class _Connection(QuicConnectionProtocol):
         made = self._exchanges[stream_id] = _Exchange(self, stream_id)
         try:
             self._http.send_headers(stream_id, fields, end_stream=not body)
-            for start in range(0, len(body), MAX_UNSENT_BYTES):
-                piece = body[start : start + MAX_UNSENT_BYTES]
-                self._http.send_data(stream_id, piece, end_stream=start + len(piece) == len(body))
+            for piece, is_last in pieces(body):
+                self._http.send_data(stream_id, piece, end_stream=is_last)
                 self.transmit_soon()
-                await self._until_sent(made)
+                await self.until_sent(stream_id, MAX_UNSENT_BYTES, lambda: self._waits_for(made))
             self.transmit_soon()
             yield made
         finally:
@@ -144,21 +128,19 @@ class _Connection(QuicConnectionProtocol):
                     self._quic.reset_stream(stream_id, ErrorCode.H3_REQUEST_CANCELLED)
                 self.transmit_soon()
 
-    async def _until_sent(self, exchange: _Exchange) -> None:
-        """Wait until the hub has taken most of what was written, or has answered already."""
-        while self._windows.unsent(exchange.stream_id) > MAX_UNSENT_BYTES and not exchange.head.done():
-            self._progress.clear()
-            await self._progress.wait()
-            if self.failure is not None:
-                raise self.failure
+    def _waits_for(self, exchange: _Exchange) -> bool:
+        """Return whether the hub has not answered yet; raise if it cannot any more."""
+        if self.failure is not None:
+            raise self.failure
+        return not exchange.head.done()
 
 
-class H3Transport:
+class H3Transport(ExchangingTransport):
     """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
-        self._host, self._port, self._path = _parse_address(url)
         self.url = url.rstrip("/")
+        self._host, self._port, self._path = parse_address(self.url, {"h3": 443})
         self.timeouts = timeouts
         self._authority = urlsplit(url).netloc.encode()
         if tls is not None and tls.cert is not None:
@@ -193,24 +175,6 @@ class H3Transport:
         if datagrams is not None:
             datagrams.close()
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        content_type: str = CBOR,
-        headers: Mapping[str, str] | None = None,
-        max_bytes: int = MAX_RESPONSE_BYTES,
-        timeout: float | None = None,
-    ) -> bytes:
-        """Return the body of a 200 response, at most ``max_bytes``; any other response raises."""
-        given = {"Content-Type": content_type, **(headers or {})} if body is not None else dict(headers or {})
-        found = await self.exchange(method, path, body, given, max_bytes=max_bytes, timeout=timeout)
-        if found.status != 200:
-            raise refused(found)
-        return found.body
-
     async def exchange(
         self,
         method: str,
@@ -221,7 +185,6 @@ class H3Transport:
         max_bytes: int = MAX_RESPONSE_BYTES,
         timeout: float | None = None,
     ) -> HubResponse:
-        """Send a request and return the whole response, whatever its status."""
         limit = self.timeouts.request if timeout is None else timeout
         try:
             async with self._slots:
@@ -231,7 +194,9 @@ class H3Transport:
                     connection.exchange(self._fields(method, path, body, headers), body or b"") as made,
                 ):
                     status, fields = await made.head
-                    content = await _whole(made.body, max_bytes if status == 200 else MAX_ERROR_BYTES)
+                    content = await read_whole(
+                        made.body.read, max_bytes if status == 200 else MAX_ERROR_BYTES
+                    )
         except OSError as exc:
             raise self._no_answer(exc, method, path) from exc
         return HubResponse(status, fields, content)
@@ -240,7 +205,6 @@ class H3Transport:
     async def open(
         self, method: str, path: str, *, timeout: float | None = None, idle: float | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a 200 response and yield an iterator over its body; network errors raise ``Unreachable``."""
         try:
             async with self._slots if timeout is not None else nullcontext():
                 connection = await self._connected()
@@ -252,9 +216,8 @@ class H3Transport:
                     ):
                         status, fields = await made.head
                         if status != 200:
-                            raise refused(
-                                HubResponse(status, fields, await _whole(made.body, MAX_ERROR_BYTES))
-                            )
+                            content = await read_whole(made.body.read, MAX_ERROR_BYTES)
+                            raise refused(HubResponse(status, fields, content))
                         yield _parts(made.body, idle)
                 finally:
                     pinging.cancel()
@@ -321,16 +284,6 @@ class H3Transport:
         return Unreachable(f"{self.url}: {str(error) or type(error).__name__}")
 
 
-async def _whole(body: StreamBody, max_bytes: int) -> bytes:
-    parts, size = [], 0
-    while part := await body.read():
-        size += len(part)
-        if size > max_bytes:
-            raise Misbehaved(f"the response is larger than {max_bytes} bytes")
-        parts.append(part)
-    return b"".join(parts)
-
-
 async def _parts(body: StreamBody, idle: float | None) -> AsyncGenerator[bytes, None]:
     while True:
         async with asyncio.timeout(idle):
@@ -345,12 +298,3 @@ async def _keep_open(connection: _Connection) -> None:
         await asyncio.sleep(PING_SEC)
         with contextlib.suppress(ConnectionError):
             await connection.ping()
-
-
-def _parse_address(url: str) -> tuple[str, int, str]:
-    with contextlib.suppress(ValueError):
-        parts = urlsplit(url)
-        plain = url.isascii() and " " not in url and parts.username is None
-        if plain and parts.scheme == "h3" and parts.hostname and not parts.query:
-            return parts.hostname, parts.port or 443, parts.path.rstrip("/")
-    raise ConfigError(f"{url} is not h3://host[:port]", action="write an address like h3://hub.example:8080")

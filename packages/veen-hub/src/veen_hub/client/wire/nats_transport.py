@@ -24,6 +24,7 @@ from veen_hub.client.wire.transport import (
     MAX_CONCURRENT_REQUESTS,
     MAX_ERROR_BYTES,
     MAX_RESPONSE_BYTES,
+    ExchangingTransport,
     HubResponse,
     Timeouts,
     Tls,
@@ -93,7 +94,7 @@ class _Exchange:
         self._room += size
 
 
-class NatsTransport:
+class NatsTransport(ExchangingTransport):
     """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
@@ -115,24 +116,6 @@ class NatsTransport:
         if self._client is not None and not self._client.is_closed:
             await close_nats(self._client)
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        content_type: str = CBOR,
-        headers: Mapping[str, str] | None = None,
-        max_bytes: int = MAX_RESPONSE_BYTES,
-        timeout: float | None = None,
-    ) -> bytes:
-        """Return the body of a 200 reply, at most ``max_bytes``; any other reply raises."""
-        given = {"Content-Type": content_type, **(headers or {})}
-        found = await self.exchange(method, path, body, given, max_bytes=max_bytes, timeout=timeout)
-        if found.status != 200:
-            raise refused(found)
-        return found.body
-
     async def exchange(
         self,
         method: str,
@@ -143,7 +126,6 @@ class NatsTransport:
         max_bytes: int = MAX_RESPONSE_BYTES,
         timeout: float | None = None,
     ) -> HubResponse:
-        """Send a request and return the whole reply, whatever its status."""
         joined = {k: v if isinstance(v, str) else ", ".join(v) for k, v in (headers or {}).items()}
         subject, given = self._address(method, path, body or b"", joined)
         limit = self.timeouts.request if timeout is None else timeout
@@ -160,7 +142,6 @@ class NatsTransport:
     async def open(
         self, method: str, path: str, *, timeout: float | None = None, idle: float | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a 200 reply and yield an iterator over its body; a lost connection raises ``Unreachable``."""
         if not path.startswith(STREAM_PATH):
             body = await self.call(method, path, timeout=timeout)
             yield _one(body)
@@ -253,14 +234,12 @@ class NatsTransport:
         return below(self._prefix, CALL), headers | {METHOD_HEADER: method, PATH_HEADER: path}
 
     def _no_answer(self, error: Exception, what: str) -> Unreachable:
-        if isinstance(error, TimeoutError):
-            return Unreachable(f"{self.url}: no answer in time ({what})")
         if isinstance(error, NobodyListensError):
             return Unreachable(
                 f"{self.url}: no hub listens there ({what})",
                 action="check that the hub runs, and the prefix after the host (usually veen.<hub_id>)",
             )
-        return no_answer(self.url, error)
+        return no_answer(self.url, error, what)
 
 
 class NobodyListensError(ConnectionError):

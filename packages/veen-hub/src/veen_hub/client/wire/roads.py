@@ -2,57 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
-from typing import Protocol, runtime_checkable
 
 from veen_core.errors import ConfigError
-from veen_hub.client.wire.transport import CBOR, MAX_RESPONSE_BYTES, HubResponse, Timeouts, Tls, Transport
-
-__all__ = ["ExchangingTransport", "HubResponse", "HubTransport", "transport_to"]
-
-
-class HubTransport(Protocol):
-    """Requests to one hub; ``Transport`` says what each method does."""
-
-    url: str
-    timeouts: Timeouts
-
-    async def close(self) -> None: ...
-
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        content_type: str = CBOR,
-        headers: Mapping[str, str] | None = None,
-        max_bytes: int = MAX_RESPONSE_BYTES,
-        timeout: float | None = None,
-    ) -> bytes: ...
-
-    def open(
-        self, method: str, path: str, *, timeout: float | None = None, idle: float | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
-
-
-@runtime_checkable
-class ExchangingTransport(HubTransport, Protocol):
-    """A transport that also returns responses as they are, for programs that judge a hub."""
-
-    async def exchange(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str | Sequence[str]] | None = None,
-        *,
-        max_bytes: int = MAX_RESPONSE_BYTES,
-        timeout: float | None = None,
-    ) -> HubResponse:
-        """Send a request and return the whole response; a header may have several values."""
+from veen_hub.client.wire.http_transport import HttpTransport
+from veen_hub.client.wire.transport import HubTransport, Timeouts, Tls
 
 
 def transport_to(url: str, *, tls: Tls | None, timeouts: Timeouts) -> HubTransport:
@@ -72,7 +26,7 @@ def transport_to(url: str, *, tls: Tls | None, timeouts: Timeouts) -> HubTranspo
         from veen_hub.client.wire.file_transport import FileTransport  # noqa: PLC0415 - rarely used
 
         return FileTransport(url, tls=tls, timeouts=timeouts)
-    return Transport(url, tls=tls, timeouts=timeouts)
+    return HttpTransport(url, tls=tls, timeouts=timeouts)
 
 
 def _require(module: str, package: str, extra: str, url: str) -> None:

@@ -1,19 +1,19 @@
-"""HTTP to one hub: bounded responses, timeouts, every failure a ``VeenError`` (§10.3, SH0.3)."""
+"""What all transports to a hub share: settings, requests, whole responses, and errors (§10.3)."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from veen_core.api import ErrorEnvelope
-from veen_core.errors import ConfigError, DecodeError, StateError
+from veen_core.errors import ConfigError, DecodeError
 from veen_core.rejection import Code
 from veen_hub.client.errors import (
     Misbehaved,
@@ -24,9 +24,6 @@ from veen_hub.client.errors import (
     Unreachable,
     refusal,
 )
-from veen_hub.client.wire.http_connection import HttpConnection
-from veen_hub.client.wire.http_pool import HttpPool
-from veen_hub.client.wire.http_response import HttpError, ResponseHead
 
 CBOR: Final = "application/cbor"
 CBOR_SEQ: Final = "application/cbor-seq"
@@ -73,32 +70,22 @@ class Timeouts:
     """How long a live stream may be silent before the client reconnects."""
 
 
-class Transport:
-    """Requests to the hub at ``url``. Create it inside a running event loop."""
+@dataclass(frozen=True, slots=True)
+class HubResponse:
+    """A whole response, on any road; names of headers are in lower case."""
 
-    def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
-        self.url = url.rstrip("/")
-        is_https = self.url.startswith("https://")
-        if tls is not None and not is_https and self.url.startswith("http://"):
-            raise ConfigError(
-                f"{url}: TLS settings are given, but the address is plain HTTP",
-                action="write https://, or leave tls out",
-            )
-        host, port, self._path = _parse_address(self.url)
-        self.timeouts = timeouts
-        context = (tls or Tls()).context() if is_https else None
-        self._pool = HttpPool(host, port, context, connect_timeout=timeouts.connect)
-        self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
-        self._closed = False
-        authority = urlsplit(self.url).netloc.rpartition("@")[2]
-        self._fields = (
-            f"Host: {authority}\r\nAccept: {CBOR}, {CBOR_SEQ}\r\nAccept-Encoding: identity\r\n"
-            f"User-Agent: veen-client\r\n"
-        )
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
-    async def close(self) -> None:
-        self._closed = True
-        self._pool.close()
+
+class HubTransport(Protocol):
+    """Requests to one hub."""
+
+    url: str
+    timeouts: Timeouts
+
+    async def close(self) -> None: ...
 
     async def call(
         self,
@@ -115,131 +102,61 @@ class Transport:
 
         ``timeout`` is ``timeouts.request`` unless it is given.
         """
-        self._check_open()
-        head = self._request_head(method, path, body, content_type, headers)
-        limit = self.timeouts.request if timeout is None else timeout
-        try:
-            async with self._slots:
-                connection = await self._pool.acquire()
-                try:
-                    found = await connection.exchange(head, body or b"", timeout=limit, whole=True)
-                    content = await read_body(
-                        connection, max_bytes if found.status == 200 else MAX_ERROR_BYTES
-                    )
-                finally:
-                    self._pool.release(connection)
-        except (HttpError, OSError, UnicodeError) as exc:
-            raise self._no_answer(exc, method, path) from exc
-        if found.status != 200:
-            raise _refused(found, content)
-        return content
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self, method: str, path: str, *, timeout: float | None = None, idle: float | None = None
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a 200 response and yield an iterator over its body; network errors raise ``Unreachable``.
 
         Without a ``timeout`` the response may stay open for ever and does not count as a request under way.
         ``idle`` bounds the seconds without a byte.
         """
-        self._check_open()
-        head = self._request_head(method, path, None, CBOR, None)
-        try:
-            async with self._slots if timeout is not None else nullcontext():
-                connection = await self._pool.acquire()
-                try:
-                    found = await connection.exchange(head, b"", timeout=timeout, whole=False)
-                    if found.status != 200:
-                        raise _refused(found, await read_body(connection, MAX_ERROR_BYTES, idle))
-                    yield connection.parts(idle)
-                finally:
-                    self._pool.release(connection)
-        except (HttpError, OSError, UnicodeError) as exc:
-            raise self._no_answer(exc, method, path) from exc
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StateError(f"{self.url}: this connection is closed", action="connect again")
 
-    def _request_head(
+class ExchangingTransport(ABC, HubTransport):
+    """A transport that also returns responses as they are, for programs that judge a hub."""
+
+    @abstractmethod
+    async def exchange(
         self,
         method: str,
         path: str,
-        body: bytes | None,
-        content_type: str,
-        headers: Mapping[str, str] | None,
+        body: bytes | None = None,
+        headers: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        max_bytes: int = MAX_RESPONSE_BYTES,
+        timeout: float | None = None,
+    ) -> HubResponse:
+        """Send a request and return the whole response; a header may have several values."""
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = CBOR,
+        headers: Mapping[str, str] | None = None,
+        max_bytes: int = MAX_RESPONSE_BYTES,
+        timeout: float | None = None,
     ) -> bytes:
-        """Return the request up to its body. ``headers`` are not escaped: pass hex and digits only."""
-        lines = [f"{method} {self._path}{path} HTTP/1.1\r\n{self._fields}"]
-        if body is not None:
-            lines.append(f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n")
-        lines += [f"{name}: {value}\r\n" for name, value in (headers or {}).items()]
-        return "".join((*lines, "\r\n")).encode("ascii")
-
-    def _no_answer(self, error: Exception, method: str, path: str) -> Unreachable:
-        if isinstance(error, TimeoutError):
-            return Unreachable(f"{self.url}: no answer in time ({method} {path})")
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return Unreachable(
-                f"{self.url}: the certificate of the hub is not trusted: {error}",
-                retryable=False,
-                action="name the authority that signed the certificate (--ca, or Tls(ca=...))",
-            )
-        return no_answer(self.url, error)
+        given = {"Content-Type": content_type, **(headers or {})} if body is not None else headers
+        found = await self.exchange(method, path, body, given, max_bytes=max_bytes, timeout=timeout)
+        if found.status != 200:
+            raise refused(found)
+        return found.body
 
 
-def _parse_address(url: str) -> tuple[str, int, str]:
-    """Return host, port and path of an address."""
-    with suppress(ValueError):  # the port is not a number, or brackets do not match
-        parts = urlsplit(url)
-        is_plain = url.isascii() and " " not in url and parts.username is None
-        if is_plain and parts.scheme in ("http", "https") and parts.hostname:
-            return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
-    raise ConfigError(
-        f"{url} is not an http:// or https:// address",
-        action="write an address like https://hub.example:8080",
-    )
-
-
-def no_answer(url: str, error: Exception) -> Unreachable:
-    """Say why no answer came from ``url``, and what to check where the cause hints at it."""
-    hung_up = isinstance(error, ConnectionResetError | BrokenPipeError) or (
-        isinstance(error, OSError) and error.errno == errno.ECONNRESET
-    )
-    action = None
-    if isinstance(error, ssl.SSLCertVerificationError):
-        action = "name the authority that signed the certificate (--ca, or Tls(ca=...))"
-    elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
-        action = "if the hub is plain HTTP, write http:// in its address"
-    elif hung_up and not url.startswith("https:"):
-        action = "if the hub uses TLS, write https:// in its address"
-    elif hung_up or isinstance(error, ssl.SSLError):
-        action = "if the hub demands a client certificate, present one (--cert and --cert-key)"
-    refused = isinstance(error, ConnectionRefusedError)
-    why = "connection refused" if refused else str(error) or type(error).__name__
-    return Unreachable(f"{url}: {why}", action=action)
-
-
-async def read_body(connection: HttpConnection, max_bytes: int, idle: float | None = None) -> bytes:
-    """Read the body; raises once it exceeds ``max_bytes``."""
+async def read_whole(read: Callable[[], Awaitable[bytes]], max_bytes: int) -> bytes:
+    """Read a body to its end, where ``read`` returns nothing; raises once it exceeds ``max_bytes``."""
     parts: list[bytes] = []
     size = 0
-    while part := await connection.read(idle):
+    while part := await read():
         size += len(part)
         if size > max_bytes:
             raise Misbehaved(f"the response is larger than {max_bytes} bytes")
         parts.append(part)
     return b"".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class HubResponse:
-    """A whole response, on any road; names of headers are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 def refused(found: HubResponse) -> Refused | Misbehaved:
@@ -263,6 +180,40 @@ def refused(found: HubResponse) -> Refused | Misbehaved:
         return Misbehaved(f"HTTP {status} without an error envelope (core §10.6): this may not be a VEEN hub")
 
 
-def _refused(head: ResponseHead, body: bytes) -> Refused | Misbehaved:
-    fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.fields.items()}
-    return refused(HubResponse(head.status, fields, body))
+def parse_address(url: str, ports: Mapping[str, int]) -> tuple[str, int, str]:
+    """Return host, port and path of an address; ``ports`` are the schemes and their default ports."""
+    with suppress(ValueError):  # the port is not a number, or brackets do not match
+        parts = urlsplit(url)
+        is_plain = url.isascii() and " " not in url and parts.username is None and not parts.query
+        if is_plain and parts.scheme in ports and parts.hostname:
+            return parts.hostname, parts.port or ports[parts.scheme], parts.path
+    schemes = " or ".join(f"{scheme}://" for scheme in ports)
+    raise ConfigError(
+        f"{url} is not an {schemes} address",
+        action=f"write an address like {list(ports)[-1]}://hub.example:8080",
+    )
+
+
+def no_answer(url: str, error: Exception, asked: str) -> Unreachable:
+    """Say why no answer to ``asked`` came from ``url``, and what to check where the cause hints at it."""
+    if isinstance(error, TimeoutError):
+        return Unreachable(f"{url}: no answer in time ({asked})")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Unreachable(
+            f"{url}: the certificate of the hub is not trusted: {error}",
+            retryable=False,
+            action="name the authority that signed the certificate (--ca, or Tls(ca=...))",
+        )
+    hung_up = isinstance(error, ConnectionResetError | BrokenPipeError) or (
+        isinstance(error, OSError) and error.errno == errno.ECONNRESET
+    )
+    action = None
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        action = "if the hub is plain HTTP, write http:// in its address"
+    elif hung_up and not url.startswith("https:"):
+        action = "if the hub uses TLS, write https:// in its address"
+    elif hung_up or isinstance(error, ssl.SSLError):
+        action = "if the hub demands a client certificate, present one (--cert and --cert-key)"
+    refused = isinstance(error, ConnectionRefusedError)
+    why = "connection refused" if refused else str(error) or type(error).__name__
+    return Unreachable(f"{url}: {why}", action=action)

@@ -175,6 +175,8 @@ class AttachmentLimits:
 
     max_bytes: int = 0
     """Bytes of all attachments on this hub."""
+    max_count: int = 0
+    """Number of all attachments on this hub."""
     max_bytes_per_token: int = 16 * 1_073_741_824
     """Bytes that one token may store; without gating, one client_id."""
     max_puts_per_token: int = 1_000_000

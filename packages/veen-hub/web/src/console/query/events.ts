@@ -7,7 +7,7 @@ import { type Bytes, equal, hex } from "../../verify/wire/bytes.ts";
 import { CborMap, type Item } from "../../verify/wire/cbor.ts";
 import { encodeObject } from "../../verify/wire/codec.ts";
 import { fieldsOf } from "../records/record.ts";
-import type { RecordEntry } from "../records/record_log.ts";
+import type { RecordEntry } from "../records/stream_log.ts";
 import type { Records } from "../records/schema.ts";
 
 /** Levels that a payload may nest; `MAX_NESTING` of veen-overlays. */
@@ -16,6 +16,8 @@ const MAX_NESTING = 16;
 /** One event with the fields that a query reads; times are in milliseconds. */
 export interface RecorderEvent {
   readonly seq: bigint;
+  /** Its label in hex. */
+  readonly label: string;
   readonly committed: bigint;
   readonly receipt: Bytes;
   readonly fields: ReadonlyMap<string, Json>;
@@ -25,13 +27,13 @@ export interface RecorderEvent {
 /** What became of one entry: an event, another message that opened, or a message that no key opens. */
 export type Found = RecorderEvent | "other" | "unopened";
 
-/** The source of the entries: its name and hub, which every event repeats. */
+/** The name of the stream and its hub, which every event repeats. */
 export interface Origin {
   readonly stream: string;
   readonly hubId: Bytes;
 }
 
-/** Read the entries of one log in their order; continuity records count for the entries after them. */
+/** Read the entries of one label in their order; continuity records count for the entries after them. */
 export async function readEvents(entries: readonly RecordEntry[], origin: Origin): Promise<Found[]> {
   const links = new Set<string>();
   const found: Found[] = [];
@@ -58,7 +60,7 @@ async function isLink(link: Records["record.continuity.v1"], client: Bytes): Pro
 }
 
 function readEvent(
-  { row }: RecordEntry, event: Records["record.event.v1"], { stream, hubId }: Origin, links: ReadonlySet<string>,
+  { row, label }: RecordEntry, event: Records["record.event.v1"], { stream, hubId }: Origin, links: ReadonlySet<string>,
 ): RecorderEvent | undefined {
   const payload = asJson(event.payload as Item, MAX_NESTING);
   if (payload === undefined || row.msg === undefined || row.receipt === undefined) return undefined;
@@ -72,7 +74,7 @@ function readEvent(
     event_time: event.event_time, origin: event.origin, hub_commit_time: committed, hub_commit_seq: seq,
     stream, hub_id: hex(hubId), receipt_id: receiptId(receipt), attributed,
   }));
-  return { seq, committed, receipt, fields, payload };
+  return { seq, label, committed, receipt, fields, payload };
 }
 
 /** Return the JSON form of a payload; undefined if it nests too deep or a map has a key that is not text (P10, P12). */

@@ -1,7 +1,7 @@
 /** Calls of a stream: requests and the replies that name them (RPC0.1, RPC0.2). */
 import { hex } from "../../verify/wire/bytes.ts";
 import { fieldsOf } from "./record.ts";
-import type { RecordEntry } from "./record_log.ts";
+import type { RecordEntry } from "./stream_log.ts";
 
 export interface Call {
   readonly request: RecordEntry;

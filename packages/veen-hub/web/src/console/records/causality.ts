@@ -1,7 +1,7 @@
 /** Causality: the operations of a stream, each below the operation that led to it (spec-3 1.1). */
 import { H, Ht } from "../../verify/crypto/hash.ts";
 import { type Bytes, concat, hex } from "../../verify/wire/bytes.ts";
-import type { RecordEntry } from "./record_log.ts";
+import type { RecordEntry } from "./stream_log.ts";
 
 /** Schema ids of the operations of spec-3 begin with this before they are hashed (RESOLUTIONS B14). */
 const OPERATION_PREFIX = "veen/schema:";

@@ -1,7 +1,7 @@
 /** Descriptors of hubs, overlays and services: the newest of each publisher (spec-5 §4, RESOLUTIONS P16). */
 import { type Bytes, hex } from "../../verify/wire/bytes.ts";
 import { fieldsOf } from "./record.ts";
-import type { RecordEntry } from "./record_log.ts";
+import type { RecordEntry } from "./stream_log.ts";
 
 /** A descriptor. Whether its publisher may speak for the id is decided by `veen disc`, not here. */
 export interface Described {

@@ -4,9 +4,8 @@ import { type Bytes, equal, hex } from "../../verify/wire/bytes.ts";
 import { plural } from "../../verify/wire/errors.ts";
 import type { App } from "../app.ts";
 import { count, utc } from "../format.ts";
-import { findStream } from "../records/find_stream.ts";
 import { fieldsOf } from "../records/record.ts";
-import { type RecordEntry, RecordLog } from "../records/record_log.ts";
+import { type RecordEntry, StreamLog } from "../records/stream_log.ts";
 import type { Records } from "../records/schema.ts";
 import { linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
@@ -40,16 +39,14 @@ export function bridges(app: App, root: HTMLElement, parts: readonly string[]): 
     el("p", { class: "lead" }, "Each bundle that left or reached this hub, from the bridge's own sealed log. Give the reader key of that log. "
       + "To compare both sides, run veen bridge reconcile."),
     el("div", { class: "buttons" }, ...links));
-  const found = findStream(app, side.stream);
-  if (found === undefined) return () => undefined;
-  const log = new RecordLog(app, found.label);
+  const log = new StreamLog(app, [side.stream]);
   const [state, slot] = [el("div"), el("div")];
   root.append(state, keyBox(app), slot);
   const show = () => {
     const view = log.view.value;
     state.replaceChildren(progress(view));
     const lines = linesOf(view.entries);
-    slot.replaceChildren(lines.length === 0 ? empty(`No bundle is recorded in ${side.stream}.`) : table(found.label, lines),
+    slot.replaceChildren(lines.length === 0 ? empty(`No bundle is recorded in ${side.stream}.`) : table(lines),
       ...(side === SIDES.online ? [lags(app, view.entries)] : []));
   };
   const stops = [log.view.watch(show), app.hubLog.view.watch(show)];
@@ -109,9 +106,9 @@ function continues(
   return ["holds", "continues"];
 }
 
-function table(label: Bytes, lines: readonly Line[]): HTMLElement {
+function table(lines: readonly Line[]): HTMLElement {
   const rows = [...lines].reverse().map(({ entry, bundle, source, range, verdict, state }) => el("tr", {},
-    el("td", {}, el("a", { href: linkTo("message", hex(label), entry.row.seq) }, String(entry.row.seq))),
+    el("td", {}, el("a", { href: linkTo("message", entry.label, entry.row.seq) }, String(entry.row.seq))),
     el("td", {}, entry.row.receipt === undefined ? "" : utc(Number(entry.row.receipt.hub_ts))),
     el("td", {}, bundle === null ? "" : hash(hex(bundle), 8)),
     el("td", {}, /^[0-9a-f]{64}$/.test(source) ? hash(source, 8) : foreign(source)),

@@ -15,6 +15,9 @@ import type { Stop } from "../subject.ts";
 import { VirtualList } from "../virtual_list.ts";
 import { badge, card, facts, field, hash, type Verdict } from "../widgets.ts";
 
+/** Rows that are in view at once. */
+const MAX_SHOWN = 9;
+
 /** The hub's time: of the newest verified receipt or head, and of the status, which is not signed. */
 interface Now {
   readonly signed: number;
@@ -36,8 +39,9 @@ export function capabilities(app: App, root: HTMLElement): Stop {
     placeholder: "auth_ref, issuer or subject begins with …" });
   const detail = el("div", { class: "token-detail" });
   const now = (): Now => ({ signed: Number(app.trust.newestHubTs), said: Number(app.trust.hub.value?.status.hub_ts ?? 0n) });
+  const rowHeight = matchMedia("(max-width: 800px)").matches ? 68 : 44;
   const list = new VirtualList<Row>({
-    rowHeight: matchMedia("(max-width: 800px)").matches ? 68 : 44,
+    rowHeight,
     label: "Tokens",
     keyOf: (row) => `${row.seq}-${row.verdict}-${validity(row, now()).text}`,
     render: (row) => tokenRow(row, validity(row, now())),
@@ -48,6 +52,7 @@ export function capabilities(app: App, root: HTMLElement): Stop {
     const text = wanted.value.trim().toLowerCase();
     const shown = rows.filter(({ token }) => !text || (token !== undefined
       && [authRef(token), token.issuer_pk, token.subject_pk].some((each) => hex(each).startsWith(text))));
+    list.root.style.blockSize = `${Math.min(MAX_SHOWN, Math.max(1, shown.length)) * rowHeight + 2}px`;
     list.setItems(shown);
     const valid = rows.filter((row) => validity(row, now()).verdict === "holds").length;
     const state = note === "no entries yet" ? "This hub has authorized no token yet." : phase === "starting" ? "Reading…"
@@ -60,7 +65,10 @@ export function capabilities(app: App, root: HTMLElement): Stop {
     el("p", { class: "lead" },
       "Who may write to which stream, for how long and how fast. Revocations are sealed records of a realm: only its members can read them. ",
       el("a", { href: linkTo("revocations") }, "Revocations of a realm")),
-    el("div", { class: "toolbar" }, field("Find", wanted)), summary, list.root, detail);
+    el("div", { class: "toolbar" }, field("Find", wanted)), summary,
+    el("div", { class: "columns token-columns", "aria-hidden": "true" },
+      ...["auth_ref", "issuer", "subject", "streams", "state", "ends (UTC)"].map((name) => el("span", {}, name))),
+    list.root, detail);
   const stop = watch.view.watch(show);
   const tick = setInterval(show, 10_000);
   return () => {

@@ -105,9 +105,9 @@ function draw(app: App, slot: HTMLElement, proof: MessageProof, seq: number): St
   slot.replaceChildren(
     el("p", { class: "verdict-line" },
       sign,
-      evidence === undefined ? null : el("button", { type: "button", class: "small", onclick: () => save(app.audit, `message-${seq}.evidence.cbor`, evidence) },
-        "Download the evidence"),
-      el("span", { class: "quiet" }, "as a file for `veen verify`, or for the verifier page")),
+      ...(evidence === undefined ? [] : [
+        el("button", { type: "button", class: "small", onclick: () => save(app.audit, `message-${seq}.evidence.cbor`, evidence) }, "Download the evidence"),
+        el("span", { class: "quiet" }, "as a file for ", el("code", {}, "veen verify"), ", or for the verifier page")])),
     el("div", { class: "grid" },
       card("Content", content, msg === undefined ? null : keyBox(app)),
       card("What was checked", el("ol", { class: "checks" }, ...proof.checks.map((check) => el("li", {},

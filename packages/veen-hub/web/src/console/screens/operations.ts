@@ -3,13 +3,15 @@ import { el, foreign, foreignLines } from "../../ui/dom.ts";
 import { type Bytes, hex } from "../../verify/wire/bytes.ts";
 import { plural } from "../../verify/wire/errors.ts";
 import type { App } from "../app.ts";
-import { short, utc } from "../format.ts";
+import { count, short, utc } from "../format.ts";
 import { bodyText } from "../message_body.ts";
 import { type Call, callsOf } from "../records/calls.ts";
 import { causalTree, type OperationNode } from "../records/causality.ts";
 import { type Described, descriptorsOf } from "../records/descriptors.ts";
-import { findStream } from "../records/find_stream.ts";
-import { type RecordEntry, RecordLog } from "../records/record_log.ts";
+import { eventsOf, messagesOf } from "../records/folded_events.ts";
+import { type Register, registersOf } from "../records/registers.ts";
+import { type RecordEntry, StreamLog } from "../records/stream_log.ts";
+import { type Wallet, walletsOf } from "../records/wallets.ts";
 import { linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { badge, card, empty, hash } from "../widgets.ts";
@@ -27,29 +29,54 @@ export function operations(app: App, root: HTMLElement, parts: readonly string[]
       + "were advertised. Every record is in the verified log. Whether an operation "
       + "was allowed is decided by its overlay: ask veen op, or veen disc."),
     streamForm("operations", name, "disc.services.v1"));
-  const found = name === "" ? undefined : findStream(app, name);
-  if (found === undefined) {
+  if (name === "") {
     root.append(empty("Open a stream by its name."));
     return () => undefined;
   }
-  const log = new RecordLog(app, found.label);
+  const log = new StreamLog(app, [name]);
   const [state, slot, detail] = [el("div"), el("div"), el("div", { class: "token-detail", "aria-live": "polite" })];
   root.append(state, keyBox(app), slot, detail);
-  const label = hex(found.label);
-  const open = (entry: RecordEntry) => detail.replaceChildren(describe(entry, label));
+  const open = (entry: RecordEntry) => {
+    detail.replaceChildren(describe(entry));
+    detail.scrollIntoView({ block: "nearest" });
+  };
   const stop = log.view.watch((view) => {
     state.replaceChildren(progress(view), unread(view.entries));
     slot.replaceChildren(...[
       operationTable(causalTree(view.entries), open),
       callTable(callsOf(view.entries), open),
       descriptorTable(descriptorsOf(view.entries), app.trust.newestHubTs, open),
+      ...folds(view.entries),
     ].filter((each) => each !== undefined));
-    if (slot.childElementCount === 0 && view.isCaughtUp) slot.replaceChildren(empty("No operation, call or descriptor was opened."));
+    if (slot.childElementCount === 0 && view.isCaughtUp) slot.replaceChildren(empty("No operation, call, descriptor, wallet or register was opened."));
   });
   return () => {
     stop();
     log.stop();
   };
+}
+
+/** Wallets and registers: states that follow from the stream's events, as far as they were opened. */
+function folds(entries: readonly RecordEntry[]): (HTMLElement | undefined)[] {
+  const events = eventsOf(messagesOf(entries));
+  const unopened = entries.filter(({ opened, row }) => opened === undefined && row.msg !== undefined).length;
+  const note = unopened === 0 ? "Folded in this page from all entries of the stream."
+    : `Folded in this page without ${plural(unopened, "entry", "entries")} that did not open: the state may be another.`;
+  return [walletTable([...walletsOf(events)], note), registerTable(registersOf(events), note)];
+}
+
+function walletTable(wallets: readonly (readonly [string, Wallet])[], note: string): HTMLElement | undefined {
+  return tableOf("Wallets", ["wallet_id", "balance", "daily limit", "spent that day", "state"], wallets.map(([id, wallet]) => el("tr", {},
+    el("td", {}, hash(id, 12)), el("td", {}, count(wallet.balance)),
+    el("td", {}, wallet.daily_limit === null ? "none" : count(wallet.daily_limit)),
+    el("td", {}, wallet.daily_limit === null ? "" : count(wallet.pending_daily_spent)),
+    el("td", {}, wallet.closed ? "closed" : !wallet.exists ? "never opened" : wallet.frozen ? "frozen" : "open"))),
+  `${note} Whether each event was allowed is checked by veen wallet verify.`);
+}
+
+function registerTable(registers: readonly Register[], note: string): HTMLElement | undefined {
+  return tableOf("Registers", ["key", "value", "time (UTC)"], registers.map(({ key, value, ts }) => el("tr", {},
+    el("td", {}, foreign(bodyText(key))), el("td", {}, foreign(bodyText(value))), el("td", {}, utc(Number(ts))))), note);
 }
 
 /** Messages that opened and are not valid records are counted, and never silently absent (core §11.1). */
@@ -59,9 +86,9 @@ function unread(entries: readonly RecordEntry[]): HTMLElement {
   return el("p", { class: "quiet" }, `${plural(broken, "invalid record")}, ${plural(foreignOnes, "message")} of other schemas.`);
 }
 
-function tableOf(title: string, heads: readonly string[], rows: readonly HTMLElement[]): HTMLElement | undefined {
+function tableOf(title: string, heads: readonly string[], rows: readonly HTMLElement[], note = ""): HTMLElement | undefined {
   if (rows.length === 0) return undefined;
-  return card(`${title}: ${rows.length}`, el("div", { class: "table-scroll", role: "region", "aria-label": title, tabindex: 0 }, el("table", {},
+  return card(`${title}: ${rows.length}`, note === "" ? null : el("p", { class: "quiet" }, note), el("div", { class: "table-scroll", role: "region", "aria-label": title, tabindex: 0 }, el("table", {},
     el("thead", {}, el("tr", {}, ...heads.map((each) => el("th", {}, each)))), el("tbody", {}, ...rows.slice(0, MAX_SHOWN)))),
   rows.length > MAX_SHOWN ? el("p", { class: "quiet" }, `${MAX_SHOWN} of them are shown.`) : null);
 }
@@ -103,8 +130,7 @@ function descriptorTable(found: readonly Described[], now: bigint, open: (entry:
       : badge("open", `advertised until ${utc(Number(each.end))}`)))));
 }
 
-function describe(entry: RecordEntry, label: string): HTMLElement {
-  const { row, record, opened } = entry;
+function describe({ row, label, record, opened }: RecordEntry): HTMLElement {
   return card(record?.schema.name ?? "Message",
     el("p", { class: "quiet" }, record === undefined ? "" : `${record.schema.section} · ${record.schema.overlays.join(", ")}`),
     el("pre", { class: "body" }, foreignLines(bodyText(opened?.body as Bytes))),

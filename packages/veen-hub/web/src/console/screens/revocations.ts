@@ -4,10 +4,9 @@ import { hex } from "../../verify/wire/bytes.ts";
 import { plural } from "../../verify/wire/errors.ts";
 import type { App } from "../app.ts";
 import { utc } from "../format.ts";
-import { findStream } from "../records/find_stream.ts";
 import { isInForce, realmId, revocationEnd, revocationStream } from "../records/realm.ts";
 import { fieldsOf } from "../records/record.ts";
-import { type RecordEntry, RecordLog } from "../records/record_log.ts";
+import { type RecordEntry, StreamLog } from "../records/stream_log.ts";
 import { linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { badge, empty, hash } from "../widgets.ts";
@@ -21,17 +20,15 @@ export function revocations(app: App, root: HTMLElement, parts: readonly string[
     el("h1", {}, "Revocations"),
     el("p", { class: "lead" }, "Keys and tokens that a realm has revoked, from the realm's sealed stream at this hub."),
     streamForm("revocations", text, "shop, or 64 hex digits", "Realm"));
-  const found = text === "" ? undefined : findStream(app, hex(revocationStream(realmId(text))));
-  if (found === undefined) {
+  if (text === "") {
     root.append(empty("Give the name of a realm, or its id."));
     return () => undefined;
   }
-  const log = new RecordLog(app, found.label);
+  const log = new StreamLog(app, [hex(revocationStream(realmId(text)))]);
   const [state, slot] = [el("div"), el("div")];
   root.append(state, keyBox(app), slot);
-  const label = hex(found.label);
   const show = () => {
-    const rows = log.view.value.entries.flatMap((entry) => rowOf(entry, label, app.trust.newestHubTs) ?? []).reverse();
+    const rows = log.view.value.entries.flatMap((entry) => rowOf(entry, app.trust.newestHubTs) ?? []).reverse();
     state.replaceChildren(progress(log.view.value));
     slot.replaceChildren(rows.length === 0 ? empty("No revocation was opened.") : el("div", {},
       el("p", {}, `${plural(rows.length, "revocation")}, newest first. In force or not is by the newest time that the hub has signed.`),
@@ -46,7 +43,7 @@ export function revocations(app: App, root: HTMLElement, parts: readonly string[
   };
 }
 
-function rowOf({ row, record }: RecordEntry, label: string, now: bigint): HTMLElement | undefined {
+function rowOf({ row, label, record }: RecordEntry, now: bigint): HTMLElement | undefined {
   const made = fieldsOf(record, "veen.revocation.v1");
   if (made === undefined) return undefined;
   const end = revocationEnd(made);

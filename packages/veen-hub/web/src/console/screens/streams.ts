@@ -55,11 +55,11 @@ function choose(app: App, root: HTMLElement, chosen: string | undefined): Stop {
         error.textContent = openByName(app, name.value);
       },
     }, field("Stream name, or a label in hex", name), el("button", { type: "submit" }, "Open")),
-    error, note, list);
+    error, note, list, el("p", {}, el("a", { href: linkTo("identities") }, "Streams of identities and wallets")));
   const show = () => {
     const { labels, isComplete, head } = app.hubLog.view.value;
     const hub = app.trust.hub.value;
-    if (hub !== undefined) app.labels.names.value.has(hex(hub.status.control_label)) || app.labels.name(hub.status.control_label, "veen/control");
+    if (hub !== undefined) app.labels.name("veen/control", hub.status.control_label);
     const names = app.labels.names.value;
     const heads = [...labels.values()].sort((a, b) => Number(b.hub_ts - a.hub_ts)).slice(0, MAX_LISTED);
     note.textContent = head === undefined ? "The hub log lists its labels once the hub has published a checkpoint."

@@ -222,7 +222,7 @@ function allowedValues({ filter, projection }: QueryDescriptor): Allowed[] {
 }
 
 /** Return the positions of the sampled receipts; at least one if there is any (P14). */
-function sampled(queryId: string, ids: readonly string[], rate: number): number[] {
+export function sampled(queryId: string, ids: readonly string[], rate: number): number[] {
   const threshold = rate * 2 ** 64;
   const draws = ids.map((id) => view(H(concat(utf8(queryId), utf8(id)))).getBigUint64(0));
   const chosen = draws.flatMap((draw, at) => (draw < threshold ? [at] : []));

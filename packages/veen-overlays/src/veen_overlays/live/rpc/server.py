@@ -149,7 +149,8 @@ class RpcServer:
     def _apply(self, entry: Entry) -> None:
         message = self._access.open(entry)
         self._clock.observe(message.hub_ts)
-        found = self.table.apply(message, is_copy=self._access.is_copy(entry, message))
+        is_copy = self.table.is_request(message) and self._access.is_copy(entry, message)
+        found = self.table.apply(message, is_copy=is_copy)
         if found is not None and self._me:
             call, request = found
             if self.table.holder(call, message.hub_ts) == self._me:

@@ -25,8 +25,7 @@ from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.tlog.tree_head import SignedHead
 from veen_storage.copies.export.chunk_check import check_chunks
-from veen_storage.copies.export.label_heads import LabelHeads
-from veen_storage.copies.export.range_verifier import RangeVerifier, VerifiedExport
+from veen_storage.copies.export.range_verifier import KnownRoots, RangeVerifier, VerifiedExport
 from veen_storage.copies.export.sequence import damaged, read_small
 from veen_storage.copies.export.set_check import check_set
 from veen_storage.disk.hub_keys import encode_key_map
@@ -36,10 +35,10 @@ from veen_storage.errors import MismatchError, StorageError
 MAX_MANIFEST_BYTES: Final = 64 * 1_048_576
 
 
-def verify_export(path: Path, pinned: HubId, heads: LabelHeads | None = None) -> VerifiedExport:
+def verify_export(path: Path, pinned: HubId, roots: KnownRoots | None = None) -> VerifiedExport:
     """Raise unless the folder is a complete, verifiable export of the pinned hub.
 
-    ``heads`` are the label's heads in the hub log, if they are known (``hub_check``).
+    Each entry's root is compared with ``roots``.
     """
     manifest = _read_manifest(path)
     if manifest.hub_id != pinned:
@@ -49,7 +48,7 @@ def verify_export(path: Path, pinned: HubId, heads: LabelHeads | None = None) ->
     _check_files(path, manifest)
     identity, registry = read_exported_identity(path, pinned)
     signed = _check_signature(path, identity)
-    verifier = RangeVerifier(manifest, identity, registry, heads)
+    verifier = RangeVerifier(manifest, identity, registry, roots)
     with verifier.verifying():
         if manifest.form == "set":
             check_set(path, verifier)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from veen_core import checkpoint, consistency, hub_identity, stream
 from veen_core.checkpoint import Checkpoint
@@ -19,13 +19,12 @@ from veen_core.entry import Entry
 from veen_core.errors import CheckpointError, InvariantError, VeenError
 from veen_core.export import MANIFEST, Manifest, PrunedRange
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import MmrRoot, StreamSeq
+from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.log_rules import POSITION, LogTerms
 from veen_core.log_verifier import HubSignatures, LogVerifier
 from veen_core.mmr import Mmr
-from veen_core.signatures import Claim, invalid_signatures
+from veen_core.signatures import SignatureClaim, invalid_signatures
 from veen_core.tlog.tree_head import SignedHead
-from veen_storage.copies.export.label_heads import LabelHeads
 from veen_storage.copies.export.sequence import damaged, note_pruned
 from veen_storage.disk.registry import Registry
 
@@ -54,6 +53,13 @@ class VerifiedExport:
     """A hub checkpoint that commits to the whole range; None if none did when the export was made."""
 
 
+class KnownRoots(Protocol):
+    """Roots of the label that are known from elsewhere, such as from the hub log."""
+
+    def check(self, label: Label, seq: StreamSeq, root: MmrRoot, hub_ts: UnixTime) -> None:
+        """Raise ``VerificationError`` if the root after this entry contradicts a known one."""
+
+
 class RangeVerifier:
     """Verifies the entries and checkpoints of an export in order."""
 
@@ -62,11 +68,10 @@ class RangeVerifier:
         manifest: Manifest,
         identity: HubIdentity,
         registry: Registry,
-        heads: LabelHeads | None = None,
+        roots: KnownRoots | None = None,
     ) -> None:
-        """``heads`` are the label's heads in the hub log, if they are known."""
         self.manifest = manifest
-        self._heads = heads
+        self._roots = roots
         self.registry = registry
         self._terms = LogTerms(
             label=manifest.label, identity=identity, profile=registry.profile, limits=registry.limits
@@ -79,7 +84,7 @@ class RangeVerifier:
             hub_ts=manifest.before.hub_ts if manifest.before is not None else None,
             max_writers=MAX_WRITERS,
         )
-        self._claims: list[Claim] = []
+        self._claims: list[SignatureClaim] = []
         """Signatures of accepted entries that are not verified yet."""
         self._places: list[tuple[str, str, int]] = []
         """Name of the entry, file and offset for each of them."""
@@ -135,8 +140,8 @@ class RangeVerifier:
                 step = self._log.accept(entry, self._signatures)
             if seq == self.manifest.from_seq and step.hub_ts != self.manifest.from_ts:
                 raise InvariantError("from_ts", f"hub_ts {step.hub_ts} is not the manifest's from_ts")
-            if self._heads is not None:
-                self._heads.check(self.manifest.label, seq, step.mmr_root, step.hub_ts)
+            if self._roots is not None:
+                self._roots.check(self.manifest.label, seq, step.mmr_root, step.hub_ts)
         except VeenError as exc:
             raise damaged(where, f"{name}: {exc}", offset) from exc
         finally:

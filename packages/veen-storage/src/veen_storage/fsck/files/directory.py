@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import Final
 
 from veen_core import hub_identity
 from veen_core.errors import DecodeError, VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_storage.copies.fork_record import Fork, read_fork, verify_cuts, verify_record
+from veen_storage.copies.fork_record import Fork, ForkCut, check_heads, read_fork, verify_cuts, verify_record
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import SECRET_MODE
 from veen_storage.disk.hub_keys import NextIdentity
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
 from veen_storage.errors import REPAIR, RESTORE, DamageError, MismatchError, StorageError
+from veen_storage.fsck.index_check import run_isolated
 from veen_storage.fsck.report import Fault, Report
 
 KNOWN_NAMES: Final = frozenset(
@@ -128,7 +130,7 @@ def check_keys(layout: Layout, identity: HubIdentity, report: Report) -> None:
 
 
 def check_fork_record(layout: Layout, identity: HubIdentity, report: Report) -> None:
-    """Check the record of a fork: both hubs' signatures, and the completeness of its cuts (ADR 0007)."""
+    """Check the record of a fork: both hubs' signatures, and its cuts against the ancestor (ADR 0007)."""
     if not layout.fork.exists():
         left = [path.name for path in (layout.fork_cuts, layout.ancestry) if path.exists()]
         if left:
@@ -144,8 +146,18 @@ def check_fork_record(layout: Layout, identity: HubIdentity, report: Report) -> 
             verify_record(record, identity, old)
         file = layout.fork_cuts.name
         verify_cuts(record, lines)
+        if old is not None:
+            _check_ancestor_heads(layout.ancestor(record.old_hub), lines, report)
     except VeenError as exc:
         add_fault(report, exc, file)
+
+
+def _check_ancestor_heads(ancestor: Path, lines: list[ForkCut], report: Report) -> None:
+    try:
+        run_isolated(check_heads, ancestor, lines)
+    except DamageError as exc:
+        file = f"{ancestor.parent.name}/{ancestor.name}/{exc.file}"
+        report.faults.append(Fault(file=file, what=exc.what, remedy=RESTORE))
 
 
 def _ancestor_identity(layout: Layout, record: Fork, report: Report) -> HubIdentity | None:
