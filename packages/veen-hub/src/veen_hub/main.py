@@ -28,7 +28,6 @@ import uvloop
 from veen_core.errors import ConfigError, VeenError
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
-from veen_hub.http.app import Server
 from veen_hub.hub import Hub
 from veen_hub.ops import config as configuration
 from veen_hub.ops import init_rotate
@@ -37,6 +36,7 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.server import Server
 from veen_hub.version import VERSION
 from veen_storage import (
     DamageError,

@@ -1,8 +1,8 @@
-"""``Store``: an open data directory, to append to and to read from. ``disk.creation`` creates one.
+"""``Store``: an open data directory, to append to and to read from. ``opening.creation`` creates one.
 
 One process at a time has a directory open, with one writer thread and any number of reader threads; other
-processes may read next to it (``read.observer``). The time to open is bounded by the size of the journal, not
-by the length of the log: the index knows how long each file was at its last transaction, and only later
+processes may read next to it (``opening.observer``). The time to open is bounded by the size of the journal,
+not by the length of the log: the index knows how long each file was at its last transaction, and only later
 batches of the journal are applied.
 """
 
@@ -33,9 +33,9 @@ from veen_storage.commit.kept_segments import JournalKeeping, KeptSegments
 from veen_storage.commit.ledger import Ledger
 from veen_storage.commit.recovery import Recovery
 from veen_storage.commit.replicated_batch import RefusedBatchError, ReplicatedBatch
+from veen_storage.commit.tail import Tail
 from veen_storage.commit.writer import Batch, BatchSigner, PreviousLabel
-from veen_storage.disk import hub_keys, hub_log_start, open_checks
-from veen_storage.disk.creation import create
+from veen_storage.disk import hub_keys
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys, SignMany
@@ -54,11 +54,12 @@ from veen_storage.errors import (
 )
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
+from veen_storage.opening import hub_log_start, open_checks
+from veen_storage.opening.creation import create
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.journal_feed import JournalFeed
 from veen_storage.read.reader import Reader
-from veen_storage.read.tail import Tail
 
 __all__ = ["Store", "create"]
 

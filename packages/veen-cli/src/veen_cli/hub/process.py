@@ -28,7 +28,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_option, new_data_dir_option
 from veen_storage import Layout, lock_owner
-from veen_storage.disk.registry import MOVED, not_a_data_directory
+from veen_storage.shards.reshard import moved_error
 
 LISTENING: Final = "veen-hub listening on "
 PROBES: Final = ", probes on "
@@ -234,8 +234,8 @@ def start(
     arguments = [f"{name}={value}" for name, value in flags.items() if value is not None]
     arguments += ["--open"] if open_ else []
     if replica_of is None and not Layout(data_dir).version.exists():
-        if (data_dir / MOVED).exists():
-            raise not_a_data_directory(data_dir)
+        if (moved := moved_error(data_dir)) is not None:
+            raise moved
         raise CommandFailed(
             f"{data_dir} is not a data directory",
             Exit.USAGE,

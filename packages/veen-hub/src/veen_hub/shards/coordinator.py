@@ -23,7 +23,6 @@ from veen_core.hub_log import origin_of
 from veen_core.ids import UnixTime
 from veen_core.limits import DEFAULT_LIMITS
 from veen_hub.api.routes import HEALTHZ, PROBE_ROUTES, Route
-from veen_hub.http.app import SHUTDOWN_SEC, make_app
 from veen_hub.http.bounded_listener import ListenerEndpoint
 from veen_hub.http.exchange import route_of
 from veen_hub.http.keys import READERS_ARE_CHECKED
@@ -34,16 +33,15 @@ from veen_hub.ops.config import HubConfig, Network
 from veen_hub.ops.config.hub_log import HubLogSettings
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import log
+from veen_hub.server import SHUTDOWN_SEC, make_app
 from veen_hub.shards import merged_answers
 from veen_hub.shards.control_hub import ControlHub
 from veen_hub.shards.forwarding import PartClient, socket_path
 from veen_hub.shards.part_hub import FloorClock
 from veen_hub.shards.shard_runner import ShardRunner
 from veen_hub.version import VERSION
-from veen_storage import Files, Layout
-from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage import Files
 from veen_storage.shards.control_store import ControlStore
-from veen_storage.shards.fence import Fence, raise_fence
 from veen_storage.shards.sharded_layout import (
     CONTROL,
     ShardedLayout,
@@ -74,16 +72,12 @@ class Coordinator:
 
     def _open(self) -> None:
         config, layout = self.config, self._layout
-        lock = DirectoryLock(Layout(config.data_dir))
-        self._opened.callback(lock.release)
         self._keys = config.keys_dir or layout.keys
         files = Files()
-        files.make_directory(layout.sockets, 0o700)
-        fence = Fence(layout.fence(CONTROL), raise_fence(layout.fence(CONTROL), files))
-        part = layout.part(CONTROL).root
         limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
-        store = ControlStore(part, layout.joined, fence, keys_directory=self._keys, limits=limits)
+        store = ControlStore(layout, files, keys_directory=self._keys, limits=limits)
         self._opened.callback(store.close)
+        files.make_directory(layout.sockets, 0o700)
         self._reserved = reserve(config)
         self._opened.callback(self._reserved.close)
         self.clients = {
@@ -92,7 +86,9 @@ class Coordinator:
         }
         self.runners: dict[int, ShardRunner] = {}
         self._clock = FloorClock(load_clock(config.clock), store.joined.hub_ts)
-        own = dataclasses.replace(config, data_dir=part, keys_dir=self._keys, network=Network())
+        own = dataclasses.replace(
+            config, data_dir=layout.part(CONTROL).root, keys_dir=self._keys, network=Network()
+        )
         self.hub = ControlHub(
             own,
             store,

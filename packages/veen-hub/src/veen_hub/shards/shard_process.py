@@ -26,7 +26,6 @@ from veen_core.errors import VeenError
 from veen_core.ids import UnixTime
 from veen_core.limits import DEFAULT_LIMITS
 from veen_hub.api.routes import METRICS
-from veen_hub.http.app import SHUTDOWN_SEC, make_app
 from veen_hub.http.bounded_listener import ListenerEndpoint
 from veen_hub.http.exchange import route_of
 from veen_hub.http.keys import READERS_ARE_CHECKED
@@ -39,6 +38,7 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, set_up
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.server import SHUTDOWN_SEC, make_app
 from veen_hub.shards.forwarding import PartClient, socket_path
 from veen_hub.shards.part_calls import PartCalls
 from veen_hub.shards.part_hub import FloorClock

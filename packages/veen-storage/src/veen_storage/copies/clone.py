@@ -47,8 +47,8 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import REPAIR, DamageError, StorageError, read_file, reading
 from veen_storage.fsck.repair import RefusedError, rebuild_index
+from veen_storage.opening.observer import Observer, Source, open_source
 from veen_storage.read.attachments import Attachments
-from veen_storage.read.observer import Observer, Source, open_source
 from veen_storage.store import Store
 
 COPY_BYTES: Final = 1_048_576

@@ -30,8 +30,8 @@ from veen_core.tlog.tree import Tree
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_signed_head
 from veen_storage.commit.changes import HubEntry, HubExtended
 from veen_storage.commit.hub_log import index_extension, lay_out
+from veen_storage.commit.tail import Tail
 from veen_storage.disk.files import Files
-from veen_storage.disk.hub_log_start import check_checkpoints
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES, Layout
 from veen_storage.errors import (
     REPAIR,
@@ -45,9 +45,9 @@ from veen_storage.errors import (
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import HubLogCursor, LabelNo
+from veen_storage.opening.hub_log_start import check_checkpoints
 from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.hub_log_view import read_entry
-from veen_storage.read.tail import Tail
 
 REBUILD_ENTRIES: Final = 4_096
 """Entries that are written to a new index in one transaction."""

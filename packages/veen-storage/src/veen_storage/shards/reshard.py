@@ -110,6 +110,11 @@ def reshard(
     return moved.run()
 
 
+def moved_error(root: Path) -> StorageError | None:
+    """Return the error for a directory whose hub was moved into another one; None for any other folder."""
+    return not_a_data_directory(root) if (root / MOVED).exists() else None
+
+
 def _finish(source: Path, target: Path, files: Files) -> bool:
     """Do step 6 if a crash prevented it; return whether it did."""
     if (source / "VERSION").exists() or not (source / MOVED).exists() or not (target / NEXT).exists():

@@ -19,6 +19,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature, UnixTime
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit import journal
+from veen_storage.commit.tail import Tail
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys
@@ -31,7 +32,6 @@ from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.reader import Reader
-from veen_storage.read.tail import Tail
 from veen_storage.store import Store
 
 OBSERVER_TIMEOUT: Final = 30.0
