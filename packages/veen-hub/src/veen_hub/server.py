@@ -34,18 +34,18 @@ async def only_short_heads(request: web.Request, handler: Handler) -> web.Stream
 
 
 def make_api(hub: Hub) -> web.Application:
-    app = _make_app(hub)
+    app = make_app(hub)
     app.add_routes(map(route_of, API_ROUTES))
     return app
 
 
 def make_probes(hub: Hub) -> web.Application:
-    app = _make_app(hub)
+    app = make_app(hub)
     app.add_routes([*map(route_of, (HEALTHZ, *PROBE_ROUTES))])
     return app
 
 
-def _make_app(hub: Hub) -> web.Application:
+def make_app(hub: Hub) -> web.Application:
     # Bodies are bounded where they are read.
     app = web.Application(middlewares=[envelopes, only_short_heads], client_max_size=2**62)
     app[HUB] = hub

@@ -9,6 +9,7 @@ Folders:
 - ``index``: the LMDB tables, rebuildable from the log;
 - ``read``: everything a hub answers from a data directory;
 - ``copies``: clone, fork and export;
+- ``shards``: the directory of a hub with several shards;
 - ``fsck``: check and repair.
 
 The names below are the public API for hubs and tools; ``veen_storage.copies`` and ``veen_storage.fsck`` have

@@ -88,16 +88,18 @@ class Store:
         keeping: JournalKeeping | None = None,
         files: Files | None = None,
         background: bool = True,
+        part: bool = False,
     ) -> None:
         """Open a data directory; ``limits`` and ``profile``, if given, must equal the directory's.
 
         ``keeping`` says how much of the applied journal is kept for replicas; without it, nothing is kept.
         Without ``background`` nothing is applied until ``apply`` is called, which tests use.
+        ``part``: open a part of a sharded hub (``shards``), which nothing else may open.
         """
         self.layout = Layout(root)
         self._files = files or Files()
         self._kept = KeptSegments(self._files, self.layout.kept_journal, keeping or JournalKeeping())
-        self.registry = read_registry(self.layout)
+        self.registry = read_registry(self.layout, part=part)
         if limits is not None:
             check_limits(self.registry, limits)
         if profile is not None:
@@ -341,6 +343,10 @@ class Store:
         """
         head = TreeHead(origin, 0, EMPTY_ROOT)
         return SignedHead(head, self._signer.sign_note(head.text, origin, UnixTime(max(now, self.hub_ts))))
+
+    def sign_hub_log_head(self, head: TreeHead, now: UnixTime) -> SignedHead:
+        """Sign a head of the hub log that joins this hub's shards (``shards.joined_hub_log``)."""
+        return SignedHead(head, self._signer.sign_note(head.text, head.origin, now))
 
     def sign_with_active_keys(self, signed: SignedHead, now: UnixTime) -> SignedHead:
         """Add the signatures of hub keys that became active after a hub checkpoint was made (RESOLUTIONS P1).

@@ -286,6 +286,11 @@ async def checkpoints(request: ApiRequest) -> Reply:
     The answer is a CBOR sequence or a JSON list of at most 1,000 checkpoints. If there are more, the header
     ``Veen-Next`` is the query of the next page.
     """
+    return checkpoints_reply(request, *await read_checkpoints(request))
+
+
+async def read_checkpoints(request: ApiRequest) -> tuple[list[Checkpoint], str | None]:
+    """Read one page of checkpoints, and the query of the next page if there are more."""
     hub = request.hub
     first, last = number_of(request, "epoch_min", 0), number_of(request, "epoch_max", 2**63)
     after = None
@@ -297,7 +302,12 @@ async def checkpoints(request: ApiRequest) -> Reply:
     read = hub.store.read
     found = await hub.log.read(lambda: read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS + 1, after))
     given = found[:MAX_CHECKPOINTS]
-    headers = {"Veen-Next": _next_page(given[-1], last)} if len(found) > len(given) else {}
+    return given, _next_page(given[-1], last) if len(found) > len(given) else None
+
+
+def checkpoints_reply(request: ApiRequest, given: list[Checkpoint], next_page: str | None) -> Reply:
+    """Encode a page of checkpoints in the form that the request asks for."""
+    headers = {"Veen-Next": next_page} if next_page is not None else {}
     if wants_json(request.headers):
         answer = CheckpointsResponse(checkpoints=tuple(given), server_version=VERSION)
         answered = json_reply(answer.to_json())

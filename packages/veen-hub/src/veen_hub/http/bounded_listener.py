@@ -39,6 +39,8 @@ class ListenerEndpoint:
     port: int
     max_connections: int
     backlog: int
+    reuse_port: bool = False
+    """Whether other processes of the same hub listen at the same address."""
 
 
 def refuse_in_text(error: ApiError) -> Reply:
@@ -136,6 +138,7 @@ class BoundedListener(web.BaseSite):
                 endpoint.port,
                 backlog=self._backlog,
                 reuse_address=True,
+                reuse_port=endpoint.reuse_port or None,
             )
         except (OSError, OverflowError) as exc:  # overflow: the port after 65535
             await self.stop()
