@@ -1,9 +1,9 @@
 """Build and check the web pages of veen-hub with a Node.js that comes as a Python wheel.
 
 Usage: web.py [build]. Without an argument: install the locked packages, check types, run the tests, compare
-the pages' verdicts with those of ``veen verify`` in Chromium, and fail if a page in the Python package is not
-what its sources give. ``build`` writes the pages, and the documentation that names the verifier page's hash.
-Without Chromium the comparison runs in Node.js; with VEEN_BROWSER=required it fails instead.
+the pages' verdicts with those of ``veen verify`` in Chromium, and fail if a table or page is not what its
+sources give. Without Chromium the comparison runs in Node.js; with VEEN_BROWSER=required it fails instead.
+With ``build``: write the tables of declared objects and records, the pages, and what the docs say of them.
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ def compile_test(source: str, out: Path, *flags: str) -> None:
 
 def main(arguments: list[str]) -> None:
     install()
-    subprocess.run([sys.executable, WEB / "schema.py", "--check"], check=True)
     if arguments == ["build"]:
+        subprocess.run([sys.executable, WEB / "schema.py"], check=True)
         run("build.mjs")
         # The documentation names the hash of the verifier page.
         subprocess.run([sys.executable, ROOT / "docs" / "generate.py"], check=True)
         return
+    subprocess.run([sys.executable, WEB / "schema.py", "--check"], check=True)
     run("node_modules/typescript/bin/tsc", "--noEmit")
     run("test.mjs")
     compare()

@@ -16,7 +16,7 @@ from veen_core.ids import StreamSeq
 from veen_hub.client import BadRequest, Refused, Retry, Timeouts, Unreachable, connect
 from veen_hub.client.wire.file_transport import FileTransport, Spool
 from veen_hub.file_drop import answered
-from veen_hub.file_drop.answered import Answered
+from veen_hub.file_drop.answered import AnsweredRequests
 from veen_hub.file_drop.envelopes import DropName, DroppedReply, DroppedRequest, digest_of
 from veen_hub.file_drop.files import write_file
 from veen_hub.ops import config as configuration
@@ -106,12 +106,12 @@ def test_a_receipt_survives_a_crash_between_commit_and_reply(
     hub.accept(alice.next())
     crashed: list[DropName] = []
 
-    def crash(_sender: Answered, name: DropName, _reply: bytes) -> None:
+    def crash(_sender: AnsweredRequests, name: DropName, _reply: bytes) -> None:
         crashed.append(name)
         raise OSError("the machine stops here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Answered, "end", crash)
+        patch.setattr(AnsweredRequests, "end", crash)
         name = drop(spool, 1, submit(alice.next()))
         until(lambda: crashed, "it is committed")
         hub.stop()
@@ -136,7 +136,7 @@ def test_a_message_that_was_sent_on_another_road_is_a_duplicate(
 def test_a_repeated_request_gets_the_reply_that_the_link_has_lost(
     start_hub: StartHub, place: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answered, "KEPT_REPLIES", 2)
+    monkeypatch.setattr(answered, "MAX_KEPT_REPLIES", 2)
     hub = with_files(start_hub, place)
     alice = hub.writer()
     requests = [submit(alice.next()) for _ in range(3)]

@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aioquic._buffer import Buffer
 from aioquic.asyncio import QuicConnectionProtocol
 from aioquic.h3.connection import H3Connection
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, QuicEvent
+from aioquic.quic.packet import pull_quic_transport_parameters, push_quic_transport_parameters
 
 from veen_core.errors import ConfigError
 from veen_core.status import Status
 from veen_hub.client import Retry, Timeouts, Tls, Unreachable, connect
-from veen_hub.client.wire.h3_transport import H3Transport
+from veen_hub.client.wire import h3_transport
+from veen_hub.client.wire.h3_transport import H3Transport, _Connection
 from veen_hub.http3 import connection as h3_connection
-from veen_hub.http3 import windows
+from veen_hub.http3 import datagrams, windows
+from veen_hub.http3.datagrams import LOCAL_DATAGRAM_BYTES
 from veen_hub.ops import config as configuration
 
 from . import serving
@@ -232,6 +236,82 @@ class _Forward(asyncio.DatagramProtocol):
         self._connection.datagram_received(data, addr)
 
 
+# --- the size of datagrams
+
+
+def largest_datagram(hub: RunningHub, tls: Tls, monkeypatch: pytest.MonkeyPatch, wanted: int | None) -> int:
+    """Fetch an attachment, and return the size of the largest datagram that the hub sent."""
+    sizes: list[int] = []
+
+    class Listens(_Connection):
+        def __init__(self, quic: QuicConnection) -> None:
+            super().__init__(quic)
+            if wanted is not None:
+                made = quic._serialize_transport_parameters
+                monkeypatch.setattr(quic, "_serialize_transport_parameters", lambda: self._parameters(made()))
+
+        @staticmethod
+        def _parameters(made: bytes) -> bytes:
+            parameters, buffer = pull_quic_transport_parameters(Buffer(data=made)), Buffer(capacity=1_024)
+            parameters.max_udp_payload_size = wanted
+            push_quic_transport_parameters(buffer, parameters)
+            return bytes(buffer.data)
+
+        def datagram_received(self, data: bytes | str, addr: Any) -> None:
+            sizes.append(len(data))
+            super().datagram_received(data, addr)
+
+    monkeypatch.setattr(h3_transport, "_Connection", Listens)
+
+    async def work() -> None:
+        async with connect(url_of(hub), person("alice"), trust=hub.hub_id, tls=tls, retry=QUICK) as alice:
+            stream = alice.stream("orders", to=READER)
+            await stream.send("one", attachments=[b"f" * 300_000])
+            (message,) = [message async for message in stream.read()]
+            assert len(await alice.fetch(message.attachments[0].coid)) > 300_000
+
+    run(work())
+    return max(sizes)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "largest"), [(None, LOCAL_DATAGRAM_BYTES), (4_000, 4_000), (1_200, 1_200)]
+)
+def test_datagrams_on_one_machine_are_as_large_as_the_peer_accepts(
+    start_h3: Callable[..., RunningHub],
+    tls: Tls,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: int | None,
+    largest: int,
+) -> None:
+    hub = start_h3(gating=False)
+    assert largest * 0.9 < largest_datagram(hub, tls, monkeypatch, wanted) <= largest
+
+
+def test_datagrams_across_a_network_have_the_size_that_every_path_carries(
+    start_h3: Callable[..., RunningHub], tls: Tls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datagrams, "is_this_machine", lambda _host: False)
+    assert largest_datagram(start_h3(gating=False), tls, monkeypatch, None) == 1_200
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+        ("fe80::1%lo", False),
+        ("hub.example", False),
+    ],
+)
+def test_only_loopback_addresses_are_this_machine_for_certain(host: str, *, local: bool) -> None:
+    assert datagrams.is_this_machine(host) is local
+
+
 # --- rude peers
 
 
@@ -309,7 +389,7 @@ def test_bytes_that_nobody_has_read_do_not_open_the_window(
     start_h3: Callable[..., RunningHub], tls: Tls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stream without its first byte cannot be read: no more than the window may wait for it."""
-    monkeypatch.setattr(windows, "STREAM_WINDOW", 20_000)
+    monkeypatch.setattr(windows, "STREAM_WINDOW_BYTES", 20_000)
     hub = start_h3()
 
     async def work() -> None:

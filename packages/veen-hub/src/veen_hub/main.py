@@ -25,10 +25,9 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from veen_core.errors import VeenError
+from veen_core.errors import ConfigError, VeenError
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
-from veen_hub.http.app import Server
 from veen_hub.hub import Hub
 from veen_hub.ops import config as configuration
 from veen_hub.ops import init_rotate
@@ -37,8 +36,18 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.server import Server
 from veen_hub.version import VERSION
-from veen_storage import DamageError, JournalKeeping, LockedError, MismatchError, PoisonedError, Store
+from veen_storage import (
+    DamageError,
+    JournalKeeping,
+    Layout,
+    LockedError,
+    MismatchError,
+    PoisonedError,
+    Store,
+)
+from veen_storage.shards.sharded_layout import ShardedLayout, is_sharded, read_shard_map
 
 ROLES: Final = ("authority", "tenant")
 
@@ -189,6 +198,21 @@ def _is_beyond_loopback(host: str) -> bool:
         return host != "localhost"
 
 
+def check_shards(config: HubConfig) -> int:
+    """Return the number of shards; raise unless the data directory was made for it."""
+    root, wanted = config.data_dir, config.shard_count
+    has = 1
+    if Layout(root).version.exists() and is_sharded(root):
+        has = read_shard_map(ShardedLayout(root)).count
+    if has != wanted:
+        raise ConfigError(
+            f"shards: the configuration says {wanted}, and {root} was made for {has}",
+            action=f"set `shards: {has}`, or stop the hub and run "
+            f"`veen hub reshard --data-dir {root} --shards {wanted} --out DIRECTORY`",
+        )
+    return has
+
+
 async def serve(config: HubConfig) -> bool:
     """Run the hub until a signal or a failure of its pipeline; then drain.
 
@@ -200,6 +224,13 @@ async def serve(config: HubConfig) -> bool:
         from veen_hub.replica.preparation import prepare_replica  # noqa: PLC0415
 
         await prepare_replica(config)
+    if check_shards(config) > 1:
+        # Imported here: only a hub with several shards needs it.
+        from veen_hub.shards.coordinator import serve_shards  # noqa: PLC0415
+
+        if (why := await serve_shards(config)) is not None:
+            raise HubFailedError(why, action="see the log, then start the hub again")
+        return False
     server = Server(open_hub(config))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

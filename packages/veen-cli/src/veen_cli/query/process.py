@@ -20,7 +20,7 @@ from veen_core.client_state import ClientBounds
 from veen_core.keys import DhKey
 from veen_hub.client import Hub, Identity, Retry, Tls, connect
 from veen_hub.ops.logs import log
-from veen_overlays.live.query_service.counters import Counters
+from veen_overlays.live.query_service.counters import ServiceCounters
 from veen_overlays.live.query_service.execution import Executor
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import Authenticator
@@ -147,7 +147,7 @@ async def opened(
         folder = config.state / f"view-{view_name(hub.hub_id, sources, held_in)}"
         backend = await stack.enter_async_context(open_view(hub, sources, folder, rebuild=rebuild))
         records = QueryRecords(HubRecordLog(hub, keys.readers), milliseconds)
-        counters = Counters()
+        counters = ServiceCounters()
         executor = Executor(
             backend,
             jobs,

@@ -31,7 +31,7 @@ from veen_hub.api.reply import Headers, Reply
 from veen_hub.api.request_ids import new_request_id
 from veen_hub.api.submit import encode
 from veen_hub.api.whole_requests import answer_whole
-from veen_hub.file_drop.answered import Answered, Begun
+from veen_hub.file_drop.answered import AnsweredRequests, Begun
 from veen_hub.file_drop.envelopes import (
     MAX_REQUEST_BYTES,
     REPLY,
@@ -49,7 +49,7 @@ from veen_hub.ops.logs import LOGGER, log
 
 SUBMIT: Final = ("POST", "/v1/submit")
 NOT_NOW: Final = HTTP_STATUS[Code.UNAVAILABLE]
-PAGE: Final = 256
+PAGE_ENTRIES: Final = 256
 """Entries that are read at once in the search for a receipt."""
 
 
@@ -63,7 +63,7 @@ class FileDropService:
         self._inbox, self._outbox = settings.inbox, settings.outbox
         self._settings = settings
         self._state = hub.store.layout.view("file")
-        self._senders: dict[str, Answered] = {}
+        self._senders: dict[str, AnsweredRequests] = {}
         self._said: set[str] = set()
         """Files whose trouble was logged."""
         self._running: list[asyncio.Task[None]] = []
@@ -137,17 +137,17 @@ class FileDropService:
         await self._hub.log.read(lambda: sender.end(name, data))
         await self._hub.log.read(lambda: self._finish(name, data))
 
-    def _sender(self, sender: str) -> Answered | None:
+    def _sender(self, sender: str) -> AnsweredRequests | None:
         found = self._senders.get(sender)
         if found is None and len(self._senders) < self._settings.max_senders:
-            found = self._senders[sender] = Answered(self._state / sender)
+            found = self._senders[sender] = AnsweredRequests(self._state / sender)
         return found
 
     def _finish(self, name: DropName, reply: bytes) -> None:
         write_file(self._outbox, name.file_name(REPLY), reply)
         (self._inbox / name.file_name(REQUEST)).unlink(missing_ok=True)
 
-    async def _call(self, name: DropName, sender: Answered, content: bytes) -> Reply:
+    async def _call(self, name: DropName, sender: AnsweredRequests, content: bytes) -> Reply:
         headers: Headers = CIMultiDict()
         try:
             asked = DroppedRequest.decode(content)
@@ -163,7 +163,7 @@ class FileDropService:
         return reply
 
     async def _begin(
-        self, name: DropName, sender: Answered, asked: DroppedRequest, headers: Headers
+        self, name: DropName, sender: AnsweredRequests, asked: DroppedRequest, headers: Headers
     ) -> Begun | None:
         """Note where the log is before a submit; return what was noted if it had begun before."""
         if (asked.method, asked.target) != SUBMIT:
@@ -192,7 +192,7 @@ class FileDropService:
 
     def _entries_after(self, begun: Begun) -> Iterator[Entry]:
         at = StreamSeq(begun.head + 1)
-        while found := self._hub.store.read.entries(begun.label, at, PAGE):
+        while found := self._hub.store.read.entries(begun.label, at, PAGE_ENTRIES):
             yield from (one for one in found if isinstance(one, Entry))
             at = StreamSeq(at + len(found))
 

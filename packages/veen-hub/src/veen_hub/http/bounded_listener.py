@@ -30,7 +30,7 @@ HANDSHAKE_SEC: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ListenerEndpoint:
     """Address and limits of one listener."""
 
     key: str
@@ -39,6 +39,8 @@ class Endpoint:
     port: int
     max_connections: int
     backlog: int
+    reuse_port: bool = False
+    """Whether other processes of the same hub listen at the same address."""
 
 
 def refuse_in_text(error: ApiError) -> Reply:
@@ -84,7 +86,7 @@ class BoundedListener(web.BaseSite):
     def __init__(
         self,
         runner: web.BaseRunner,
-        endpoint: Endpoint,
+        endpoint: ListenerEndpoint,
         context: ssl.SSLContext | None = None,
         *,
         slow_client_sec: int,
@@ -136,6 +138,7 @@ class BoundedListener(web.BaseSite):
                 endpoint.port,
                 backlog=self._backlog,
                 reuse_address=True,
+                reuse_port=endpoint.reuse_port or None,
             )
         except (OSError, OverflowError) as exc:  # overflow: the port after 65535
             await self.stop()

@@ -27,7 +27,7 @@ from veen_hub.ops.process_memory import protect_memory
 from veen_hub.version import VERSION
 from veen_hub.witness import config as configuration
 from veen_hub.witness.config import WitnessConfig
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 from veen_hub.witness.key import new_seed
 from veen_hub.witness.server import WitnessServer
 from veen_hub.witness.witness import Witness
@@ -86,7 +86,7 @@ def configure(given: argparse.Namespace) -> WitnessConfig:
         "listen": parse_address(given.listen) if given.listen is not None else {},
         "tls": {name: value for name, value in tls.items() if value is not None},
     }
-    return configuration.load(given.config or Folder(given.dir).config_file, overrides)
+    return configuration.load(given.config or WitnessFolder(given.dir).config_file, overrides)
 
 
 def print_address(url: str) -> None:
@@ -96,7 +96,7 @@ def print_address(url: str) -> None:
 
 
 async def serve(
-    folder: Folder, config: WitnessConfig, announce: Callable[[str], None] = print_address
+    folder: WitnessFolder, config: WitnessConfig, announce: Callable[[str], None] = print_address
 ) -> None:
     """Serve until a signal, or until the state cannot be written; ``announce`` gets the address."""
     witness = Witness(folder, config)
@@ -134,7 +134,7 @@ def run(arguments: Sequence[str], announce: Callable[[str], None] = print_addres
     """Run ``veen-witness``; errors are raised to the caller, ``announce`` gets the address."""
     given = _parser().parse_args(arguments)
     protect_memory()
-    folder = Folder(given.dir)
+    folder = WitnessFolder(given.dir)
     if given.init is not None:
         print(folder.create(given.init, new_seed(), given.log).verifier.text)  # noqa: T201
         return

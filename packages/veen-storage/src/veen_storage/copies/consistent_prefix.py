@@ -17,7 +17,7 @@ from veen_storage.errors import AbsentError, PrunedError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, View
 from veen_storage.index.records import LABEL_SEQ, U32, U64, ChunkRecord, LabelCursor, LabelNo
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.reader import Reader
 
 
@@ -95,7 +95,7 @@ def _of_label(view: View, number: bytes) -> LabelCut:
 
 
 def shorten(
-    cut: Cut, index: Index, read: Reader, hub_log: HubLogReader, upto: Mapping[Label, StreamSeq]
+    cut: Cut, index: Index, read: Reader, hub_log: StoredHubLog, upto: Mapping[Label, StreamSeq]
 ) -> Cut:
     """Return the cut with the named labels ending earlier; a label that ends at 0 is left out.
 
@@ -117,7 +117,7 @@ def shorten(
     return dataclasses.replace(cut, labels=tuple(shortened), hub_log=kept)
 
 
-def _newest_head(hub_log: HubLogReader, label: Label, size: int) -> int:
+def _newest_head(hub_log: StoredHubLog, label: Label, size: int) -> int:
     """Return ``upto_seq`` of the label's newest head in the first ``size`` entries; 0 if there is none."""
     try:
         return hub_log.head_of(label, None, size)[0].upto_seq

@@ -46,7 +46,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Counters:
+class FsckCounters:
     """How much was checked."""
 
     labels: int = 0
@@ -75,7 +75,7 @@ class Report:
     level: Level
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    counters: Counters = field(default_factory=Counters)
+    counters: FsckCounters = field(default_factory=FsckCounters)
 
     @property
     def ok(self) -> bool:

@@ -40,7 +40,7 @@ class Delivery:
     unanswered: tuple[LeafHash, ...] = ()
 
 
-class Answered(NamedTuple):
+class SendOutcome(NamedTuple):
     """The outcome of a request that has left with one message."""
 
     leaf: LeafHash
@@ -68,7 +68,7 @@ class Settler:
         uncertain: bool,
         window_passed: bool = False,
         ahead: BatchesAhead | None = None,
-        answered: Answered | None = None,
+        answered: SendOutcome | None = None,
     ) -> None:
         """Send until each pending message is answered or refused for good, or the retry policy gives up.
 
@@ -109,7 +109,7 @@ class Settler:
             delivery.unanswered = tuple(self._log.client.pending_leaves)
 
     async def _deliver(
-        self, attempts: Attempts, uncertain: bool, ahead: BatchesAhead | None, answered: Answered | None
+        self, attempts: Attempts, uncertain: bool, ahead: BatchesAhead | None, answered: SendOutcome | None
     ) -> None:
         request: asyncio.Task[Outcomes] | None = None
         try:

@@ -16,7 +16,7 @@ from veen_storage.disk.layout import Layout
 from veen_storage.errors import REPAIR, unreadable
 from veen_storage.fsck.index_check import INDEX_FILE, Row
 from veen_storage.fsck.report import MOVE_AWAY, Fault, Level, Report
-from veen_storage.fsck.workers import Workers
+from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
 from veen_storage.read.attachments import IF_LOST, PART_BYTES, UPLOAD_AGAIN
@@ -26,7 +26,7 @@ ROWS_AT_ONCE: Final = 4_096
 
 
 def check_attachments(
-    layout: Layout, report: Report, workers: Workers, faulty: set[bytes]
+    layout: Layout, report: Report, workers: FsckWorkers, faulty: set[bytes]
 ) -> Iterator[tuple[str, int]]:
     """Check every attachment; yield name and size of the intact ones, add the others' coids to ``faulty``."""
     content, seen = report.level is Level.FULL, report.counters
