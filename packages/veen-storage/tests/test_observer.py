@@ -192,7 +192,7 @@ def test_an_observer_waits_for_entries_that_were_durable_before(running: Path) -
 def test_a_hub_that_does_not_apply_its_acknowledged_batches_is_not_cloned(
     running: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("veen_storage.opening.observer.OBSERVER_TIMEOUT", 0.1)
+    monkeypatch.setattr("veen_storage.opening.observer.OBSERVER_TIMEOUT_SEC", 0.1)
     monkeypatch.setattr(Observer, "_last_batch", lambda _self: 2**60)
     with pytest.raises(StorageError, match="did not apply all its batches"):
         clone(running, place / "clone")

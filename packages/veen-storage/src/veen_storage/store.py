@@ -68,7 +68,7 @@ MAX_TAIL_BYTES: Final = 32 * 1_048_576
 
 A byte of small messages takes 3.5 bytes of memory, so twice this size would take 230 MB.
 """
-APPLY_TIMEOUT: Final = 60.0
+APPLY_TIMEOUT_SEC: Final = 60.0
 """Seconds that the writer waits for the applier before it gives up."""
 LOGGER: Final = logging.getLogger("veen_storage")
 
@@ -170,7 +170,7 @@ class Store:
     def _notice(self, what: str) -> None:
         if what not in self.notices:
             self.notices.append(what)
-        LOGGER.warning("%s", what)
+        LOGGER.warning("storage_notice: %s", what)
 
     def _apply_round(self, changes: list[Changes]) -> None:
         self._applier.apply(changes)
@@ -235,7 +235,9 @@ class Store:
         if batch.number != self._journal.last + 1:
             raise RefusedBatchError(batch.number, f"batch {self._journal.last + 1} comes next", None)
         if any(item.kind == PRUNE for item in batch.items):
-            self._queue.apply_all(APPLY_TIMEOUT)  # the decision refers to chunks that the primary's index has
+            self._queue.apply_all(
+                APPLY_TIMEOUT_SEC
+            )  # the decision refers to chunks that the primary's index has
         replicated = ReplicatedBatch(self._ledger, self.identity, batch)
         self.commit(replicated)
         return replicated
@@ -265,11 +267,11 @@ class Store:
             self.hub_log.set_published(signed)
 
     def _wait_for_room(self) -> None:
-        if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
+        if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT_SEC, lambda: self.poisoned is not None):
             self._journal.poison("the applier has not caught up")
             raise PoisonedError(
-                f"the applier has not caught up within {APPLY_TIMEOUT:.0f} s: check the disk, then reopen "
-                "the data directory"
+                f"the applier has not caught up within {APPLY_TIMEOUT_SEC:.0f} s: check the disk, then "
+                "reopen the data directory"
             )
 
     @property
@@ -379,7 +381,7 @@ class Store:
         if steps and (last_ts := retention.newest_pruned(self._index, steps)) is not None:
             self._kept.forget_payloads(last_ts, self.layout.journal)
 
-    def settle(self, timeout: float = APPLY_TIMEOUT) -> bool:
+    def settle(self, timeout: float = APPLY_TIMEOUT_SEC) -> bool:
         """Wait until everything committed so far is applied; return whether it is."""
         return self._queue.settle(timeout)
 

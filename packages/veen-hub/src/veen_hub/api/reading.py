@@ -44,7 +44,7 @@ from veen_hub.version import VERSION
 
 MAX_FOLLOW_PAGE = 256
 """Most entries read at once for a follower that is behind."""
-FIRST_FOLLOW_PAGE = 4
+FIRST_FOLLOW_ENTRIES = 4
 """Entries read first for a follower that is behind, before the size of its entries is known."""
 MAX_CHECKPOINTS = 1_000
 """Checkpoints in one answer."""
@@ -196,7 +196,7 @@ async def _deliver(hub: Hub, label: Label, at: StreamSeq, gone: asyncio.Event) -
 
     A follower that is behind holds about ``MAX_DELIVERY_BYTES`` in memory, however large entries are.
     """
-    many = FIRST_FOLLOW_PAGE
+    many = FIRST_FOLLOW_ENTRIES
     while True:
         changed = hub.feed.changed(label)  # take both events before reading, so that no entry is missed
         drained = hub.drained.is_set()
