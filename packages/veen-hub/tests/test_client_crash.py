@@ -189,7 +189,7 @@ def test_the_search_for_a_lost_answer_does_not_read_the_whole_label(
     hub: HubProcess, tmp_path: Path, others: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search is short however many messages other writers sent before or after the lost answer."""
-    monkeypatch.setattr("veen_hub.client.sending.searching.SEARCH_PAGE", 10)
+    monkeypatch.setattr("veen_hub.client.sending.searching.SEARCH_PAGE_ENTRIES", 10)
     name = f"long {others}"
 
     async def write() -> None:

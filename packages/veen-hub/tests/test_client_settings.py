@@ -35,11 +35,11 @@ from veen_hub.client import (
     Unreachable,
     connect,
 )
-from veen_hub.client.anchor import hub_anchor
 from veen_hub.client.errors import refusal
 from veen_hub.client.wire.retry import is_retryable
 from veen_hub.ops.anchors import AnchoredRoot, AnchorError
 from veen_hub.ops.config import AnchorSettings
+from veen_hub.ops.hub_anchor import hub_anchor
 
 from .certificates import Certificates
 from .client_fixtures import QUICK, person, run

@@ -137,7 +137,7 @@ def test_a_message_that_was_sent_on_another_road_is_a_duplicate(
 def test_a_repeated_request_gets_the_reply_that_the_link_has_lost(
     start_hub: StartHub, place: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answered, "KEPT_REPLIES", 2)
+    monkeypatch.setattr(answered, "MAX_KEPT_REPLIES", 2)
     hub = with_files(start_hub, place)
     alice = hub.writer()
     requests = [submit(alice.next()) for _ in range(3)]

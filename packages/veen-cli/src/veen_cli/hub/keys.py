@@ -26,7 +26,8 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.tlog.note import check_name
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage import Layout, read_registry
-from veen_storage.disk import hub_keys, rotation
+from veen_storage import read_identity as read_stored_identity
+from veen_storage import rotate as add_key
 
 NO_CHECKPOINT: Final = (
     "the hub log has no checkpoint yet; if hub.yaml sets hub_log.origin, start the hub and use --hub"
@@ -37,7 +38,7 @@ UNPINNED: Final = "not pinned: compare hub_id with the one that the operator gav
 def read_identity(data_dir: Path) -> HubIdentity:
     """Read and verify the identity of a data directory; the hub may be running."""
     layout = Layout(data_dir)
-    return hub_keys.read_identity(layout, read_registry(layout).hub_id)
+    return read_stored_identity(layout, read_registry(layout).hub_id)
 
 
 def identity_dict(identity: HubIdentity) -> dict[str, object]:
@@ -237,7 +238,7 @@ def rotate(
     checkpoints carry the signatures of both keys.
     """
     del out
-    identity = rotation.rotate(
+    identity = add_key(
         data_dir,
         SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
         UnixTime(valid_from if valid_from is not None else times.now() + 1),

@@ -43,7 +43,7 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_hub.client import reading
 from veen_hub.client.errors import BoundsReached, Refused
-from veen_hub.client.hub_log import CONFIRM_TIMEOUT
+from veen_hub.client.hub_log import CONFIRM_TIMEOUT_SEC
 from veen_hub.client.label import LabelLog
 from veen_hub.client.reading import Message
 from veen_hub.client.sending.attachments import AttachingMessage, Source, store_attachment
@@ -159,7 +159,7 @@ class Stream:
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
         confirm: bool = False,
-        confirm_timeout: float = CONFIRM_TIMEOUT,
+        confirm_timeout: float = CONFIRM_TIMEOUT_SEC,
     ) -> Receipt:
         """Seal and send a message; returns the verified receipt once the message is durable (H2).
 
@@ -191,7 +191,7 @@ class Stream:
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
         confirm: bool = False,
-        confirm_timeout: float = CONFIRM_TIMEOUT,
+        confirm_timeout: float = CONFIRM_TIMEOUT_SEC,
     ) -> Sending:
         """Send messages in batches; returns an async iterator of their receipts, in order.
 
@@ -382,7 +382,7 @@ class Stream:
         return await (await self._log(epoch)).proof(StreamSeq(stream_seq), size)
 
     async def evidence(
-        self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT
+        self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT_SEC
     ) -> HubEvidence:
         """Return verified evidence that proves one message without the log (``HubEvidence``, P1)."""
         await self._log(epoch)

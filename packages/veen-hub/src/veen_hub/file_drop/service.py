@@ -49,7 +49,7 @@ from veen_hub.ops.logs import LOGGER, log
 
 SUBMIT: Final = ("POST", "/v1/submit")
 NOT_NOW: Final = HTTP_STATUS[Code.UNAVAILABLE]
-PAGE: Final = 256
+PAGE_ENTRIES: Final = 256
 """Entries that are read at once in the search for a receipt."""
 
 
@@ -194,7 +194,7 @@ class FileDropService:
 
     def _entries_after(self, begun: Begun) -> Iterator[Entry]:
         at = StreamSeq(begun.head + 1)
-        while found := self._hub.store.read.entries(begun.label, at, PAGE):
+        while found := self._hub.store.read.entries(begun.label, at, PAGE_ENTRIES):
             yield from (one for one in found if isinstance(one, Entry))
             at = StreamSeq(at + len(found))
 

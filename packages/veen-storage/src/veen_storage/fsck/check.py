@@ -18,7 +18,7 @@ from veen_storage.commit.applier import NOTHING_TO_FINISH, decode_finishing, enc
 from veen_storage.commit.changes import Changes
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
-from veen_storage.disk.registry import not_a_data_directory
+from veen_storage.disk.registry import MOVED, not_a_data_directory
 from veen_storage.errors import REPAIR, DamageError
 from veen_storage.fsck import index_check
 from veen_storage.fsck.context import FoldContext
@@ -71,20 +71,28 @@ def fsck(
     level: Literal["full", "quick"] = "full",
     progress: ReportProgress | None = None,
     processes: int | None = None,
+    part: bool = False,
 ) -> Report:
-    """Check a data directory that no process has open; raise ``LockedError`` if one has."""
+    """Check a data directory that no process has open; raise ``LockedError`` if one has.
+
+    ``part``: it is a part of a sharded hub (``shards``).
+    """
     layout = Layout(root)
-    if not layout.version.exists() and not layout.registry.exists():
+    is_moved = (root / MOVED).exists()
+    if not layout.version.exists() and (is_moved or not layout.registry.exists()):
         raise not_a_data_directory(root)
     lock = DirectoryLock(layout)
     try:
-        return _Fsck(layout, Level(level), progress, processes or available_cores()).run()
+        return _Fsck(layout, Level(level), progress, processes or available_cores(), part=part).run()
     finally:
         lock.release()
 
 
 class _Fsck:
-    def __init__(self, layout: Layout, level: Level, progress: ReportProgress | None, processes: int) -> None:
+    def __init__(
+        self, layout: Layout, level: Level, progress: ReportProgress | None, processes: int, *, part: bool
+    ) -> None:
+        self._part = part
         self._layout = layout
         self._level = level
         self._progress = progress
@@ -93,7 +101,7 @@ class _Fsck:
 
     def run(self) -> Report:
         report, layout = self._report, self._layout
-        registry = check_registry(layout, report)
+        registry = check_registry(layout, report, part=self._part)
         if registry is None:
             return report
         check_names(layout, report)

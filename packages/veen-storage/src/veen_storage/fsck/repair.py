@@ -78,10 +78,19 @@ class RepairReport:
         return "\n".join([*lines, f"rebuilt the index of {entries} in {labels} from the log"])
 
 
-def repair(root: Path, progress: ReportProgress | None = None, *, files: Files | None = None) -> RepairReport:
-    """Repair a directory that no process has open; raise ``RefusedError`` if the log itself is damaged."""
+def repair(
+    root: Path,
+    progress: ReportProgress | None = None,
+    *,
+    files: Files | None = None,
+    part: bool = False,
+) -> RepairReport:
+    """Repair a directory that no process has open; raise ``RefusedError`` if the log itself is damaged.
+
+    ``part``: it is a part of a sharded hub (``shards``).
+    """
     layout = Layout(root)
-    registry = read_registry(layout)
+    registry = read_registry(layout, part=part)
     lock = DirectoryLock(layout)
     try:
         return _Repair(layout, registry, files or Files(), progress).run()

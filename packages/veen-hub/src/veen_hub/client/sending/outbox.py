@@ -25,7 +25,7 @@ from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, StreamSeq
 from veen_core.msg import SealedMsg, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE, NOT_PRIMARY
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
-from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
+from veen_hub.client.label.label_log import SEARCH_PAGE_ENTRIES, LabelLog
 from veen_hub.client.label.turn import Turn
 from veen_hub.client.sending.batches_ahead import BatchesAhead, Following
 from veen_hub.client.sending.body import Draft
@@ -355,7 +355,7 @@ class Outbox:
         log, head, last = self.log, await self.log.head(), UNUSED
         end = head.stream_seq if head is not None else NO_ENTRIES
         while end and not last:
-            start = StreamSeq(max(1, end - SEARCH_PAGE + 1))
+            start = StreamSeq(max(1, end - SEARCH_PAGE_ENTRIES + 1))
             last = await self._last_own(start, end)
             end = StreamSeq(start - 1)
         if last == log.client.state.client_seq:
@@ -369,7 +369,7 @@ class Outbox:
         log, at, more, last = self.log, start, True, UNUSED
         while more and at <= end:
             try:
-                entries, more = await log.page(at, SEARCH_PAGE, end)
+                entries, more = await log.page(at, SEARCH_PAGE_ENTRIES, end)
             except NotFound as exc:  # pruned
                 at = StreamSeq(max(at + 1, exc.stream_seq or end + 1))
                 continue

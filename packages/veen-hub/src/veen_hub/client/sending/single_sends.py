@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from veen_hub.client.sending.outbox import BatchDelivery, Outbox
     from veen_hub.client.sending.shared_sends import SendGroup, SharedSends
 
-MAX_TOGETHER: Final = 32
-"""Messages of one batch. While it is on its way, a reader can already answer the batch before it."""
+MAX_FOLLOWED: Final = 32
+"""Messages of one batch if this client also follows the stream, for answers: while a batch is on its way,
+readers answer the one before."""
 TURNS_TO_REACT: Final = 3
 """Turns of the event loop in which the sender of a failed message can cancel those that were sent with it.
 Its task wakes up, ends, and calls back."""
@@ -185,8 +186,10 @@ class SingleSends:
         """Choose the messages to send now; those that were cancelled meanwhile are left out."""
         wanted = [one for one in self._waiting if one.is_wanted]
         self._waiting.clear()
+        log = self.outbox.log
+        most = min(MAX_FOLLOWED, log.connection.batch) if log.followers.count else log.connection.batch
         for one in wanted:
-            fits = len(self._under_way) < min(MAX_TOGETHER, self.outbox.log.connection.batch)
+            fits = len(self._under_way) < most
             (self._under_way if fits and one.token == wanted[0].token else self._waiting).append(one)
         return [one.draft for one in self._under_way], wanted[0].token if wanted else None
 
