@@ -53,7 +53,7 @@ from veen_hub.client.sending.body import (
     AttachmentRef,
     Body,
     Composer,
-    Draft,
+    MessageDraft,
     Outgoing,
     body_bytes,
     draft_of,
@@ -220,7 +220,7 @@ class Stream:
         to: Recipient | None,
         parent: LeafHash | None,
         expires_at: UnixTime | None,
-    ) -> Draft:
+    ) -> MessageDraft:
         return draft_of(body, self._recipient(to), schema, parent, expires_at)
 
     def _recipient(self, to: Recipient | None) -> DhPublicKey:
@@ -262,7 +262,7 @@ class Stream:
 
     async def _send_attaching(
         self,
-        draft: Draft,
+        draft: MessageDraft,
         body: Body | Composer,
         schema: SchemaId | str | None,
         sources: Sequence[Source],
