@@ -486,7 +486,7 @@ def test_bytes_that_nobody_has_read_do_not_open_the_window(
     start_h3: Callable[..., RunningHub], tls: Tls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stream without its first byte cannot be read: no more than the window may wait for it."""
-    monkeypatch.setattr(windows, "STREAM_WINDOW", 20_000)
+    monkeypatch.setattr(windows, "STREAM_WINDOW_BYTES", 20_000)
     hub = start_h3()
 
     async def work() -> None:

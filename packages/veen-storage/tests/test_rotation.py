@@ -12,8 +12,8 @@ from veen_core.ids import HubPk, Signature, StreamSeq
 from veen_core.profile import PROFILES
 from veen_core.receipt import verify_receipt
 from veen_storage.disk.files import Files
-from veen_storage.disk.rotation import rotate
 from veen_storage.errors import LockedError, StorageError
+from veen_storage.opening.rotation import rotate
 from veen_storage.store import Store, create
 
 from .conftest import MakeStore

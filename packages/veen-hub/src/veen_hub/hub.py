@@ -137,7 +137,8 @@ class Hub:
             committed=self._committed,
         )
         saturation = Saturation()
-        self._signer = ReceiptSigner(enabled=saturation.is_saturated if has_cores() else lambda: False)
+        use_processes = saturation.is_saturated if self._has_spare_core() else lambda: False
+        self._signer = ReceiptSigner(enabled=use_processes)
         store.set_sign_many(self._signer)
         self._sequencer = Sequencer(
             store,
@@ -154,6 +155,7 @@ class Hub:
             workers=config.workers,
             max_waiting=config.max_waiting,
             saturation=saturation,
+            use_processes=use_processes,
             on_failure=self._fail,
         )
         self._readers = started_pool(READER_THREADS, "veen-read")
@@ -191,15 +193,7 @@ class Hub:
             policy=self.policy,
             on_backlog=self.publisher.count_backlog,
         )
-        self.hub_log = HubLogService(
-            config,
-            store,
-            self.log,
-            self.signing_gate,
-            metrics=self.metrics,
-            anchor=anchor,
-            hub_ts=lambda: self.hub_ts,
-        )
+        self.hub_log = self._make_hub_log(anchor)
         self._handing_over = HandoverService(
             store,
             self.log,
@@ -265,6 +259,21 @@ class Hub:
             failure=lambda: "the hub is shutting down" if self.stopping.is_set() else self.failure,
             replica=self.replica,
         )
+
+    def _make_hub_log(self, anchor: Anchor | None) -> HubLogService:
+        return HubLogService(
+            self.config,
+            self.store,
+            self.log,
+            self.signing_gate,
+            metrics=self.metrics,
+            anchor=anchor,
+            hub_ts=lambda: self.hub_ts,
+        )
+
+    def _has_spare_core(self) -> bool:
+        """Return whether helper processes for CPU-bound batches would have a core of their own."""
+        return has_cores()
 
     # --- running
 

@@ -287,11 +287,13 @@ def test_every_screen_is_readable(open_console: Any, healthy: Any, scheme: str, 
 
 
 @contextmanager
-def veen_console(world: Any, folder: Path, policy: str, trust: str) -> Iterator[str]:
-    """Run ``veen console`` against the hub, and yield the address that it prints."""
+def veen_console(
+    world: Any, folder: Path, policy: str, trust: str, *, hub: str | None = None
+) -> Iterator[str]:
+    """Run ``veen console`` against the hub, or its address ``hub``; yield the address that it prints."""
     file = folder / "policy.txt"
     file.write_text(policy)
-    command = ["console", "--hub", world.hub.url, "--trust", trust]
+    command = ["console", "--hub", hub or world.hub.url, "--trust", trust]
     command += ["--witnesses", str(file), "--probes", world.hub.probes_url]
     process = subprocess.Popen(
         [Path(sys.executable).with_name("veen"), *command], stdout=subprocess.PIPE, text=True, cwd=folder

@@ -95,7 +95,7 @@ def token_lines(token: CapToken, names: dict[str, str] | None = None) -> list[st
                 for n, each in enumerate(token.allow.stream_ids, 1)
             },
             "valid for": f"{times.format_duration(token.allow.ttl)} from its authorization",
-            "rate": f"{rate.per_sec} messages per second, bursts of {rate.burst}"
+            "rate": f"{plural(rate.per_sec, 'message')} per second, bursts of {rate.burst}"
             if rate is not None
             else "not limited",
             "auth_ref": token.auth_ref.hex(),

@@ -24,7 +24,7 @@ from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import TOKEN_LIFE
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.frame.settings import SavedContext
 from veen_cli.identity.hub_records import CheckedStateStore, hub_folders
 from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream, access_options
@@ -267,9 +267,8 @@ async def _bind(
         for stream in service.stream_ids:
             head = await reached.stream(stream.hex()).head()
             size = 0 if head is None else head.stream_seq
-            explained.add(
-                2, f"stream {stream.hex()}", True, f"its {size} messages are verified to the newest"
-            )
+            found = f"verified to the newest: {plural(size, 'message')}"
+            explained.add(2, f"stream {stream.hex()}", True, found)
         if not reached.connection.status.gating:
             explained.add(3, "token", True, "the hub is open and asks for none")
             return data

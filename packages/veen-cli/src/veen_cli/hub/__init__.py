@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "fsck": LazyCommand("veen_cli.hub.check:fsck", "Check everything in a stopped hub's data directory."),
     "repair": LazyCommand("veen_cli.hub.check:repair", "Rebuild what can be rebuilt from the log."),
     "clone": LazyCommand("veen_cli.hub.copies:clone", "Copy a hub, running or not, into a new directory."),
+    "reshard": LazyCommand("veen_cli.hub.copies:reshard", "Move a stopped hub to another number of shards."),
     "fork": LazyCommand(
         "veen_cli.hub.copies:fork", "Create a new hub that keeps another hub's log as evidence."
     ),

@@ -13,9 +13,21 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.hub.data_directory import data_dir_option
+from veen_storage import StorageError
 from veen_storage.fsck import Report
 from veen_storage.fsck import fsck as check
 from veen_storage.fsck.repair import repair as mend
+from veen_storage.shards.check import fsck_sharded as check_shards
+from veen_storage.shards.check import repair_sharded as mend_shards
+from veen_storage.shards.sharded_layout import is_sharded
+
+
+def is_sharded_directory(root: Path) -> bool:
+    """Return whether a directory has several shards; the check itself reports a damaged VERSION."""
+    try:
+        return is_sharded(root)
+    except StorageError:
+        return False
 
 
 def report_dict(report: Report) -> dict[str, Any]:
@@ -49,7 +61,8 @@ def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> 
     fault, and names the file, the byte and what to do.
     """
     with out.progress("checking") as progress:
-        report = check(
+        run = check_shards if is_sharded_directory(data_dir) else check
+        report = run(
             data_dir, level="quick" if quick else "full", progress=progress.update, processes=processes
         )
     answer = Answer(report_dict(report), report.lines())
@@ -72,7 +85,8 @@ def repair(out: Output, *, data_dir: Path) -> Answer:
     restore the directory from a clone.
     """
     with out.progress("rebuilding") as progress:
-        report = mend(data_dir, progress.update)
+        run = mend_shards if is_sharded_directory(data_dir) else mend
+        report = run(data_dir, progress.update)
     return Answer(
         {
             "rewritten": report.rewritten,

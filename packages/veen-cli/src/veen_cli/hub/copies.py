@@ -1,4 +1,4 @@
-"""``veen hub clone``, ``fork`` and ``export``: copy a hub, start a new one from it, and export evidence."""
+"""``veen hub clone``, ``reshard``, ``fork`` and ``export``: copy, move or fork a hub, and export evidence."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from veen_storage.copies.clone import clone as copy
 from veen_storage.copies.export import Manifest, export_hub, export_window
 from veen_storage.copies.export import export as write_export
 from veen_storage.copies.fork import fork as branch
+from veen_storage.shards.reshard import reshard as move
+from veen_storage.shards.sharded_layout import MAX_SHARDS
 
 NO_END: Final = 2**63
 """End of a time window without ``--until``."""
@@ -92,6 +94,55 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
     return Answer(
         {"target": str(target), "labels": len(cut.labels), "entries": entries, "with_keys": with_keys},
         [f"cloned {plural(entries, 'entry', 'entries')} in {plural(len(cut.labels), 'label')} to {target}"],
+    )
+
+
+@command(
+    "veen hub reshard --data-dir hub --shards 2 --out hub-of-two",
+    "veen hub reshard --data-dir hub-of-two --shards 1 --out hub-of-one",
+)
+@data_dir_option
+@keys_dir_option
+@click.option(
+    "--shards", type=Integer(1, MAX_SHARDS), required=True, help="Number of shards of the new directory."
+)
+@click.option(
+    "--out",
+    "target",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="New folder for the hub; after a crash, the folder of the interrupted run.",
+)
+def reshard(out: Output, *, data_dir: Path, keys_dir: Path | None, shards: int, target: Path) -> Answer:
+    """Move a stopped hub to another number of shards.
+
+    The hub continues in the new directory, with its identity, and the old one cannot be started any more. No
+    byte of a log changes: the digest of every file is compared before the old directory is given up. Set
+    `shards` in hub.yaml to the new number.
+    """
+    with private_umask(), out.progress("copying labels") as progress:
+        done = move(data_dir, target, shards, keys_directory=keys_dir, progress=progress.update)
+    if done is None:
+        return Answer(
+            {"target": str(target), "finished": True}, [f"finished the interrupted move to {target}"]
+        )
+    data = {
+        "target": str(target),
+        "shards_before": done.shards_before,
+        "shards": done.shards,
+        "labels": done.labels,
+        "entries": done.entries,
+        "files": done.files,
+        "digest_before": done.digest_before,
+        "digest_after": done.digest_after,
+    }
+    counts = f"{plural(done.entries, 'entry', 'entries')} in {plural(done.labels, 'label')}"
+    return Answer(
+        data,
+        [
+            f"moved {counts} from {plural(done.shards_before, 'shard')} to {done.shards}: {target}",
+            *fields({"  digest before": done.digest_before, "  digest after": done.digest_after}),
+        ],
     )
 
 

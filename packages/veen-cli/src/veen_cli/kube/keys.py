@@ -17,7 +17,7 @@ from veen_cli.kube.tenant import KubeNetwork
 from veen_core.ids import HubPk, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.stream import hub_id
-from veen_storage.disk.hub_keys import KeyFile, key_file_name
+from veen_storage.formats import KeyFile, key_file_name
 
 ADMIN_SECRET: Final = "veen-admin-keys"  # noqa: S105 - the name of an object
 HUB_ID: Final = "veen.io/hub-id"

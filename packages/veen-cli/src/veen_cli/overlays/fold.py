@@ -11,7 +11,7 @@ from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.frame.output import Answer, Output, fields, plural
 from veen_cli.overlays.overlay_stream import OverlayAccess, access_options
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live import FoldedState
@@ -40,7 +40,9 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
     """Raise if ``--upto`` lies beyond the end of the stream."""
     if upto is not None and upto > size:
         raise CommandFailed(
-            f"--upto {upto}: {stream} has {size} messages", Exit.USAGE, action="choose a smaller --upto"
+            f"--upto {upto}: {stream} has {plural(size, 'message')}",
+            Exit.USAGE,
+            action="choose a smaller --upto",
         )
 
 

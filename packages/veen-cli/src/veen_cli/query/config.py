@@ -30,7 +30,8 @@ from veen_cli.query.event_sources import BridgedHub, EventSources, QueriedStream
 from veen_core.errors import ConfigError
 from veen_core.ids import ClientId, FixedBytes, HubId
 from veen_core.keys import DhKey
-from veen_hub.ops.config import INT_MAX, yaml_file
+from veen_hub import yaml_file
+from veen_hub.ops.config import INT_MAX
 from veen_hub.ops.config.schema import build
 from veen_overlays.live.query_service.principals import (
     Authenticator,

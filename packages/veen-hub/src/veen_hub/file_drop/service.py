@@ -49,7 +49,7 @@ from veen_hub.ops.logs import LOGGER, log
 
 SUBMIT: Final = ("POST", "/v1/submit")
 NOT_NOW: Final = HTTP_STATUS[Code.UNAVAILABLE]
-PAGE: Final = 256
+PAGE_ENTRIES: Final = 256
 """Entries that are read at once in the search for a receipt."""
 
 
@@ -82,11 +82,13 @@ class FileDropService:
 
     async def _renew_status(self) -> None:
         while True:
-            status = DroppedReply(200, (("Content-Type", CBOR),), self._hub.status().encode()).encode()
             try:
+                status = DroppedReply(200, (("Content-Type", CBOR),), self._hub.status().encode()).encode()
                 await self._hub.log.read(lambda status=status: write_file(self._outbox, STATUS_NAME, status))  # type: ignore[misc]
             except OSError as exc:
                 log(logging.WARNING, "file_outbox_failed", folder=str(self._outbox), error=str(exc))
+            except Exception:  # noqa: BLE001 - logged; such as a clock of another package
+                LOGGER.exception("file_status_failed")
             await asyncio.sleep(self._settings.status_sec)
 
     async def _answer_all(self) -> None:
@@ -206,7 +208,7 @@ class FileDropService:
 
     def _entries_after(self, begun: Begun) -> Iterator[Entry]:
         at = StreamSeq(begun.head + 1)
-        while found := self._hub.store.read.entries(begun.label, at, PAGE):
+        while found := self._hub.store.read.entries(begun.label, at, PAGE_ENTRIES):
             yield from (one for one in found if isinstance(one, Entry))
             at = StreamSeq(at + len(found))
 

@@ -17,8 +17,7 @@ from veen_hub.monitor.hub_source import HubOverHttp
 from veen_hub.monitor.memory import HubMemory, MemoryTable, MonitorTable, open_table
 from veen_hub.monitor.sightings import SeenFiles
 from veen_hub.monitor.witness_source import HttpWitnesses
-from veen_storage import Layout
-from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage import DirectoryLock, Layout
 
 REPEAT_SEC: Final = 1.0
 """Pause before a single round is repeated, because a hub must still publish something."""

@@ -40,8 +40,15 @@ from veen_hub.replica.items import (
 )
 from veen_hub.replica.preparation import check_identity
 from veen_hub.replica.primary import Primary
-from veen_storage import LostError, PoisonedError, RefusedBatchError, StorageError, Store, split_batches
-from veen_storage.errors import AbsentError
+from veen_storage import (
+    AbsentError,
+    LostError,
+    PoisonedError,
+    RefusedBatchError,
+    StorageError,
+    Store,
+    split_batches,
+)
 
 RETRY_SEC: Final = 0.2
 MAX_RETRY_SEC: Final = 5.0

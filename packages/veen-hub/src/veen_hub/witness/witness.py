@@ -12,8 +12,7 @@ from veen_hub.witness.folder import WitnessFolder
 from veen_hub.witness.metrics import WitnessMetrics
 from veen_hub.witness.rules import WitnessRefusal, check_request
 from veen_hub.witness.state import WitnessState, origin_hash
-from veen_storage import Layout
-from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage import DirectoryLock, Layout
 
 
 class Witness:

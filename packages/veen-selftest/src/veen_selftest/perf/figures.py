@@ -20,7 +20,7 @@ import uvloop
 from veen_core.cap import mint
 from veen_core.stream import stream_id
 from veen_hub.client import Refused
-from veen_hub.load import BATCH, LoadSizes, LoadTarget, batched, measure_clients
+from veen_hub.load import MESSAGES_PER_BATCH, LoadSizes, LoadTarget, batched, measure_clients
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.peers.writer import LONG_TTL_SEC, NEEDS_TOKEN, Writer
 from veen_selftest.perf import load
@@ -129,7 +129,7 @@ def _batch(context: CheckContext) -> None:
     """Durable submits per second in sequences of 64, 16 requests in flight, divided by the crypto floor."""
     hub, each = _hub(context), sizes(context).batch // LANES
     prepared = [batched(load.bodies(writer, each)) for writer in _writers(context, hub, LANES)]
-    _to_floor(context, hub, prepared, BATCH, 0.8)
+    _to_floor(context, hub, prepared, MESSAGES_PER_BATCH, 0.8)
 
 
 def _to_floor(

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from veen_core.entry import ENTRY_VERSION, FLAG_AUTHORIZE, FRAME_SIZE
-from veen_core.limits import DEFAULT_LIMITS, ENTRY_OVERHEAD
+from veen_core.limits import DEFAULT_LIMITS, ENTRY_OVERHEAD_BYTES
 from veen_spark.read import field_layout
 from veen_spark.read.segment import SAMPLE_BYTES, ControlEntry, Damage, Items, Span, SparkSegment
 
@@ -25,7 +25,7 @@ WINDOW_BYTES: Final = 4 * 1_048_576
 PIECE_BYTES: Final = 16_384
 """Bytes decompressed at once; at most this many good bytes are lost before the point where zstd fails."""
 MAX_SPAN_ENTRIES: Final = 8_192
-MAX_FRAME_BYTES: Final = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD
+MAX_FRAME_BYTES: Final = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD_BYTES
 _LENGTHS: Final = struct.Struct(">II")
 _LENGTHS_AT: Final = 42
 _NUMBERS: Final = struct.Struct(">QII")

@@ -158,6 +158,18 @@ class Batch:
         self._draft.note_token(auth_ref, token_bytes, cursor)
         return pending
 
+    def copy_entry(self, frame: bytes) -> None:
+        """Append an entry that another part of this hub has written and signed, byte for byte (``shards``).
+
+        Raise unless it continues its label exactly. The caller has verified its receipt.
+        """
+        self.sign()
+        cursor = self._draft.own(unframe(frame).label)
+        if self._draft.must_roll(cursor, len(frame)) and cursor.checkpointed != cursor.log.size:
+            self._checkpoint(cursor)
+        _replay_entry(self._draft, frame)
+        self.items.append(Item(journal.ENTRY, frame))
+
     def checkpoint(self, label: Label) -> Checkpoint | None:
         """Checkpoint a label with all its entries; None if its last checkpoint covers them."""
         cursor = self._draft.label(label)

@@ -44,7 +44,7 @@ from veen_storage.fsck.files.log_files import list_log
 from veen_storage.fsck.index_check import Row, Survey
 from veen_storage.fsck.journal_items import applied_by_files, lowest_applied, newest_segment, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Fault, FsckCounters, Level, Report, ReportProgress, counted
+from veen_storage.fsck.report import Fault, FsckCounters, FsckLevel, Report, ReportProgress, counted
 from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
@@ -78,10 +78,19 @@ class RepairReport:
         return "\n".join([*lines, f"rebuilt the index of {entries} in {labels} from the log"])
 
 
-def repair(root: Path, progress: ReportProgress | None = None, *, files: Files | None = None) -> RepairReport:
-    """Repair a directory that no process has open; raise ``RefusedError`` if the log itself is damaged."""
+def repair(
+    root: Path,
+    progress: ReportProgress | None = None,
+    *,
+    files: Files | None = None,
+    part: bool = False,
+) -> RepairReport:
+    """Repair a directory that no process has open; raise ``RefusedError`` if the log itself is damaged.
+
+    ``part``: it is a part of a sharded hub (``shards``).
+    """
     layout = Layout(root)
-    registry = read_registry(layout)
+    registry = read_registry(layout, part=part)
     lock = DirectoryLock(layout)
     try:
         return _Repair(layout, registry, files or Files(), progress).run()
@@ -119,7 +128,7 @@ class _Repair:
         self._registry = registry
         self._files = files
         self._progress = progress
-        self._report = Report(Level.QUICK)
+        self._report = Report(FsckLevel.QUICK)
         self._new = layout.root / "index.tmp"
         self._old = layout.root / "index.old"
 
@@ -150,7 +159,7 @@ class _Repair:
 
     def _identity(self) -> tuple[HubIdentity, dict[Path, bytes]]:
         """Return the identity and the files that follow from it and are damaged; finish a key rotation."""
-        layout, found = self._layout, Report(Level.QUICK)
+        layout, found = self._layout, Report(FsckLevel.QUICK)
         hub_keys.finish_identity(self._files, layout, self._registry.hub_id)
         identity = check_identity(layout, self._registry, found)
         wrong = {fault.file for fault in found.faults}

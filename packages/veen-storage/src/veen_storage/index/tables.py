@@ -1,4 +1,4 @@
-"""The twenty-one tables of the index: the name, key codec and row codec of each (spec-1 §3.4.1).
+"""The tables of the index, declared once: the name, key codec and row codec of each (spec-1 §3.4.1).
 
 Labels are numbered in the order in which they appear, so that a key spends 4 bytes on a label instead of 32.
 Integers in keys are big-endian, so that LMDB's byte order is their numeric order.
@@ -88,6 +88,11 @@ class Table(Generic[K, V]):
     def scan_label(self, view: View, number: LabelNo, seq: int = 0) -> Iterator[tuple[K, V]]:
         """Yield the rows of one label from ``seq`` on, in a table whose key begins with both."""
         return self.scan(view, LABEL_SEQ.pack(number, seq), U32.pack(number))
+
+    def keys_of_label(self, view: View, number: LabelNo) -> Iterator[K]:
+        """Yield the keys of one label, in a table whose key begins with it; no row is unpacked."""
+        for key, _row in view.scan(self.name, U32.pack(number), U32.pack(number)):
+            yield self.key.unpack(key)
 
     def last_of_label(self, view: View, number: LabelNo, seq: int = 2**64 - 1) -> tuple[K, V] | None:
         """Return the last row of one label at or before ``seq``, in a table whose key begins with both."""
@@ -200,7 +205,7 @@ FORMAT: Final = b"format"
 INDEX_FORMAT: Final = b"3"
 """Value of ``FORMAT``. 2: buckets and issued_at are keyed by a token's claims. 3: the hub log."""
 FORMAT_WITHOUT_HUB_LOG: Final = b"2"
-"""An index of this format gets its hub log when a directory is opened (``disk.hub_log_start``)."""
+"""An index of this format gets its hub log when a directory is opened (``opening.hub_log_start``)."""
 APPLIED: Final = b"applied"
 """Number of the last journal batch that this index includes."""
 HUB_TS: Final = b"hub_ts"

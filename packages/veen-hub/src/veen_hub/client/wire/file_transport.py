@@ -45,7 +45,7 @@ from veen_hub.file_drop.envelopes import (
 from veen_hub.file_drop.files import names_in, read_file, write_file
 
 SUBMIT: Final = ("POST", "/v1/submit")
-KEPT_SUBMITS: Final = 256
+MAX_KEPT_SUBMITS: Final = 256
 POLL_SEC: Final = 0.02
 SENDER: Final = "sender"
 
@@ -115,9 +115,9 @@ class Spool:
         self._reply_path(name).unlink(missing_ok=True)
 
     def prune(self) -> None:
-        """Forget the oldest answered submits beyond ``KEPT_SUBMITS``."""
+        """Forget the oldest answered submits beyond ``MAX_KEPT_SUBMITS``."""
         answered = [name for name in self._names(self._kept, REQUEST) if self._reply_path(name).exists()]
-        for name in answered[:-KEPT_SUBMITS]:
+        for name in answered[:-MAX_KEPT_SUBMITS]:
             self.forget(name)
 
     # --- inside

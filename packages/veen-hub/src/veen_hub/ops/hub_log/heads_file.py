@@ -47,8 +47,7 @@ from veen_core.tlog.tree import EMPTY_ROOT
 from veen_core.tlog.tree_head import TreeHead, parse_head
 from veen_hub.ops.hub_log.memories import ClaimedError, ContradictedError, SilentMemoryError, check_contained
 from veen_hub.pipeline.threads import in_own_thread
-from veen_storage import Files
-from veen_storage.read.hub_log import StoredHubLog
+from veen_storage import Files, StoredHubLog
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 from veen_core.errors import ConfigError, VeenError
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.signing_gate import SigningGate
-from veen_storage.read.hub_log import StoredHubLog
+from veen_storage import StoredHubLog
 
 FIRST_PAUSE_SEC: Final = 0.5
 MAX_PAUSE_SEC: Final = 30.0

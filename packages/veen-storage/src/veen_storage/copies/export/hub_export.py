@@ -21,7 +21,7 @@ from veen_storage.copies.export.write import export
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import StorageError
-from veen_storage.read.observer import Source
+from veen_storage.opening.observer import Source
 
 ReportProgress = Callable[[int, int], None]
 """Called with the number of labels written so far, and the number of all."""

@@ -35,7 +35,7 @@ from veen_core.receipt import Receipt
 from veen_storage.chunks.pruned_chunk import join_pruned, read_pruned_head
 from veen_storage.copies.consistent_prefix import chunk_starts
 from veen_storage.copies.export.folder import ExportFile, ExportFolder
-from veen_storage.read.observer import Source
+from veen_storage.opening.observer import Source
 
 
 class Sink(Protocol):

@@ -33,7 +33,7 @@ from veen_storage.copies.export.sequence import note_pruned
 from veen_storage.copies.export.sinks import ChunkSink, SetSink, Sink
 from veen_storage.disk.files import Files
 from veen_storage.errors import AbsentError, DamageError, StorageError
-from veen_storage.read.observer import Source
+from veen_storage.opening.observer import Source
 from veen_storage.read.reader import Reader
 
 PAGE_ENTRIES: Final = 1_024

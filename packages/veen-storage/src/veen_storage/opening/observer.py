@@ -19,6 +19,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature, UnixTime
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit import journal
+from veen_storage.commit.tail import Tail
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys
@@ -31,12 +32,11 @@ from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.reader import Reader
-from veen_storage.read.tail import Tail
 from veen_storage.store import Store
 
-OBSERVER_TIMEOUT: Final = 30.0
+OBSERVER_TIMEOUT_SEC: Final = 30.0
 """Seconds that an observer waits for the hub to apply what is durable."""
-STORE_TIMEOUT: Final = 1.0
+STORE_TIMEOUT_SEC: Final = 1.0
 """Seconds to wait for a store of this process: while it is written to, it may never be idle."""
 POLL_SECONDS: Final = 0.02
 
@@ -132,7 +132,7 @@ def open_source(source: Store | Path, keys_directory: Path | None = None) -> Ite
     """Yield the source of a copy: the given store, the directory's store, or an observer if it is in use."""
     if isinstance(source, Store):
         if source.lag:
-            source.settle(STORE_TIMEOUT)
+            source.settle(STORE_TIMEOUT_SEC)
         yield source
         return
     try:
@@ -141,9 +141,9 @@ def open_source(source: Store | Path, keys_directory: Path | None = None) -> Ite
         if not exc.owner.observable or exc.owner.pid == os.getpid():
             raise  # it is being repaired, or is open in this process, and LMDB must not be opened twice
         with Observer(source, keys_directory) as observer:
-            if not observer.settle(OBSERVER_TIMEOUT):
+            if not observer.settle(OBSERVER_TIMEOUT_SEC):
                 raise StorageError(
-                    f"{source}: the hub did not apply all its batches within {OBSERVER_TIMEOUT:.0f} s",
+                    f"{source}: the hub did not apply all its batches within {OBSERVER_TIMEOUT_SEC:.0f} s",
                     action="try again, or stop the hub first",
                 ) from None
             yield observer
