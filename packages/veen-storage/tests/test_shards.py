@@ -32,6 +32,7 @@ from veen_storage.shards.sharded_layout import (
 
 from . import sample
 from .conftest import MakeStore
+from .faulty_files import FaultyFiles, When
 from .sample import CONTROL as CONTROL_LABEL
 from .sample import ORIGIN, Unsynced, at, send
 
@@ -172,6 +173,44 @@ def test_an_unfinished_target_is_not_taken_over_once_the_source_lives(hub: Path,
     with pytest.raises(StorageError, match="not empty"):
         reshard(hub, two, 2)
     Store(hub).close()
+
+
+def startable(root: Path) -> bool:
+    """Whether a hub could be started on a folder."""
+    try:
+        is_sharded(root)
+    except StorageError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_whatever_fails_one_of_two_directories_can_be_started_or_the_move_is_finished(
+    hub: Path, tmp_path: Path, when: When
+) -> None:
+    digests, source, target = log_digests(hub), tmp_path / "source", tmp_path / "target"
+    counting = FaultyFiles(10**9)
+    shutil.copytree(hub, source)
+    reshard(source, target, 2, files=counting)
+    most = len(counting.operations)
+    seen = set()
+    for number in sorted({*range(1, most, 23), *range(most - 11, most + 1)}):
+        shutil.rmtree(source)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(hub, source)
+        files = FaultyFiles(number, when)
+        with pytest.raises(OSError, match="Input/output error"):
+            reshard(source, target, 2, files=files)
+        state = (startable(source), startable(target))
+        seen.add(state)
+        assert state != (True, True), files.failed
+        if state == (True, False):
+            shutil.rmtree(target, ignore_errors=True)
+        if not startable(target):
+            reshard(source, target, 2, files=Unsynced())
+        assert (startable(source), startable(target)) == (False, True), files.failed
+        assert log_digests(target) == digests, files.failed
+    assert {(True, False), (False, False)} <= seen
 
 
 def test_a_running_hub_is_not_resharded(hub: Path, tmp_path: Path) -> None:
