@@ -47,6 +47,7 @@ from veen_hub.main import EXIT_CODES, main
 from veen_storage import Files, LockedError, Store
 from veen_storage.fsck import fsck
 from veen_storage.shards.check import fsck_sharded
+from veen_storage.shards.clone import clone_sharded
 from veen_storage.shards.fence import raise_fence
 from veen_storage.shards.reshard import log_digests, reshard
 from veen_storage.shards.sharded_layout import ShardedLayout, owner_of
@@ -401,6 +402,21 @@ def test_a_shard_that_is_killed_is_restarted_alone_and_nothing_acknowledged_is_l
     assert hub.stop() == 0
     report = fsck_sharded(hub.root, processes=1)
     assert report.ok, str(report)
+
+
+def test_a_hub_that_accepts_messages_is_cloned(shared: ShardedHub, place: Path) -> None:
+    loads = [Load(shared, shared.writer_of(0)), Load(shared, shared.writer_of(1))]
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 5 for load in loads), "both shards write")
+    acknowledged = [load.receipts[-1] for load in loads]
+    clone_sharded(shared.root, place / "copy")
+    check_receipts(shared, loads)
+    report = fsck(place / "copy", processes=1)
+    assert report.ok, str(report)
+    with Store(place / "copy") as copy:
+        for receipt in acknowledged:
+            assert copy.read.receipt(receipt.label, receipt.stream_seq) == receipt
 
 
 def test_the_whole_hub_can_be_killed_under_load_and_started_again_at_once(start: Start, place: Path) -> None:
