@@ -36,9 +36,17 @@ from .conftest import MakeStore
 from .faulty_files import FaultyFiles, When
 from .sample import CONTROL as CONTROL_LABEL
 from .sample import ORIGIN, Unsynced, at, send
+from .scripted_run import memory_folder
 
 COID = Coid(H(b"attached"))
 LABELS = [sample.label(f"stream {number}") for number in range(8)]
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder where nothing waits for the disk."""
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -196,8 +204,8 @@ def test_a_clone_of_a_sharded_hub_has_one_shard_every_byte_of_the_log_and_no_key
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_interrupted_clone_is_complete_or_no_data_directory(hub: Path, tmp_path: Path, when: When) -> None:
-    two, copy = move(hub, 2, "two"), tmp_path / "copy"
+def test_an_interrupted_clone_is_complete_or_no_data_directory(hub: Path, memory: Path, when: When) -> None:
+    two, copy = move(hub, 2, "two"), memory / "copy"
     counting = FaultyFiles(10**9)
     clone_sharded(two, copy, files=counting)
     most = len(counting.operations)
@@ -222,9 +230,9 @@ def startable(root: Path) -> bool:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_whatever_fails_one_of_two_directories_can_be_started_or_the_move_is_finished(
-    hub: Path, tmp_path: Path, when: When
+    hub: Path, memory: Path, when: When
 ) -> None:
-    digests, source, target = log_digests(hub), tmp_path / "source", tmp_path / "target"
+    digests, source, target = log_digests(hub), memory / "source", memory / "target"
     counting = FaultyFiles(10**9)
     shutil.copytree(hub, source)
     reshard(source, target, 2, files=counting)
