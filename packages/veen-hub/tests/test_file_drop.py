@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from .client_fixtures import person, run
 from .conftest import StartHub
 from .over_files import ask, with_files
 from .people import envelope
-from .serving import CBOR, CBOR_SEQ, RunningHub, until
+from .serving import CBOR, CBOR_SEQ, PATIENCE, RunningHub, until
 
 READER = person("alice").dh_keys[0].public
 ONCE = Retry(max_attempts=1)
@@ -187,6 +188,24 @@ def test_a_busy_hub_leaves_the_request_for_later(start_hub: StartHub, place: Pat
     assert not (spool / "in" / name.file_name(".reply")).exists()
     hub.do(lambda: setattr(hub.hub._intake, "waiting", 0))
     assert receipt_in(reply_to(spool, name)).stream_seq == 1
+
+
+def test_the_status_is_written_again_after_it_could_not_be_made(
+    start_hub: StartHub, place: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as while a clock extension fails."""
+    hub = with_files(start_hub, place, file__status_sec=1)
+    failed = threading.Event()
+
+    def fails() -> None:
+        failed.set()
+        raise RuntimeError("the time server is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hub.hub, "status", fails)
+        assert failed.wait(PATIENCE)
+        (spool / "in" / "status.reply").unlink()
+    until((spool / "in" / "status.reply").exists, "the status is there again")
 
 
 def test_what_a_file_cannot_carry_is_refused(start_hub: StartHub, place: Path, spool: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +305,27 @@ def test_a_follower_resumes_after_the_server_was_killed_and_on_another_road(
 
 
 # --- several hubs in one account
+
+
+def test_a_bug_ends_neither_the_road_nor_the_replies(
+    start_hub: StartHub, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[str] = []
+
+    def once(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def fails(*args: Any) -> Any:
+            if name not in failed:
+                failed.append(name)
+                raise RuntimeError("a bug")
+            return real(*args)
+
+        return fails
+
+    monkeypatch.setattr(service.NatsService, "_serve", once(service.NatsService._serve, "serve"))
+    monkeypatch.setattr(service, "split_reply", once(service.split_reply, "reply"))
+    hub = with_nats(start_hub, nats)
+    assert ask(url_of(hub), "GET", "/v1/status").status == 200
+    assert failed == ["serve", "reply"]
 
 
 def test_hubs_in_one_account_do_not_collide(start_hub: StartHub, nats: NatsServer) -> None:

@@ -60,6 +60,13 @@ def data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
     return new_data_dir_option(run)
 
 
+def data_dir_flag(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--data-dir`` with a help text of its own; its value is a string or None."""
+    return click.option(
+        "--data-dir", "-d", envvar="VEEN_DATA_DIR", show_envvar=True, type=click.Path(), help=text
+    )
+
+
 def new_data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--data-dir`` to the command that creates one."""
 
@@ -68,14 +75,7 @@ def new_data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
         path = Path(settings.required_value("data_dir", data_dir)).expanduser()
         return work(*args, data_dir=path, **options)
 
-    return click.option(
-        "--data-dir",
-        "-d",
-        envvar="VEEN_DATA_DIR",
-        show_envvar=True,
-        type=click.Path(),
-        help="The hub's data directory.",
-    )(run)
+    return data_dir_flag("The hub's data directory.")(run)
 
 
 keys_dir_option = click.option(

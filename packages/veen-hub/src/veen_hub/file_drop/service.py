@@ -80,11 +80,13 @@ class FileDropService:
 
     async def _renew_status(self) -> None:
         while True:
-            status = DroppedReply(200, (("Content-Type", CBOR),), self._hub.status().encode()).encode()
             try:
+                status = DroppedReply(200, (("Content-Type", CBOR),), self._hub.status().encode()).encode()
                 await self._hub.log.read(lambda status=status: write_file(self._outbox, STATUS_NAME, status))  # type: ignore[misc]
             except OSError as exc:
                 log(logging.WARNING, "file_outbox_failed", folder=str(self._outbox), error=str(exc))
+            except Exception:  # noqa: BLE001 - logged; such as a clock of another package
+                LOGGER.exception("file_status_failed")
             await asyncio.sleep(self._settings.status_sec)
 
     async def _answer_all(self) -> None:
