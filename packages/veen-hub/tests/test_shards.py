@@ -82,13 +82,13 @@ class ShardedHub(HubProcess):
             made.auth_ref = self.authorize(made.token(rate=rate)).auth_ref
         return made
 
-    def writer_of(self, shard: int) -> Writer:
+    def writer_of(self, shard: int, *, gated: bool = True) -> Writer:
         """A new writer whose label this shard owns."""
         while (
             owner_of(Writer("", self.hub_id, to=f"orders/{(number := next(NUMBERS))}").label, SHARDS) != shard
         ):
             pass
-        return self.writer(number)
+        return self.writer(number, gated=gated)
 
 
 Start = Callable[..., ShardedHub]
@@ -218,7 +218,10 @@ def test_a_token_waits_for_a_shard_that_is_being_restarted(start: Start) -> None
     victim = hub.shard_pid(1)
     os.kill(victim, signal.SIGKILL)
     until(lambda: not is_running(victim), "no new connection reaches the shard")
-    late = hub.writer_of(1)  # authorized while the shard is away: answered once it has the token
+    late = hub.writer_of(1, gated=False)
+    token = late.token()
+    until(lambda: hub.post("/tooling/authorize", token).status == 200, "the shard has the token")
+    late.auth_ref = token.auth_ref
     assert hub.accept(late.next()).stream_seq == 1
 
 
