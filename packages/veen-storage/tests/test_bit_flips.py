@@ -47,7 +47,7 @@ from veen_storage.fsck.files.attachments import check_attachment
 from veen_storage.fsck.files.log_files import list_log
 from veen_storage.fsck.journal_items import applied_by_files, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Level, Report
+from veen_storage.fsck.report import FsckLevel, Report
 from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.lmdb_index import TABLES, Index, Transaction, View
 from veen_storage.store import Store, create
@@ -159,7 +159,7 @@ def trust_in(root: Path) -> LogTrust:
 
 def log_is_clean(root: Path, trust: LogTrust, recent: int | None = None) -> bool:
     """Return whether fsck finds no fault in log and journal; does not use LMDB."""
-    layout, report = Layout(root), Report(Level.FULL)
+    layout, report = Layout(root), Report(FsckLevel.FULL)
     journal, log = read_journal(layout, report), list_log(layout, report)
     applied = applied_by_files(layout, log, journal, zstd=trust.registry.zstd_level is not None)
     derived = DerivedIndex(NoIndex(), trust.registry, {}, applied)
@@ -208,7 +208,7 @@ def test_every_bit_of_an_identity_that_is_being_replaced_matters(root: Path, tmp
     identity, signature = read_artifacts(layout, registry.hub_id)
     path.write_bytes(NextIdentity(identity=identity, signature=signature).encode())
     for bit in all_bits(path):
-        report = Report(Level.FULL)
+        report = Report(FsckLevel.FULL)
         with flipped(path, bit):
             fsck_directory.check_identity(layout, registry, report)
         assert [fault.file for fault in report.faults] == [path.name], bit
@@ -231,7 +231,7 @@ def test_every_bit_of_a_fork_record_matters(root: Path, tmp_path: Path, name: st
     identity = read_identity(layout, read_registry(layout).hub_id)
     assert fsck(layout.root, processes=1).ok
     for bit in all_bits(layout.root / name):
-        report = Report(Level.FULL)
+        report = Report(FsckLevel.FULL)
         with flipped(layout.root / name, bit):
             fsck_directory.check_fork_record(layout, identity, report)
         assert len(report.faults) == 1, bit
@@ -244,7 +244,7 @@ def test_every_bit_of_a_key_matters(root: Path) -> None:
     identity = read_identity(layout, read_registry(layout).hub_id)
     path = next(layout.keys.iterdir())
     for bit in all_bits(path):
-        report = Report(Level.FULL)
+        report = Report(FsckLevel.FULL)
         with flipped(path, bit):
             fsck_directory.check_keys(layout, identity, report)
         assert [fault.file for fault in report.faults] == [path.name], bit

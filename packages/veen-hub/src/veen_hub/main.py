@@ -10,12 +10,10 @@ because a write, a sync or a part of its pipeline failed.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import logging
 import os
 import resource
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
@@ -36,6 +34,7 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.server import Server
 from veen_hub.version import VERSION
 from veen_storage import (
@@ -232,10 +231,7 @@ async def serve(config: HubConfig) -> bool:
             raise HubFailedError(why, action="see the log, then start the hub again")
         return False
     server = Server(open_hub(config))
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stop_event()
     url = await server.start()
     collect_rarely()
     hub = server.hub
@@ -245,7 +241,7 @@ async def serve(config: HubConfig) -> bool:
         log(logging.INFO, "console_listening", url=server.console_url, needs_token=needs_token)
     # The starting program waits for this line. One write, because the log may go to the same file.
     print(f"veen-hub listening on {url}, probes on {server.probes_url}\n", end="", flush=True)  # noqa: T201
-    await _first_of(stopping, hub.failed, hub.reopening)
+    await first_of(stopping, hub.failed, hub.reopening)
     log(logging.INFO, "draining")
     await server.stop()
     log(logging.INFO, "stopped")
@@ -274,13 +270,6 @@ def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
             log(logging.WARNING, "plain_http_witness", url=witness.url, note=note, action="use https")
     if is_plain_beyond_loopback(config):
         log(logging.WARNING, "plain_http_beyond_loopback", action="set tls in hub.yaml", url=url)
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
 
 
 def prepare(config: HubConfig, given: argparse.Namespace) -> None:

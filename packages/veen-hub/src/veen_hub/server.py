@@ -92,13 +92,7 @@ class Server:
         await self._api_runner.setup()
         await self._probes_runner.setup()
         listen = self.hub.config.listen
-        endpoint = ListenerEndpoint(
-            key="listen",
-            host=listen.host,
-            port=listen.port,
-            max_connections=listen.max_connections,
-            backlog=listen.backlog,
-        )
+        endpoint = ListenerEndpoint.of("listen", listen, port=listen.port)
         self._api = Listener(self._api_runner, self.hub, endpoint, context, takes_submits=True)
         await self._api.start()
         await self._start_h3()
@@ -142,13 +136,7 @@ class Server:
         port = probes.port
         if port is None:
             port = api.port + 1 if api.port else 0
-        endpoint = ListenerEndpoint(
-            key="probes",
-            host=probes.host,
-            port=port,
-            max_connections=probes.max_connections,
-            backlog=probes.max_connections,
-        )
+        endpoint = ListenerEndpoint.of("probes", probes, port=port)
         self._probes = Listener(self._probes_runner, self.hub, endpoint)
         await self._probes.start()
 
@@ -162,13 +150,7 @@ class Server:
         port = settings.port
         if port is None:
             port = self.hub.config.listen.port + 2 if self.hub.config.listen.port else 0
-        endpoint = ListenerEndpoint(
-            key="console",
-            host=settings.host,
-            port=port,
-            max_connections=settings.max_connections,
-            backlog=settings.max_connections,
-        )
+        endpoint = ListenerEndpoint.of("console", settings, port=port)
         tls = self.hub.config.tls if settings.is_beyond_loopback else None
         context = server_context(tls) if tls is not None else None
         self._console = Listener(self._console_runner, self.hub, endpoint, context)

@@ -18,7 +18,7 @@ from veen_cli.arguments.tls_files import load_tls
 from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_option
+from veen_cli.hub.data_directory import data_dir_flag, data_dir_option, existing, keys_dir_option
 from veen_core import hub_log
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime
@@ -102,14 +102,7 @@ def fetch_identity(
     "veen hub keys --note --data-dir hub",
     "veen context add work --trust $(veen hub keys --data-dir hub --quiet) --hub URL",
 )
-@click.option(
-    "--data-dir",
-    "-d",
-    envvar="VEEN_DATA_DIR",
-    show_envvar=True,
-    type=click.Path(),
-    help="The hub's data directory.",
-)
+@data_dir_flag("The hub's data directory.")
 @click.option(
     "--hub",
     envvar="VEEN_HUB",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +29,7 @@ from veen_hub.monitor.metrics import MetricsListener, MonitorMetrics
 from veen_hub.monitor.monitor import Monitor, MonitorState
 from veen_hub.monitor.sightings import SeenFiles
 from veen_hub.ops.config.addresses import split_address
+from veen_hub.ops.stopping import stop_event
 from veen_storage import LockedError
 
 DEFAULT_INTERVAL_SEC: Final = 10.0
@@ -257,9 +256,7 @@ async def _run_once(job: MonitorJob) -> Answer:
 
 
 async def _run(job: MonitorJob, interval: float, metrics_at: tuple[str, int] | None) -> None:
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    stopping = stop_event()
     printer = EventPrinter(job.out)
     async with job.start(printer) as (monitor, metrics), _listening(metrics, metrics_at) as url:
         served = f", metrics at {url}" if url is not None else ""

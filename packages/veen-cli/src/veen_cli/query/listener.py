@@ -58,13 +58,7 @@ class ApiServer:
             files = Tls(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, client_certificate="reading")
             context = server_context(files)
         await self._api.setup()
-        endpoint = ListenerEndpoint(
-            key="listen",
-            host=listen.host,
-            port=listen.port,
-            max_connections=listen.max_connections,
-            backlog=listen.backlog,
-        )
+        endpoint = ListenerEndpoint.of("listen", listen, port=listen.port)
         listener = JsonListener(self._api, endpoint, context, slow_client_sec=listen.slow_client_sec)
         await listener.start()
         return listener.name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +19,7 @@ from veen_core.client_state import ClientBounds
 from veen_core.keys import DhKey
 from veen_hub.client import Hub, Identity, Retry, Tls, connect
 from veen_hub.ops.logs import log
+from veen_hub.ops.stopping import stop_event
 from veen_overlays.live.query_service.counters import ServiceCounters
 from veen_overlays.live.query_service.execution import Executor
 from veen_overlays.live.query_service.job_store import JobStore
@@ -61,10 +61,7 @@ async def serve(
 
     ``rebuild`` discards the view and reads it from the logs again.
     """
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stop_event()
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(connected(config, keys))
         service, backend = await stack.enter_async_context(

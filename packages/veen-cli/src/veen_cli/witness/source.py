@@ -30,7 +30,7 @@ TIMEOUT_SECONDS: Final = 10.0
 MAX_ANSWER_BYTES: Final = 64 * 1_048_576
 
 
-class WitnessSource(ABC):
+class ReadableWitness(ABC):
     """A witness that can be read."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class WitnessSource(ABC):
         """Return one contradiction that ``describe`` lists."""
 
 
-class FolderSource(WitnessSource):
+class FolderSource(ReadableWitness):
     """The folder of a witness, which may be running."""
 
     def __init__(self, state: WitnessState, description: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ class FolderSource(WitnessSource):
         return next(kept[id_].found for kept in self._state.contradictions.values() if id_ in kept)
 
 
-class UrlSource(WitnessSource):
+class UrlSource(ReadableWitness):
     """A running witness."""
 
     def __init__(self, url: str, context: ssl.SSLContext | None) -> None:
@@ -101,7 +101,7 @@ class UrlSource(WitnessSource):
 
 
 @contextmanager
-def open_source(folder: Path | None, url: str | None, ca: Path | None) -> Iterator[WitnessSource]:
+def open_source(folder: Path | None, url: str | None, ca: Path | None) -> Iterator[ReadableWitness]:
     if (folder is None) == (url is None):
         raise click.UsageError("give the witness's folder with --dir, or its address with --url.")
     if url is not None:

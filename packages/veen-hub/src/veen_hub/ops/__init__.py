@@ -7,5 +7,5 @@
                                   ``hub_anchor``: roots in another hub
 ``hub_log``                       hub checkpoints, witnesses and memories
 ``realm_follower``                the realm's admin streams; ``advertising``: the hub in a directory
-``clock``, ``garbage``, ``process_memory``   the process
+``clock``, ``garbage``, ``process_memory``, ``stopping``   the process
 """

@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import errno
 import logging
-import signal
 import socket
 import time
 from contextlib import ExitStack
@@ -33,6 +32,7 @@ from veen_hub.ops.config import HubConfig, Network
 from veen_hub.ops.config.hub_log import HubLogSettings
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import log
+from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.server import SHUTDOWN_SEC, make_app
 from veen_hub.shards import merged_answers
 from veen_hub.shards.control_hub import ControlHub
@@ -169,13 +169,7 @@ class Coordinator:
         port = config.probes.port
         if port is None:
             port = config.listen.port + 1 if config.listen.port else 0
-        endpoint = ListenerEndpoint(
-            key="probes",
-            host=config.probes.host,
-            port=port,
-            max_connections=config.probes.max_connections,
-            backlog=config.probes.max_connections,
-        )
+        endpoint = ListenerEndpoint.of("probes", config.probes, port=port)
         self._probes = Listener(self._probes_runner, self.hub, endpoint)
         await self._probes.start()
         self.probes_url = self._probes.name
@@ -248,10 +242,7 @@ async def serve_shards(config: HubConfig) -> str | None:
     """Run a sharded hub until a signal or a failure; then drain. Return why it failed, or None."""
     coordinator = Coordinator(config)
     hub = coordinator.hub
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stop_event()
     try:
         await coordinator.start()
         collect_rarely()
@@ -269,10 +260,7 @@ async def serve_shards(config: HubConfig) -> str | None:
         # The starting program waits for this line. One write, because the log may go to the same file.
         line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"
         print(line, end="", flush=True)  # noqa: T201
-        ends = [asyncio.create_task(event.wait()) for event in (stopping, hub.failed)]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
+        await first_of(stopping, hub.failed)
         log(logging.INFO, "draining")
     finally:
         await coordinator.stop()

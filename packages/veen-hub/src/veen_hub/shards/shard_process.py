@@ -188,14 +188,7 @@ class ShardServer:
         app.add_routes(map(route_of, router.routes()))
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)
         await self._runner.setup()
-        endpoint = ListenerEndpoint(
-            key="listen",
-            host=config.listen.host,
-            port=settings.port,
-            max_connections=config.listen.max_connections,
-            backlog=config.listen.backlog,
-            reuse_port=True,
-        )
+        endpoint = ListenerEndpoint.of("listen", config.listen, port=settings.port, reuse_port=True)
         context = server_context(config.tls) if config.tls is not None else None
         self._public = Listener(self._runner, self.hub, endpoint, context, takes_submits=True)
         await self._public.start()

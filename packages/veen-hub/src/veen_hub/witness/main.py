@@ -7,11 +7,9 @@ is for containers: the key is made on the first start of a new volume, next to t
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +22,7 @@ from veen_hub.ops.config.addresses import split_address
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.version import VERSION
 from veen_hub.witness import config as configuration
 from veen_hub.witness.config import WitnessConfig
@@ -101,10 +100,7 @@ async def serve(
     """Serve until a signal, or until the state cannot be written; ``announce`` gets the address."""
     witness = Witness(folder, config)
     server = WitnessServer(witness)
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stop_event()
     url = await server.start()
     collect_rarely()
     log(
@@ -118,10 +114,7 @@ async def serve(
     if not config.logs:
         log(logging.WARNING, "no_logs", action="add the verifier keys of logs to the settings, and restart")
     announce(url)
-    waiting = [asyncio.create_task(event.wait()) for event in (stopping, witness.failed)]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
+    await first_of(stopping, witness.failed)
     await server.stop()
     log(logging.INFO, "stopped")
     if witness.failed.is_set():

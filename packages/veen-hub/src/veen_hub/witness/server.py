@@ -39,13 +39,7 @@ class WitnessServer:
         listen, tls = self.witness.config.listen, self.witness.config.tls
         context = server_context(Tls(cert=tls.cert, key=tls.key)) if tls is not None else None
         await self._runner.setup()
-        endpoint = ListenerEndpoint(
-            key="listen",
-            host=listen.host,
-            port=listen.port,
-            max_connections=listen.max_connections,
-            backlog=listen.backlog,
-        )
+        endpoint = ListenerEndpoint.of("listen", listen, port=listen.port)
         self._listener = BoundedListener(
             self._runner, endpoint, context, slow_client_sec=listen.slow_client_sec
         )

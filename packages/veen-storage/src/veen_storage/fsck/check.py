@@ -43,7 +43,7 @@ from veen_storage.fsck.journal_items import (
     read_journal,
 )
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Fault, Level, Report, ReportProgress, counted
+from veen_storage.fsck.report import Fault, FsckLevel, Report, ReportProgress, counted
 from veen_storage.fsck.workers import FsckWorkers, available_cores
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.tables import (
@@ -83,14 +83,14 @@ def fsck(
         raise not_a_data_directory(root)
     lock = DirectoryLock(layout)
     try:
-        return _Fsck(layout, Level(level), progress, processes or available_cores(), part=part).run()
+        return _Fsck(layout, FsckLevel(level), progress, processes or available_cores(), part=part).run()
     finally:
         lock.release()
 
 
 class _Fsck:
     def __init__(
-        self, layout: Layout, level: Level, progress: ReportProgress | None, processes: int, *, part: bool
+        self, layout: Layout, level: FsckLevel, progress: ReportProgress | None, processes: int, *, part: bool
     ) -> None:
         self._part = part
         self._layout = layout
@@ -114,7 +114,7 @@ class _Fsck:
         trust = LogTrust(identity, registry)
         with tempfile.TemporaryDirectory(prefix="veen-fsck-") as scratch:
             self._check_contents(trust, Path(scratch, "index"))
-        if self._level is Level.QUICK:
+        if self._level is FsckLevel.QUICK:
             report.notes.append(
                 f"quick: signatures were verified only of each label's last {QUICK_ENTRIES} entries (as far "
                 "as they lie in its last chunk), of the last entry of each other chunk and of entries in "
@@ -155,7 +155,7 @@ class _Fsck:
         index_format = survey.meta.get(FORMAT) if survey is not None else None
         context = FoldContext(layout, workers.trust, report, log, items, derived, index_format, sizes)
         unfinished = self._unfinished(survey, log)
-        recent = QUICK_ENTRIES if self._level is Level.QUICK else None
+        recent = QUICK_ENTRIES if self._level is FsckLevel.QUICK else None
         check_log(context, workers, recent=recent, surplus_remedy=REPAIR, progress=self._progress)
         if unfinished is not None:
             self._check_unfinished(context, unfinished)

@@ -44,7 +44,7 @@ from veen_storage.fsck.files.log_files import list_log
 from veen_storage.fsck.index_check import Row, Survey
 from veen_storage.fsck.journal_items import applied_by_files, lowest_applied, newest_segment, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Fault, FsckCounters, Level, Report, ReportProgress, counted
+from veen_storage.fsck.report import Fault, FsckCounters, FsckLevel, Report, ReportProgress, counted
 from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
@@ -128,7 +128,7 @@ class _Repair:
         self._registry = registry
         self._files = files
         self._progress = progress
-        self._report = Report(Level.QUICK)
+        self._report = Report(FsckLevel.QUICK)
         self._new = layout.root / "index.tmp"
         self._old = layout.root / "index.old"
 
@@ -159,7 +159,7 @@ class _Repair:
 
     def _identity(self) -> tuple[HubIdentity, dict[Path, bytes]]:
         """Return the identity and the files that follow from it and are damaged; finish a key rotation."""
-        layout, found = self._layout, Report(Level.QUICK)
+        layout, found = self._layout, Report(FsckLevel.QUICK)
         hub_keys.finish_identity(self._files, layout, self._registry.hub_id)
         identity = check_identity(layout, self._registry, found)
         wrong = {fault.file for fault in found.faults}

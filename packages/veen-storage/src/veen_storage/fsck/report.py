@@ -13,7 +13,7 @@ from veen_storage.errors import RESTORE
 MOVE_AWAY: Final = "move it out of the data directory"
 
 
-class Level(enum.Enum):
+class FsckLevel(enum.Enum):
     """How many signatures fsck verifies; both levels check everything else."""
 
     FULL = "full"
@@ -72,7 +72,7 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
 class Report:
     """The result of a check. ``notes`` says what the check left out and what the next start will finish."""
 
-    level: Level
+    level: FsckLevel
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counters: FsckCounters = field(default_factory=FsckCounters)

@@ -26,7 +26,7 @@ from veen_storage.errors import FSCK, REPAIR, DamageError
 from veen_storage.fsck import fsck
 from veen_storage.fsck.files.directory import add_fault
 from veen_storage.fsck.repair import RepairReport, repair
-from veen_storage.fsck.report import Fault, FsckCounters, Level, Report, ReportProgress
+from veen_storage.fsck.report import Fault, FsckCounters, FsckLevel, Report, ReportProgress
 from veen_storage.shards.joined_hub_log import JoinedHubLog, create_joined, read_entries
 from veen_storage.shards.sharded_layout import (
     CONTROL,
@@ -53,7 +53,7 @@ def fsck_sharded(
     shards = read_shard_map(layout)
     lock = DirectoryLock(Layout(root))
     try:
-        report = Report(Level(level))
+        report = Report(FsckLevel(level))
         for number in part_numbers(shards.count):
             found = fsck(
                 layout.part(number).root, level=level, progress=progress, processes=processes, part=True

@@ -28,7 +28,7 @@ from veen_hub.client.errors import BoundsReached, NotFound, Refused
 from veen_hub.client.label.label_log import SEARCH_PAGE_ENTRIES, LabelLog
 from veen_hub.client.label.turn import Turn
 from veen_hub.client.sending.batches_ahead import BatchesAhead, Following
-from veen_hub.client.sending.body import Draft
+from veen_hub.client.sending.body import MessageDraft
 from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
 from veen_hub.client.sending.settling import Delivery, SendOutcome, Settler
 from veen_hub.client.sending.shared_sends import SharedSends
@@ -135,7 +135,9 @@ class Outbox:
             await self._begin()
             yield
 
-    async def seal_next(self, drafts: Sequence[Draft], token: CapToken | None) -> tuple[SealedMsg, ...]:
+    async def seal_next(
+        self, drafts: Sequence[MessageDraft], token: CapToken | None
+    ) -> tuple[SealedMsg, ...]:
         """Seal drafts for the next client_seqs, whose key is stored before this returns; within ``alone``."""
         slot = await self._slot(token)
         async with self.log.prefix:
@@ -159,7 +161,7 @@ class Outbox:
 
     async def send(
         self,
-        drafts: Sequence[Draft],
+        drafts: Sequence[MessageDraft],
         delivery: BatchDelivery,
         *,
         token: CapToken | None = None,
@@ -188,7 +190,7 @@ class Outbox:
         return delivery
 
     async def continue_alone(
-        self, draft: Draft, token: CapToken | None, answered: SendOutcome
+        self, draft: MessageDraft, token: CapToken | None, answered: SendOutcome
     ) -> BatchDelivery:
         """Deliver a draft whose message is pending and was answered; the caller has the label's turn."""
         delivery = BatchDelivery()
@@ -204,7 +206,7 @@ class Outbox:
 
     async def _send(
         self,
-        drafts: Sequence[Draft],
+        drafts: Sequence[MessageDraft],
         delivery: BatchDelivery,
         token: CapToken | None,
         ready: SealedBatch | None = None,
@@ -268,7 +270,7 @@ class Outbox:
         )
 
     async def _prepare(
-        self, drafts: Sequence[Draft], token: CapToken | None, ready: SealedBatch | None
+        self, drafts: Sequence[MessageDraft], token: CapToken | None, ready: SealedBatch | None
     ) -> SealedBatch:
         slot = await self._slot(token)
         if ready is not None and ready.slot.is_next(self.log.client, slot.auth_ref):
@@ -281,12 +283,12 @@ class Outbox:
         """Whether the slot's client_seq is certainly the next one; a drawn client_id was not used before."""
         return slot.client_id == self._proven or (slot.auth_ref is None and slot.first == 1)
 
-    def seal_now(self, drafts: Sequence[Draft], token: CapToken | None) -> SealedBatch:
+    def seal_now(self, drafts: Sequence[MessageDraft], token: CapToken | None) -> SealedBatch:
         """Seal a few drafts on the event loop; the caller has the label's turn and holds ``prefix``."""
         log, slot = self.log, self._slot_now(token)
         return seal_all(log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts)
 
-    async def seal(self, slot: Slot, drafts: Sequence[Draft]) -> SealedBatch:
+    async def seal(self, slot: Slot, drafts: Sequence[MessageDraft]) -> SealedBatch:
         """Seal drafts for a slot; nothing shared changes."""
         log = self.log
         return await log.connection.workers.run_sized(

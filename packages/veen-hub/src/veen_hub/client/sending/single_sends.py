@@ -15,7 +15,7 @@ from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, OpenError, StateError, VeenError
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import BadRequest, Conflict, TooLarge
-from veen_hub.client.sending.body import Draft
+from veen_hub.client.sending.body import MessageDraft
 from veen_hub.client.sending.settling import SendOutcome
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Its task wakes up, ends, and calls back."""
 class SingleSend(NamedTuple):
     """One message, and the future of its receipt; a sender that no longer waits has cancelled the future."""
 
-    draft: Draft
+    draft: MessageDraft
     token: CapToken | None
     receipt: asyncio.Future[Receipt]
 
@@ -62,7 +62,7 @@ class SingleSends:
         """The task that sends this label's messages without a group."""
         self._closed = False
 
-    async def send(self, draft: Draft, token: CapToken | None) -> Receipt:
+    async def send(self, draft: MessageDraft, token: CapToken | None) -> Receipt:
         """Send one message; raises why it was not delivered.
 
         If this is cancelled before the message has left, the message does not leave.
@@ -182,7 +182,7 @@ class SingleSends:
         if self._conclude([one], delivery.receipts) and delivery.failure is not None:
             one.fail(delivery.failure)
 
-    def _take(self) -> tuple[Sequence[Draft], CapToken | None]:
+    def _take(self) -> tuple[Sequence[MessageDraft], CapToken | None]:
         """Choose the messages to send now; those that were cancelled meanwhile are left out."""
         wanted = [one for one in self._waiting if one.is_wanted]
         self._waiting.clear()
@@ -203,7 +203,7 @@ class SingleSends:
 
 
 Deliver = Callable[[], Awaitable["BatchDelivery"]]
-Take = Callable[[], tuple[Sequence[Draft], CapToken | None]]
+Take = Callable[[], tuple[Sequence[MessageDraft], CapToken | None]]
 """Chooses the drafts to send and their token, at the moment when the label can take them."""
 
 

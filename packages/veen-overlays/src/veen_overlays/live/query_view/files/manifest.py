@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from veen_core.errors import DecodeError, StateError
+from veen_core.export import FileHash
 from veen_core.hashing import HASH_SIZE, H
-from veen_core.ids import ClientId, FixedBytes, HubId, Label, MmrRoot, NodeHash
+from veen_core.ids import ClientId, HubId, Label, MmrRoot, NodeHash
 from veen_core.wire import Wire, array, text_map
 from veen_overlays.live.query_view.files.private_files import replace
 
@@ -29,12 +30,6 @@ class DamagedViewError(StateError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, action=REBUILD)
-
-
-class FileHash(FixedBytes):
-    """SHA-256 of a data file."""
-
-    __slots__ = ()
 
 
 @array("query view: key link", section="P10")
