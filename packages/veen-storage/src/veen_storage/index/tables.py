@@ -1,4 +1,4 @@
-"""The twenty-one tables of the index: the name, key codec and row codec of each (spec-1 §3.4.1).
+"""The tables of the index, declared once: the name, key codec and row codec of each (spec-1 §3.4.1).
 
 Labels are numbered in the order in which they appear, so that a key spends 4 bytes on a label instead of 32.
 Integers in keys are big-endian, so that LMDB's byte order is their numeric order.
@@ -88,6 +88,11 @@ class Table(Generic[K, V]):
     def scan_label(self, view: View, number: LabelNo, seq: int = 0) -> Iterator[tuple[K, V]]:
         """Yield the rows of one label from ``seq`` on, in a table whose key begins with both."""
         return self.scan(view, LABEL_SEQ.pack(number, seq), U32.pack(number))
+
+    def keys_of_label(self, view: View, number: LabelNo) -> Iterator[K]:
+        """Yield the keys of one label, in a table whose key begins with it; no row is unpacked."""
+        for key, _row in view.scan(self.name, U32.pack(number), U32.pack(number)):
+            yield self.key.unpack(key)
 
     def last_of_label(self, view: View, number: LabelNo, seq: int = 2**64 - 1) -> tuple[K, V] | None:
         """Return the last row of one label at or before ``seq``, in a table whose key begins with both."""
