@@ -210,6 +210,7 @@ def build_images(
     base: str | None,
     tag: str,
     commit: tuple[str, str],
+    no_cache: bool,
 ) -> list[str]:
     revision, commit_time = commit
     tags = []
@@ -227,6 +228,7 @@ def build_images(
         ]
         options += [f"--build-arg=BASE_IMAGE={base}"] if base else []
         options += [f"--timestamp={commit_time}"] if program == "podman" else []
+        options += ["--no-cache"] if no_cache else []
         sys.stderr.write(f"building {image}\n")
         run(program, "build", *options, context)
         tags.append(image)
@@ -245,6 +247,9 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--tag", default=version_of("veen-hub"), help="tag of the images [default: the version]"
+    )
+    parser.add_argument(
+        "--no-cache", action="store_true", help="build every layer anew, as for a comparison of digests"
     )
     parser.add_argument(
         "--context", type=Path, help="keep the build context in this new folder, and build nothing"
@@ -275,6 +280,7 @@ def main(words: Sequence[str]) -> int:
                 base=given.base,
                 tag=given.tag,
                 commit=(revision, commit_time),
+                no_cache=given.no_cache,
             )
     except ImageError as exc:
         sys.stderr.write(f"images: {exc}\n")
