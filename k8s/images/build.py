@@ -8,8 +8,9 @@
    alone is built from it.
 3. The images are built from both without a network.
 
-The same commit and the same base give the same files with the same times; ``--timestamp`` of podman makes the
-image's digest depend on nothing else. docker has no such option, so its digests differ between builds.
+With podman, the same commit, base and version of podman give the same digests: files and history have the
+commit's time, and the history names no step of an earlier build. docker has no such options: its digests
+differ in the times of the layers, not in the files.
 """
 
 from __future__ import annotations
@@ -210,7 +211,6 @@ def build_images(
     base: str | None,
     tag: str,
     commit: tuple[str, str],
-    no_cache: bool,
 ) -> list[str]:
     revision, commit_time = commit
     tags = []
@@ -227,8 +227,9 @@ def build_images(
             f"--file={CONTAINERFILE}",
         ]
         options += [f"--build-arg=BASE_IMAGE={base}"] if base else []
-        options += [f"--timestamp={commit_time}"] if program == "podman" else []
-        options += ["--no-cache"] if no_cache else []
+        if program == "podman":
+            # Without its cache of steps: the history would name steps of earlier builds, with their times.
+            options += [f"--timestamp={commit_time}", "--layers=false"]
         sys.stderr.write(f"building {image}\n")
         run(program, "build", *options, context)
         tags.append(image)
@@ -247,9 +248,6 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--tag", default=version_of("veen-hub"), help="tag of the images [default: the version]"
-    )
-    parser.add_argument(
-        "--no-cache", action="store_true", help="build every layer anew, as for a comparison of digests"
     )
     parser.add_argument(
         "--context", type=Path, help="keep the build context in this new folder, and build nothing"
@@ -280,7 +278,6 @@ def main(words: Sequence[str]) -> int:
                 base=given.base,
                 tag=given.tag,
                 commit=(revision, commit_time),
-                no_cache=given.no_cache,
             )
     except ImageError as exc:
         sys.stderr.write(f"images: {exc}\n")
