@@ -296,9 +296,8 @@ def test_retry_after_is_respected_until_the_deadline(hub: HubProcess) -> None:
             answered.clear()
             patience = Retry(deadline=0.5)
             async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=patience) as client:
-                with pytest.raises(
-                    Unavailable, match=r"later; gave up after 1 attempt.* wait 1 s; repeat the operation"
-                ) as caught:
+                given_up = r"later; gave up after 1 attempt in .* wait 1 s; repeat the operation"
+                with pytest.raises(Unavailable, match=given_up) as caught:
                     await client.stream("busy").send("x")
                 assert caught.value.retry_after == 1
             assert len(answered) == 1

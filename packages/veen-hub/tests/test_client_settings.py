@@ -181,7 +181,7 @@ def test_a_pending_message_whose_window_has_passed_is_found_or_dropped(
                 if lost == "the message":
                     assert delivery.receipts == []
                     assert isinstance(delivery.failure, OutOfTime)
-                    assert "1 message(s) did not reach the hub" in str(delivery.failure)
+                    assert "1 message did not reach the hub" in str(delivery.failure)
                 else:
                     assert [r.stream_seq for r in delivery.receipts] == [2]
                     assert delivery.failure is None

@@ -178,6 +178,28 @@ def test_damaged_and_foreign_files_are_neither_read_nor_skipped(
     assert len(list((spool / "out").glob("cdcd*"))) == 1, "a second sender waits"
 
 
+def test_no_file_keeps_other_senders_waiting(
+    start_hub: StartHub, place: Path, spool: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder in place of a request, a pipe where the reply is written, an outbox that is away."""
+    hub = with_files(start_hub, place)
+    alice = hub.writer()
+    (spool / "out" / DropName("00" * 8, 0, "00" * 16).file_name(".request")).mkdir()
+    for number in (1, 2):
+        request = submit(alice.next())
+        name = DropName("ab" * 8, number, digest_of(request.encode()))
+        os.mkfifo(spool / "in" / name.file_name(".reply.part"))
+        if number == 2:
+            (spool / "in").rename(spool / "away")
+        drop(spool, number, request)
+        if number == 2:
+            until(lambda name=name: name.file_name(".request") in said(hub), "it has complained")
+            (spool / "away").rename(spool / "in")
+        assert receipt_in(reply_to(spool, name)).stream_seq == number
+    until(lambda name=name: name.file_name(".request") not in said(hub), "the trouble is over")
+    assert len([one for one in caplog.records if one.message == "file_damaged"]) == 1, "it is logged once"
+
+
 def test_a_busy_hub_leaves_the_request_for_later(start_hub: StartHub, place: Path, spool: Path) -> None:
     hub = with_files(start_hub, place, max_waiting=1)
     alice = hub.writer()
@@ -214,10 +236,11 @@ def test_what_a_file_cannot_carry_is_refused(start_hub: StartHub, place: Path, s
     sequence = DroppedRequest("POST", "/v1/submit", (("Content-Type", CBOR_SEQ),), envelope(alice.next()))
     attachment = DroppedRequest("PUT", f"/v1/attachment/{H(b'').hex()}", (), b"")
     live = DroppedRequest("GET", f"/v1/stream/{alice.label.hex()}", (), b"")
-    for number, request in enumerate((sequence, attachment, live), 1):
-        assert reply_to(spool, drop(spool, number, request)).status == 400
+    nowhere = DroppedRequest("GET", "//[", (), b"")
+    for number, request in enumerate((sequence, attachment, live, nowhere), 1):
+        assert reply_to(spool, drop(spool, number, request)).status == (404 if request is nowhere else 400)
     content = b"\xff"
-    name = DropName("ab" * 8, 4, digest_of(content))
+    name = DropName("ab" * 8, 5, digest_of(content))
     write_file(spool / "out", name.file_name(".request"), content)
     assert reply_to(spool, name).status == 400
     asked = ReceiptRequest(label=alice.label, stream_seq=StreamSeq(1))

@@ -47,6 +47,7 @@ from veen_hub.main import EXIT_CODES, main
 from veen_storage import Files, LockedError, Store
 from veen_storage.fsck import fsck
 from veen_storage.shards.check import fsck_sharded
+from veen_storage.shards.clone import clone_sharded
 from veen_storage.shards.fence import raise_fence
 from veen_storage.shards.reshard import log_digests, reshard
 from veen_storage.shards.sharded_layout import ShardedLayout, owner_of
@@ -361,6 +362,18 @@ class Load(threading.Thread):
                 time.sleep(0.02)
 
 
+def check_receipts(hub: HubProcess, loads: list[Load]) -> None:
+    """End the load, and check that every receipt is of an entry that the hub still has."""
+    for load in loads:
+        load.ended.set()
+        load.join(PATIENCE)
+        times = [receipt.hub_ts for receipt in load.receipts]
+        assert times == sorted(times)
+        for receipt in load.receipts:
+            asked = ReceiptRequest(label=receipt.label, stream_seq=receipt.stream_seq)
+            assert hub.ask("/v1/receipt", asked, ReceiptResponse).receipt == receipt
+
+
 def kill_under_load(hub: ShardedHub, loads: list[Load]) -> None:
     """Kill shard 1 while both shards accept messages, and wait until it serves again."""
     before = [len(load.receipts) for load in loads]
@@ -383,48 +396,49 @@ def test_a_shard_that_is_killed_is_restarted_alone_and_nothing_acknowledged_is_l
     for _ in range(2):
         kill_under_load(hub, loads)
     until(lambda: hub.get("/readyz").status == 200, "the hub is ready again")
-    for load in loads:
-        load.ended.set()
-        load.join(PATIENCE)
+    check_receipts(hub, loads)
     assert hub.shard_pid(0) == others, "the other shard's process is the same"
     assert {status for load in loads for status in load.refused} <= {503}
-    for load in loads:
-        for receipt in load.receipts:
-            found = hub.ask(
-                "/v1/receipt",
-                ReceiptRequest(label=receipt.label, stream_seq=receipt.stream_seq),
-                ReceiptResponse,
-            )
-            assert found.receipt == receipt
-        times = [receipt.hub_ts for receipt in load.receipts]
-        assert times == sorted(times)
     assert hub.stop() == 0
     report = fsck_sharded(hub.root, processes=1)
     assert report.ok, str(report)
 
 
-def test_the_whole_hub_can_be_killed_and_started_again_at_once(start: Start, place: Path) -> None:
+def test_a_hub_that_accepts_messages_is_cloned(shared: ShardedHub, place: Path) -> None:
+    loads = [Load(shared, shared.writer_of(0)), Load(shared, shared.writer_of(1))]
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 5 for load in loads), "both shards write")
+    acknowledged = [load.receipts[-1] for load in loads]
+    clone_sharded(shared.root, place / "copy")
+    check_receipts(shared, loads)
+    report = fsck(place / "copy", processes=1)
+    assert report.ok, str(report)
+    with Store(place / "copy") as copy:
+        for receipt in acknowledged:
+            assert copy.read.receipt(receipt.label, receipt.stream_seq) == receipt
+
+
+def test_the_whole_hub_can_be_killed_under_load_and_started_again_at_once(start: Start, place: Path) -> None:
     hub = start(new_directory(place, "a name that is longer than the path of a unix socket may be " * 2))
-    writers = [hub.writer_of(0), hub.writer_of(1)]
-    receipts = [hub.accept(writer.next()) for writer in writers for _ in range(3)]
-    wait_for_head(hub, writers[0].label, 3)
+    loads = [Load(hub, hub.writer_of(0)), Load(hub, hub.writer_of(1))]
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 20 for load in loads), "both shards write")
+    wait_for_head(hub, loads[0].receipts[0].label, 3)
     size = parse_signed_head(hub.get("/log/checkpoint").body).head.size
     shards = [hub.shard_pid(number) for number in range(SHARDS)]
-    port = hub.port
-    hub.kill()
-    again = start(hub.root, port=port)
+    hub.kill()  # the coordinator alone
+    before = [len(load.receipts) for load in loads]
+    again = start(hub.root, port=hub.port)
     assert not any(map(is_running, shards)), "shards end with their coordinator"
-    for receipt in receipts:
-        found = again.ask(
-            "/v1/receipt", ReceiptRequest(label=receipt.label, stream_seq=receipt.stream_seq), ReceiptResponse
-        )
-        assert found.receipt == receipt
-    for writer in writers:
-        assert again.accept(writer.next()).stream_seq == 4
-    wait_for_head(again, writers[1].label, 4)
+    until(lambda: all(len(load.receipts) > n for load, n in zip(loads, before, strict=True)), "both go on")
+    check_receipts(again, loads)
+    wait_for_head(again, loads[1].receipts[-1].label, loads[1].receipts[-1].stream_seq)
     assert parse_signed_head(again.get("/log/checkpoint").body).head.size > size
     assert again.stop() == 0
-    assert fsck_sharded(hub.root, processes=1).ok
+    report = fsck_sharded(hub.root, processes=1)
+    assert report.ok, str(report)
 
 
 def is_running(pid: int) -> bool:

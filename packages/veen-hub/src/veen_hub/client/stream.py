@@ -39,6 +39,7 @@ from veen_core.ids import (
     UnixTime,
 )
 from veen_core.keys import DhKey
+from veen_core.plural import plural
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_hub.client import reading
@@ -359,7 +360,7 @@ class Stream:
         index = which if isinstance(which, int) else refs.index(which)
         if not 0 <= index < len(refs):
             raise StateError(
-                f"message {message.stream_seq} has {len(refs)} attachment(s), none with index {index}"
+                f"message {message.stream_seq} has {plural(len(refs), 'attachment')}, none with index {index}"
             )
         ciphertext = await reading.fetch_attachment(self.hub.connection, refs[index].coid)
         plaintext = await self.hub.connection.workers.run(message.opened.attachment, index, ciphertext)

@@ -5,7 +5,7 @@ byte of a stream could so fill the memory. Here a window reaches ``STREAM_WINDOW
 program has read, and all windows of a connection ``CONNECTION_WINDOW_BYTES``.
 
 The private names of aioquic used here are ``_write_stream_limits``, ``_write_connection_limits``, the limits
-that these write, and ``_streams``; the package pins the minor version.
+that these write, ``_streams``, and the buffer of a stream's sender; the package pins the minor version.
 """
 
 from __future__ import annotations
@@ -49,6 +49,13 @@ class Windows:
         if stream is None:
             return 0
         return int(stream.sender._buffer_stop - stream.sender._buffer_start)
+
+    def reset(self, stream_id: int, error: int) -> None:
+        """End the sending of a stream early; aioquic alone would keep the data until the peer confirms it."""
+        self._quic.reset_stream(stream_id, error)
+        if (stream := self._quic._streams.get(stream_id)) is not None:
+            stream.sender._buffer.clear()
+            stream.sender._buffer_start = stream.sender._buffer_stop
 
     def _held(self, stream: Any) -> int:
         """Bytes of a stream between what was read and the highest byte that has arrived."""

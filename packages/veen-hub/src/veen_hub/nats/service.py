@@ -314,7 +314,7 @@ class NatsService:
 def headers_of(msg: Msg) -> CIMultiDict[str]:
     """Return the headers of a request. NATS has one value per field: cookies are separated by commas."""
     headers = CIMultiDict(msg.headers or {})
-    headers.setdefault("Content-Length", str(len(msg.data)))
+    headers["Content-Length"] = str(len(msg.data))
     if "Content-Type" not in headers:
         headers["Content-Type"] = CBOR
     if (cookies := headers.get("VEEN-PoW")) is not None:

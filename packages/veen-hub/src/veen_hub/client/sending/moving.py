@@ -26,6 +26,7 @@ from veen_core.handover import Handover
 from veen_core.ids import Label, LeafHash, StreamId
 from veen_core.keys import DhKey
 from veen_core.msg import Msg, SealedMsg
+from veen_core.plural import plural
 from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_core.tlog.tree_head import parse_signed_head
@@ -121,8 +122,9 @@ class ClosedHub:
         if lost := len(messages) - len(kept):
             found.failure = OutOfTime(
                 Code.TIME,
-                f"{lost} message(s) of stream {stream.name} did not reach hub {self.hub.hub_id.hex()} before "
-                "it handed over, and this client cannot open them to seal them again",
+                f"{plural(lost, 'message')} of stream {stream.name} did not reach hub "
+                f"{self.hub.hub_id.hex()} before it handed over, and this client cannot open them to seal "
+                "them again",
                 action="send them again",
             )
             logger.warning("pending_messages_not_moved label=%s count=%d", old.log.label.hex(), lost)

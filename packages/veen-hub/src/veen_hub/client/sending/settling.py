@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import NO_ENTRIES, LeafHash
+from veen_core.plural import plural
 from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, NOT_PRIMARY, PREV_ACK, Code
 from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
@@ -182,7 +183,7 @@ class Settler:
             await self._drop_pending()
             raise OutOfTime(
                 Code.TIME,
-                f"{count} message(s) did not reach the hub while it accepted messages for label "
+                f"{plural(count, 'message')} did not reach the hub while it accepted messages for label "
                 f"{self._log.label.hex()}",
                 action="send them again",
             )

@@ -92,8 +92,13 @@ class Spool:
             content = read_file(self._reply_path(name), max_bytes)
         except FileNotFoundError:
             return None
+        except PermissionError as exc:
+            raise StateError(
+                f"{exc.filename} cannot be read: {exc.strerror}",
+                action="give this user the right to read it, such as by the group of the hub's outbox",
+            ) from None
         if content is None:
-            raise Misbehaved("the reply in a file is larger than it may be")
+            raise Misbehaved("the reply in a file is larger than it may be, or not a regular file")
         return _decoded(content)
 
     def status(self) -> DroppedReply | None:
