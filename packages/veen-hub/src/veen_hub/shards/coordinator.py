@@ -19,7 +19,6 @@ from aiohttp import web
 
 from veen_core.errors import ConfigError, VeenError
 from veen_core.hub_log import origin_of
-from veen_core.ids import UnixTime
 from veen_core.limits import DEFAULT_LIMITS
 from veen_hub.api.routes import HEALTHZ, PROBE_ROUTES, Route
 from veen_hub.http.bounded_listener import ListenerEndpoint
@@ -124,7 +123,7 @@ class Coordinator:
                 client,
                 hub.signing_gate,
                 port=self._reserved.getsockname()[1],
-                floor=lambda: UnixTime(hub.store.joined.hub_ts),
+                floor=lambda: self._clock.floor,
                 check=hub.joining.check_place,
                 on_down=hub.joining.forget,
                 on_failure=hub._fail,
