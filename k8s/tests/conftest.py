@@ -19,7 +19,7 @@ from cluster import Cluster, Namespace
 from podman import environment, podman
 
 from veen_cli.kube.keys import ADMIN, admin_secret, hub_secret
-from veen_cli.kube.tenant import Network, objects_of
+from veen_cli.kube.tenant import KubeNetwork, objects_of
 from veen_hub.version import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def cluster(tag: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clus
         made.delete()
 
 
-def apply(cluster: Cluster, network: Network) -> Namespace:
+def apply(cluster: Cluster, network: KubeNetwork) -> Namespace:
     """Make the Secrets and apply the objects of a network, as `veen kube apply` does."""
     namespace = cluster.namespace(network.namespace)
     if ("Secret", network.key_secret) not in namespace.objects:
@@ -77,6 +77,6 @@ def apply(cluster: Cluster, network: Network) -> Namespace:
 
 @pytest.fixture(scope="session")
 def authority(cluster: Cluster, tag: str) -> Namespace:
-    namespace = apply(cluster, Network(tenant=None, tag=tag, image_prefix="localhost/"))
+    namespace = apply(cluster, KubeNetwork(tenant=None, tag=tag, image_prefix="localhost/"))
     namespace.start("StatefulSet", "veen-authority-hub")
     return namespace

@@ -14,13 +14,15 @@ from cluster import Cluster, Namespace, Pod, failures
 from conftest import apply
 
 from veen_cli.kube.keys import HUB_ID, key_entry, new_hub_key
-from veen_cli.kube.tenant import Network
+from veen_cli.kube.tenant import KubeNetwork
 
 
 @pytest.fixture(scope="module")
 def tenant(cluster: Cluster, authority: Namespace, tag: str) -> Namespace:
     del authority
-    network = Network(tenant="acme", tag=tag, image_prefix="localhost/", persistent=True, heads_memory=True)
+    network = KubeNetwork(
+        tenant="acme", tag=tag, image_prefix="localhost/", persistent=True, heads_memory=True
+    )
     namespace = apply(cluster, network)
     namespace.start("Deployment", "veen-hub")
     return namespace

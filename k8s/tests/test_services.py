@@ -32,7 +32,7 @@ from podman import podman
 
 from veen_cli.kube import kustomize
 from veen_cli.kube.kustomize import Kustomization
-from veen_cli.kube.tenant import VERSION, Network, manifests
+from veen_cli.kube.tenant import VERSION, KubeNetwork, manifests
 from veen_overlays.bridge import ImportedEvent
 from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
 
@@ -44,7 +44,7 @@ WAIT_SEC = 30.0
 @pytest.fixture(scope="module")
 def tenant(cluster: Cluster, authority: Namespace, tag: str) -> Namespace:
     del authority
-    network = Network(
+    network = KubeNetwork(
         tenant="north",
         tag=tag,
         image_prefix="localhost/",
@@ -238,7 +238,7 @@ def test_a_tenant_with_tls_is_tested_over_tls_and_answers_nothing_else(
     cluster: Cluster, authority: Namespace, tag: str
 ) -> None:
     del authority
-    network = Network(tenant="secure", tag=tag, image_prefix="localhost/", tls=True)
+    network = KubeNetwork(tenant="secure", tag=tag, image_prefix="localhost/", tls=True)
     namespace = apply(cluster, network)
     namespace.apply([secret(namespace.name, "veen-hub-tls", certificate("veen-hub"))])
     pod = namespace.start("Deployment", "veen-hub")
@@ -276,7 +276,7 @@ def test_an_upgrade_keeps_identity_and_log_and_passes_the_self_tests(
         (tenant, "north", "Deployment", "veen-hub", "veen-selftest-core"),
     ):
         choices = {"persistent": True, "selftests": ("core", "overlays", "goals")} if name else {}
-        apply(cluster, Network(tenant=name, tag=following, image_prefix="localhost/", **choices))
+        apply(cluster, KubeNetwork(tenant=name, tag=following, image_prefix="localhost/", **choices))
         assert hub_of(namespace).stop() == 0
         pod = namespace.start(kind, workload)
         assert pod.template["metadata"]["annotations"][VERSION] == following

@@ -34,7 +34,7 @@ from veen_core.errors import SignatureError
 from veen_core.hashing import H, u64be
 from veen_core.ids import HubId
 from veen_core.keys import SigningKey, SigningSeed, is_valid
-from veen_core.signatures import Claim, invalid_signatures
+from veen_core.signatures import SignatureClaim, invalid_signatures
 from veen_hub.client import Identity, connect
 
 NAMES: Final = ("bridge.export", "bridge.verify", "bridge.size", "bridge.import", "bridge.rss_mb")
@@ -49,20 +49,22 @@ WARM_UP: Final = 1_000
 # --- the limits
 
 
-def claims(count: int) -> list[Claim]:
+def claims(count: int) -> list[SignatureClaim]:
     key = SigningKey(SigningSeed(H(b"benchmark")))
     digests = [H(u64be(n)) for n in range(count)]
-    return [Claim((key.public,), each, key.sign(each), lambda: SignatureError("no")) for each in digests]
+    return [
+        SignatureClaim((key.public,), each, key.sign(each), lambda: SignatureError("no")) for each in digests
+    ]
 
 
-def one_core_rate(made: list[Claim]) -> float:
+def one_core_rate(made: list[SignatureClaim]) -> float:
     """Return Ed25519 verifications per second of one core."""
     start = time.process_time()
     assert all(is_valid(each.keys[0], each.digest, each.signature) for each in made)
     return len(made) / (time.process_time() - start)
 
 
-def all_cores_rate(made: list[Claim]) -> float:
+def all_cores_rate(made: list[SignatureClaim]) -> float:
     """Return Ed25519 verifications per second of all cores."""
     start = time.perf_counter()
     assert invalid_signatures(made) == []

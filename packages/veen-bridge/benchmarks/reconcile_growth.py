@@ -16,7 +16,7 @@ from veen_bridge.reconcile.comparison import reconcile
 from veen_bridge.reconcile.reading import read_source, read_target
 from veen_bridge.reconcile.zones import open_live_zone
 from veen_bridge.roles.session import RoleKeys
-from veen_overlays import MemoryStore, Store
+from veen_overlays import MemoryStore, SummaryStore
 
 BUNDLE = 10_000
 """Events of the bundles that are imported before."""
@@ -25,7 +25,7 @@ NEW = 500
 ROUNDS = 3
 
 
-async def timed_reconcile(zones: Zones, stores: tuple[Store, Store]) -> float:
+async def timed_reconcile(zones: Zones, stores: tuple[SummaryStore, SummaryStore]) -> float:
     """Reconcile both hubs with the views of the last time; return the seconds."""
     start = time.perf_counter()
     configs = online(zones.root), offline(zones.root)

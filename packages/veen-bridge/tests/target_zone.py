@@ -46,12 +46,12 @@ def write_keys(folder: Path, keys: Secrets) -> Path:
 class TargetHub(HubProcess):
     """Z2's hub: it takes messages only with a token of its admin."""
 
-    def __init__(self, root: Path, *, profile: str = "default") -> None:
+    def __init__(self, root: Path, *, profile: str = "default", **settings: Any) -> None:
         self.root, self.data = root, root / "data"
         root.mkdir(parents=True, exist_ok=True)
         self.admin_keys = new_keys()
         self.admin = SigningKey(self.admin_keys.id_sign)
-        (root / "hub.yaml").write_text("{}")
+        (root / "hub.yaml").write_text(yaml.safe_dump(settings))
         self._flags = [f"--data-dir={self.data}", f"--config={root / 'hub.yaml'}"]
         init = [
             *PROGRAM,

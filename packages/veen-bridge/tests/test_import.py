@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import subprocess
@@ -21,6 +22,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.ids import NO_BUNDLE, Coid, MmrRoot, StreamSeq
 from veen_core.msg import Msg
 from veen_hub.client import Identity, Refused, Unreachable, connect
+from veen_hub.ops.anchors import FileLedger
 from veen_overlays.bridge import Imported, ImportedEvent, ImportFailed, ImportGap
 from veen_overlays.bridge.records import OFFLINE_LOG
 
@@ -425,6 +427,22 @@ def test_an_import_ends_with_a_checkpoint_of_its_stream(
     assert done.returncode == 0, done.stderr
     (made,) = json.loads(done.stdout)["checkpoints"]
     assert Checkpoint.decode(bytes.fromhex(made)).upto_seq == 2
+
+
+def test_an_import_ends_with_an_anchor_of_its_stream(
+    tmp_path: Path, exported: Callable[..., Path], source: SourceZone, stream: str
+) -> None:
+    ledger = tmp_path / "ledger"
+    with target_hub(tmp_path / "z2", anchor={"backend": "file", "path": str(ledger)}) as hub:
+        bridge = OfflineBridge(tmp_path / "offline", hub, source.hub_id, streams=[imported_name(stream)])
+        done = bridge.import_command(
+            str(exported(2)), "--anchor", "--admin", str(bridge.admin_folder), "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        (made,) = json.loads(done.stdout)["checkpoints"]
+        checkpoint = Checkpoint.decode(bytes.fromhex(made))
+        (root,) = asyncio.run(FileLedger(ledger).recall(hub.hub_id)) or []
+    assert (root.label, root.upto_seq, root.mmr_root) == (checkpoint.label_curr, 2, checkpoint.mmr_root)
 
 
 def test_what_was_imported_is_shown_although_its_anchor_fails(

@@ -19,19 +19,19 @@ from veen_core.errors import SignatureError
 from veen_core.hashing import H, u64be
 from veen_core.ids import Signature
 from veen_core.keys import SigningKey, SigningSeed
-from veen_core.signatures import Claim, SignatureBatch, assisted
+from veen_core.signatures import SignatureBatch, SignatureClaim, assisted
 
 KEY, OTHER = (SigningKey(SigningSeed(H(name))) for name in (b"one", b"other"))
 COUNT = 320
 FLIPPED = [0, 5, 63, 64, 200, 319]
 
 
-def claim(number: int, *, intact: bool = True) -> Claim:
+def claim(number: int, *, intact: bool = True) -> SignatureClaim:
     digest = H(u64be(number))
     signature = KEY.sign(digest)
     if not intact:
         signature = Signature(bytes([signature[0] ^ 1]) + signature[1:])
-    return Claim((OTHER.public, KEY.public), digest, signature, lambda: SignatureError("invalid"))
+    return SignatureClaim((OTHER.public, KEY.public), digest, signature, lambda: SignatureError("invalid"))
 
 
 CLAIMS = [claim(number, intact=number not in FLIPPED) for number in range(COUNT)]

@@ -152,7 +152,7 @@ def test_an_unknown_context_says_how_to_create_it(capsys: pytest.CaptureFixture[
 def test_removing_the_current_context_leaves_none_current(capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")
     told(capsys, "context", "remove", "one")
-    assert settings.current_context() == settings.Context()
+    assert settings.current_context() == settings.SavedContext()
     assert run(["context", "list"]) == Exit.OK
     assert "veen context add" in capsys.readouterr().out
 

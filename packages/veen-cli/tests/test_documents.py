@@ -28,6 +28,7 @@ PAGES = [
     "docs/guides/run-a-witness.md",
     "docs/guides/monitor-a-hub.md",
     "docs/guides/console.md",
+    "docs/guides/shards.md",
     "docs/guides/recorder.md",
     "docs/guides/query.md",
     "docs/guides/rpc.md",

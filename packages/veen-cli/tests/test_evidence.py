@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from veen_core.receipt import Receipt, sign_receipt
 from veen_core.rejection import TABLE, Code
 from veen_hub.client import FileStateStore
 from veen_hub.client.blocking import connect
-from veen_hub.client.state.records import LabelRecord
+from veen_hub.client.state.records import HubCheckpointRecord, LabelRecord
 from veen_hub.web.verifier_page import verifier_page
 from veen_storage import Layout
 from veen_storage.chunks.compression import compress
@@ -163,6 +164,22 @@ def test_in_a_rotation_window_a_checkpoint_needs_both_signatures(
     assert not holds("old", "within")
     assert holds("old", "before"), "it may have been made before the window"
     assert holds("old")
+
+
+def test_one_entry_is_one_entry(tmp_path: Path) -> None:
+    key, label = SigningKey(SigningSeed(bytes([1] * 32))), Label(bytes(32))
+    identity = new_identity(key, UnixTime(1_700_000_000))
+    one = Checkpoint(
+        label_prev=label,
+        label_curr=label,
+        upto_seq=StreamSeq(1),
+        mmr_root=MmrRoot(bytes([7] * 32)),
+        epoch=Epoch(0),
+    )
+    for name, each in (("one.cbor", sign_checkpoint(key, one)), ("keys.cbor", identity)):
+        (tmp_path / name).write_bytes(each.encode())
+    found = veen("verify", tmp_path / "one.cbor", tmp_path / "keys.cbor", "--trust", identity.hub_id.hex())
+    assert "signed the root of 1 entry of label" in found.ok().out
 
 
 def test_a_client_that_knows_the_hub_needs_no_identity_file(town: Town, case: Path) -> None:
@@ -301,6 +318,26 @@ def test_a_client_of_the_context_makes_no_receipt_fail_that_cannot_be_compared(
     veen("context", "add", "work", "--trust", town.hub_id, "--client", town / "bob", "--use").ok()
     assert bobs.stream_seq > 1
     assert "; not compared with" in veen("verify", case / "receipt.cbor").ok().out
+
+
+def test_a_hub_checkpoint_that_contradicts_the_clients_state_fails(
+    town: Town, case: Path, tmp_path: Path
+) -> None:
+    bob, file = tmp_path / "bob", tmp_path / "checkpoint.note"
+    shutil.copytree(town / "bob", bob)
+    town.as_("alice", "send", "covered by the hub log", "-s", STREAM).ok()
+    with urllib.request.urlopen(f"{town.url}/log/checkpoint", timeout=10) as answer:
+        note = answer.read()
+    file.write_bytes(note)
+    with_bob = ("verify", file, case / "hub-identity.cbor", "--trust", town.hub_id, "--client", bob)
+    veen(*with_bob).ok()
+
+    origin, size, _root, *rest = note.decode().split("\n")
+    other = "\n".join((origin, size, base64.b64encode(bytes(32)).decode(), *rest))
+    record = HubCheckpointRecord(checkpoint=other.encode())
+    FileStateStore(bob / "state").save(HubId.from_hex(town.hub_id), "hublog/checkpoint", record.encode())
+    told = veen(*with_bob).failed(Exit.PROTOCOL)
+    assert f"contradicts what {bob} has accepted: the hub signed two hub logs of {size} entries" in told
 
 
 def test_an_export_is_compared_with_what_the_client_has_verified(

@@ -75,6 +75,19 @@ def test_a_folder_without_an_identity_is_refused_before_any_request(town: Town) 
     assert not (town / "nobody").exists()
 
 
+def test_a_misspelt_name_shows_the_identity_or_hub_that_exists_and_no_way_to_create_one(town: Town) -> None:
+    issue = ("cap", "issue", "--stream", STREAM, "--ttl", "1h", "--out", town / "x.cap")
+    for words, meant in (
+        (("send", "x", "-s", STREAM, "--client", town / "alcie", "--hub", town.url), "alice"),
+        ((*issue, "--issuer", town / "admni", "--subject", town / "alice"), "admin"),
+        ((*issue, "--issuer", town / "admin", "--subject", town / "alcie"), "alice"),
+        (("hub", "fsck", "--data-dir", town / "hbu"), "hub"),
+    ):
+        told = veen(*words).failed(Exit.USAGE)
+        assert f"did you mean {town / meant}?" in told
+        assert "keygen" not in told
+
+
 def test_an_unwritable_receipt_file_is_refused_before_the_message_is_sent(town: Town, tmp_path: Path) -> None:
     before = town.as_("alice", "resync", "-s", STREAM, "--json").json["stream_seq"]
     for file in (tmp_path / "nowhere" / "receipt", tmp_path):

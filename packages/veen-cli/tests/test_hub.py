@@ -255,7 +255,7 @@ def test_an_init_on_a_full_disk_can_be_repeated(tmp_path: Path, monkeypatch: pyt
 
     (tmp_path / "mine").mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr("veen_storage.disk.creation.write_registry", full)
+        patched.setattr("veen_storage.opening.creation.write_registry", full)
         for name in ("hub", "mine"):
             told = veen("hub", "init", "--data-dir", tmp_path / name, "--no-admin").failed(Exit.USAGE)
             assert "free disk space and try again" in told

@@ -14,7 +14,7 @@ import yaml
 
 from veen_cli.kube import kustomize
 from veen_cli.kube.kustomize import containers_of, metadata_of, pod_template
-from veen_cli.kube.tenant import CONFIG_HASH, Network, check_images, manifests, objects_of
+from veen_cli.kube.tenant import CONFIG_HASH, KubeNetwork, check_images, manifests, objects_of
 from veen_core.errors import ConfigError
 from veen_hub.ops.config.loading import load as load_hub
 from veen_hub.witness.config import load as load_witness
@@ -22,10 +22,10 @@ from veen_hub.witness.config import load as load_witness
 BASES = sorted(path.parent for path in manifests().glob("base/*/kustomization.yaml"))
 OVERLAYS = sorted(path.parent for path in manifests().glob("overlays/*/kustomization.yaml"))
 NETWORKS = {
-    "authority": Network(tenant=None, tag="0.1.0"),
-    "authority with monitoring": Network(tenant=None, tag="0.1.0", monitoring=True),
-    "disposable tenant": Network(tenant="acme", tag="0.1.0"),
-    "tenant with every choice": Network(
+    "authority": KubeNetwork(tenant=None, tag="0.1.0"),
+    "authority with monitoring": KubeNetwork(tenant=None, tag="0.1.0", monitoring=True),
+    "disposable tenant": KubeNetwork(tenant="acme", tag="0.1.0"),
+    "tenant with every choice": KubeNetwork(
         tenant="acme",
         tag="0.1.0",
         persistent=True,
@@ -298,7 +298,7 @@ def test_a_self_test_runs_its_suites_logs_in_json_and_writes_both_reports(
 
 
 def test_with_tls_every_self_test_of_the_hub_asks_over_tls() -> None:
-    network = Network(
+    network = KubeNetwork(
         tenant="acme", tag="0.1.0", tls=True, selftests=("core", "overlays"), selftest_reports=True
     )
     tests = [each for each in objects_of(network) if each["kind"] in ("Job", "CronJob")]
@@ -409,7 +409,7 @@ def test_a_stateful_set_replaces_a_pod_that_never_became_ready() -> None:
 # --- the choices of `veen kube`
 
 
-def hub_template(network: Network) -> dict[str, Any]:
+def hub_template(network: KubeNetwork) -> dict[str, Any]:
     (hub,) = [each for each in objects_of(network) if each["kind"] == "Deployment"]
     template = pod_template(hub)
     assert template is not None
@@ -418,7 +418,7 @@ def hub_template(network: Network) -> dict[str, Any]:
 
 def test_a_changed_config_map_restarts_the_hub_and_nothing_else_does() -> None:
     hashes = [
-        hub_template(Network(tenant="acme", tag=tag, admin=admin))["metadata"]["annotations"][CONFIG_HASH]
+        hub_template(KubeNetwork(tenant="acme", tag=tag, admin=admin))["metadata"]["annotations"][CONFIG_HASH]
         for tag, admin in (("0.1.0", "aa"), ("0.1.0", "aa"), ("0.2.0", "aa"), ("0.1.0", "bb"))
     ]
     assert hashes[0] == hashes[1] == hashes[2] != hashes[3]
@@ -436,7 +436,7 @@ def test_a_tenant_with_volumes_keeps_data_and_memory_apart() -> None:
 
 
 def test_images_are_named_by_prefix_and_tag() -> None:
-    network = Network(tenant="acme", tag="1.2.3", image_prefix="registry.example/veen/")
+    network = KubeNetwork(tenant="acme", tag="1.2.3", image_prefix="registry.example/veen/")
     images = {container["image"] for each in objects_of(network) for container in containers_of(each)}
     assert images == {"registry.example/veen/veen-hub:1.2.3", "registry.example/veen/veen-selftest:1.2.3"}
 
@@ -444,7 +444,7 @@ def test_images_are_named_by_prefix_and_tag() -> None:
 @pytest.mark.parametrize("name", ["Acme", "acme_1", "-acme", "acme-", "a" * 48, "", "acme/../system"])
 def test_a_tenant_whose_name_is_not_safe_in_dns_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="DNS-safe"):
-        Network(tenant=name, tag="0.1.0")
+        KubeNetwork(tenant=name, tag="0.1.0")
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ def test_a_tenant_whose_name_is_not_safe_in_dns_is_refused(name: str) -> None:
 def test_an_image_that_cannot_be_named_is_refused(choice: dict[str, str]) -> None:
     choices = {"tag": "0.1.0", "image_prefix": "", **choice}
     with pytest.raises(ConfigError, match=r"tag|image prefix"):
-        check_images(Network(tenant="acme", tag=choices["tag"], image_prefix=choices["image_prefix"]))
+        check_images(KubeNetwork(tenant="acme", tag=choices["tag"], image_prefix=choices["image_prefix"]))
 
 
 def test_what_the_small_kustomize_does_not_know_is_refused(tmp_path: Path) -> None:

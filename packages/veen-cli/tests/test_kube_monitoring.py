@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from veen_cli.kube.tenant import Network, manifests, objects_of
+from veen_cli.kube.tenant import KubeNetwork, manifests, objects_of
 from veen_core.errors import ConfigError
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.tlog.note import COSIGNATURE, NoteKey
@@ -164,8 +164,8 @@ def test_every_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
 
 
 def test_monitoring_is_applied_once_with_the_authority() -> None:
-    kinds = [each["kind"] for each in objects_of(Network(tenant=None, tag="0.1.0", monitoring=True))]
+    kinds = [each["kind"] for each in objects_of(KubeNetwork(tenant=None, tag="0.1.0", monitoring=True))]
     assert kinds.count("ServiceMonitor") == 2
     assert kinds.count("PrometheusRule") == 1
     with pytest.raises(ConfigError, match="once, with the authority"):
-        Network(tenant="acme", tag="0.1.0", monitoring=True)
+        KubeNetwork(tenant="acme", tag="0.1.0", monitoring=True)

@@ -27,7 +27,7 @@ import pytest
 
 from veen_core.hashing import H
 from veen_core.receipt import Receipt
-from veen_overlays.live.query_service.principals import Limits
+from veen_overlays.live.query_service.principals import PrincipalLimits
 from veen_overlays.query import canonical_json
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.result.digest import VerifiedReceipt, evidence_hash, evidence_summary
@@ -272,7 +272,7 @@ def test_a_service_without_authentication_or_tls_does_not_start(world: World) ->
         assert said in failed, failed
 
 
-@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(Limits)])
+@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(PrincipalLimits)])
 def test_a_limit_of_a_principal_has_the_bounds_of_the_services_limits(world: World, name: str) -> None:
     config = world.config("bounds")
     settings = json.loads(config.read_text())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from veen_cli.frame.command_groups import Group
+from veen_cli.frame.command_groups import CommandGroup
 from veen_cli.frame.main import veen
 
 
@@ -82,10 +82,10 @@ def test_to_names_the_reader_of_messages_only() -> None:
 
 @pytest.mark.parametrize(
     ("path", "command"),
-    [(path, command) for path, command, _ in TREE if isinstance(command, Group)],
-    ids=[path for path, command, _ in TREE if isinstance(command, Group)],
+    [(path, command) for path, command, _ in TREE if isinstance(command, CommandGroup)],
+    ids=[path for path, command, _ in TREE if isinstance(command, CommandGroup)],
 )
-def test_the_line_in_a_command_table_is_the_first_line_of_the_help(path: str, command: Group) -> None:
+def test_the_line_in_a_command_table_is_the_first_line_of_the_help(path: str, command: CommandGroup) -> None:
     for name, own in command.own.items():
         loaded = own.load()
         assert loaded.name == name, f"{path} {name} calls itself {loaded.name}"

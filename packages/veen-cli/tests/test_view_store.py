@@ -1,4 +1,4 @@
-"""The overlays' view ``Store``: in memory and on disk it keeps one contract."""
+"""The overlays' view ``SummaryStore``: in memory and on disk it keeps one contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veen_overlays.summary_tree.store import MemoryStore, Store
+from veen_overlays.summary_tree.store import MemoryStore, SummaryStore
 from veen_storage import ViewStore
 
 KEYS = st.binary(max_size=3)
@@ -24,7 +24,7 @@ RANGES = ((b"", b"\xff" * 9), (b"a", b"b"), (b"\x00", b"\x80"), (b"b", b"a"))
 def test_both_view_stores_pass_the_same_contract(steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
     model: dict[bytes, bytes] = {}
     with tempfile.TemporaryDirectory() as folder, ViewStore(Path(folder, "view")) as disk:
-        stores: tuple[Store, ...] = (MemoryStore(), disk)
+        stores: tuple[SummaryStore, ...] = (MemoryStore(), disk)
         for puts, deletes in steps:
             model = {key: value for key, value in model.items() if key not in deletes} | puts
             for store in stores:
@@ -39,7 +39,7 @@ def test_both_view_stores_pass_the_same_contract(steps: list[tuple[dict[bytes, b
 
 def test_the_store_on_disk_implements_the_view_store_protocol(tmp_path: Path) -> None:
     with ViewStore(tmp_path) as store:
-        assert isinstance(store, Store)
+        assert isinstance(store, SummaryStore)
 
 
 def test_the_overlays_benchmark_prints_every_figure_under_its_name() -> None:

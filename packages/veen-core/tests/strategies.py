@@ -132,7 +132,7 @@ def _object(codec: ArrayCodec | MapCodec) -> st.SearchStrategy[Any]:
 
 
 def _lowered_limits() -> st.SearchStrategy[limits.Limits]:
-    least = {"max_chunk_bytes": limits.MAXIMA["max_msg_bytes"] + limits.ENTRY_OVERHEAD}
+    least = {"max_chunk_bytes": limits.MAXIMA["max_msg_bytes"] + limits.ENTRY_OVERHEAD_BYTES}
     ranges = {name: st.integers(least.get(name, 1), most) for name, most in limits.MAXIMA.items()}
     return st.builds(limits.Limits, **ranges)
 

@@ -8,7 +8,7 @@ from veen_core import DEFAULT_LIMITS, DEFAULT_PROFILE, DecodeError, Limits, Payl
 from veen_core.ciphertext import Sealer, pad, split
 from veen_core.errors import ConfigError, DecodeFault
 from veen_core.keys import DhSecret
-from veen_core.limits import ENTRY_OVERHEAD, MAX_CAP_CHAIN, MAX_PROOF_PATH, MAXIMA
+from veen_core.limits import ENTRY_OVERHEAD_BYTES, MAX_CAP_CHAIN, MAX_PROOF_PATH, MAXIMA
 from veen_core.msg import check_size
 
 from .simulator import READER, SCHEMA, Hub
@@ -97,7 +97,7 @@ def test_everything_else_is_at_least_one() -> None:
 
 
 def test_max_chunk_bytes_must_be_enough_for_the_largest_entry() -> None:
-    smallest = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD
+    smallest = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD_BYTES
     assert DEFAULT_LIMITS.lowered({"max_chunk_bytes": smallest}).max_chunk_bytes == smallest
     with pytest.raises(ConfigError, match=f"set it to at least {smallest}"):
         DEFAULT_LIMITS.lowered({"max_chunk_bytes": smallest - 1})

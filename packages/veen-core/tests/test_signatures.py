@@ -14,8 +14,8 @@ from veen_core.errors import SignatureError, StateError
 from veen_core.ids import Signature, VerifyKey
 from veen_core.keys import refused
 from veen_core.signatures import (
-    Claim,
     SignatureBatch,
+    SignatureClaim,
     assisted,
     invalid_signatures,
     verify_all,
@@ -32,14 +32,14 @@ COUNT = 400
 THREADS = [1, 2, 5, None]
 
 
-def claim(number: int, *, keys: tuple[VerifyKey, ...] = (KEY.public,), intact: bool = True) -> Claim:
+def claim(number: int, *, keys: tuple[VerifyKey, ...] = (KEY.public,), intact: bool = True) -> SignatureClaim:
     digest = H(number.to_bytes(4, "big"))
     signature = KEY.sign(digest) if intact else Signature(flip(KEY.sign(digest), number % 64))
-    return Claim(keys, digest, signature, partial(refused, KEY.public, f"signature {number}"))
+    return SignatureClaim(keys, digest, signature, partial(refused, KEY.public, f"signature {number}"))
 
 
 @pytest.fixture(scope="module")
-def intact() -> list[Claim]:
+def intact() -> list[SignatureClaim]:
     return [claim(number) for number in range(COUNT)]
 
 
@@ -53,13 +53,13 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 15, 16, 17, COUNT])
-def test_intact_signatures_pass(intact: list[Claim], count: int, threads: int | None) -> None:
+def test_intact_signatures_pass(intact: list[SignatureClaim], count: int, threads: int | None) -> None:
     verify_all(intact[:count], threads=threads)
     assert invalid_signatures(intact[:count], threads=threads) == []
 
 
 @pytest.mark.parametrize("at", range(0, COUNT, 7))
-def test_a_flipped_signature_is_reported_wherever_it_is(intact: list[Claim], at: int) -> None:
+def test_a_flipped_signature_is_reported_wherever_it_is(intact: list[SignatureClaim], at: int) -> None:
     claims = [*intact[:at], claim(at, intact=False), *intact[at + 1 :]]
     with pytest.raises(SignatureError, match=f"^signature {at} does not verify under key {KEY.public.hex()}"):
         verify_all(claims)
@@ -67,7 +67,7 @@ def test_a_flipped_signature_is_reported_wherever_it_is(intact: list[Claim], at:
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_of_several_flipped_signatures_the_first_in_the_list_is_reported(
-    intact: list[Claim], threads: int | None
+    intact: list[SignatureClaim], threads: int | None
 ) -> None:
     flipped = {11, 12, 40, 199, 399}
     claims = [claim(n, intact=False) if n in flipped else one for n, one in enumerate(intact)]
@@ -86,7 +86,7 @@ def test_any_of_several_keys_may_have_made_a_signature() -> None:
 
 
 def test_many_signatures_are_shared_and_few_are_not(
-    intact: list[Claim], monkeypatch: pytest.MonkeyPatch
+    intact: list[SignatureClaim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: set[str] = set()
     both = threading.Barrier(2)
@@ -105,7 +105,7 @@ def test_many_signatures_are_shared_and_few_are_not(
 
 
 def test_work_whose_thread_could_not_be_started_is_waited_for_if_another_thread_takes_it(
-    intact: list[Claim], monkeypatch: pytest.MonkeyPatch
+    intact: list[SignatureClaim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool queues the work before it fails to start a thread, and one of its threads may take it."""
     free, main = threading.Event(), threading.get_ident()
@@ -113,7 +113,7 @@ def test_work_whose_thread_could_not_be_started_is_waited_for_if_another_thread_
     pool.submit(free.wait)  # one thread, busy for another caller
     right = signatures._is_valid
 
-    def is_valid(claim: Claim) -> bool:
+    def is_valid(claim: SignatureClaim) -> bool:
         if threading.get_ident() == main:
             free.set()
             time.sleep(0.02)  # until the thread has taken a slice
@@ -133,7 +133,7 @@ def test_work_whose_thread_could_not_be_started_is_waited_for_if_another_thread_
 
 
 def test_without_threads_the_calling_thread_verifies_all(
-    intact: list[Claim], monkeypatch: pytest.MonkeyPatch
+    intact: list[SignatureClaim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_thread(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -143,7 +143,7 @@ def test_without_threads_the_calling_thread_verifies_all(
     assert invalid_signatures([*intact, claim(COUNT, intact=False)]) == [COUNT]
 
 
-def test_a_pool_that_is_busy_blocks_nothing(intact: list[Claim]) -> None:
+def test_a_pool_that_is_busy_blocks_nothing(intact: list[SignatureClaim]) -> None:
     free = threading.Event()
     busy = signatures._start(lambda: bool(free.wait(30)) and None, 3)
     try:
@@ -156,7 +156,7 @@ def test_a_pool_that_is_busy_blocks_nothing(intact: list[Claim]) -> None:
 
 def _verify_in_child(claims: list[tuple[bytes, bytes, bytes]]) -> bool:
     rebuilt = [
-        Claim((VerifyKey(key),), digest, Signature(sig), partial(refused, KEY.public, "signature"))
+        SignatureClaim((VerifyKey(key),), digest, Signature(sig), partial(refused, KEY.public, "signature"))
         for key, digest, sig in claims
     ]
     verify_all(rebuilt)
@@ -164,7 +164,7 @@ def _verify_in_child(claims: list[tuple[bytes, bytes, bytes]]) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12
-def test_a_forked_process_starts_threads_of_its_own(intact: list[Claim]) -> None:
+def test_a_forked_process_starts_threads_of_its_own(intact: list[SignatureClaim]) -> None:
     verify_all(intact)
     plain = [(one.keys[0], one.digest, one.signature) for one in intact]
     with multiprocessing.get_context("fork").Pool(1) as pool:
@@ -174,25 +174,25 @@ def test_a_forked_process_starts_threads_of_its_own(intact: list[Claim]) -> None
 # --- with other checks in between
 
 
-def add(claims: list[Claim], added: list[Claim], then: Exception | None = None) -> None:
+def add(claims: list[SignatureClaim], added: list[SignatureClaim], then: Exception | None = None) -> None:
     with verifying(claims):
         claims += added
         if then is not None:
             raise then
 
 
-def test_a_signature_is_reported_before_what_came_after_it(intact: list[Claim]) -> None:
+def test_a_signature_is_reported_before_what_came_after_it(intact: list[SignatureClaim]) -> None:
     with pytest.raises(SignatureError, match=r"^signature 3 ") as caught:
         add([], [*intact[:3], claim(3, intact=False), *intact[4:]], StateError("later"))
     assert caught.value.__suppress_context__
 
 
-def test_an_error_is_reported_if_every_signature_before_it_is_valid(intact: list[Claim]) -> None:
+def test_an_error_is_reported_if_every_signature_before_it_is_valid(intact: list[SignatureClaim]) -> None:
     with pytest.raises(StateError, match="the only fault"):
         add([], intact, StateError("the only fault"))
 
 
-def test_signatures_are_verified_when_the_block_ends(intact: list[Claim]) -> None:
+def test_signatures_are_verified_when_the_block_ends(intact: list[SignatureClaim]) -> None:
     add([], intact)
     with pytest.raises(SignatureError, match=r"^signature 400 "):
         add(list(intact), [claim(COUNT, intact=False)])
@@ -205,10 +205,10 @@ class BusyAssistant:
     """Takes every second piece that it is offered, and verifies it when it is asked for the result."""
 
     def __init__(self) -> None:
-        self.taken: list[tuple[int, Sequence[Claim]]] = []
+        self.taken: list[tuple[int, Sequence[SignatureClaim]]] = []
         self.offers = self.verified = 0
 
-    def offer(self, at: int, claims: Sequence[Claim], *, left: int | None) -> bool:
+    def offer(self, at: int, claims: Sequence[SignatureClaim], *, left: int | None) -> bool:
         del left
         self.offers += 1
         if self.offers % 2:
@@ -223,7 +223,7 @@ class BusyAssistant:
         return found
 
 
-def verify_in_steps(claims: Sequence[Claim], step: int, threads: int | None = None) -> list[int]:
+def verify_in_steps(claims: Sequence[SignatureClaim], step: int, threads: int | None = None) -> list[int]:
     with SignatureBatch(threads=threads) as batch:
         for at in range(0, len(claims), step):
             batch.claims += claims[at : at + step]
@@ -232,7 +232,9 @@ def verify_in_steps(claims: Sequence[Claim], step: int, threads: int | None = No
 
 
 @pytest.mark.parametrize("step", [1, 33, COUNT])
-def test_a_batch_names_every_invalid_signature_whoever_verified_it(intact: list[Claim], step: int) -> None:
+def test_a_batch_names_every_invalid_signature_whoever_verified_it(
+    intact: list[SignatureClaim], step: int
+) -> None:
     flipped = [0, 31, 32, 140, 399]
     claims = [claim(at, intact=False) if at in flipped else one for at, one in enumerate(intact)]
     assert verify_in_steps(claims, step) == flipped
@@ -243,7 +245,9 @@ def test_a_batch_names_every_invalid_signature_whoever_verified_it(intact: list[
     assert 0 < assistant.verified < COUNT
 
 
-def test_an_assistant_helps_one_batch_at_a_time_and_only_while_its_block_runs(intact: list[Claim]) -> None:
+def test_an_assistant_helps_one_batch_at_a_time_and_only_while_its_block_runs(
+    intact: list[SignatureClaim],
+) -> None:
     assistant = BusyAssistant()
     with assisted(assistant):
         with SignatureBatch() as first, SignatureBatch() as second:
@@ -262,20 +266,20 @@ def give_up_a_batch() -> None:
         raise RuntimeError
 
 
-def test_a_batch_that_is_given_up_leaves_no_result_for_the_next_one(intact: list[Claim]) -> None:
+def test_a_batch_that_is_given_up_leaves_no_result_for_the_next_one(intact: list[SignatureClaim]) -> None:
     with assisted(BusyAssistant()):
         with pytest.raises(RuntimeError):
             give_up_a_batch()
         assert verify_in_steps(intact, COUNT) == []
 
 
-def collect_until_a_fault(claims: Sequence[Claim]) -> None:
+def collect_until_a_fault(claims: Sequence[SignatureClaim]) -> None:
     with verifying_ahead() as batch:
         batch.claims += claims
         raise StateError("the fault that ended it")
 
 
-def test_a_signature_is_reported_before_the_fault_that_ended_its_batch(intact: list[Claim]) -> None:
+def test_a_signature_is_reported_before_the_fault_that_ended_its_batch(intact: list[SignatureClaim]) -> None:
     with pytest.raises(SignatureError, match=r"^signature 3 "):
         collect_until_a_fault([*intact[:3], claim(3, intact=False)])
     with pytest.raises(StateError, match="the fault that ended it"):

@@ -17,7 +17,7 @@ from veen_core.tlog.policy import (
     MAX_POLICY_BYTES,
     Cosigned,
     Log,
-    Witness,
+    PolicyWitness,
     WitnessPolicy,
     parse_policy,
 )
@@ -84,7 +84,7 @@ def test_the_example_of_the_page_is_parsed() -> None:
     parsed = parse_policy(EXAMPLE.encode())
     assert parsed.logs == (Log(LOG_KEY, "https://log.example/"),)
     assert parsed.witnesses == tuple(
-        Witness(name.encode(), key) for name, key in zip(NAMES, KEYS, strict=True)
+        PolicyWitness(name.encode(), key) for name, key in zip(NAMES, KEYS, strict=True)
     )
     assert [(group.name, group.threshold, len(group.members)) for group in parsed.groups] == [
         (b"X-witnesses", 2, 3),
@@ -331,7 +331,7 @@ def test_a_quorum_of_one_witness_needs_that_witness() -> None:
 def test_quorum_none_needs_no_cosignature_but_the_signature_of_the_log() -> None:
     bare = policy(f"log {LOG_KEY.text}", A, "quorum none")
     assert bare.check(signed()) == Cosigned((), None)
-    assert bare.check(signed(0)).witnesses == (Witness(b"X1", KEYS[0]),)
+    assert bare.check(signed(0)).witnesses == (PolicyWitness(b"X1", KEYS[0]),)
     with pytest.raises(SignatureError, match="no signature of a log that the policy names"):
         bare.check(signed(by=OTHER_LOG))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -42,7 +43,7 @@ def find_browser() -> str:
 
 
 def speed(browser: str, folder: Path) -> dict[str, float]:
-    """Return the best times in milliseconds, from a page that a headless browser opens."""
+    """Return the median times in milliseconds, from a page that a headless browser opens."""
     script = compiled("speed.ts", folder / "speed.js", "--minify", "--format=iife")
     page = folder / "speed.html"
     page.write_text(
@@ -65,12 +66,15 @@ def speed(browser: str, folder: Path) -> dict[str, float]:
     return times
 
 
-def agreement(folder: Path, mutations: int) -> str:
+def agreement(browser: str, folder: Path, mutations: int) -> str:
+    """Compare the verdicts of the page, in the browser, with those of ``veen verify``."""
     corpus = folder / "corpus.json"
     make = [sys.executable, WEB / "agreement", corpus, "--mutations", str(mutations)]
     subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-    script = compiled("agreement.ts", folder / "agreement.mjs", "--platform=node", "--format=esm")
-    done = subprocess.run([NODE, script, corpus], capture_output=True, text=True, check=False)
+    script = compiled("in_page.ts", folder / "in_page.js", "--format=iife")
+    command = [sys.executable, WEB / "agreement" / "in_page.py", corpus, script]
+    environment = {**os.environ, "VEEN_CHROMIUM": browser}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return done.stdout.strip().splitlines()[-1]
 
 
@@ -89,7 +93,7 @@ def figures(*, quick: bool) -> None:
         bare = f"{times['ratio']:.2f} of bare WebCrypto's {times['bare']:.1f}"
         say(f"console.verify_1000_ms {times['claims']:.1f} ({bare}; {whole})")
         say(f"console.page_kb {len(verifier_page()) / 1024:.0f}")
-        say(agreement(folder, 200 if quick else MUTATIONS))
+        say(agreement(browser, folder, 200 if quick else MUTATIONS))
         paint, shown = first_paint(browser, folder)
         say(f"console.first_paint_ms {paint:.0f} (the hub's identity verified and shown: {shown:.0f})")
 

@@ -13,6 +13,7 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``client.*`` are figures of the client that ships; see ``client_load``.
 - ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``;
   ``hub.trust_overhead`` and ``trust.cosign_p99_ms`` are in ``trust_overhead``.
+- ``hub.shards`` and ``hub.p50_shards`` compare a hub with two shards with one that has one; see ``shards``.
 - Three lines with ``client`` instead of ``name`` are messages per second of the client that ships, of a plain
   HTTP client and of the raw generator; see ``veen_hub.load``.
 - ``hub.p50_hot`` uses crypto and disk in a busy loop; a message that comes alone meets colder caches.
@@ -40,6 +41,7 @@ from functools import partial
 from pathlib import Path
 
 import client_load
+import shards
 import trust
 import trust_growth
 import trust_overhead
@@ -64,7 +66,7 @@ from veen_core.ids import (
 )
 from veen_core.keys import refused, verify
 from veen_core.msg import sign_msg
-from veen_core.signatures import Claim, verify_all
+from veen_core.signatures import SignatureClaim, verify_all
 from veen_core.status import Status
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.load import (
@@ -316,7 +318,7 @@ def batch_ratio(count: int) -> float:
     digests = [H(number.to_bytes(4, "big")) for number in range(count)]
     signed = [(HUB.sign(digest), digest) for digest in digests]
     claims = [
-        Claim((HUB.public,), digest, signature, partial(refused, HUB.public, ""))
+        SignatureClaim((HUB.public,), digest, signature, partial(refused, HUB.public, ""))
         for signature, digest in signed
     ]
 
@@ -655,6 +657,22 @@ def compare_clients(place: Path, all_sizes: Sizes) -> bool:
     return True
 
 
+def measure_shards(place: Path, sizes: Sizes) -> bool:
+    """Measure a hub with two shards against one with a single shard; see ``shards``."""
+    return shards.measure(
+        place,
+        new,
+        lambda root: identity_of(root).hub_id,
+        writer,
+        admin=ADMIN,
+        sealed=SEALED,
+        count=2 * sizes.batch,
+        samples=sizes.alone,
+        floor_sec=4 * sizes.floor_sec,
+        say=say,
+    )
+
+
 def measure_growth(place: Path, sizes: Sizes) -> bool:
     """Compare a long history with a short one, and measure the hub's memory over both."""
     long_root, short_root, wide_root = new(place / "long"), new(place / "short"), new(place / "wide")
@@ -680,6 +698,7 @@ def measure_growth(place: Path, sizes: Sizes) -> bool:
 
 PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
     (("hub.single", "hub.plain", "hub.batch", "hub.p50", "hub.read", "hub.follow_p99_ms"), measure_hub),
+    (("hub.shards", "hub.p50_shards"), measure_shards),
     (("verify.batch",), measure_verify),
     (
         (

@@ -32,7 +32,7 @@ from veen_core.tlog.add_checkpoint import PATH, AddCheckpoint
 from veen_core.tlog.note import ED25519, Note, NoteKey, cosign, sign_note
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.load import open_raw
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 
 HOST = "127.0.0.1"
 LOGS = 128
@@ -79,7 +79,7 @@ class Log:
 @contextlib.contextmanager
 def run_witness(place: Path, name: str, seed: SigningSeed, log_vkeys: list[str]) -> Iterator[tuple[str, int]]:
     """Run a witness process that watches the logs, and yield its verifier key and its port."""
-    key = Folder(place).create(name, seed, log_vkeys)
+    key = WitnessFolder(place).create(name, seed, log_vkeys)
     process = subprocess.Popen(  # noqa: S603 - this very witness
         [
             *(sys.executable, "-m", "veen_hub.witness.main", f"--dir={place}"),

@@ -18,7 +18,7 @@ from veen_core.ids import AuthRef, Label, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.rejection import Rejection
-from veen_hub.admission.policy import GrantedToken, Question
+from veen_hub.admission.policy import AdmissionQuestion, GrantedToken
 
 from .conftest import StartHub
 from .people import BORN, Writer, envelope, signing_key
@@ -39,19 +39,19 @@ class SetPolicy:
         self.says_pad_block = 0
         self.says_rate: Rate | None = None
         self.says_retention: dict[Label, int] = {}
-        self.asked: list[Question] = []
+        self.asked: list[AdmissionQuestion] = []
 
-    def not_primary(self, question: Question) -> str | None:
+    def not_primary(self, question: AdmissionQuestion) -> str | None:
         self.asked.append(question)
         return self.says_not_primary
 
-    def revoked(self, question: Question) -> str | None:  # noqa: ARG002
+    def revoked(self, question: AdmissionQuestion) -> str | None:  # noqa: ARG002
         return self.says_revoked
 
-    def pad_block(self, question: Question) -> int:  # noqa: ARG002
+    def pad_block(self, question: AdmissionQuestion) -> int:  # noqa: ARG002
         return self.says_pad_block
 
-    def rate(self, question: Question) -> Rate | None:  # noqa: ARG002
+    def rate(self, question: AdmissionQuestion) -> Rate | None:  # noqa: ARG002
         return self.says_rate
 
     def retention(self) -> dict[Label, int]:

@@ -13,10 +13,10 @@ from veen_core.hub_fork import HubLogFork, LabelFork, verify_hub_log_fork, verif
 from veen_core.ids import HubId, UnixTime
 from veen_core.tlog.policy import WitnessPolicy
 from veen_hub.monitor.evidence_files import EvidenceFiles
-from veen_hub.monitor.findings import Change, Key, OpenFinding
-from veen_hub.monitor.hub_identification import Trust
-from veen_hub.monitor.hub_monitor import HubMonitor, Settings
-from veen_hub.monitor.monitor import Monitor, State
+from veen_hub.monitor.findings import FindingChange, Key, OpenFinding
+from veen_hub.monitor.hub_identification import HubTrust
+from veen_hub.monitor.hub_monitor import HubMonitor, MonitorSettings
+from veen_hub.monitor.monitor import Monitor, MonitorState
 from veen_hub.monitor.sightings import SeenFiles
 
 from .forged_hub import HUB_ID
@@ -37,11 +37,11 @@ class Watch:
     has_state: bool = True
     waits: bool = False
     """Whether a round is repeated until the grace period is over, as ``--once`` does."""
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FindingChange] = field(default_factory=list)
 
-    def settings(self) -> Settings:
-        return Settings(
-            trust=Trust(pins=frozenset(self.pins), policy=self.policy),
+    def settings(self) -> MonitorSettings:
+        return MonitorSettings(
+            trust=HubTrust(pins=frozenset(self.pins), policy=self.policy),
             evidence=EvidenceFiles(self.place / "evidence"),
             grace_sec=self.grace,
             now=lambda: UnixTime(self.now if self.now is not None else int(time.time())),
@@ -51,10 +51,10 @@ class Watch:
         """Start a monitor on the kept state, make rounds, stop it, and return the open findings."""
 
         async def run() -> list[OpenFinding]:
-            def report(_hub: HubMonitor, change: Change) -> None:
+            def report(_hub: HubMonitor, change: FindingChange) -> None:
                 self.changes.append(change)
 
-            with State(self.place / "state" if self.has_state else None) as state:
+            with MonitorState(self.place / "state" if self.has_state else None) as state:
                 monitor = Monitor(urls, state, self.settings(), seen=SeenFiles(self.seen), report=report)
                 try:
                     for _ in range(times):

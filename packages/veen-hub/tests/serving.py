@@ -32,11 +32,11 @@ from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse, Status
 from veen_core.wire import Wire
 from veen_hub.admission.policy import AdmissionPolicy
-from veen_hub.http.app import Server
 from veen_hub.hub import Hub
 from veen_hub.ops import config as configuration
 from veen_hub.ops.anchors import Anchor
 from veen_hub.pipeline.worker_process import WorkerProcess
+from veen_hub.server import Server
 from veen_storage import Files, Store, create
 
 from .people import ADMIN, BORN, HUB_KEY, Writer, admin_headers, envelope

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import http.client
+import re
 import time
 from collections.abc import Iterator
 from itertools import combinations
@@ -48,6 +49,7 @@ def is_refused_by(row: Rejection, answer: Answer) -> None:
         row.stage.value,
         row.code.value,
     ), error.message
+    assert not re.search(r"\b17\d{8}\b", error.message), "a time in seconds since 1970"
     assert answer.status == HTTP_STATUS[row.code]
     assert error.request_id is not None
     assert answer.headers["veen-request-id"] == error.request_id

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from veen_hub.client import connect
+from veen_hub.client import Stream, connect
 from veen_hub.client.label.followers import MAX_ENTRIES_BEHIND, Followers
+from veen_hub.client.sending.single_sends import MAX_FOLLOWED
 
 from .client_fixtures import QUICK, HubProcess, person, run, serving
 from .client_proxy import between
@@ -58,6 +60,31 @@ def test_a_sender_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> Non
             await asyncio.wait_for(followers.reached(5), 5)
 
     asyncio.run(work())
+
+
+def test_a_stream_that_is_followed_is_sent_to_in_small_batches(tmp_path: Path) -> None:
+    async def largest(stream: Stream) -> int:
+        await stream.send("first")
+        largest = 0
+        sending = asyncio.gather(*(stream.send(f"{n}") for n in range(2 * MAX_FOLLOWED)))
+        log = await stream.hub.log(stream.label())
+        while not sending.done():
+            largest = max(largest, len(log.client.state.pending))
+            await asyncio.sleep(0.001)
+        await sending
+        return largest
+
+    async def story(hub_process: HubProcess) -> None:
+        async with connect(hub_process.url, person("alice"), trust=hub_process.hub_id) as hub:
+            assert await largest(hub.stream("sent")) > MAX_FOLLOWED
+            stream = hub.stream("followed")
+            await stream.send("zero")
+            async with aclosing(stream.follow()) as followed:
+                await anext(followed)
+                assert 1 < await largest(stream) <= MAX_FOLLOWED
+
+    with serving(tmp_path) as hub:
+        run(story(hub))
 
 
 def test_who_sends_to_a_stream_and_follows_it_asks_for_no_proof(tmp_path: Path) -> None:

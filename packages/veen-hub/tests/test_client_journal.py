@@ -16,7 +16,7 @@ from veen_core.errors import StateError
 from veen_core.ids import HubId
 from veen_hub.client import FileStateStore
 from veen_hub.client.state import journal
-from veen_hub.client.state.journal import Journal, JournalGroup, JournalRecord, group_of, recover
+from veen_hub.client.state.journal import ClientJournal, JournalGroup, JournalRecord, group_of, recover
 
 HUB = HubId(b"\x07" * 32)
 
@@ -37,7 +37,7 @@ def frames(path: Path) -> bytes:
 def abandoned(root: Path, *records: tuple[str, bytes]) -> Path:
     """Leave the journal of a process that died."""
     folder = root / HUB.hex()
-    mine = Journal(folder)
+    mine = ClientJournal(folder)
     for name, content in records:
         mine.append({name: content}, durable=True)
     (path,) = journals(root)
@@ -177,7 +177,7 @@ def test_a_write_that_was_torn_before_a_later_one_that_was_not_synced_either_is_
     tmp_path: Path,
 ) -> None:
     """A power cut may keep the later of two writes and lose the earlier one."""
-    mine = Journal(tmp_path / HUB.hex())
+    mine = ClientJournal(tmp_path / HUB.hex())
     mine.append({"a": b"first"}, durable=True)
     mine.append({"a": b"second"}, durable=False)
     mine.append({"a": b"third"}, durable=True)

@@ -49,7 +49,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     # The package has a function of the same name as the module.
-    monkeypatch.setattr(sys.modules["veen_hub.client.reading.follow"], "PAGE", PAGE)
+    monkeypatch.setattr(sys.modules["veen_hub.client.reading.follow"], "PAGE_ENTRIES", PAGE)
 
 
 @asynccontextmanager

@@ -35,11 +35,11 @@ from veen_hub.client import (
     Unreachable,
     connect,
 )
-from veen_hub.client.anchor import hub_anchor
 from veen_hub.client.errors import refusal
 from veen_hub.client.wire.retry import is_retryable
 from veen_hub.ops.anchors import AnchoredRoot, AnchorError
 from veen_hub.ops.config import AnchorSettings
+from veen_hub.ops.hub_anchor import hub_anchor
 
 from .certificates import Certificates
 from .client_fixtures import QUICK, person, run
@@ -181,7 +181,7 @@ def test_a_pending_message_whose_window_has_passed_is_found_or_dropped(
                 if lost == "the message":
                     assert delivery.receipts == []
                     assert isinstance(delivery.failure, OutOfTime)
-                    assert "1 message(s) did not reach the hub" in str(delivery.failure)
+                    assert "1 message did not reach the hub" in str(delivery.failure)
                 else:
                     assert [r.stream_seq for r in delivery.receipts] == [2]
                     assert delivery.failure is None

@@ -20,7 +20,7 @@ from veen_core.tlog.policy import parse_policy
 from veen_hub.client import MemoryStateStore, Unconfirmed, blocking, connect
 from veen_hub.client.hub_log.checkpoints import RECORD, load_policy
 from veen_hub.client.state.records import HubCheckpointRecord
-from veen_storage.disk import rotation
+from veen_storage.opening import rotation
 
 from .client_fixtures import QUICK, person, run, serving
 from .client_proxy import between

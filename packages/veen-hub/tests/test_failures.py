@@ -32,17 +32,17 @@ from veen_core.limits import Limits
 from veen_core.proof import verify_inclusion
 from veen_core.status import CapStatus, CheckpointsResponse, LabelRequest, RetentionResponse
 from veen_hub import main
-from veen_hub.admission.policy import AllowAll, Question
-from veen_hub.http.app import Server
+from veen_hub.admission.policy import AdmissionQuestion, AllowAll
 from veen_hub.ops import authority_probe
 from veen_hub.ops.anchors import FileLedger
 from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.pipeline import intake
 from veen_hub.pipeline.intake import Intake
+from veen_hub.server import Server
 from veen_storage import Files
 from veen_storage.commit.ledger import Ledger
-from veen_storage.disk import open_checks
 from veen_storage.fsck import fsck
+from veen_storage.opening import open_checks
 
 from .certificates import Certificates
 from .conftest import StartHub, StartProcess
@@ -382,7 +382,7 @@ class Gate(AllowAll):
         self.open = threading.Event()
         self.reached = threading.Event()
 
-    def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
+    def not_primary(self, question: AdmissionQuestion) -> str | None:  # noqa: ARG002
         self.reached.set()
         self.open.wait(PATIENCE)
         return None
@@ -411,7 +411,7 @@ class Broken(AllowAll):
 
     broken = True
 
-    def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
+    def not_primary(self, question: AdmissionQuestion) -> str | None:  # noqa: ARG002
         if self.broken:
             raise ZeroDivisionError("a bug in a policy")
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from veen_core.ids import StreamSeq
 from veen_hub.client import BadRequest, Refused, Retry, Timeouts, Unreachable, connect
 from veen_hub.client.wire.file_transport import FileTransport, Spool
 from veen_hub.file_drop import answered
-from veen_hub.file_drop.answered import Answered
+from veen_hub.file_drop.answered import AnsweredRequests
 from veen_hub.file_drop.envelopes import DropName, DroppedReply, DroppedRequest, digest_of
 from veen_hub.file_drop.files import write_file
 from veen_hub.ops import config as configuration
@@ -25,7 +26,7 @@ from .client_fixtures import person, run
 from .conftest import StartHub
 from .over_files import ask, with_files
 from .people import envelope
-from .serving import CBOR, CBOR_SEQ, RunningHub, until
+from .serving import CBOR, CBOR_SEQ, PATIENCE, RunningHub, until
 
 READER = person("alice").dh_keys[0].public
 ONCE = Retry(max_attempts=1)
@@ -106,12 +107,12 @@ def test_a_receipt_survives_a_crash_between_commit_and_reply(
     hub.accept(alice.next())
     crashed: list[DropName] = []
 
-    def crash(_sender: Answered, name: DropName, _reply: bytes) -> None:
+    def crash(_sender: AnsweredRequests, name: DropName, _reply: bytes) -> None:
         crashed.append(name)
         raise OSError("the machine stops here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Answered, "end", crash)
+        patch.setattr(AnsweredRequests, "end", crash)
         name = drop(spool, 1, submit(alice.next()))
         until(lambda: crashed, "it is committed")
         hub.stop()
@@ -136,7 +137,7 @@ def test_a_message_that_was_sent_on_another_road_is_a_duplicate(
 def test_a_repeated_request_gets_the_reply_that_the_link_has_lost(
     start_hub: StartHub, place: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answered, "KEPT_REPLIES", 2)
+    monkeypatch.setattr(answered, "MAX_KEPT_REPLIES", 2)
     hub = with_files(start_hub, place)
     alice = hub.writer()
     requests = [submit(alice.next()) for _ in range(3)]
@@ -177,6 +178,28 @@ def test_damaged_and_foreign_files_are_neither_read_nor_skipped(
     assert len(list((spool / "out").glob("cdcd*"))) == 1, "a second sender waits"
 
 
+def test_no_file_keeps_other_senders_waiting(
+    start_hub: StartHub, place: Path, spool: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder in place of a request, a pipe where the reply is written, an outbox that is away."""
+    hub = with_files(start_hub, place)
+    alice = hub.writer()
+    (spool / "out" / DropName("00" * 8, 0, "00" * 16).file_name(".request")).mkdir()
+    for number in (1, 2):
+        request = submit(alice.next())
+        name = DropName("ab" * 8, number, digest_of(request.encode()))
+        os.mkfifo(spool / "in" / name.file_name(".reply.part"))
+        if number == 2:
+            (spool / "in").rename(spool / "away")
+        drop(spool, number, request)
+        if number == 2:
+            until(lambda name=name: name.file_name(".request") in said(hub), "it has complained")
+            (spool / "away").rename(spool / "in")
+        assert receipt_in(reply_to(spool, name)).stream_seq == number
+    until(lambda name=name: name.file_name(".request") not in said(hub), "the trouble is over")
+    assert len([one for one in caplog.records if one.message == "file_damaged"]) == 1, "it is logged once"
+
+
 def test_a_busy_hub_leaves_the_request_for_later(start_hub: StartHub, place: Path, spool: Path) -> None:
     hub = with_files(start_hub, place, max_waiting=1)
     alice = hub.writer()
@@ -189,16 +212,35 @@ def test_a_busy_hub_leaves_the_request_for_later(start_hub: StartHub, place: Pat
     assert receipt_in(reply_to(spool, name)).stream_seq == 1
 
 
+def test_the_status_is_written_again_after_it_could_not_be_made(
+    start_hub: StartHub, place: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as while a clock extension fails."""
+    hub = with_files(start_hub, place, file__status_sec=1)
+    failed = threading.Event()
+
+    def fails() -> None:
+        failed.set()
+        raise RuntimeError("the time server is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hub.hub, "status", fails)
+        assert failed.wait(PATIENCE)
+        (spool / "in" / "status.reply").unlink()
+    until((spool / "in" / "status.reply").exists, "the status is there again")
+
+
 def test_what_a_file_cannot_carry_is_refused(start_hub: StartHub, place: Path, spool: Path) -> None:
     hub = with_files(start_hub, place)
     alice = hub.writer()
     sequence = DroppedRequest("POST", "/v1/submit", (("Content-Type", CBOR_SEQ),), envelope(alice.next()))
     attachment = DroppedRequest("PUT", f"/v1/attachment/{H(b'').hex()}", (), b"")
     live = DroppedRequest("GET", f"/v1/stream/{alice.label.hex()}", (), b"")
-    for number, request in enumerate((sequence, attachment, live), 1):
-        assert reply_to(spool, drop(spool, number, request)).status == 400
+    nowhere = DroppedRequest("GET", "//[", (), b"")
+    for number, request in enumerate((sequence, attachment, live, nowhere), 1):
+        assert reply_to(spool, drop(spool, number, request)).status == (404 if request is nowhere else 400)
     content = b"\xff"
-    name = DropName("ab" * 8, 4, digest_of(content))
+    name = DropName("ab" * 8, 5, digest_of(content))
     write_file(spool / "out", name.file_name(".request"), content)
     assert reply_to(spool, name).status == 400
     asked = ReceiptRequest(label=alice.label, stream_seq=StreamSeq(1))

@@ -10,19 +10,26 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import pylsqpack
 import pytest
+from aioquic._buffer import Buffer
 from aioquic.asyncio import QuicConnectionProtocol
-from aioquic.h3.connection import H3Connection
+from aioquic.h3.connection import H3Connection, Setting
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, QuicEvent
+from aioquic.quic.packet import pull_quic_transport_parameters, push_quic_transport_parameters
 
+from veen_core.api import StreamRequest
 from veen_core.errors import ConfigError
+from veen_core.ids import StreamSeq
 from veen_core.status import Status
 from veen_hub.client import Retry, Timeouts, Tls, Unreachable, connect
-from veen_hub.client.wire.h3_transport import H3Transport
+from veen_hub.client.wire import h3_transport
+from veen_hub.client.wire.h3_transport import H3Transport, _Connection
 from veen_hub.http3 import connection as h3_connection
-from veen_hub.http3 import windows
+from veen_hub.http3 import datagrams, windows
+from veen_hub.http3.datagrams import LOCAL_DATAGRAM_BYTES
 from veen_hub.ops import config as configuration
 
 from . import serving
@@ -82,7 +89,7 @@ def test_the_client_uses_every_endpoint_over_http3(start_h3: Callable[..., Runni
             assert seen == list(range(1, 33))
 
     run(work())
-    for path in ("/v1/nothing", "/v2/status", "/log/tile/x", "/v1/stream/xyz"):
+    for path in ("/v1/nothing", "/v2/status", "/log/tile/x", "/v1/stream/xyz", "//["):
         assert comparable(ask(hub, tls, "GET", path)) == comparable(hub.get(path)), path
     refused = ask(hub, tls, "GET", SUBMIT)
     assert comparable(refused) == comparable(hub.get(SUBMIT))
@@ -232,6 +239,82 @@ class _Forward(asyncio.DatagramProtocol):
         self._connection.datagram_received(data, addr)
 
 
+# --- the size of datagrams
+
+
+def largest_datagram(hub: RunningHub, tls: Tls, monkeypatch: pytest.MonkeyPatch, wanted: int | None) -> int:
+    """Fetch an attachment, and return the size of the largest datagram that the hub sent."""
+    sizes: list[int] = []
+
+    class Listens(_Connection):
+        def __init__(self, quic: QuicConnection) -> None:
+            super().__init__(quic)
+            if wanted is not None:
+                made = quic._serialize_transport_parameters
+                monkeypatch.setattr(quic, "_serialize_transport_parameters", lambda: self._parameters(made()))
+
+        @staticmethod
+        def _parameters(made: bytes) -> bytes:
+            parameters, buffer = pull_quic_transport_parameters(Buffer(data=made)), Buffer(capacity=1_024)
+            parameters.max_udp_payload_size = wanted
+            push_quic_transport_parameters(buffer, parameters)
+            return bytes(buffer.data)
+
+        def datagram_received(self, data: bytes | str, addr: Any) -> None:
+            sizes.append(len(data))
+            super().datagram_received(data, addr)
+
+    monkeypatch.setattr(h3_transport, "_Connection", Listens)
+
+    async def work() -> None:
+        async with connect(url_of(hub), person("alice"), trust=hub.hub_id, tls=tls, retry=QUICK) as alice:
+            stream = alice.stream("orders", to=READER)
+            await stream.send("one", attachments=[b"f" * 300_000])
+            (message,) = [message async for message in stream.read()]
+            assert len(await alice.fetch(message.attachments[0].coid)) > 300_000
+
+    run(work())
+    return max(sizes)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "largest"), [(None, LOCAL_DATAGRAM_BYTES), (4_000, 4_000), (1_200, 1_200)]
+)
+def test_datagrams_on_one_machine_are_as_large_as_the_peer_accepts(
+    start_h3: Callable[..., RunningHub],
+    tls: Tls,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: int | None,
+    largest: int,
+) -> None:
+    hub = start_h3(gating=False)
+    assert largest * 0.9 < largest_datagram(hub, tls, monkeypatch, wanted) <= largest
+
+
+def test_datagrams_across_a_network_have_the_size_that_every_path_carries(
+    start_h3: Callable[..., RunningHub], tls: Tls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datagrams, "is_this_machine", lambda _host: False)
+    assert largest_datagram(start_h3(gating=False), tls, monkeypatch, None) == 1_200
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+        ("fe80::1%lo", False),
+        ("hub.example", False),
+    ],
+)
+def test_only_loopback_addresses_are_this_machine_for_certain(host: str, *, local: bool) -> None:
+    assert datagrams.is_this_machine(host) is local
+
+
 # --- rude peers
 
 
@@ -288,6 +371,100 @@ def test_a_head_that_never_ends_closes_the_connection(start_h3: Callable[..., Ru
     assert ask(hub, tls, "GET", "/v1/status").status == 200
 
 
+def test_half_sent_heads_are_bounded_while_other_requests_succeed(
+    start_h3: Callable[..., RunningHub], tls: Tls
+) -> None:
+    hub = start_h3()
+
+    async def work() -> None:
+        async with raw(hub, tls) as client, asyncio.timeout(PATIENCE):
+            stream_id = client._quic.get_next_available_stream_id()
+            client._quic.send_stream_data(stream_id, b"\x01\x80\x10\x00\x00")
+            with contextlib.suppress(ConnectionError):
+                for _ in range(4):
+                    client._quic.send_stream_data(stream_id, bytes(h3_connection.MAX_HEAD_BYTES // 3))
+                    client.ask("/healthz", "GET", end=True)
+                    await client.ping()
+            await client.ended.wait()
+
+    run(work())
+
+
+def test_a_head_cannot_be_compressed_with_a_table_that_the_client_fills(
+    start_h3: Callable[..., RunningHub], tls: Tls
+) -> None:
+    """With such a table, 32 KiB can stand for 64 MiB."""
+    hub = start_h3()
+
+    async def work() -> None:
+        async with raw(hub, tls) as client, asyncio.timeout(PATIENCE):
+            await client.ping()
+            wanted = client.http.received_settings
+            assert wanted is not None
+            assert (wanted[Setting.QPACK_MAX_TABLE_CAPACITY], wanted[Setting.QPACK_BLOCKED_STREAMS]) == (0, 0)
+            client.http._encoder = pylsqpack.Encoder()
+            filled = client.http._encoder.apply_settings(4_096, 16)
+            client._quic.send_stream_data(client.http._local_encoder_stream_id, filled)
+            with contextlib.suppress(ConnectionError):
+                for _ in range(4):
+                    client.ask("/healthz", "GET", (b"x-many", b"v" * 2_000), end=True)
+                    await client.ping()
+            await client.ended.wait()
+
+    run(work())
+
+
+def test_answers_that_nobody_reads_are_counted_and_dropped(
+    start_h3: Callable[..., RunningHub], tls: Tls
+) -> None:
+    hub = start_h3(listen__follower_timeout_sec=1)
+    alice = hub.writer()
+    for _ in range(3):
+        hub.accept(alice.next(ciphertext=ciphertext(bytes(60_000))))
+    page = StreamRequest(label=alice.label, from_seq=StreamSeq(1)).encode()
+
+    async def work() -> None:
+        async with raw(hub, tls, window=100) as client:
+            client._quic._write_stream_limits = lambda **_about: None  # type: ignore[method-assign]
+            for _ in range(10):
+                client.http.send_data(client.ask("/v1/stream"), page, end_stream=True)
+            client.transmit()
+            await asyncio.to_thread(until, lambda: hub.hub.unsent > 10 * 180_000, "they are counted")
+            await asyncio.to_thread(until, lambda: hub.hub.unsent == 0, "they are dropped")
+            assert hub.server.h3 is not None
+            (connection,) = hub.server.h3._connections
+            assert sum(map(connection._windows.unsent, list(connection._quic._streams))) < 10_000
+
+    run(work())
+
+
+@pytest.mark.parametrize("gives_up", ["reset_stream", "stop_stream"])
+def test_a_request_that_its_client_gives_up_leaves_nothing_behind(
+    start_h3: Callable[..., RunningHub], tls: Tls, gives_up: str
+) -> None:
+    """A client may give up its request, or only the answer (RFC 9114 §4.1.1)."""
+    hub = start_h3()
+    alice = hub.writer()
+
+    async def work() -> None:
+        async with raw(hub, tls) as client, asyncio.timeout(PATIENCE):
+            await client.ping()
+            assert hub.server.h3 is not None
+            (connection,) = hub.server.h3._connections
+            before = len(connection._quic._streams)
+            for _ in range(5):
+                ended = gives_up == "stop_stream"
+                stream_id = client.ask(f"/v1/stream/{alice.label.hex()}", "GET", end=ended)
+                await asyncio.to_thread(until, lambda: hub.hub.feed.followers, "it follows")
+                getattr(client._quic, gives_up)(stream_id, 0)
+                client.transmit()
+                await asyncio.to_thread(until, lambda: not hub.hub.feed.followers, "it is forgotten")
+            await client.ping()
+            assert len(connection._quic._streams) <= before + 1
+
+    run(work())
+
+
 def test_a_client_that_gives_up_too_many_requests_is_disconnected(
     start_h3: Callable[..., RunningHub], tls: Tls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +486,7 @@ def test_bytes_that_nobody_has_read_do_not_open_the_window(
     start_h3: Callable[..., RunningHub], tls: Tls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stream without its first byte cannot be read: no more than the window may wait for it."""
-    monkeypatch.setattr(windows, "STREAM_WINDOW", 20_000)
+    monkeypatch.setattr(windows, "STREAM_WINDOW_BYTES", 20_000)
     hub = start_h3()
 
     async def work() -> None:

@@ -28,7 +28,7 @@ from veen_core.ids import HubPk, StreamSeq, UnixTime, VerifyKey
 from veen_core.receipt import Receipt, verify_receipt
 from veen_core.status import CheckpointsResponse, LabelRequest
 from veen_hub.http import bounded_listener
-from veen_hub.http.app import SHUTDOWN_SEC
+from veen_hub.server import SHUTDOWN_SEC
 from veen_storage import rotate
 
 from .certificates import Certificates

@@ -162,12 +162,12 @@ def test_lines_beyond_the_bound_are_dropped_counted_and_reported(
     lines.handle(record("taken"))
     until(lines.is_drained, "the writer has the first line and waits")
     for number in range(5):
-        lines.handle(record(f"info {number}"))
+        lines.handle(record(f"info_{number}"))
     for number in range(4):
-        lines.handle(record(f"warning {number}", logging.WARNING))
+        lines.handle(record(f"warning_{number}", logging.WARNING))
     assert lines.dropped == 2 + 2
     found = events(read_until(pipe, b"log_lines_dropped"))
-    assert found == ["taken", "info 0", "info 1", "info 2", "warning 0", "warning 1", "log_lines_dropped"]
+    assert found == ["taken", "info_0", "info_1", "info_2", "warning_0", "warning_1", "log_lines_dropped"]
     lines.handle(record("later"))
     assert lines.stop(PATIENCE)
     assert events(os.read(pipe.reads, 65_536)) == ["later"]
@@ -204,3 +204,27 @@ def test_lines_for_a_reader_that_is_gone_are_counted(pipe: Pipe) -> None:
     lines.handle(record("lost too"))
     assert lines.stop(PATIENCE)
     assert lines.dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("veen.hub", "listening", {"event": "listening"}),
+        (
+            "veen_storage",
+            "storage_notice: chunk 3 is left alone",
+            {"event": "storage_notice", "message": "storage_notice: chunk 3 is left alone"},
+        ),
+        (
+            "aiohttp.server",
+            "Error handling request",
+            {"event": "message", "logger": "aiohttp.server", "message": "Error handling request"},
+        ),
+        ("asyncio", "socket closed", {"event": "message", "logger": "asyncio", "message": "socket closed"}),
+    ],
+    ids=["key", "key and text", "sentence", "lower case"],
+)
+def test_every_line_has_a_stable_key(name: str, text: str, shown: dict[str, str]) -> None:
+    record = logging.makeLogRecord({"name": name, "levelname": "WARNING", "msg": text})
+    line = json.loads(JsonLines().format(record))
+    assert {key: value for key, value in line.items() if key not in ("ts", "level", "component")} == shown

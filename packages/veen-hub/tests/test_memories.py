@@ -25,9 +25,9 @@ from veen_core.status import LabelRequest
 from veen_core.tlog.note import Note, sign_note
 from veen_core.tlog.tree import EMPTY_ROOT
 from veen_core.tlog.tree_head import SignedHead, TreeHead
-from veen_hub.client.anchor import hub_anchor
 from veen_hub.ops.anchors import Anchor, AnchorError, FileLedger
 from veen_hub.ops.config import load as load_config
+from veen_hub.ops.hub_anchor import hub_anchor
 from veen_hub.ops.hub_log import heads_file as heads_files
 from veen_hub.ops.hub_log.memories import ClaimedError, Memories, SilentMemoryError
 from veen_hub.ops.init_rotate import init

@@ -23,7 +23,7 @@ from veen_core.tlog.tree import leaf_hash, tree_at
 from veen_hub.monitor import hub_monitor, memory
 from veen_hub.monitor.findings import Key
 from veen_hub.monitor.hub_identification import FIRST
-from veen_hub.monitor.monitor import Monitor, State
+from veen_hub.monitor.monitor import Monitor, MonitorState
 from veen_hub.witness.contradiction import TWO_ROOTS, LogContradiction
 
 from .client_witnesses import WitnessProcess
@@ -168,7 +168,7 @@ def test_a_hub_that_answers_slowly_does_not_keep_the_monitor_from_the_others(
         return data
 
     async def story() -> list[list[Key]]:
-        with State(None) as state:
+        with MonitorState(None) as state:
             monitor = Monitor([slow.url, hub.url], state, watch.settings(), report=lambda *_: None)
             try:
                 await monitor.round(time.monotonic())
@@ -188,7 +188,7 @@ def test_a_hub_that_answers_slowly_does_not_keep_the_monitor_from_the_others(
 
 def test_findings_stay_open_while_the_hub_cannot_be_asked(hub: ForgedHub, watch: Watch) -> None:
     async def run() -> list[list[Key]]:
-        with State(None) as state:
+        with MonitorState(None) as state:
             monitor = Monitor(
                 [hub.url], state, watch.settings(), report=lambda _hub, change: watch.changes.append(change)
             )
@@ -308,7 +308,7 @@ def test_a_hub_that_first_shows_an_old_checkpoint_and_then_throws_its_log_away_i
     """What the monitor has read before does not stand for what the hub serves now."""
 
     async def run() -> list[list[Key]]:
-        with State(None) as state:
+        with MonitorState(None) as state:
             monitor = Monitor([hub.url], state, watch.settings(), report=lambda *_: None)
             rounds: list[list[Key]] = []
             for history, shown in ((whole, None), (whole, old), (early, None)):
@@ -337,7 +337,7 @@ def test_old_nodes_are_forgotten_and_a_fork_before_them_is_still_found(
     for _ in range(30):
         hub.history.grow("a", 2)
         assert watch.round(hub.url) == []
-    with State(watch.place / "state") as state:
+    with MonitorState(watch.place / "state") as state:
         kept = memory.HubMemory(state.table, hub.url)
         size = hub.history.log.size
         assert kept.tree.root == hub.history.log.roots[size]

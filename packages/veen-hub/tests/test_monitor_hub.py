@@ -18,9 +18,9 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.receipt import Receipt
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
 from veen_hub.client import Retry, connect
-from veen_hub.monitor.findings import Change, Key
+from veen_hub.monitor.findings import FindingChange, Key
 from veen_hub.monitor.hub_monitor import HubMonitor
-from veen_hub.monitor.monitor import Monitor, State
+from veen_hub.monitor.monitor import Monitor, MonitorState
 from veen_hub.monitor.sightings import SeenFiles
 from veen_storage import rotate
 
@@ -98,13 +98,13 @@ async def monitoring(
     watch.policy = policy
     stopping = asyncio.Event()
 
-    def report(_hub: HubMonitor, change: Change) -> None:
+    def report(_hub: HubMonitor, change: FindingChange) -> None:
         watch.changes.append(change)
 
     def trouble(why: str | None) -> None:
         assert why is None, why
 
-    with State(watch.place / "state") as state:
+    with MonitorState(watch.place / "state") as state:
         monitor = Monitor(urls, state, watch.settings(), seen=SeenFiles([seen]), report=report)
         running = asyncio.create_task(monitor.run(0.1, stopping, trouble))
         try:

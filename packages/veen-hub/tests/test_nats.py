@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +310,27 @@ def test_a_follower_resumes_after_the_server_was_killed_and_on_another_road(
 # --- several hubs in one account
 
 
+def test_a_bug_ends_neither_the_road_nor_the_replies(
+    start_hub: StartHub, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[str] = []
+
+    def once(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def fails(*args: Any) -> Any:
+            if name not in failed:
+                failed.append(name)
+                raise RuntimeError("a bug")
+            return real(*args)
+
+        return fails
+
+    monkeypatch.setattr(service.NatsService, "_serve", once(service.NatsService._serve, "serve"))
+    monkeypatch.setattr(service, "split_reply", once(service.split_reply, "reply"))
+    hub = with_nats(start_hub, nats)
+    assert ask(url_of(hub), "GET", "/v1/status").status == 200
+    assert failed == ["serve", "reply"]
+
+
 def test_hubs_in_one_account_do_not_collide(start_hub: StartHub, nats: NatsServer) -> None:
     hub = with_nats(start_hub, nats, nats__prefix="one")
     second = with_nats(start_hub, nats, "second", nats__prefix="two")
@@ -382,6 +406,67 @@ def test_tls_is_never_left_out_because_the_server_does_not_offer_it(nats: NatsSe
             await open_nats(nats.url, name="x", tls=Tls().context(), on_closed=lambda: None, secret="word")
 
     run(talk())
+
+
+# --- rude clients and servers
+
+
+def with_headers(subject: str, headers: bytes) -> bytes:
+    """A message as it travels, with headers that no client library would write."""
+    block = b"NATS/1.0" + headers
+    return b"HPUB %s in.x %d %d\r\n%s\r\n" % (subject.encode(), len(block), len(block), block)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda prefix: f"PUB {prefix}.flow.".encode() + b"\xff 1\r\n1\r\n",
+        lambda prefix: f"PUB {prefix}.status in.".encode() + b"\xff 0\r\n\r\n",
+        lambda prefix: f"PUB {prefix}.submit.a\vb in.x 0\r\n\r\n".encode(),
+        lambda prefix: f"PUB {prefix}.status in.a\fb 0\r\n\r\n".encode(),
+        lambda prefix: with_headers(f"{prefix}.status", b" \xff\xff\xff\r\n\r\n"),
+        lambda prefix: with_headers(f"{prefix}.status", b""),
+        lambda prefix: with_headers(f"{prefix}.submit", b"\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n"),
+    ],
+    ids=["subject", "reply", "tab in subject", "tab in reply", "status", "no headers", "length"],
+)
+def test_no_message_makes_the_hub_deaf_or_ends_its_connection(
+    start_hub: StartHub, nats: NatsServer, message: Callable[[str], bytes]
+) -> None:
+    """Every client of the account may send it; nats-py alone stops reading or disconnects."""
+    hub = with_nats(start_hub, nats)
+    service = hub.server.nats
+    assert service is not None
+    connection = service._client
+    with socket.create_connection(("127.0.0.1", nats.port)) as rude, rude.makefile("rb") as answers:
+        rude.sendall(b'CONNECT {"verbose":false,"headers":true}\r\n' + message(service.prefix) + b"PING\r\n")
+        until(lambda: answers.readline() == b"PONG\r\n", "the server has the message")
+        assert ask(url_of(hub), "GET", "/v1/status").status == 200
+    assert service._client is connection
+    until(lambda: service._open == 0, "no request is left")
+
+
+@pytest.mark.parametrize("greeting", [b"INFO []\r\n", b"x" * 200_000], ids=["list", "long line"])
+def test_a_server_that_does_not_speak_nats_is_said_and_tried_again(
+    start_hub: StartHub, greeting: bytes
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(serving.PATIENCE)
+
+        def greet() -> None:
+            accepted, _ = listening.accept()
+            with accepted, contextlib.suppress(ConnectionError):
+                accepted.sendall(greeting)
+
+        server = f"nats://127.0.0.1:{listening.getsockname()[1]}"
+        hub = start_hub(nats__servers=[server])
+        for _ in range(2):
+            greet()
+        hub.stop()
+        with ThreadPoolExecutor() as threads:
+            threads.submit(greet)
+            with pytest.raises(Unreachable, match="does not speak NATS"):
+                ask(f"{server}/p", "GET", "/v1/status")
 
 
 # --- bounds

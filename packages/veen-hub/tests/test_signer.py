@@ -12,7 +12,7 @@ import pytest
 from veen_core.hashing import H
 from veen_core.ids import HubPk
 from veen_core.receipt import verify_receipt
-from veen_hub.pipeline.signer import Signer
+from veen_hub.pipeline.signer import ReceiptSigner
 from veen_hub.pipeline.worker_process import MIN_QUESTIONS
 from veen_storage.disk.hub_keys import sign_here
 
@@ -31,14 +31,14 @@ def signers_of(pid: int) -> list[int]:
 
 
 @pytest.fixture
-def signer() -> Iterator[Signer]:
-    made = Signer(enabled=lambda: True)
+def signer() -> Iterator[ReceiptSigner]:
+    made = ReceiptSigner(enabled=lambda: True)
     until(lambda: made(HUB_KEY, DIGESTS) and made.process.ready, "the process is ready")
     yield made
     made.close()
 
 
-def test_a_process_makes_the_same_signatures_as_a_thread(signer: Signer) -> None:
+def test_a_process_makes_the_same_signatures_as_a_thread(signer: ReceiptSigner) -> None:
     """RFC 8032 signatures are deterministic."""
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
     assert signer.process.ready
@@ -46,7 +46,7 @@ def test_a_process_makes_the_same_signatures_as_a_thread(signer: Signer) -> None
     assert not signer(HUB_KEY, [])
 
 
-def test_expected_digests_are_signed_ahead(signer: Signer) -> None:
+def test_expected_digests_are_signed_ahead(signer: ReceiptSigner) -> None:
     signer.expect(HUB_KEY, DIGESTS[:MIN_QUESTIONS])
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
     signer.expect(HUB_KEY, DIGESTS)
@@ -54,7 +54,7 @@ def test_expected_digests_are_signed_ahead(signer: Signer) -> None:
     assert signer.process.ready
 
 
-def test_expected_digests_that_are_never_signed_have_no_effect(signer: Signer) -> None:
+def test_expected_digests_that_are_never_signed_have_no_effect(signer: ReceiptSigner) -> None:
     """A batch that failed."""
     signer.expect(HUB_KEY, [H(b"dropped" + digest) for digest in DIGESTS])
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
@@ -65,7 +65,7 @@ def test_expected_digests_that_are_never_signed_have_no_effect(signer: Signer) -
     assert signer.process.ready
 
 
-def test_digests_lost_with_a_process_are_signed_again(signer: Signer) -> None:
+def test_digests_lost_with_a_process_are_signed_again(signer: ReceiptSigner) -> None:
     signer.expect(HUB_KEY, DIGESTS)
     for child in signers_of(os.getpid()):
         os.kill(child, signal.SIGKILL)
@@ -74,13 +74,13 @@ def test_digests_lost_with_a_process_are_signed_again(signer: Signer) -> None:
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
 
 
-def test_signatures_of_the_old_key_are_not_used_for_the_new_one(signer: Signer) -> None:
+def test_signatures_of_the_old_key_are_not_used_for_the_new_one(signer: ReceiptSigner) -> None:
     new = signing_key("hub/1")
     signer.expect(HUB_KEY, DIGESTS)
     assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
 
 
-def test_the_secret_shows_in_no_argument_and_no_environment(signer: Signer) -> None:
+def test_the_secret_shows_in_no_argument_and_no_environment(signer: ReceiptSigner) -> None:
     assert signer.process.ready
     (child,) = signers_of(os.getpid())
     for name in ("cmdline", "environ"):
@@ -90,7 +90,7 @@ def test_the_secret_shows_in_no_argument_and_no_environment(signer: Signer) -> N
         assert HUB_KEY.seed.hex().encode() not in seen
 
 
-def test_after_a_rotation_the_new_key_signs(signer: Signer) -> None:
+def test_after_a_rotation_the_new_key_signs(signer: ReceiptSigner) -> None:
     new = signing_key("hub/1")
     for _ in range(3):
         assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
@@ -98,21 +98,21 @@ def test_after_a_rotation_the_new_key_signs(signer: Signer) -> None:
     assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
 
 
-def test_a_process_that_dies_loses_no_result(signer: Signer) -> None:
+def test_a_process_that_dies_loses_no_result(signer: ReceiptSigner) -> None:
     for child in signers_of(os.getpid()):
         os.kill(child, signal.SIGKILL)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
     assert not signer.process.ready
 
 
-def test_a_process_that_ends_before_it_is_ready_loses_no_result(signer: Signer) -> None:
+def test_a_process_that_ends_before_it_is_ready_loses_no_result(signer: ReceiptSigner) -> None:
     signer.close()
     end_while_starting(signer.process)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
 
 
 @pytest.mark.parametrize("answer", ["another key", "too few", "not signatures"])
-def test_invalid_signatures_are_not_used(signer: Signer, answer: str) -> None:
+def test_invalid_signatures_are_not_used(signer: ReceiptSigner, answer: str) -> None:
     lies = {
         "another key": [bytes(one) for one in sign_here(signing_key("stranger"), DIGESTS)],
         "too few": [bytes(one) for one in EXPECTED[:-1]],

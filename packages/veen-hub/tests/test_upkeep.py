@@ -259,6 +259,28 @@ def test_healthz_names_the_newest_entry_also_after_a_restart(start_hub: StartHub
 # --- the backlog of the last run
 
 
+def test_labels_that_could_not_be_read_at_the_start_get_checkpoints_later(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = start_hub()
+    alice = hub.writer()
+    hub.accept(alice.next())
+    hub.stop()
+    failed, labels = threading.Event(), EntryReader.labels
+
+    def fails_once(self: EntryReader, after: Label | None = None, limit: int = 1_000) -> list[Label]:
+        if not failed.is_set():
+            failed.set()
+            raise OSError("the disk does not answer")
+        return labels(self, after, limit)
+
+    monkeypatch.setattr(EntryReader, "labels", fails_once)
+    hub = start_hub()
+    assert failed.wait(60)
+    until(lambda: hub.admin("/tooling/checkpoint").status == 200, "the labels are read again")
+    assert hub.store.read.latest_checkpoint(alice.label) is not None
+
+
 def test_a_hub_starts_and_accepts_before_it_has_read_every_label(
     start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

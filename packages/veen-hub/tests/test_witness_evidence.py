@@ -17,7 +17,7 @@ from veen_core.tlog.tree_head import parse_signed_head
 from veen_hub.witness import state as witness_state
 from veen_hub.witness.contradiction import LogContradiction, find_contradiction, verify_contradiction
 from veen_hub.witness.key import WitnessKey
-from veen_hub.witness.state import Changes, CosignedHead, KeptContradiction, WitnessState
+from veen_hub.witness.state import CosignedHead, KeptContradiction, WitnessChanges, WitnessState
 from veen_storage import DamageError
 
 from .independent_log import IndependentLog
@@ -179,7 +179,7 @@ def test_all_evidence_together_is_bounded_in_bytes(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(witness_state, "MAX_BYTES", 3 * len(found[0].encode()))
     for each in map(KeptContradiction.of, found):
         if state.has_room(each, []):
-            changes = Changes(kept=[each])
+            changes = WitnessChanges(kept=[each])
             state.write(changes)
             state.adopt(changes)
     assert (len(state.contradictions), state.dropped) == (3, 2)
@@ -272,7 +272,7 @@ def test_a_head_without_the_witness_s_cosignature_is_damage(tmp_path: Path) -> N
     WitnessState.create(tmp_path / "state", key)
     state = WitnessState(tmp_path / "state", key)
     head = CosignedHead(parse_signed_head(LOG.checkpoint(5).encode()), UnixTime(7))
-    state.write(Changes(heads={LOG.origin: head}))
+    state.write(WitnessChanges(heads={LOG.origin: head}))
     state.close()
     with pytest.raises(DamageError, match="no cosignature of this witness"):
         WitnessState(tmp_path / "state", key)

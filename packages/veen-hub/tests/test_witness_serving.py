@@ -33,7 +33,7 @@ from veen_core.tlog.note import (
 )
 from veen_hub.http.bounded_connection import MAX_HEAD_BYTES
 from veen_hub.witness.config import load
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 from veen_hub.witness.key import WitnessKey
 from veen_hub.witness.main import parse_address
 from veen_hub.witness.state import WitnessState
@@ -81,7 +81,7 @@ def test_init_makes_a_key_that_only_its_owner_can_read_and_prints_the_verifier_k
     again = run(f"--dir={tmp_path / 'w'}", f"--init={NAME}")
     assert again.returncode == 1
     assert "not overwritten; choose another folder" in again.stderr
-    assert Folder(tmp_path / "w").load_key().verifier == key
+    assert WitnessFolder(tmp_path / "w").load_key().verifier == key
 
 
 def test_a_quiet_witness_writes_log_lines_only(tmp_path: Path) -> None:
@@ -121,26 +121,26 @@ def test_a_quiet_witness_writes_log_lines_only(tmp_path: Path) -> None:
 )
 def test_init_refuses_what_cannot_work(tmp_path: Path, name: str, logs: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        Folder(tmp_path / "w").create(name, SEED, logs)
+        WitnessFolder(tmp_path / "w").create(name, SEED, logs)
     assert not (tmp_path / "w").exists()
 
 
 def test_init_refuses_a_folder_with_files(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     with pytest.raises(ConfigError, match="is not empty"):
-        Folder(tmp_path).create(NAME, SEED, [])
+        WitnessFolder(tmp_path).create(NAME, SEED, [])
 
 
 def test_a_folder_that_is_no_witness_s_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="veen witness init"):
-        Folder(tmp_path).load_key()
+        WitnessFolder(tmp_path).load_key()
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     make_witness(tmp_path / "w", [LOG])
     (tmp_path / "w" / "witness.key").chmod(0o640)
     with pytest.raises(ConfigError, match="chmod 600"):
-        Folder(tmp_path / "w").load_key()
+        WitnessFolder(tmp_path / "w").load_key()
 
 
 @pytest.mark.parametrize("content", ["", "nonsense\n", "PRIVATE+KEY+a+b+c\n"], ids=["empty", "text", "short"])
@@ -148,7 +148,7 @@ def test_a_damaged_key_is_refused(tmp_path: Path, content: str) -> None:
     make_witness(tmp_path / "w", [LOG])
     (tmp_path / "w" / "witness.key").write_text(content)
     with pytest.raises(ConfigError, match="is not a witness's key"):
-        Folder(tmp_path / "w").load_key()
+        WitnessFolder(tmp_path / "w").load_key()
 
 
 def test_a_witness_without_its_state_does_not_start(tmp_path: Path) -> None:
@@ -467,7 +467,7 @@ def test_a_larger_tree_never_gets_an_earlier_time(tmp_path: Path) -> None:
     clock = SetClock(1_000)
 
     async def story() -> list[int]:
-        folder = Folder(tmp_path / "w")
+        folder = WitnessFolder(tmp_path / "w")
         witness = Witness(folder, load(folder.config_file, {}), clock=clock)
         times: list[int] = []
         for old, size, now in ((0, 3, 1_000), (3, 5, 900), (5, 7, 1_001)):

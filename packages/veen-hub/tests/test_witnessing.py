@@ -18,7 +18,7 @@ from veen_core.tlog.add_checkpoint import SIZE_CONTENT_TYPE, parse_add_checkpoin
 from veen_core.tlog.note import cosign, cosigned_at, parse_key
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.ops.hub_log.witness_link import ANSWER_SEC, MAX_ANSWER_BYTES
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 
 from .certificates import Certificates
 from .conftest import StartHub
@@ -417,7 +417,7 @@ def test_an_address_where_nothing_listens_is_a_silent_witness(start_hub: StartHu
 def test_a_hub_is_cosigned_by_a_witness_process_over_tls(
     start_hub: StartHub, witness: IndependentWitness, tmp_path: Path, certificates: Certificates
 ) -> None:
-    Folder(tmp_path / "witness").create("ours.example/w", SigningSeed(bytes(32)), [HUB_VKEY])
+    WitnessFolder(tmp_path / "witness").create("ours.example/w", SigningSeed(bytes(32)), [HUB_VKEY])
     cert, key = certificates.hub
     ours = WitnessProcess(tmp_path / "witness", f"--tls-cert={cert}", f"--tls-key={key}")
     settings = watched_by(witness)

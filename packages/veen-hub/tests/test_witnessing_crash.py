@@ -17,7 +17,7 @@ from veen_core.errors import DecodeError
 from veen_core.keys import SigningSeed
 from veen_core.tlog.add_checkpoint import parse_add_checkpoint
 from veen_core.tlog.tree_head import TreeHead, parse_signed_head
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 from veen_storage import Store
 from veen_testing.ports import free_port
 
@@ -83,7 +83,7 @@ def test_kill_9_under_load_never_gives_two_roots_at_one_size_nor_a_smaller_size(
     start_process: StartProcess, tmp_path: Path
 ) -> None:
     chance = random.Random(7)
-    Folder(tmp_path / "witness").create(OURS, SigningSeed(bytes(32)), [HUB_VKEY])
+    WitnessFolder(tmp_path / "witness").create(OURS, SigningSeed(bytes(32)), [HUB_VKEY])
     ours = WitnessProcess(tmp_path / "witness", port=free_port())
     readers, witness = Sightings("a reader"), Sightings("the witness")
 

@@ -16,7 +16,7 @@ from typing import Any
 from nacl.signing import VerifyKey
 
 from veen_core.keys import SigningSeed
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 
 from .independent_log import IndependentLog
 from .serving import PATIENCE, Answer, request
@@ -28,7 +28,7 @@ SIZE = "text/x.tlog.size"
 
 def make_witness(root: Path, logs: Iterable[IndependentLog], more: str = "") -> str:
     """Make a witness's folder and return its verifier key; ``more`` is added to witness.yaml."""
-    key = Folder(root).create(NAME, SEED, [log.vkey for log in logs]).verifier.text
+    key = WitnessFolder(root).create(NAME, SEED, [log.vkey for log in logs]).verifier.text
     with (root / "witness.yaml").open("a") as file:
         file.write(more)
     return key
@@ -79,7 +79,7 @@ class WitnessProcess(Asked):
 
     def __init__(self, root: Path, *flags: str, port: int = 0) -> None:
         self.root = root
-        self.vkey = Folder(root).load_key().verifier.text
+        self.vkey = WitnessFolder(root).load_key().verifier.text
         self.log = root.parent / f"{root.name}.log"
         with self.log.open("ab") as stderr:
             self.process = subprocess.Popen(

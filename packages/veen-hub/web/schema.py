@@ -232,7 +232,7 @@ def main(arguments: list[str]) -> None:
         if arguments != ["--check"]:
             path.write_text(text)
         elif path.read_text() != text:
-            sys.exit(f"{path} is out of date: run schema.py")
+            sys.exit(f"{path} is out of date: run `bin/test -e web -- build`")
 
 
 if __name__ == "__main__":

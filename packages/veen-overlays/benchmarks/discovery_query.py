@@ -14,7 +14,7 @@ from veen_core.ids import HubPk, ProfileId, StreamId
 from veen_core.stream import hub_id
 from veen_overlays.discovery.directory import Directory
 from veen_overlays.discovery.identifiers import overlay_id
-from veen_overlays.discovery.publishers import Claim
+from veen_overlays.discovery.publishers import SignerRecords
 from veen_overlays.discovery.query import answer
 from veen_overlays.discovery.records import HubAdvertise, Query, ServiceAdvertise, ServiceId
 from veen_overlays.discovery.state import DiscoveryState
@@ -60,8 +60,10 @@ def directory(size: int) -> Directory:
     hubs = {}
     for n in range(size // 2):
         service, hub = _service(n), _hub(n)
-        services[bytes(service.service_id)] = {b"p" * 32: Claim(n + 1, 1, n + 1, 0, False, service.encode())}
-        hubs[bytes(hub.hub_id)] = {bytes(hub.hub_pk): Claim(n + 1, 1, n + 1, 0, False, hub.encode())}
+        services[bytes(service.service_id)] = {
+            b"p" * 32: SignerRecords(n + 1, 1, n + 1, 0, False, service.encode())
+        }
+        hubs[bytes(hub.hub_id)] = {bytes(hub.hub_pk): SignerRecords(n + 1, 1, n + 1, 0, False, hub.encode())}
     state: DiscoveryState = {"service": services, "hub": hubs}
     return Directory(state)
 

@@ -31,7 +31,7 @@ from veen_core.hashing import H
 from veen_core.ids import HubId, Label, LeafHash, Signature, StreamSeq, UnixTime
 from veen_core.receipt import Receipt, signed_bytes, unsigned_bytes
 from veen_overlays.live.query_view import DuckDbEngine, QueryView
-from veen_overlays.live.query_view.feed.opened_entries import Found, Place, row_of
+from veen_overlays.live.query_view.feed.opened_entries import CommitPlace, Found, row_of
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.request.descriptor import QueryDescriptor, normalise
@@ -64,7 +64,9 @@ def filled(folder: Path, count: int, *, one_day: bool) -> QueryView:
         source.add(after, receipt, wire)
         view.add(
             STREAM,
-            row_of(Place(HUB_ID, LABEL, 0, receipt, wire), EntryKind.EVENT, _event(rng, n, count, one_day)),
+            row_of(
+                CommitPlace(HUB_ID, LABEL, 0, receipt, wire), EntryKind.EVENT, _event(rng, n, count, one_day)
+            ),
         )
         if view.wants_commit:
             view.commit()

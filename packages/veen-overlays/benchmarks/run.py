@@ -63,7 +63,7 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
 from veen_overlays.live import Materializer
 from veen_overlays.schema.record import Record
-from veen_overlays.summary_tree.nodes import Range
+from veen_overlays.summary_tree.nodes import SeqRange
 from veen_overlays.summary_tree.store import MemoryStore
 from veen_overlays.summary_tree.tree import BLOCK_HEIGHT, SummaryTree, drive
 from veen_overlays.wallet.ledger import one_wallet
@@ -211,7 +211,7 @@ def range_growth(log: list[Message], large: Grown, small: Grown, rounds: int) ->
         rng = random.Random(2)  # noqa: S311
         ranges = [sorted((rng.randint(1, tree.size), rng.randint(1, tree.size))) for _ in range(40)]
 
-        def read(wanted: Range) -> Sequence[Message]:
+        def read(wanted: SeqRange) -> Sequence[Message]:
             return log[wanted.from_seq - 1 : wanted.to_seq]
 
         def fold_all(tree: SummaryTree[object] = tree, ranges: list[list[int]] = ranges) -> None:

@@ -19,7 +19,7 @@ from veen_core.stream import routing_key, stream_id
 from veen_core.tlog import tree
 from veen_core.tlog.note import Note, sign_note
 from veen_core.tlog.tree_head import TreeHead
-from veen_overlays.query import Answer, Prefix, QueryDescriptor, SourceEvent, canonical_json, normalise
+from veen_overlays.query import Prefix, QueryAnswer, QueryDescriptor, SourceEvent, canonical_json, normalise
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.plain_engine import PlainEngine, SourceLog
 from veen_overlays.query.result.evidence import HubLogLink, ResultEvidence, build_evidence
@@ -185,12 +185,12 @@ def engine(*streams: Stream) -> PlainEngine:
     return PlainEngine([stream.log for stream in streams])
 
 
-def answer(descriptor: QueryDescriptor, *streams: Stream) -> Answer:
+def answer(descriptor: QueryDescriptor, *streams: Stream) -> QueryAnswer:
     made = engine(*streams)
     return made.execute(descriptor, made.prefixes(descriptor.scope))
 
 
-def evidence_of(descriptor: QueryDescriptor, found: Answer, *streams: Stream) -> ResultEvidence:
+def evidence_of(descriptor: QueryDescriptor, found: QueryAnswer, *streams: Stream) -> ResultEvidence:
     return build_evidence(descriptor, found, Evidence(streams), identities(streams))
 
 

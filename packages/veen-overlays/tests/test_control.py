@@ -14,6 +14,7 @@ from logs import log_of
 from veen_core.cap import Rate, TokenHash
 from veen_core.errors import EncodeError
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId, UnixTime
+from veen_core.utc import format_utc
 from veen_core.validity import until
 from veen_core.wire import Wire
 from veen_overlays.control.admission import ViewPolicy
@@ -48,7 +49,6 @@ from veen_overlays.control.state import (
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import RealmId, realm_id
 from veen_overlays.schema.record import Record, Undecodable, decode_record
-from veen_overlays.utc import format_utc
 
 PUBLISHED = Path(__file__).parent / "vectors" / "published"
 REALM = realm_id("plant")

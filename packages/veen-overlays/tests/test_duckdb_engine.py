@@ -17,7 +17,7 @@ from recorder_logs import NOON, RecorderLog, event, feed_of
 from veen_core.ids import ClientId, UnixTime
 from veen_overlays.live.query_view import DuckDbEngine, QueryView, ViewFollower
 from veen_overlays.live.query_view.database import Database, DatabaseLimits
-from veen_overlays.query.engine import Answer, Budget, QueryEngine
+from veen_overlays.query.engine import Budget, QueryAnswer, QueryEngine
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.plain_engine import PlainEngine
@@ -165,7 +165,7 @@ def outcome(engine: QueryEngine, descriptor: QueryDescriptor, prefixes: tuple[Pr
     }
 
 
-def _verified(answer: Answer) -> list[VerifiedReceipt]:
+def _verified(answer: QueryAnswer) -> list[VerifiedReceipt]:
     return [
         VerifiedReceipt(
             receipt_id=receipt_id(each.receipt),

@@ -53,9 +53,9 @@ from veen_overlays.identifiers import (
 )
 from veen_overlays.identity.authentication import (
     Authenticated,
+    AuthenticationDenied,
     AuthenticationInput,
     AuthenticationStep,
-    Denied,
     authenticate,
     rotate_device,
 )
@@ -401,7 +401,7 @@ DENIALS: dict[AuthenticationStep, tuple[AuthenticationInput, tuple[Record, ...]]
 def test_authentication_says_which_step_failed(step: AuthenticationStep) -> None:
     asked, records = DENIALS[step]
     found = authenticate(asked, directory(*records))
-    assert isinstance(found, Denied)
+    assert isinstance(found, AuthenticationDenied)
     assert found.step is step
     assert found.why
 
@@ -409,10 +409,10 @@ def test_authentication_says_which_step_failed(step: AuthenticationStep) -> None
 def test_a_token_of_another_message_or_never_authorized_is_denied() -> None:
     other = replace(claim(token()), token=token(ttl=61))
     found = authenticate(other, directory(*BASE))
-    assert isinstance(found, Denied)
+    assert isinstance(found, AuthenticationDenied)
     assert found.step is AuthenticationStep.TOKEN_PRESENT
     found = authenticate(claim(token(), issued_at=None), directory(*BASE))
-    assert isinstance(found, Denied)
+    assert isinstance(found, AuthenticationDenied)
     assert found.step is AuthenticationStep.TOKEN_TTL
 
 
@@ -420,7 +420,7 @@ def test_a_revocation_in_one_realm_leaves_the_others() -> None:
     held = directory(*BASE, Revoke(ctx_id=ANN_CTX, realm_id=OTHER_REALM, ts=NOW))
     assert isinstance(authenticate(claim(token()), held), Authenticated)
     everywhere = directory(*BASE, Revoke(ctx_id=ANN_CTX, ts=NOW))
-    assert isinstance(authenticate(claim(token()), everywhere), Denied)
+    assert isinstance(authenticate(claim(token()), everywhere), AuthenticationDenied)
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ def test_an_organisations_revocation_counts_for_questions_on_its_behalf(
     )
     assert isinstance(authenticate(claim(token()), held), Authenticated)
     found = authenticate(claim(token(), org=ORG), held)
-    assert isinstance(found, Denied)
+    assert isinstance(found, AuthenticationDenied)
     assert found.step is step
     elsewhere = authenticate(claim(token(), org=org_id(OrgPk(b"\x0e" * 32))), held)
     assert isinstance(elsewhere, Authenticated)
@@ -462,7 +462,7 @@ def test_rotating_a_device_disables_the_old_one_and_publishes_the_new_one() -> N
     new = device(DevicePk(LAPTOP.public))
     held = directory(*BASE, *rotate_device(device(), new, NOW, auth_ref=AuthRef(token().auth_ref)))
     old = authenticate(claim(token()), held)
-    assert isinstance(old, Denied)
+    assert isinstance(old, AuthenticationDenied)
     assert old.step is AuthenticationStep.TOKEN_REVOKED
     assert held.inactive(ANN_PK, device_id(PHONE_PK), NOW) == "the device is disabled"
     fresh = authenticate(claim(token(subject=LAPTOP), signer=LAPTOP), held)

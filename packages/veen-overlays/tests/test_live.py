@@ -22,7 +22,7 @@ from veen_overlays.fold.overlay import Overlay, StateHash
 from veen_overlays.kv import KV, Put
 from veen_overlays.live import Materializer, open_entry
 from veen_overlays.snapshot import SNAPSHOTS, StateCheckpoint, StateId
-from veen_overlays.summary_tree.nodes import Range
+from veen_overlays.summary_tree.nodes import SeqRange
 from veen_overlays.summary_tree.store import MemoryStore
 from veen_overlays.wallet.ledger import LEDGER
 
@@ -77,7 +77,7 @@ def test_a_view_is_the_plain_fold_and_names_the_last_receipt() -> None:
         seen = MemorySeenKeys()
         LEDGER.fold(messages[:9], seen)
         part = await view.fold(10, 33)
-        assert part.range == Range(10, 33)
+        assert part.range == SeqRange(10, 33)
         assert part.summary == LEDGER.fold(messages[9:33], seen)
 
     run(check())

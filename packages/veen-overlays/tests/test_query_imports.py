@@ -22,7 +22,7 @@ from veen_overlays.bridge.records import Imported, ImportedEvent, TargetRange, l
 from veen_overlays.live.query_view import DuckDbEngine, OriginHub, OriginLogReader, QueryView, ViewFollower
 from veen_overlays.live.query_view import view as view_module
 from veen_overlays.live.query_view.feed import follower as follower_module
-from veen_overlays.query.engine import Answer
+from veen_overlays.query.engine import QueryAnswer
 from veen_overlays.query.plain_engine import PlainEngine
 from veen_overlays.query.request.descriptor import QueryDescriptor, normalise
 from veen_overlays.query.result.coverage import Prefix
@@ -78,7 +78,7 @@ def descriptor(**changes: Any) -> QueryDescriptor:
     return normalise(item, new_query_id="q-1")
 
 
-def answer_at_the_origin(log: RecorderLog, **changes: Any) -> Answer:
+def answer_at_the_origin(log: RecorderLog, **changes: Any) -> QueryAnswer:
     plain = PlainEngine([log.source()])
     return plain.execute(descriptor(**changes), plain.prefixes([STREAM]))
 
@@ -95,7 +95,7 @@ def prefixes(view: QueryView) -> tuple[Prefix, ...]:
         engine.close()
 
 
-def answer(view: QueryView, **changes: Any) -> Answer:
+def answer(view: QueryView, **changes: Any) -> QueryAnswer:
     engine = DuckDbEngine(view, {STREAM: HUB_ID})
     try:
         return engine.execute(descriptor(**changes), engine.prefixes([STREAM]))

@@ -22,21 +22,21 @@ from hypothesis import strategies as st
 from veen_core.errors import ConfigError, StateError
 from veen_core.ids import ClientId, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.receipt import Receipt
-from veen_overlays.live.query_service.counters import Counters
-from veen_overlays.live.query_service.job import FINAL, TRANSITIONS, Job, RecordedAt, State
+from veen_overlays.live.query_service.counters import ServiceCounters
+from veen_overlays.live.query_service.job import FINAL, TRANSITIONS, JobState, QueryJob, RecordedAt
 from veen_overlays.live.query_service.job_run import MAX_ATTEMPTS, JobRunner
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import (
     Authenticator,
-    Limits,
-    Principal,
+    PrincipalLimits,
+    ServicePrincipal,
     check_pattern,
     hash_of_token,
     new_token,
     subject_text,
 )
 from veen_overlays.live.query_service.recording import RESULT, RESULTS, HubUnavailableError, QueryRecords
-from veen_overlays.live.query_service.result_files import ResultFiles, TooLargeError
+from veen_overlays.live.query_service.result_files import ResultFiles, ResultTooLargeError
 from veen_overlays.query import canonical_json
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
@@ -44,8 +44,8 @@ from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
 PLACE = RecordedAt(stream="record/query/requests", seq=1, hub_id="aa" * 32, receipt_id="rcpt-1", receipt="00")
 
 
-def job(number: int = 1, **changes: object) -> Job:
-    made = Job(
+def job(number: int = 1, **changes: object) -> QueryJob:
+    made = QueryJob(
         result_id=f"r-{number:032x}",
         query_id=f"q-{number}",
         principal="auditor",
@@ -74,7 +74,7 @@ def test_a_job_is_read_back_as_it_was_written(store: JobStore, tmp_path: Path) -
 
 def test_a_query_id_is_used_once_even_after_the_query_has_finished(store: JobStore) -> None:
     store.add(job(), max_pending=9)
-    store.change(job().result_id, state=State.FAILED)
+    store.change(job().result_id, state=JobState.FAILED)
     with pytest.raises(QueryError) as refused:
         store.add(job(2, query_id="q-1"), max_pending=9)
     assert (refused.value.code, refused.value.status) == (QueryErrorCode.DUPLICATE_QUERY_ID, 409)
@@ -86,12 +86,12 @@ def test_a_principal_has_no_more_unfinished_jobs_than_allowed(store: JobStore) -
     with pytest.raises(QueryError, match="2 unfinished queries"):
         store.add(job(3), max_pending=2)
     store.add(job(4, principal="other"), max_pending=2)
-    store.change(job(1).result_id, state=State.FAILED)
+    store.change(job(1).result_id, state=JobState.FAILED)
     store.add(job(3), max_pending=2)
 
 
-@pytest.mark.parametrize(("old", "new"), list(product(State, State)))
-def test_only_transitions_of_the_state_table_happen(store: JobStore, old: State, new: State) -> None:
+@pytest.mark.parametrize(("old", "new"), list(product(JobState, JobState)))
+def test_only_transitions_of_the_state_table_happen(store: JobStore, old: JobState, new: JobState) -> None:
     store.add(job(request=PLACE, result=PLACE, digest="{}", state=old), max_pending=9)
     allowed = new in TRANSITIONS[old] or (old is new and old not in FINAL)
     if allowed:
@@ -107,9 +107,9 @@ def test_only_transitions_of_the_state_table_happen(store: JobStore, old: State,
 @pytest.mark.parametrize("missing", ["request", "result", "digest"])
 def test_a_result_is_completed_only_with_both_receipts_and_the_digest(store: JobStore, missing: str) -> None:
     values = {"request": PLACE, "result": PLACE, "digest": "{}"} | {missing: None}
-    store.add(job(state=State.RUNNING, **values), max_pending=9)
+    store.add(job(state=JobState.RUNNING, **values), max_pending=9)
     with pytest.raises(StateError, match="only after its request and digest are recorded"):
-        store.change(job().result_id, state=State.COMPLETED)
+        store.change(job().result_id, state=JobState.COMPLETED)
 
 
 def test_a_second_process_is_refused_and_a_killed_one_leaves_nothing_locked(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def _write_three(files: ResultFiles, max_rows: int, max_bytes: int) -> None:
 def test_a_result_beyond_its_limits_leaves_no_file(tmp_path: Path) -> None:
     files = ResultFiles(tmp_path)
     for max_rows, max_bytes in ((2, 1_000), (100, 8)):
-        with pytest.raises(TooLargeError):
+        with pytest.raises(ResultTooLargeError):
             _write_three(files, max_rows, max_bytes)
         assert list(tmp_path.iterdir()) == []
 
@@ -223,8 +223,8 @@ def test_no_path_is_made_of_anything_but_a_result_id(tmp_path: Path, name: str) 
 # --- principals
 
 
-def principal(name: str = "auditor", **changes: object) -> Principal:
-    made = Principal(name=name, identity=ClientId(b"\x01" * 32), streams=("record/app/*", "record/x"))
+def principal(name: str = "auditor", **changes: object) -> ServicePrincipal:
+    made = ServicePrincipal(name=name, identity=ClientId(b"\x01" * 32), streams=("record/app/*", "record/x"))
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -309,13 +309,13 @@ def test_a_job_waits_for_the_hub_and_fails_by_any_other_error(store: JobStore, t
     log: Any = FailingLog(
         HubUnavailableError("no answer"), StateError("the state is damaged", action="mend it")
     )
-    counters, nothing = Counters(), cast("Any", None)
+    counters, nothing = ServiceCounters(), cast("Any", None)
     runner = JobRunner(
         nothing,
         store,
         ResultFiles(tmp_path / "results"),
         QueryRecords(log, lambda: 0),
-        limits_of=lambda _job: Limits(),
+        limits_of=lambda _job: PrincipalLimits(),
         now=lambda: 7,
         counters=counters,
     )
@@ -323,7 +323,7 @@ def test_a_job_waits_for_the_hub_and_fails_by_any_other_error(store: JobStore, t
     asyncio.run(runner.run(job()))
     found = store.by_result(job().result_id)
     assert found is not None
-    assert (found.state, found.error_code) == (State.FAILED, "execution_failed")
+    assert (found.state, found.error_code) == (JobState.FAILED, "execution_failed")
     assert found.message == "the state is damaged; mend it"
     assert (counters.record_failures, log.errors) == (1, [])
 
@@ -373,16 +373,16 @@ def test_a_result_whose_digest_is_recorded_is_completed_without_another_executio
         store,
         files,
         QueryRecords(log, lambda: 0),
-        limits_of=lambda _job: Limits(),
+        limits_of=lambda _job: PrincipalLimits(),
         now=lambda: 7,
-        counters=Counters(),
+        counters=ServiceCounters(),
     )
     (left,) = store.unfinished()
     asyncio.run(runner.run(left))
     found = store.by_result(name)
     assert found is not None
     assert found.result is not None
-    assert (found.state, found.digest, found.result.seq) == (State.COMPLETED, digest, 9)
+    assert (found.state, found.digest, found.result.seq) == (JobState.COMPLETED, digest, 9)
     assert files.page(name, 0, 9).rows == b"{}"
 
 

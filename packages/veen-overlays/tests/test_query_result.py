@@ -44,7 +44,7 @@ from veen_core.receipt import Receipt, sign_receipt
 from veen_core.tlog.note import COSIGNATURE, NoteKey, cosign
 from veen_core.tlog.policy import parse_policy
 from veen_core.tlog.tree_head import parse_signed_head
-from veen_overlays.query import Answer, Prefix, QueryDescriptor, QueryError, SourceEvent, canonical_json
+from veen_overlays.query import Prefix, QueryAnswer, QueryDescriptor, QueryError, SourceEvent, canonical_json
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.engine import SourceReceipt
 from veen_overlays.query.plain_engine import PlainEngine
@@ -424,14 +424,14 @@ def test_no_changed_byte_of_the_signed_parts_goes_unnoticed(name: str) -> None:
 
 def lie(
     descriptor: QueryDescriptor,
-    found: Answer,
+    found: QueryAnswer,
     evidence: ResultEvidence,
     **changes: Any,
 ) -> ResultFile:
     return make_result(descriptor, dataclasses.replace(found, **changes), evidence, EXECUTION)
 
 
-def honest() -> tuple[Answer, ResultEvidence]:
+def honest() -> tuple[QueryAnswer, ResultEvidence]:
     found = answer(FULL, *BOTH)
     return found, evidence_of(FULL, found, *BOTH)
 

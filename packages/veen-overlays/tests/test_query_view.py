@@ -24,7 +24,7 @@ from veen_overlays.live.query_view.feed.opened_entries import EntryOpener
 from veen_overlays.live.query_view.files import compaction, data_files, merging
 from veen_overlays.live.query_view.files.subject_filter import may_contain, subject_filter
 from veen_overlays.query import canonical_json
-from veen_overlays.query.engine import Answer, Budget, QueryEngine
+from veen_overlays.query.engine import Budget, QueryAnswer, QueryEngine
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.plain_engine import PlainEngine
 from veen_overlays.query.request.descriptor import normalise
@@ -59,7 +59,7 @@ async def settled(view: QueryView, log: RecorderLog) -> None:
     await follower.settle()
 
 
-def everything(view: QueryView, **changes: Any) -> Answer:
+def everything(view: QueryView, **changes: Any) -> QueryAnswer:
     """All rows of the stream, with the prefixes that the view has now."""
     item = {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "full"}, **changes}
     descriptor = normalise(item, new_query_id="q-1")
@@ -70,7 +70,7 @@ def everything(view: QueryView, **changes: Any) -> Answer:
         engine.close()
 
 
-def expected(log: RecorderLog, **changes: Any) -> Answer:
+def expected(log: RecorderLog, **changes: Any) -> QueryAnswer:
     item = {"scope": [STREAM], "filter": {}, "projection": ["*"], "evidence": {"mode": "full"}, **changes}
     descriptor = normalise(item, new_query_id="q-1")
     plain = PlainEngine([log.source()])

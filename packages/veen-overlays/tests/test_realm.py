@@ -29,6 +29,7 @@ from veen_core.hashing import H, u64be
 from veen_core.ids import AuthRef, Epoch, SchemaId, UnixTime
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import Secrets
+from veen_core.utc import format_utc
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import FOREVER_SEC, Level, PolicyView
 from veen_overlays.control.records import (
@@ -44,7 +45,6 @@ from veen_overlays.control.records import (
 from veen_overlays.identifiers import realm_id
 from veen_overlays.live import RealmFollower, RealmPolicy
 from veen_overlays.summary_tree.store import MemoryStore
-from veen_overlays.utc import format_utc
 
 REALM = realm_id("plant")
 HERE, THERE = HubId(b"\x0a" * 32), HubId(b"\x0b" * 32)

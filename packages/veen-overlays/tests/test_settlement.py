@@ -13,7 +13,7 @@ from veen_overlays.identifiers import WalletId
 from veen_overlays.schema.record import Record
 from veen_overlays.wallet.ledger import LEDGER, state_of
 from veen_overlays.wallet.records import Close, Freeze, Transfer
-from veen_overlays.wallet.rules import Violation, WalCode, violations
+from veen_overlays.wallet.rules import WalCode, WalletViolation, violations
 from veen_overlays.wallet.settlement import counterparties, halves, unsettled
 
 FUNDED = (opened(), deposit(100))
@@ -24,7 +24,7 @@ def mirrored(message: Message, seq: int) -> Message:
     return message._replace(seq=seq, msg_id=b"copy" + message.msg_id[4:], parent_id=message.msg_id)
 
 
-def between(source: list[Message], destination: list[Message]) -> list[Violation]:
+def between(source: list[Message], destination: list[Message]) -> list[WalletViolation]:
     return list(unsettled(W, halves(source), TO, halves(destination)))
 
 

@@ -1,16 +1,16 @@
-"""The contract of ``Store``, which every implementation must pass."""
+"""The contract of ``SummaryStore``, which every implementation must pass."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veen_overlays.summary_tree.store import MemoryStore, Store
+from veen_overlays.summary_tree.store import MemoryStore, SummaryStore
 
 KEYS = st.binary(max_size=3)
 
 
-def check_store(store: Store, steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
+def check_store(store: SummaryStore, steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
     model: dict[bytes, bytes] = {}
     for puts, deletes in steps:
         store.write(puts, deletes)
@@ -30,4 +30,4 @@ def test_the_memory_store_obeys_the_contract(steps: list[tuple[dict[bytes, bytes
 
 
 def test_the_memory_store_is_a_store() -> None:
-    assert isinstance(MemoryStore(), Store)
+    assert isinstance(MemoryStore(), SummaryStore)

@@ -23,7 +23,7 @@ from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.summary_tree.node import ClassId, NodeBinding
 from veen_overlays.summary_tree.store import MemoryStore
-from veen_overlays.summary_tree.tree import FoldedRange, Range, SummaryTree, drive
+from veen_overlays.summary_tree.tree import FoldedRange, SeqRange, SummaryTree, drive
 from veen_overlays.wallet.ledger import LEDGER
 
 LABEL = Label(b"\x0a" * 32)
@@ -46,9 +46,9 @@ class Log:
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
-        self.asked: list[Range] = []
+        self.asked: list[SeqRange] = []
 
-    def read(self, wanted: Range) -> Sequence[Message]:
+    def read(self, wanted: SeqRange) -> Sequence[Message]:
         self.asked.append(wanted)
         return self.messages[wanted.from_seq - 1 : wanted.to_seq]
 
@@ -236,7 +236,7 @@ def test_a_node_of_the_same_leaves_after_another_prefix_is_stale() -> None:
     tree, log = SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT), Log(messages)
     drive(tree.load(), log.read)
     assert folded(tree, log, 13, 16).summary == plain(LEDGER, messages, 13, 16)
-    assert log.asked == [Range(13, 16)]
+    assert log.asked == [SeqRange(13, 16)]
 
 
 def test_a_damaged_head_starts_an_empty_tree() -> None:

@@ -44,7 +44,7 @@ from conftest import apply
 from podman import podman
 
 from veen_cli.kube.keys import HUB_ID
-from veen_cli.kube.tenant import Network
+from veen_cli.kube.tenant import KubeNetwork
 from veen_core.cap import CapToken, mint
 from veen_core.ids import ClientId, HubId, StreamId
 from veen_core.keystore import Secrets
@@ -84,7 +84,7 @@ def network() -> Iterator[tuple[Cluster, Namespace]]:
         cluster = Cluster(f"veen-bench-{secrets.token_hex(4)}", Path(folder))
         cluster.create()
         try:
-            authority = apply(cluster, Network(tenant=None, tag=VERSION, image_prefix="localhost/"))
+            authority = apply(cluster, KubeNetwork(tenant=None, tag=VERSION, image_prefix="localhost/"))
             authority.start("StatefulSet", "veen-authority-hub")
             yield cluster, authority
         finally:
@@ -94,7 +94,9 @@ def network() -> Iterator[tuple[Cluster, Namespace]]:
 def tenant(cluster: Cluster, name: str) -> Namespace:
     return apply(
         cluster,
-        Network(tenant=name, tag=VERSION, image_prefix="localhost/", persistent=True, network_policy=False),
+        KubeNetwork(
+            tenant=name, tag=VERSION, image_prefix="localhost/", persistent=True, network_policy=False
+        ),
     )
 
 

@@ -16,14 +16,14 @@ from veen_core.tlog.note import Note
 from veen_core.tlog.tiles import ENTRIES, TILE_WIDTH, Tile, decode_bundle, encode_bundle
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_storage import AbsentError
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 
 Entries = list[bytes]
 Alteration = Callable[[Entries], Entries]
 SignNote = Callable[[str, str], Note]
 
 
-def read_entries(log: HubLogReader, size: int) -> Entries:
+def read_entries(log: StoredHubLog, size: int) -> Entries:
     """Return the first ``size`` entries of the true hub log."""
     entries: Entries = []
     for index in range(-(-size // TILE_WIDTH)):
@@ -33,7 +33,7 @@ def read_entries(log: HubLogReader, size: int) -> Entries:
 
 
 class AlteredLog:
-    """Takes the place of ``HubLogReader`` for one answer."""
+    """Takes the place of ``StoredHubLog`` for one answer."""
 
     def __init__(self, origin: str, entries: Entries, sign: SignNote) -> None:
         self._entries = entries

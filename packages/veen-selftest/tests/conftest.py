@@ -15,7 +15,7 @@ from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.runner.check import Check
 from veen_selftest.runner.context import CheckContext, RunOptions
 from veen_selftest.runner.hub_setup import FAST_EPOCHS, HUB_LOG, PLAIN, ROTATING, STRICT, HubSetup
-from veen_selftest.runner.suite import SUITES, Result, chosen
+from veen_selftest.runner.suite import SUITES, CheckResult, chosen
 from veen_selftest.runner.suite import run_check as run_one
 
 FAULTY_HUB = Path(__file__).parent / "faulty_hub.py"
@@ -36,7 +36,7 @@ SEEDS = itertools.count(1_000)
 ALL: dict[str, tuple[str, Check]] = {check.name: (suite, check) for suite, check in chosen(SUITES)}
 
 
-def run_check(name: str, fleet: Fleet, options: RunOptions = LITTLE) -> Result:
+def run_check(name: str, fleet: Fleet, options: RunOptions = LITTLE) -> CheckResult:
     suite, check = ALL[name]
     return run_one(suite, check, CheckContext(fleet=fleet, name=name, seed=next(SEEDS), options=options))
 
@@ -89,10 +89,10 @@ def healthy() -> Iterator[OwnFleet]:
 
 
 @pytest.fixture
-def with_fault(faulty: FaultyFleet) -> Iterator[Callable[[str, str], Result]]:
+def with_fault(faulty: FaultyFleet) -> Iterator[Callable[[str, str], CheckResult]]:
     """``with_fault(fault, check)``: how the check ends against a hub with that fault."""
 
-    def judged(fault: str, name: str) -> Result:
+    def judged(fault: str, name: str) -> CheckResult:
         faulty.fault = fault
         options = IMPATIENT if fault in SHOWN_BY_SILENCE else LITTLE
         try:

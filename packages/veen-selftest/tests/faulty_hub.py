@@ -50,7 +50,7 @@ from veen_hub.ops.hub_log.witnessing import Witnessing
 from veen_hub.ops.metrics import Metrics
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.signing_gate import SigningGate
-from veen_hub.replica.items import HandedOver
+from veen_hub.replica.items import HandoverItem
 from veen_selftest.hubs.http_hub import SECOND_ADDRESS
 from veen_storage import AbsentError
 from veen_storage.chunks.chunk_origin_check import OriginCheck
@@ -58,7 +58,7 @@ from veen_storage.commit.ledger import Draft
 from veen_storage.commit.writer import Batch
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.reader import Reader
 from veen_storage.store import Store
 
@@ -539,11 +539,11 @@ def _hex_roots() -> None:
 
 @fault("serves tiles of another tree")
 def _other_tiles() -> None:
-    def other(right: Any, self: HubLogReader, tile: Any) -> bytes:
+    def other(right: Any, self: StoredHubLog, tile: Any) -> bytes:
         data = right(self, tile)
         return b"".join(H(data[at : at + 32]) for at in range(0, len(data), 32))
 
-    while_active("serves tiles of another tree", HubLogReader, "tile", other)
+    while_active("serves tiles of another tree", StoredHubLog, "tile", other)
 
 
 @fault("lets nobody keep tiles")
@@ -577,18 +577,18 @@ def _hub_log_proofs() -> None:
         return [H(node) for node in right(*about)]
 
     for name in ("prove_inclusion", "prove_consistency"):
-        while_active("forges hub log proofs", HubLogReader, name, forged)
+        while_active("forges hub log proofs", StoredHubLog, name, forged)
 
 
 @fault("proves heads of no label")
 def _any_head() -> None:
-    def any_(right: Any, self: HubLogReader, label: Any, *about: Any) -> Any:
+    def any_(right: Any, self: StoredHubLog, label: Any, *about: Any) -> Any:
         try:
             return right(self, label, *about)
         except AbsentError:
             return right(self, next(self.heads()).label)
 
-    while_active("proves heads of no label", HubLogReader, "head_of", any_)
+    while_active("proves heads of no label", StoredHubLog, "head_of", any_)
 
 
 @fault("makes no last hub checkpoint")
@@ -689,7 +689,7 @@ def _open_after_handover() -> None:
             gates.append(self)
 
     def encoded(right: Any, item: Any) -> Any:
-        if isinstance(item, HandedOver):
+        if isinstance(item, HandoverItem):
             gates[-1].open()
         return right(item)
 

@@ -10,7 +10,7 @@ from typing import Any
 from veen_cli.query.serve import main
 from veen_overlays.live.query_service import job_store, principals, recording, routes, service, view_backend
 from veen_overlays.live.query_service.job import RecordedAt
-from veen_overlays.query.engine import Answer
+from veen_overlays.query.engine import QueryAnswer
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 
 FAULTS: dict[str, Callable[[], None]] = {}
@@ -24,7 +24,7 @@ def fault(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
     return add
 
 
-def _answering(change: Callable[[Answer], Answer]) -> None:
+def _answering(change: Callable[[QueryAnswer], QueryAnswer]) -> None:
     plain = view_backend.DuckDbEngine.execute
     view_backend.DuckDbEngine.execute = lambda *a, **k: change(plain(*a, **k))  # type: ignore[method-assign]
 
@@ -63,7 +63,7 @@ def _shows() -> None:
 
 @fault("lets every principal query every stream")
 def _lets() -> None:
-    principals.Principal.may_read = lambda *_: True  # type: ignore[method-assign,assignment]
+    principals.ServicePrincipal.may_read = lambda *_: True  # type: ignore[method-assign,assignment]
 
 
 @fault("completes a result whose digest it did not record")

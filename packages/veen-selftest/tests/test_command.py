@@ -24,7 +24,7 @@ from veen_core.keystore import MODERATE, KeystoreNonce, Salt, Secrets, seal_keys
 from veen_selftest.command import selftest
 from veen_selftest.command.admin_key import read_key
 from veen_selftest.hubs.fleet import OwnFleet
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import ClauseViolation
 from veen_selftest.runner.hub_setup import PLAIN
 
 from .conftest import FAULTY_HUB, processes_with
@@ -362,7 +362,7 @@ def test_a_hub_that_never_listens_is_waited_for_once(tmp_path: Path) -> None:
     fleet = OwnFleet(b"silent", [str(program)], timeout=0.2)
     try:
         for _ in range(2):
-            with pytest.raises(Violation, match=r"no output in 0\.2 s"):
+            with pytest.raises(ClauseViolation, match=r"no output in 0\.2 s"):
                 fleet.hub(PLAIN)
         assert len(list(fleet.folder.iterdir())) == 1
         assert processes_with(str(fleet.folder)) == []

@@ -8,7 +8,7 @@ import pytest
 
 from veen_core import rejection
 from veen_core.rejection import TABLE
-from veen_selftest.runner.suite import CheckOutcome, Result
+from veen_selftest.runner.suite import CheckOutcome, CheckResult
 
 from .conftest import ALL, FaultyFleet, run_check
 from .faulty_hub import BACKUP, FAULTS, SKIPPED
@@ -165,7 +165,7 @@ CASES = [
 
 @pytest.mark.parametrize(("fault", "check"), CASES, ids=[f"{f} - {c}" for f, c in CASES])
 def test_the_check_catches_the_fault(
-    with_fault: Callable[[str, str], Result], fault: str, check: str
+    with_fault: Callable[[str, str], CheckResult], fault: str, check: str
 ) -> None:
     result = with_fault(fault, check)
     assert result.outcome is CheckOutcome.FAILED, f"{check} did not notice a hub that {fault}: {result.why}"

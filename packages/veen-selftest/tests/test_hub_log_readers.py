@@ -21,7 +21,7 @@ from veen_core.tlog.note import COSIGNATURE, ED25519, Note, NoteKey, cosign, sig
 from veen_core.tlog.tiles import ENTRIES, Tile, encode_bundle
 from veen_core.tlog.tree_head import TreeHead, parse_signed_head
 from veen_selftest.peers import note_verifier, tree_verifier
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import ClauseViolation
 
 VECTORS = Path(__file__).parents[2] / "veen-core" / "tests" / "vectors"
 ORIGIN = "veen.hub/" + "5f" * 32
@@ -41,7 +41,7 @@ def lookup(height: int, index: int) -> bytes:
 def accepts(judge: Callable[[], object]) -> bool:
     try:
         judge()
-    except (VeenError, Violation):
+    except (VeenError, ClauseViolation):
         return False
     return True
 
@@ -108,7 +108,7 @@ def test_of_changed_inclusion_proofs_both_readers_accept_the_same(
 
     def mine() -> None:
         if tree_verifier.root_of_inclusion(leaf, index, size, path) != root:
-            raise Violation("another root")
+            raise ClauseViolation("another root")
 
     assert accepts(mine) == theirs
 
@@ -127,7 +127,7 @@ def test_a_bundle_of_another_width_or_with_half_an_entry_is_refused() -> None:
     data = encode_bundle([b"one", b"", b"three"])
     assert tree_verifier.split_bundle(data, 3) == [b"one", b"", b"three"]
     for wrong, width in ((data, 2), (data[:-1], 3), (data + b"\x00", 4)):
-        with pytest.raises(Violation, match="tlog-tiles"):
+        with pytest.raises(ClauseViolation, match="tlog-tiles"):
             tree_verifier.split_bundle(wrong, width)
 
 
@@ -191,14 +191,14 @@ def test_a_verifier_key_is_written_as_veen_core_writes_it() -> None:
 def both_signed_by_veen_core(data: bytes) -> None:
     keys = [NoteKey(ORIGIN, ED25519, HUB.public), NoteKey("w.example", COSIGNATURE, WITNESS.public)]
     if len(verified_signatures(parse_signed_head(data).note, keys)) < len(keys):
-        raise Violation("a signature is missing")
+        raise ClauseViolation("a signature is missing")
 
 
 def both_signed(data: bytes) -> None:
     checkpoint = note_verifier.parse_hub_checkpoint(data)
     by_hub = note_verifier.is_signed(checkpoint, ORIGIN, HUB.public)
     if not by_hub or note_verifier.cosigned_at(checkpoint, "w.example", WITNESS.public) is None:
-        raise Violation("a signature is missing")
+        raise ClauseViolation("a signature is missing")
 
 
 def test_a_note_with_both_signatures_is_accepted_by_both_readers() -> None:
@@ -237,5 +237,5 @@ def test_a_note_with_any_byte_changed_is_refused_by_both_readers(place: int, cha
 def test_a_hub_checkpoint_of_another_form_is_refused(change: Callable[[str], str]) -> None:
     text = signed().encode().decode()
     assert change(text) != text
-    with pytest.raises(Violation, match="C2SP"):
+    with pytest.raises(ClauseViolation, match="C2SP"):
         note_verifier.parse_hub_checkpoint(change(text).encode())

@@ -25,7 +25,7 @@ from veen_core.rejection import PADDING
 from veen_hub.client import Tls
 from veen_selftest.command.selftest import selftest
 from veen_selftest.hubs.fleet import OwnFleet, RemoteFleet
-from veen_selftest.runner.check import Check, Skip, Violation
+from veen_selftest.runner.check import Check, ClauseViolation, Skip
 from veen_selftest.runner.context import RunOptions
 from veen_selftest.runner.hub_setup import HUB_LOG, PLAIN, ROTATING, HubSetup
 from veen_selftest.runner.suite import CheckOutcome, RunReport, chosen, run
@@ -306,7 +306,7 @@ ENDINGS: list[tuple[list[Exception | None], bool]] = [
     ([None, Skip("not here"), Skip("nor this")], False),
     ([Skip("not here")], False),
     ([], False),
-    ([None, Violation("broken")], False),
+    ([None, ClauseViolation("broken")], False),
     ([None, ConnectionRefusedError("gone")], False),
     ([None, ZeroDivisionError("a bug in the check")], False),
 ]

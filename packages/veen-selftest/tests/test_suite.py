@@ -13,7 +13,7 @@ import veen_selftest
 from veen_core.rejection import TABLE
 from veen_selftest.runner.check import Check
 from veen_selftest.runner.report import as_junit
-from veen_selftest.runner.suite import SUITES, CheckOutcome, Result, RunReport, checks_of, chosen
+from veen_selftest.runner.suite import SUITES, CheckOutcome, CheckResult, RunReport, checks_of, chosen
 
 from .conftest import ALL
 
@@ -155,7 +155,7 @@ def test_a_junit_report_has_the_shape_that_its_readers_expect() -> None:
         CheckOutcome.SKIPPED: "not \x1b[31mhere",
     }
     results = [
-        Result(suite=suite, check=check, outcome=outcome, seconds=0.1, why=why)
+        CheckResult(suite=suite, check=check, outcome=outcome, seconds=0.1, why=why)
         for suite in ("core", "fuzz")
         for outcome, why in whys.items()
     ]

@@ -48,7 +48,7 @@ from veen_storage.copies.clone import clone
 from veen_storage.copies.export import export_hub
 from veen_storage.copies.export import write as exports
 from veen_storage.disk.files import Files
-from veen_storage.disk.rotation import rotate
+from veen_storage.opening.rotation import rotate
 from veen_storage.store import Store, create
 
 BORN = UnixTime(1_700_000_000)

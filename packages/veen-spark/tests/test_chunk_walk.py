@@ -15,7 +15,7 @@ from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_spark.read import chunk_walk
 from veen_spark.read.chunk_walk import ChunkWalk
-from veen_spark.read.segment import ControlEntry, Damage, Segment, single_items
+from veen_spark.read.segment import ControlEntry, Damage, SparkSegment, single_items
 
 LABEL, OTHER = Label(bytes(range(32))), Label(bytes(32))
 FoundLogs = tuple[int, Any]
@@ -62,8 +62,8 @@ def walked(path: Path) -> Iterator[FoundLogs]:
                 yield one.offset, Entry(LABEL, StreamSeq(one.seq), one.msg, one.receipt)
 
 
-def segment(path: Path) -> Segment:
-    return Segment(
+def segment(path: Path) -> SparkSegment:
+    return SparkSegment(
         form="chunk", origin="", path=str(path), hub_id=None, label=LABEL, start_seq=1, end_seq=None
     )
 

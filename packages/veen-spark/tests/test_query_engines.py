@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from veen_core.ids import MmrRoot
 from veen_overlays.live.query_view import DuckDbEngine
 from veen_overlays.query import canonical_json
-from veen_overlays.query.engine import Answer, Budget, QueryEngine
+from veen_overlays.query.engine import Budget, QueryAnswer, QueryEngine
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 from veen_overlays.query.plain_engine import PlainEngine
 from veen_overlays.query.request.descriptor import normalise
@@ -61,7 +61,7 @@ def answered(
     return digests(descriptor, answer) | {"prefixes": prefixes}
 
 
-def digests(descriptor: QueryDescriptor, answer: Answer) -> dict[str, Any]:
+def digests(descriptor: QueryDescriptor, answer: QueryAnswer) -> dict[str, Any]:
     verified = verified_receipts(descriptor, answer, split_rows(answer.rows))
     found: dict[str, Any] = {
         "rows": [canonical_json.encode(dict(row)) for row in answer.rows],  # 1.8e+19 is also an integer there

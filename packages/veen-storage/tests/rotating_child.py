@@ -16,7 +16,7 @@ from sample import BORN, ORDERS, Unsynced, send, signing_key
 
 from veen_core.ids import UnixTime
 from veen_storage.disk.files import Files
-from veen_storage.disk.rotation import rotate
+from veen_storage.opening.rotation import rotate
 from veen_storage.store import Store
 
 

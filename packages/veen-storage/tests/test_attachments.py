@@ -22,8 +22,8 @@ from veen_storage.fsck import fsck
 from veen_storage.fsck.repair import repair
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
+from veen_storage.opening.observer import Observer
 from veen_storage.read.attachments import ContentError, LostError, TooLargeError
-from veen_storage.read.observer import Observer
 from veen_storage.store import Store
 
 from .conftest import MakeStore

@@ -41,14 +41,14 @@ from veen_storage.errors import RESTORE, DamageError
 from veen_storage.fsck import fsck
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_index import DerivedIndex
-from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.entries import LogTrust
 from veen_storage.fsck.files import directory as fsck_directory
 from veen_storage.fsck.files.attachments import check_attachment
 from veen_storage.fsck.files.log_files import list_log
 from veen_storage.fsck.journal_items import applied_by_files, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Level, Report
-from veen_storage.fsck.workers import Workers
+from veen_storage.fsck.report import FsckLevel, Report
+from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.lmdb_index import TABLES, Index, Transaction, View
 from veen_storage.store import Store, create
 
@@ -152,19 +152,19 @@ class NoIndex(Index):
     def write(self, change: Callable[[Transaction], object]) -> None: ...  # type: ignore[override]
 
 
-def trust_in(root: Path) -> Trust:
+def trust_in(root: Path) -> LogTrust:
     registry = read_registry(Layout(root))
-    return Trust(read_identity(Layout(root), registry.hub_id), registry)
+    return LogTrust(read_identity(Layout(root), registry.hub_id), registry)
 
 
-def log_is_clean(root: Path, trust: Trust, recent: int | None = None) -> bool:
+def log_is_clean(root: Path, trust: LogTrust, recent: int | None = None) -> bool:
     """Return whether fsck finds no fault in log and journal; does not use LMDB."""
-    layout, report = Layout(root), Report(Level.FULL)
+    layout, report = Layout(root), Report(FsckLevel.FULL)
     journal, log = read_journal(layout, report), list_log(layout, report)
     applied = applied_by_files(layout, log, journal, zstd=trust.registry.zstd_level is not None)
     derived = DerivedIndex(NoIndex(), trust.registry, {}, applied)
     context = FoldContext(layout, trust, report, log, journal, derived)
-    with Workers(trust, 1) as workers:
+    with FsckWorkers(trust, 1) as workers:
         check_log(context, workers, recent=recent, surplus_remedy=RESTORE)
     return report.ok
 
@@ -208,7 +208,7 @@ def test_every_bit_of_an_identity_that_is_being_replaced_matters(root: Path, tmp
     identity, signature = read_artifacts(layout, registry.hub_id)
     path.write_bytes(NextIdentity(identity=identity, signature=signature).encode())
     for bit in all_bits(path):
-        report = Report(Level.FULL)
+        report = Report(FsckLevel.FULL)
         with flipped(path, bit):
             fsck_directory.check_identity(layout, registry, report)
         assert [fault.file for fault in report.faults] == [path.name], bit
@@ -231,7 +231,7 @@ def test_every_bit_of_a_fork_record_matters(root: Path, tmp_path: Path, name: st
     identity = read_identity(layout, read_registry(layout).hub_id)
     assert fsck(layout.root, processes=1).ok
     for bit in all_bits(layout.root / name):
-        report = Report(Level.FULL)
+        report = Report(FsckLevel.FULL)
         with flipped(layout.root / name, bit):
             fsck_directory.check_fork_record(layout, identity, report)
         assert len(report.faults) == 1, bit
@@ -244,7 +244,7 @@ def test_every_bit_of_a_key_matters(root: Path) -> None:
     identity = read_identity(layout, read_registry(layout).hub_id)
     path = next(layout.keys.iterdir())
     for bit in all_bits(path):
-        report = Report(Level.FULL)
+        report = Report(FsckLevel.FULL)
         with flipped(path, bit):
             fsck_directory.check_keys(layout, identity, report)
         assert [fault.file for fault in report.faults] == [path.name], bit

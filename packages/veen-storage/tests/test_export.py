@@ -35,8 +35,8 @@ from veen_core.receipt import Receipt
 from veen_storage.chunks.retention import PruneRule
 from veen_storage.copies.export import export, export_window, range_verifier, sequence, verify_export
 from veen_storage.copies.export.sequence import read_sequence
-from veen_storage.disk.rotation import rotate
 from veen_storage.errors import AbsentError, DamageError, MismatchError, StorageError
+from veen_storage.opening.rotation import rotate
 from veen_storage.store import Store
 
 from .conftest import MakeStore

@@ -28,12 +28,12 @@ from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_storage.commit.ledger import Ledger
 from veen_storage.commit.writer import Batch
 from veen_storage.disk.hub_keys import HubKeys
-from veen_storage.disk.rotation import rotate
 from veen_storage.errors import AbsentError, StorageError
 from veen_storage.fsck import fsck
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import LabelCursor, LabelNo
+from veen_storage.opening.rotation import rotate
 from veen_storage.read import hub_log_view
 from veen_storage.store import Store
 

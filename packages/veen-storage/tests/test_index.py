@@ -19,7 +19,7 @@ def test_every_writer_finishes_while_the_map_doubles_repeatedly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From 64 KiB: the applier and whoever puts attachments write at the same time."""
-    monkeypatch.setattr(index_module, "FIRST_MAP", 64 * 1_024)
+    monkeypatch.setattr(index_module, "FIRST_MAP_BYTES", 64 * 1_024)
     index = Index(tmp_path, sync=False)
     failures: list[BaseException] = []
     done = threading.Event()

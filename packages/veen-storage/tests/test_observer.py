@@ -23,7 +23,7 @@ from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
 from veen_storage.fsck import fsck
-from veen_storage.read.observer import Observer, open_source
+from veen_storage.opening.observer import Observer, open_source
 from veen_storage.store import Store, create
 from veen_testing.forks import check_fork
 
@@ -166,7 +166,7 @@ def test_a_second_observer_in_one_process_is_refused_without_damage(running: Pat
 
 
 def test_reader_slots_of_killed_observers_are_reused(running: Path) -> None:
-    reads = "from veen_storage.read.observer import Observer; from pathlib import Path; import sys\n"
+    reads = "from veen_storage.opening.observer import Observer; from pathlib import Path; import sys\n"
     reads += "with Observer(Path(sys.argv[1])).index.reading(): print(flush=True); sys.stdin.read()"
     for _ in range(3):
         with subprocess.Popen(
@@ -192,7 +192,7 @@ def test_an_observer_waits_for_entries_that_were_durable_before(running: Path) -
 def test_a_hub_that_does_not_apply_its_acknowledged_batches_is_not_cloned(
     running: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("veen_storage.read.observer.OBSERVER_TIMEOUT", 0.1)
+    monkeypatch.setattr("veen_storage.opening.observer.OBSERVER_TIMEOUT_SEC", 0.1)
     monkeypatch.setattr(Observer, "_last_batch", lambda _self: 2**60)
     with pytest.raises(StorageError, match="did not apply all its batches"):
         clone(running, place / "clone")

@@ -10,10 +10,10 @@ import pytest
 from veen_core.ids import Label, StreamSeq
 from veen_storage.chunks import chunk_origin_check
 from veen_storage.chunks.retention import PruneRule
-from veen_storage.disk import open_checks
 from veen_storage.errors import DamageError, MismatchError
 from veen_storage.fsck import fsck
 from veen_storage.fsck.repair import RefusedError, repair
+from veen_storage.opening import open_checks
 from veen_storage.store import Store
 
 from .conftest import MakeStore

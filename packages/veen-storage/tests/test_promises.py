@@ -478,7 +478,7 @@ def test_an_applier_that_does_not_keep_up_poisons_the_journal(
 ) -> None:
     store = make_store()
     monkeypatch.setattr(store_module, "MAX_TAIL_BYTES", 0)
-    monkeypatch.setattr(store_module, "APPLY_TIMEOUT", 0.01)
+    monkeypatch.setattr(store_module, "APPLY_TIMEOUT_SEC", 0.01)
     send(store, ORDERS, 1)
     store._queue.thread = threading.current_thread()  # as if one were at work
     for _ in range(2):

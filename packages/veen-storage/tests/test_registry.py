@@ -53,8 +53,8 @@ def test_a_folder_without_version_is_not_a_data_directory(tmp_path: Path) -> Non
 
 
 def test_a_newer_format_is_refused_not_damaged(layout: Layout) -> None:
-    layout.version.write_text(layout.version.read_text().replace("veen-data 1", "veen-data 2"))
-    with pytest.raises(MismatchError, match="data format 2, this veen reads format 1"):
+    layout.version.write_text(layout.version.read_text().replace("veen-data 1", "veen-data 3"))
+    with pytest.raises(MismatchError, match="data format 3, this veen reads format 1"):
         read_registry(layout)
 
 

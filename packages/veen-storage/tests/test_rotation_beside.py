@@ -15,7 +15,7 @@ from veen_storage.copies.clone import clone
 from veen_storage.copies.export import export, verify_export
 from veen_storage.disk.layout import Layout
 from veen_storage.fsck import fsck
-from veen_storage.read.observer import Observer, Source
+from veen_storage.opening.observer import Observer, Source
 from veen_storage.store import create
 
 from .sample import BORN, HUB_ID, HUB_KEY, ORDERS, SMALL, Unsynced

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from veen_storage.errors import ClosedError, DamageError, StorageError
-from veen_storage.index.view_store import FIRST_MAP, MAX_KEY, PAGE_ENTRIES, ViewStore
+from veen_storage.index.view_store import FIRST_MAP_BYTES, MAX_KEY, PAGE_ENTRIES, ViewStore
 
 
 def test_written_entries_are_read_after_reopening(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_scan_longer_than_a_page_is_whole_and_in_order_also_while_it_is_writte
 def test_the_map_grows_when_it_is_full(tmp_path: Path) -> None:
     part = os.urandom(1_048_576)
     with ViewStore(tmp_path / "view") as store:
-        for n in range(2 * FIRST_MAP // len(part)):
+        for n in range(2 * FIRST_MAP_BYTES // len(part)):
             store.write({bytes([n]): part})
         assert store.get(b"\x00") == part
 
@@ -48,9 +48,9 @@ def test_two_processes_may_open_a_view_store_and_see_each_others_growth(tmp_path
         """
         import sys
         from pathlib import Path
-        from veen_storage.index.view_store import FIRST_MAP, ViewStore
+        from veen_storage.index.view_store import FIRST_MAP_BYTES, ViewStore
         with ViewStore(Path(sys.argv[1])) as store:
-            for n in range(FIRST_MAP // 1_000_000 + 2):
+            for n in range(FIRST_MAP_BYTES // 1_000_000 + 2):
                 store.write({bytes([n]): bytes(1_000_000)})
         """
     )

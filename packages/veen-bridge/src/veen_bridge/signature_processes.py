@@ -23,7 +23,7 @@ from typing import Final
 
 from veen_core.ids import Signature, VerifyKey
 from veen_core.keys import is_valid
-from veen_core.signatures import Claim, invalid_signatures
+from veen_core.signatures import SignatureClaim, invalid_signatures
 
 MAX_PROCESSES: Final = 8
 """Most helper processes: each has its own memory."""
@@ -54,7 +54,7 @@ class SignatureProcesses:
             self.close()
             raise
 
-    def offer(self, at: int, claims: Sequence[Claim], *, left: int | None = None) -> bool:
+    def offer(self, at: int, claims: Sequence[SignatureClaim], *, left: int | None = None) -> bool:
         return any(each.offer(at, claims, left=left) for each in self._processes)
 
     def collect(self) -> list[int]:
@@ -75,7 +75,7 @@ class _Process:
     """One helper process; used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._taken: deque[tuple[int, Sequence[Claim]]] = deque()
+        self._taken: deque[tuple[int, Sequence[SignatureClaim]]] = deque()
         """Requests without an answer, and the position of the first claim of each."""
         self._received = b""
         """Bytes of the next answer that have arrived."""
@@ -95,7 +95,7 @@ class _Process:
             self._socket.close()
             raise
 
-    def offer(self, at: int, claims: Sequence[Claim], *, left: int | None) -> bool:
+    def offer(self, at: int, claims: Sequence[SignatureClaim], *, left: int | None) -> bool:
         self._read(wait=False)
         if not self._is_ready or len(self._taken) >= MAX_PENDING_REQUESTS:
             return False
@@ -145,7 +145,7 @@ class _Process:
             if answer != bytes(len(claims)):
                 self._verify_here(at, claims)
 
-    def _verify_here(self, at: int, claims: Sequence[Claim]) -> None:
+    def _verify_here(self, at: int, claims: Sequence[SignatureClaim]) -> None:
         self._invalid += [at + position for position in invalid_signatures(claims, threads=1)]
 
     def _give_up(self) -> None:

@@ -15,6 +15,7 @@ from veen_core.hashing import U64_MAX, H, Ht
 from veen_core.ids import AuthRef, ClientId, FixedBytes, Signature, StreamId, UnixTime, VerifyKey
 from veen_core.keys import SigningKey, verify
 from veen_core.limits import DEFAULT_LIMITS, MAX_CAP_CHAIN, Limits
+from veen_core.utc import format_utc
 from veen_core.wire import Wire, int_map
 
 _NO_SIGNATURE: Final = bytes(Signature.SIZE)
@@ -172,5 +173,6 @@ def verify_ttl(token: CapToken, issued_at: UnixTime, now: UnixTime) -> None:
     """Raise ``CapError`` if the token has expired: ``now > issued_at + ttl`` (§6)."""
     if now > token.expires_at(issued_at):
         raise CapError(
-            f"cap_token.allow.ttl (core §6): expired at {token.expires_at(issued_at)}, the time is {now}"
+            f"cap_token.allow.ttl (core §6): expired at {format_utc(token.expires_at(issued_at))}, the time "
+            f"is {format_utc(now)}"
         )

@@ -54,7 +54,7 @@ class HubEvidence(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class EvidenceVerdict:
     """What valid evidence proves."""
 
     receipt: Receipt
@@ -71,7 +71,7 @@ def verify_evidence(
     policy: WitnessPolicy | None = None,
     origin: str | None = None,
     known: HubIdentity | None = None,
-) -> Verdict:
+) -> EvidenceVerdict:
     """Verify every step, in the order of the drawing above; each error names its step.
 
     Without ``pinned`` the evidence proves the message for the hub that it names, which may be any hub. With a
@@ -96,7 +96,7 @@ def verify_evidence(
     if policy is not None:
         check_log_name(identity, name, policy, pinned, origin)
         cosigned = policy.check(signed, log_keys=hub_log.note_keys(identity, name))
-    return Verdict(receipt=receipt, head=head, checkpoint=signed, cosigned=cosigned)
+    return EvidenceVerdict(receipt=receipt, head=head, checkpoint=signed, cosigned=cosigned)
 
 
 def _check_head(receipt: Receipt, head: LabelHead) -> None:

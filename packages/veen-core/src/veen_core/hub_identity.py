@@ -36,7 +36,8 @@ from veen_core.ids import (
 )
 from veen_core.keys import SigningKey, is_valid, verify
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim
+from veen_core.signatures import SignatureClaim
+from veen_core.utc import format_utc
 from veen_core.validity import active_at
 from veen_core.wire import Wire, int_map
 
@@ -82,7 +83,7 @@ class HubIdentity(Wire):
     def signing_key_at(self, now: UnixTime) -> HubKey:
         """Return the key that signs at a time: the last active one."""
         if not (active := self.active_at(now)):
-            raise IdentityError(f"hub-identity (core §8.4): no key is active at {now}")
+            raise IdentityError(f"hub-identity (core §8.4): no key is active at {format_utc(now)}")
         return active[-1]
 
     @property
@@ -250,13 +251,13 @@ def verify_receipt_under(active: Sequence[HubKey], receipt: Receipt, wire: bytes
     raise _receipt_refused(receipt.stream_seq, receipt.hub_ts)
 
 
-def receipt_claim(active: Sequence[HubPk], receipt: Receipt, wire: bytes) -> Claim:
+def receipt_claim(active: Sequence[HubPk], receipt: Receipt, wire: bytes) -> SignatureClaim:
     """Return hub_sig of an encoded RECEIPT, to be verified together with other signatures.
 
     It is valid if ``verify_receipt_under`` passes for the keys that were ``active`` at its hub_ts.
     """
     refusal = partial(_receipt_refused, receipt.stream_seq, receipt.hub_ts)
-    return Claim(active, receipts.signing_digest(wire), receipt.hub_sig, refusal)
+    return SignatureClaim(active, receipts.signing_digest(wire), receipt.hub_sig, refusal)
 
 
 def _receipt_refused(stream_seq: StreamSeq, hub_ts: UnixTime) -> SignatureError:

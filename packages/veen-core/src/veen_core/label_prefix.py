@@ -25,7 +25,7 @@ from veen_core.mmr import Mmr
 from veen_core.msg import Msg
 from veen_core.profile import Profile
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim
+from veen_core.signatures import SignatureClaim
 
 CONTRADICTIONS: Final = frozenset({"I3", "H3"})
 """Rules whose breach in a signed receipt contradicts what the hub signed before."""
@@ -115,7 +115,7 @@ class VerifiedPrefix:
 
     # --- receipts
 
-    def _collect_signatures(self, claims: list[Claim] | None) -> SignatureCheck:
+    def _collect_signatures(self, claims: list[SignatureClaim] | None) -> SignatureCheck:
         """Return a check that compares receipts with the furthest one, and adds signatures to ``claims``.
 
         None: signatures are verified at once.
@@ -205,7 +205,9 @@ class _AgainstHead(HubSignatures):
 
     __slots__ = ("_prefix",)
 
-    def __init__(self, terms: LogTerms, prefix: VerifiedPrefix, later: list[Claim] | None = None) -> None:
+    def __init__(
+        self, terms: LogTerms, prefix: VerifiedPrefix, later: list[SignatureClaim] | None = None
+    ) -> None:
         super().__init__(terms, later)
         self._prefix = prefix
 

@@ -46,10 +46,10 @@ class Limits(Wire):
                     f"{field.name} = {value} is above the maximum {most}; limits may only be lowered "
                     "(core §14.1)"
                 )
-        if self.max_chunk_bytes < self.max_msg_bytes + ENTRY_OVERHEAD:
+        if self.max_chunk_bytes < self.max_msg_bytes + ENTRY_OVERHEAD_BYTES:
             raise ConfigError(
                 f"max_chunk_bytes = {self.max_chunk_bytes} is too small for one entry of max_msg_bytes = "
-                f"{self.max_msg_bytes}; set it to at least {self.max_msg_bytes + ENTRY_OVERHEAD}"
+                f"{self.max_msg_bytes}; set it to at least {self.max_msg_bytes + ENTRY_OVERHEAD_BYTES}"
             )
 
     def lowered(self, changes: Mapping[str, int]) -> Limits:
@@ -64,7 +64,7 @@ class Limits(Wire):
         return dataclasses.replace(self, **changes)
 
 
-ENTRY_OVERHEAD: Final = 1_024
+ENTRY_OVERHEAD_BYTES: Final = 1_024
 """Bytes that an entry may take in addition to its MSG: frame header and RECEIPT (§4.8.1)."""
 _MINIMA: Final[Mapping[str, int]] = {
     "max_attachments_per_msg": 0,

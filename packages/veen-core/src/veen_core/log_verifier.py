@@ -52,7 +52,7 @@ from veen_core.lru import Lru
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verify_one
+from veen_core.signatures import SignatureClaim, verify_one
 
 MAX_WRITERS: Final = 4_096
 """Writers whose last client_seq is held; beyond that, the writer unseen for longest is evicted."""
@@ -78,13 +78,13 @@ class HubSignatures:
 
     __slots__ = ("_active", "_later", "terms")
 
-    def __init__(self, terms: LogTerms, later: list[Claim] | None = None) -> None:
+    def __init__(self, terms: LogTerms, later: list[SignatureClaim] | None = None) -> None:
         self.terms = terms
         self._later = later
         self._active: tuple[int, tuple[HubPk, ...]] = (-1, ())
         """The last hub_ts and the keys active then: consecutive entries of one second reuse them."""
 
-    def _check(self, claim: Claim) -> None:
+    def _check(self, claim: SignatureClaim) -> None:
         if self._later is None:
             verify_one(claim)
         else:

@@ -33,7 +33,7 @@ from veen_core.kinds import UINT
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.payload import PayloadHeader
 from veen_core.profile import Profile
-from veen_core.signatures import Claim
+from veen_core.signatures import SignatureClaim
 from veen_core.wire import Wire, array
 
 _SIG_TAG: Final = b"veen/sig\x00"
@@ -193,9 +193,9 @@ def verify_signature(msg: Msg, wire: bytes) -> None:
     verify(msg.client_id, signing_digest(wire), msg.sig, _SIG_NAME)
 
 
-def signature_claim(msg: Msg, wire: bytes) -> Claim:
+def signature_claim(msg: Msg, wire: bytes) -> SignatureClaim:
     """Return ``MSG.sig`` to be verified together with others; it is valid if ``verify_signature`` passes."""
-    return Claim(
+    return SignatureClaim(
         (msg.client_id,), signing_digest(wire), msg.sig, partial(keys.refused, msg.client_id, _SIG_NAME)
     )
 

@@ -24,7 +24,7 @@ from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verifying, verifying_ahead
+from veen_core.signatures import SignatureClaim, verifying, verifying_ahead
 
 MAX_TREES_KEPT: Final = 4
 """Trees kept for followers. A follower that is further behind asks the hub for a proof."""
@@ -121,7 +121,7 @@ class PipelinedClient(LabelClient):
 
     def _accept_alone(self, receipt: Receipt) -> Gap | None:
         """Verify the receipt of the oldest pending MSG, without a copy of the verified log."""
-        claims: list[Claim] = []
+        claims: list[SignatureClaim] = []
         with verifying(claims):
             checked = self.check_receipt(receipt, claims)
         if isinstance(checked, Gap):
@@ -129,7 +129,7 @@ class PipelinedClient(LabelClient):
         self.accept_checked(checked)
         return None
 
-    def check_receipt(self, receipt: Receipt, claims: list[Claim]) -> CheckedReceipt | Gap:
+    def check_receipt(self, receipt: Receipt, claims: list[SignatureClaim]) -> CheckedReceipt | Gap:
         """Check the receipt of the oldest pending MSG, except its signature, which is added to ``claims``.
 
         The state and the verified prefix do not change until ``accept_checked``.

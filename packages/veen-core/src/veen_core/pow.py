@@ -11,7 +11,7 @@ from veen_core.hashing import H, Ht, u64be
 from veen_core.ids import FixedBytes, HubId, UnixTime
 from veen_core.wire import Wire, text_map
 
-SALT_PERIOD: Final = 3_600
+SALT_PERIOD_SECONDS: Final = 3_600
 """Seconds for which a salt is current."""
 MAX_DIFFICULTY: Final = 255
 """In leading zero bits; a uint8 (SH1+ 5.2)."""
@@ -35,12 +35,12 @@ class PowCookie(Wire):
 
 def pow_salt(hub: HubId, now: UnixTime) -> PowSalt:
     """Derive the salt from hub_id and the hour, so that the hub keeps no state and cookies expire (H13)."""
-    return PowSalt(Ht("veen/pow-salt", hub + u64be(now // SALT_PERIOD)))
+    return PowSalt(Ht("veen/pow-salt", hub + u64be(now // SALT_PERIOD_SECONDS)))
 
 
 def accepted_salts(hub: HubId, now: UnixTime) -> tuple[PowSalt, PowSalt]:
     """Return the salts of the current and the previous hour: a cookie is valid for at least one hour."""
-    return pow_salt(hub, now), pow_salt(hub, UnixTime(max(0, now - SALT_PERIOD)))
+    return pow_salt(hub, now), pow_salt(hub, UnixTime(max(0, now - SALT_PERIOD_SECONDS)))
 
 
 def challenge(salt: PowSalt, msg_bytes: bytes) -> bytes:

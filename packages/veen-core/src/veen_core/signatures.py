@@ -38,7 +38,7 @@ They are as many as one process of an assistant holds, and one piece: so both ha
 """
 
 
-class Claim(NamedTuple):
+class SignatureClaim(NamedTuple):
     """A signature to verify: it is valid if one of ``keys`` made it over ``digest``."""
 
     keys: Sequence[VerifyKey]
@@ -48,7 +48,7 @@ class Claim(NamedTuple):
     """Returns the error to raise if the signature is invalid."""
 
 
-def verify_all(claims: Sequence[Claim], *, threads: int | None = None) -> None:
+def verify_all(claims: Sequence[SignatureClaim], *, threads: int | None = None) -> None:
     """Raise the error of the first invalid signature, if there is one.
 
     ``threads`` includes the calling thread; by default all cores are used.
@@ -57,19 +57,19 @@ def verify_all(claims: Sequence[Claim], *, threads: int | None = None) -> None:
         raise claims[invalid[0]].refusal()
 
 
-def verify_one(claim: Claim) -> None:
+def verify_one(claim: SignatureClaim) -> None:
     """Raise the error of the signature if it is invalid."""
     if not _is_valid(claim):
         raise claim.refusal()
 
 
-def invalid_signatures(claims: Sequence[Claim], *, threads: int | None = None) -> list[int]:
+def invalid_signatures(claims: Sequence[SignatureClaim], *, threads: int | None = None) -> list[int]:
     """Return the positions of all invalid signatures, ascending; ``threads`` as for ``verify_all``."""
     return _Verification(claims, only_first=False).run(threads)
 
 
 @contextmanager
-def verifying(claims: Sequence[Claim], *, threads: int | None = None) -> Iterator[None]:
+def verifying(claims: Sequence[SignatureClaim], *, threads: int | None = None) -> Iterator[None]:
     """Verify the signatures that the block has added to ``claims``, when the block ends.
 
     If the block raises, an invalid signature is raised instead: it was added before the block raised, and
@@ -110,7 +110,7 @@ def verifying_ahead() -> Iterator[SignatureBatch]:
 class Assistant(Protocol):
     """Verifies signatures in other processes, for one batch at a time."""
 
-    def offer(self, at: int, claims: Sequence[Claim], *, left: int | None) -> bool:
+    def offer(self, at: int, claims: Sequence[SignatureClaim], *, left: int | None) -> bool:
         """Take the claims at position ``at`` of the batch; return False if the assistant is busy.
 
         ``left`` claims of the batch remain for the calling thread then; None: more are being collected. An
@@ -149,7 +149,7 @@ class SignatureBatch:
 
     def __init__(self, *, threads: int | None = None) -> None:
         """``threads`` as for ``verify_all``; a batch with a number of threads has no assistant."""
-        self.claims: list[Claim] = []
+        self.claims: list[SignatureClaim] = []
         self._threads = threads
         self._next = 0
         """Claims before this one are verified, or an assistant has taken them."""
@@ -213,7 +213,7 @@ class SignatureBatch:
                 return
 
 
-def _is_valid(claim: Claim) -> bool:
+def _is_valid(claim: SignatureClaim) -> bool:
     for key in claim.keys:  # noqa: SIM110 - any() with a generator costs 0.5 µs more
         if is_valid(key, claim.digest, claim.signature):
             return True
@@ -223,7 +223,7 @@ def _is_valid(claim: Claim) -> bool:
 class _Verification:
     """One list of signatures, and the slices of it that no thread has taken."""
 
-    def __init__(self, claims: Sequence[Claim], *, only_first: bool) -> None:
+    def __init__(self, claims: Sequence[SignatureClaim], *, only_first: bool) -> None:
         self._claims = claims
         self._only_first = only_first
         self._starts = deque(range(0, len(claims), SLICE_SIZE))

@@ -29,7 +29,7 @@ from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import ProfileAndLimits, Submission
-from veen_hub.admission.table import Writer
+from veen_hub.admission.table import AttachmentWriter
 from veen_hub.ops.advertising import HubAdvertiser
 from veen_hub.ops.anchors import Anchor
 from veen_hub.ops.authority_probe import AuthorityProbe
@@ -50,7 +50,7 @@ from veen_hub.pipeline.intake import Intake, PendingRequest
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import Sequencer
-from veen_hub.pipeline.signer import Signer
+from veen_hub.pipeline.signer import ReceiptSigner
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.uploads import Uploads
@@ -137,7 +137,8 @@ class Hub:
             committed=self._committed,
         )
         saturation = Saturation()
-        self._signer = Signer(enabled=saturation.is_saturated if has_cores() else lambda: False)
+        use_processes = saturation.is_saturated if self._has_spare_core() else lambda: False
+        self._signer = ReceiptSigner(enabled=use_processes)
         store.set_sign_many(self._signer)
         self._sequencer = Sequencer(
             store,
@@ -154,6 +155,7 @@ class Hub:
             workers=config.workers,
             max_waiting=config.max_waiting,
             saturation=saturation,
+            use_processes=use_processes,
             on_failure=self._fail,
         )
         self._readers = started_pool(READER_THREADS, "veen-read")
@@ -191,15 +193,7 @@ class Hub:
             policy=self.policy,
             on_backlog=self.publisher.count_backlog,
         )
-        self.hub_log = HubLogService(
-            config,
-            store,
-            self.log,
-            self.signing_gate,
-            metrics=self.metrics,
-            anchor=anchor,
-            hub_ts=lambda: self.hub_ts,
-        )
+        self.hub_log = self._make_hub_log(anchor)
         self._handing_over = HandoverService(
             store,
             self.log,
@@ -265,6 +259,21 @@ class Hub:
             failure=lambda: "the hub is shutting down" if self.stopping.is_set() else self.failure,
             replica=self.replica,
         )
+
+    def _make_hub_log(self, anchor: Anchor | None) -> HubLogService:
+        return HubLogService(
+            self.config,
+            self.store,
+            self.log,
+            self.signing_gate,
+            metrics=self.metrics,
+            anchor=anchor,
+            hub_ts=lambda: self.hub_ts,
+        )
+
+    def _has_spare_core(self) -> bool:
+        """Return whether helper processes for CPU-bound batches would have a core of their own."""
+        return has_cores()
 
     # --- running
 
@@ -368,7 +377,7 @@ class Hub:
         self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int
     ) -> bytes:
         """Run the auth stage for an attachment (H17); return the key its quota is counted under."""
-        writer = Writer(label, client, auth_ref)
+        writer = AttachmentWriter(label, client, auth_ref)
         return await self.log.act(partial(self.admission.admit_writer, writer, size))
 
     # --- status

@@ -10,12 +10,10 @@ because a write, a sync or a part of its pipeline failed.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import logging
 import os
 import resource
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
@@ -25,10 +23,9 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from veen_core.errors import VeenError
+from veen_core.errors import ConfigError, VeenError
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
-from veen_hub.http.app import Server
 from veen_hub.hub import Hub
 from veen_hub.ops import config as configuration
 from veen_hub.ops import init_rotate
@@ -37,8 +34,19 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up, write_failure
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.ops.stopping import first_of, stop_event
+from veen_hub.server import Server
 from veen_hub.version import VERSION
-from veen_storage import DamageError, JournalKeeping, LockedError, MismatchError, PoisonedError, Store
+from veen_storage import (
+    DamageError,
+    JournalKeeping,
+    Layout,
+    LockedError,
+    MismatchError,
+    PoisonedError,
+    Store,
+)
+from veen_storage.shards.sharded_layout import ShardedLayout, is_sharded, read_shard_map
 
 ROLES: Final = ("authority", "tenant")
 
@@ -194,6 +202,21 @@ def _is_beyond_loopback(host: str) -> bool:
         return host != "localhost"
 
 
+def check_shards(config: HubConfig) -> int:
+    """Return the number of shards; raise unless the data directory was made for it."""
+    root, wanted = config.data_dir, config.shard_count
+    has = 1
+    if Layout(root).version.exists() and is_sharded(root):
+        has = read_shard_map(ShardedLayout(root)).count
+    if has != wanted:
+        raise ConfigError(
+            f"shards: the configuration says {wanted}, and {root} was made for {has}",
+            action=f"set `shards: {has}`, or stop the hub and run "
+            f"`veen hub reshard --data-dir {root} --shards {wanted} --out DIRECTORY`",
+        )
+    return has
+
+
 async def serve(config: HubConfig, *, quiet: bool = False) -> bool:
     """Run the hub until a signal or a failure of its pipeline; then drain.
 
@@ -206,11 +229,15 @@ async def serve(config: HubConfig, *, quiet: bool = False) -> bool:
         from veen_hub.replica.preparation import prepare_replica  # noqa: PLC0415
 
         await prepare_replica(config)
+    if check_shards(config) > 1:
+        # Imported here: only a hub with several shards needs it.
+        from veen_hub.shards.coordinator import serve_shards  # noqa: PLC0415
+
+        if (why := await serve_shards(config, quiet=quiet)) is not None:
+            raise HubFailedError(why, action="see the log, then start the hub again")
+        return False
     server = Server(open_hub(config))
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stop_event()
     url = await server.start()
     collect_rarely()
     hub = server.hub
@@ -221,7 +248,7 @@ async def serve(config: HubConfig, *, quiet: bool = False) -> bool:
     if not quiet:
         # The starting program waits for this line. One write, because the log may go to the same file.
         print(f"veen-hub listening on {url}, probes on {server.probes_url}\n", end="", flush=True)  # noqa: T201
-    await _first_of(stopping, hub.failed, hub.reopening)
+    await first_of(stopping, hub.failed, hub.reopening)
     log(logging.INFO, "draining")
     await server.stop()
     log(logging.INFO, "stopped")
@@ -250,13 +277,6 @@ def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
             log(logging.WARNING, "plain_http_witness", url=witness.url, note=note, action="use https")
     if is_plain_beyond_loopback(config):
         log(logging.WARNING, "plain_http_beyond_loopback", action="set tls in hub.yaml", url=url)
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
 
 
 def prepare(config: HubConfig, given: argparse.Namespace) -> None:

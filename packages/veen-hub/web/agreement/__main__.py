@@ -82,11 +82,14 @@ def main() -> None:
         results = [case for case, _ in asked]
         made += results
         made += queries.changed(asked, chosen.mutations // 2, chosen.seed)
+        made += cases.of_each_file(good + real + results, chosen.mutations // 50, chosen.seed)
         made += cases.mutations(real * 3 + results + good, chosen.mutations, chosen.seed)
         now = times.now()
         for case in made:
             judge(case, root)
         os.chdir(out.parent)
+    if missing := cases.undecided(made):
+        raise SystemExit(f"the corpus has no verdicts of both sorts for: {', '.join(missing)}")
     corpus = {"now": now, "cases": [case.as_json() for case in made]}
     out.write_text(json.dumps(corpus | folds.as_json(chosen.mutations // 4, chosen.seed)))
     print(f"{len(made)} cases in {out}")

@@ -169,6 +169,53 @@ def mutations(cases: Iterable[Case], count: int, seed: int) -> Iterator[Case]:
         yield Case(f"{case.name}: {change.__name__} {number} of {name}", files, case.trust, case.policy)
 
 
+FILES = {
+    "receipt": "receipt-3.cbor",
+    "proof": "proof.cbor",
+    "consistency": "consistency.cbor",
+    "vectors/checkpoint/seven_items": "checkpoint.cbor",
+    "vectors/checkpoint/eight_items": "checkpoint.cbor",
+    "hub checkpoint": "checkpoint.note",
+    "hub evidence": "message.evidence",
+    "vectors/equivocation/": "equivocation.cbor",
+    "vectors/hub_log_fork/": "hub_log_fork.cbor",
+    "vectors/label_fork/": "label_fork.cbor",
+    "bundle": ".veenb",
+    "vectors/bundle/": "part-",
+    "export as a set": "manifest.cbor",
+    "export as chunks": "manifest.cbor",
+    "export with a policy of other witnesses": "chunk-",
+    "query full": "result.veenq",
+}
+"""The files that the verifier page names: the case that decides each, or its start, and part of its name."""
+DECIDED = (
+    *("RECEIPT", "mmr_proof", "mmr_consistency", "CHECKPOINT", "hub checkpoint", "hub evidence"),
+    *("equivocation", "hub log fork", "label fork", "bundle", "export", "query result"),
+)
+"""Kinds of which the corpus has verdicts of both sorts."""
+
+
+def of_each_file(cases: Iterable[Case], count: int, seed: int) -> Iterator[Case]:
+    """Return ``count`` cases for each of ``FILES``, in which that file is changed."""
+    held, draw = list(cases), random.Random(seed)  # noqa: S311 - for the same corpus again
+    for start, part in FILES.items():
+        chosen = [
+            case for case in held if case.name == start or (start[-1] == "/" and case.name.startswith(start))
+        ]
+        for number in range(count):
+            case = draw.choice(chosen)
+            name = draw.choice([name for name in case.files if part in name])
+            change = draw.choice([flip, flip, flip, swap, double, drop_piece, rewrite_integer])
+            files = case.files | {name: change(case.files[name], draw)}
+            yield Case(f"{case.name}: {change.__name__} of {name} {number}", files, case.trust, case.policy)
+
+
+def undecided(cases: Iterable[Case]) -> list[str]:
+    """Return the kinds of ``DECIDED`` of which no verdict holds, or none fails."""
+    found = {(each["kind"], each["holds"]) for case in cases for each in case.expect}
+    return [kind for kind in DECIDED if not {(kind, True), (kind, False)} <= found]
+
+
 def flip(data: bytes, draw: random.Random) -> bytes:
     changed = bytearray(data)
     for _ in range(draw.randint(1, MAX_FLIPPED_BYTES) if draw.random() < 0.2 else 1):

@@ -22,7 +22,7 @@ const key = { key_id: keyIdOf(hubPk), hub_pk: hubPk, valid_from: 1n, valid_until
 const hub = {
   hubId: hex(hubId),
   identity: { ver: 1n, hub_id: hubId, hub_keys: [key], anchoring: "data-directory" },
-  status: { hub_log_origin: null },
+  status: { hub_log_origin: null, hub_ts: 9n, handover: null as { checkpoint: Bytes } | null },
 };
 
 function noteOf(size: number, root: Bytes): Bytes {
@@ -45,7 +45,7 @@ function rootAt(size: number): Bytes {
 const OTHER = new Uint8Array(32).fill(9);
 
 /** A watch of a hub whose newest checkpoint is `published.note`; `compare` of a larger one makes it read. */
-function watched(published: { note: Bytes }, remembered?: Bytes) {
+function watched(published: { note: Bytes }, remembered?: Bytes, changes: object = {}) {
   const stored = remembered === undefined ? null : new TextDecoder().decode(remembered);
   Object.defineProperty(globalThis, "localStorage", { configurable: true, value: { getItem: () => stored, setItem: () => undefined } });
   const calls = {
@@ -54,8 +54,8 @@ function watched(published: { note: Bytes }, remembered?: Bytes) {
       : concat(...entries.flatMap((each) => [Uint8Array.of(0, each.length), each]))),
   };
   const trust = {
-    hub: { value: hub }, isRemembered: false, see: () => undefined,
-    check: (work: (each: typeof hub) => Promise<unknown>) => work(hub),
+    hub: { value: { ...hub, ...changes } }, isRemembered: false, see: () => undefined,
+    check: (work: (each: typeof hub) => Promise<unknown>) => work({ ...hub, ...changes }),
   };
   const problems = new Problems(new AuditLog());
   const watch = new HubLogWatch(calls as unknown as HubCalls, problems, trust as unknown as TrustState, null);
@@ -89,4 +89,28 @@ test("two roots at one size are a contradiction, however long the log is", async
   published.note = noteOf(MAX_ENTRIES + 1, OTHER);
   await read();
   assert.match(problems.of("hub log")?.reason ?? "", /two roots/);
+});
+
+test("every key that is active at the newest entry and now must have signed the hub checkpoint", async () => {
+  const next = ed25519.getPublicKey(new Uint8Array(32).fill(8)) as Bytes;
+  const rotated = (from: bigint) => {
+    const second = { key_id: keyIdOf(next), hub_pk: next, valid_from: from, valid_until: null, endorsement: new Uint8Array(64) };
+    return { identity: { ...hub.identity, hub_keys: [key, second] } };
+  };
+  const later = watched({ note: noteOf(3, rootAt(3)) }, undefined, rotated(6n));
+  await later.read();
+  assert.deepEqual(later.problems.all.value, [], "the newest entry is older than the second key");
+  const both = watched({ note: noteOf(3, rootAt(3)) }, undefined, rotated(4n));
+  await both.read();
+  assert.match(both.problems.of("hub log")?.reason ?? "", /the active key \w+ did not sign the hub checkpoint/);
+});
+
+test("a hub log that grows after the hub's handover is red", async () => {
+  const ended = (size: number) => ({ status: { ...hub.status, handover: { checkpoint: noteOf(size, rootAt(size)) } } });
+  const honest = watched({ note: noteOf(3, rootAt(3)) }, undefined, ended(3));
+  await honest.read();
+  assert.deepEqual(honest.problems.all.value, []);
+  const grown = watched({ note: noteOf(3, rootAt(3)) }, undefined, ended(2));
+  await grown.read();
+  assert.match(grown.problems.of("hub log")?.reason ?? "", /grew to size 3, after the handover that ended it at 2/);
 });

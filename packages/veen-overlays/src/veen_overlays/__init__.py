@@ -11,8 +11,8 @@ from veen_overlays.fold.overlay import Overlay, StateHash, Summary
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.record import Record, RecordRule, Undecodable, decode_record, record, schema_id
 from veen_overlays.snapshot import StateCheckpoint, StateId, verify_snapshot
-from veen_overlays.summary_tree.nodes import Range
-from veen_overlays.summary_tree.store import MemoryStore, Store
+from veen_overlays.summary_tree.nodes import SeqRange
+from veen_overlays.summary_tree.store import MemoryStore, SummaryStore
 from veen_overlays.summary_tree.tree import FoldedRange, SummaryTree, drive
 
 __all__ = [
@@ -25,15 +25,15 @@ __all__ = [
     "Message",
     "Monoid",
     "Overlay",
-    "Range",
     "Record",
     "RecordRule",
     "SeenKeys",
+    "SeqRange",
     "StateCheckpoint",
     "StateHash",
     "StateId",
-    "Store",
     "Summary",
+    "SummaryStore",
     "SummaryTree",
     "Undecodable",
     "decode_record",

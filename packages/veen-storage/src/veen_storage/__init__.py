@@ -2,16 +2,19 @@
 
 Folders:
 
-- ``disk``: files, layout, lock, keys, creation, key rotation;
+- ``disk``: files, layout, lock, keys;
+- ``opening``: creation, checks on open, reading next to a running hub, key rotation;
 - ``commit``: journal, writer, ledger, applier, recovery: the path of a message to disk;
 - ``chunks``: chunk files, their compression, retention;
 - ``index``: the LMDB tables, rebuildable from the log;
 - ``read``: everything a hub answers from a data directory;
 - ``copies``: clone, fork and export;
+- ``shards``: the directory of a hub with several shards;
 - ``fsck``: check and repair.
 
 The names below are the public API for hubs and tools; ``veen_storage.copies`` and ``veen_storage.fsck`` have
-their own. They are imported on first use, so that importing an error class does not load LMDB.
+their own, and ``veen_storage.formats`` has the objects that files hold. The names are imported on first use,
+so that importing an error class does not load LMDB.
 """
 
 from importlib import import_module
@@ -24,12 +27,11 @@ if TYPE_CHECKING:
     from veen_storage.commit.ledger import Draft
     from veen_storage.commit.replicated_batch import RefusedBatchError, split_batches
     from veen_storage.commit.writer import Batch, PendingEntry
-    from veen_storage.disk.creation import create
-    from veen_storage.disk.directory_lock import lock_owner
+    from veen_storage.disk.directory_lock import DirectoryLock, lock_owner
     from veen_storage.disk.files import SECRET_MODE, Files
+    from veen_storage.disk.hub_keys import finish_identity, read_all_keys, read_identity
     from veen_storage.disk.layout import Layout
     from veen_storage.disk.registry import Registry, read_registry
-    from veen_storage.disk.rotation import rotate
     from veen_storage.errors import (
         AbsentError,
         ClosedError,
@@ -42,11 +44,13 @@ if TYPE_CHECKING:
     )
     from veen_storage.index.records import CapRecord, ClientCursor
     from veen_storage.index.view_store import ViewStore
+    from veen_storage.opening.creation import create
+    from veen_storage.opening.observer import Source, open_source
+    from veen_storage.opening.rotation import rotate
     from veen_storage.read.attachments import ContentError, LostError, TooLargeError
-    from veen_storage.read.hub_log import HubLogReader
+    from veen_storage.read.hub_log import StoredHubLog
     from veen_storage.read.journal_feed import BatchesGoneError, JournalFeed
-    from veen_storage.read.observer import Source, open_source
-    from veen_storage.read.reader import Head, LabelProgress
+    from veen_storage.read.reader import Head, LabelProgress, Reader
     from veen_storage.store import Store
 
 __all__ = [
@@ -62,10 +66,10 @@ __all__ = [
     "ClosedError",
     "ContentError",
     "DamageError",
+    "DirectoryLock",
     "Draft",
     "Files",
     "Head",
-    "HubLogReader",
     "JournalFeed",
     "JournalKeeping",
     "LabelProgress",
@@ -78,16 +82,21 @@ __all__ = [
     "PrunePolicy",
     "PruneRule",
     "PrunedError",
+    "Reader",
     "RefusedBatchError",
     "Registry",
     "Source",
     "StorageError",
     "Store",
+    "StoredHubLog",
     "TooLargeError",
     "ViewStore",
     "create",
+    "finish_identity",
     "lock_owner",
     "open_source",
+    "read_all_keys",
+    "read_identity",
     "read_registry",
     "rotate",
     "split_batches",
@@ -100,12 +109,13 @@ _MODULES = {
     "commit.ledger": ("Draft",),
     "commit.replicated_batch": ("RefusedBatchError", "split_batches"),
     "commit.writer": ("Batch", "PendingEntry"),
-    "disk.creation": ("create",),
-    "disk.directory_lock": ("lock_owner",),
+    "opening.creation": ("create",),
+    "disk.directory_lock": ("DirectoryLock", "lock_owner"),
+    "disk.hub_keys": ("finish_identity", "read_all_keys", "read_identity"),
     "disk.files": ("SECRET_MODE", "Files"),
     "disk.layout": ("Layout",),
     "disk.registry": ("Registry", "read_registry"),
-    "disk.rotation": ("rotate",),
+    "opening.rotation": ("rotate",),
     "errors": (
         *("AbsentError", "ClosedError", "DamageError", "LockedError"),
         *("MismatchError", "PoisonedError", "PrunedError", "StorageError"),
@@ -113,10 +123,10 @@ _MODULES = {
     "index.records": ("CapRecord", "ClientCursor"),
     "index.view_store": ("ViewStore",),
     "read.attachments": ("ContentError", "LostError", "TooLargeError"),
-    "read.hub_log": ("HubLogReader",),
+    "read.hub_log": ("StoredHubLog",),
     "read.journal_feed": ("BatchesGoneError", "JournalFeed"),
-    "read.observer": ("Source", "open_source"),
-    "read.reader": ("Head", "LabelProgress"),
+    "opening.observer": ("Source", "open_source"),
+    "read.reader": ("Head", "LabelProgress", "Reader"),
     "store": ("Store",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -82,7 +82,7 @@ class LockOwner(NamedTuple):
     pid: int
     """0 if unknown."""
     observable: bool
-    """Whether other processes may read the directory meanwhile (``read.observer``)."""
+    """Whether other processes may read the directory meanwhile (``opening.observer``)."""
 
 
 class LockedError(StorageError):

@@ -1,8 +1,8 @@
-"""``Store``: an open data directory, to append to and to read from. ``disk.creation`` creates one.
+"""``Store``: an open data directory, to append to and to read from. ``opening.creation`` creates one.
 
 One process at a time has a directory open, with one writer thread and any number of reader threads; other
-processes may read next to it (``read.observer``). The time to open is bounded by the size of the journal, not
-by the length of the log: the index knows how long each file was at its last transaction, and only later
+processes may read next to it (``opening.observer``). The time to open is bounded by the size of the journal,
+not by the length of the log: the index knows how long each file was at its last transaction, and only later
 batches of the journal are applied.
 """
 
@@ -33,9 +33,9 @@ from veen_storage.commit.kept_segments import JournalKeeping, KeptSegments
 from veen_storage.commit.ledger import Ledger
 from veen_storage.commit.recovery import Recovery
 from veen_storage.commit.replicated_batch import RefusedBatchError, ReplicatedBatch
-from veen_storage.commit.writer import Batch, PreviousLabel, Signer
-from veen_storage.disk import hub_keys, hub_log_start, open_checks
-from veen_storage.disk.creation import create
+from veen_storage.commit.tail import Tail
+from veen_storage.commit.writer import Batch, BatchSigner, PreviousLabel
+from veen_storage.disk import hub_keys
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys, SignMany
@@ -54,11 +54,12 @@ from veen_storage.errors import (
 )
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
+from veen_storage.opening import hub_log_start, open_checks
+from veen_storage.opening.creation import create
 from veen_storage.read.attachments import Attachments
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.journal_feed import JournalFeed
 from veen_storage.read.reader import Reader
-from veen_storage.read.tail import Tail
 
 __all__ = ["Store", "create"]
 
@@ -67,7 +68,7 @@ MAX_TAIL_BYTES: Final = 32 * 1_048_576
 
 A byte of small messages takes 3.5 bytes of memory, so twice this size would take 230 MB.
 """
-APPLY_TIMEOUT: Final = 60.0
+APPLY_TIMEOUT_SEC: Final = 60.0
 """Seconds that the writer waits for the applier before it gives up."""
 LOGGER: Final = logging.getLogger("veen_storage")
 
@@ -79,7 +80,7 @@ class Store:
         self,
         root: Path,
         *,
-        signer: Signer | None = None,
+        signer: BatchSigner | None = None,
         keys_directory: Path | None = None,
         limits: Limits | None = None,
         profile: Profile | None = None,
@@ -87,16 +88,18 @@ class Store:
         keeping: JournalKeeping | None = None,
         files: Files | None = None,
         background: bool = True,
+        part: bool = False,
     ) -> None:
         """Open a data directory; ``limits`` and ``profile``, if given, must equal the directory's.
 
         ``keeping`` says how much of the applied journal is kept for replicas; without it, nothing is kept.
         Without ``background`` nothing is applied until ``apply`` is called, which tests use.
+        ``part``: open a part of a sharded hub (``shards``), which nothing else may open.
         """
         self.layout = Layout(root)
         self._files = files or Files()
         self._kept = KeptSegments(self._files, self.layout.kept_journal, keeping or JournalKeeping())
-        self.registry = read_registry(self.layout)
+        self.registry = read_registry(self.layout, part=part)
         if limits is not None:
             check_limits(self.registry, limits)
         if profile is not None:
@@ -154,7 +157,7 @@ class Store:
         )
         recovery = Recovery(self.layout, self._files, self.identity, self._ledger, self._notice, self._kept)
         last = recovery.run(self._applied, self._apply_round)
-        self.hub_log = HubLogReader(
+        self.hub_log = StoredHubLog(
             self.layout, self._index, self._tail, moved=lambda: len(self._ledger.moved)
         )
         hub_log_start.check_checkpoints(self.layout, self.identity, self._index, self.hub_log)
@@ -167,7 +170,7 @@ class Store:
     def _notice(self, what: str) -> None:
         if what not in self.notices:
             self.notices.append(what)
-        LOGGER.warning("%s", what)
+        LOGGER.warning("storage_notice: %s", what)
 
     def _apply_round(self, changes: list[Changes]) -> None:
         self._applier.apply(changes)
@@ -232,7 +235,9 @@ class Store:
         if batch.number != self._journal.last + 1:
             raise RefusedBatchError(batch.number, f"batch {self._journal.last + 1} comes next", None)
         if any(item.kind == PRUNE for item in batch.items):
-            self._queue.apply_all(APPLY_TIMEOUT)  # the decision refers to chunks that the primary's index has
+            self._queue.apply_all(
+                APPLY_TIMEOUT_SEC
+            )  # the decision refers to chunks that the primary's index has
         replicated = ReplicatedBatch(self._ledger, self.identity, batch)
         self.commit(replicated)
         return replicated
@@ -262,11 +267,11 @@ class Store:
             self.hub_log.set_published(signed)
 
     def _wait_for_room(self) -> None:
-        if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
+        if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT_SEC, lambda: self.poisoned is not None):
             self._journal.poison("the applier has not caught up")
             raise PoisonedError(
-                f"the applier has not caught up within {APPLY_TIMEOUT:.0f} s: check the disk, then reopen "
-                "the data directory"
+                f"the applier has not caught up within {APPLY_TIMEOUT_SEC:.0f} s: check the disk, then "
+                "reopen the data directory"
             )
 
     @property
@@ -339,6 +344,10 @@ class Store:
         head = TreeHead(origin, 0, EMPTY_ROOT)
         return SignedHead(head, self._signer.sign_note(head.text, origin, UnixTime(max(now, self.hub_ts))))
 
+    def sign_hub_log_head(self, head: TreeHead, now: UnixTime) -> SignedHead:
+        """Sign a head of the hub log that joins this hub's shards (``shards.joined_hub_log``)."""
+        return SignedHead(head, self._signer.sign_note(head.text, head.origin, now))
+
     def sign_with_active_keys(self, signed: SignedHead, now: UnixTime) -> SignedHead:
         """Add the signatures of hub keys that became active after a hub checkpoint was made (RESOLUTIONS P1).
 
@@ -372,7 +381,7 @@ class Store:
         if steps and (last_ts := retention.newest_pruned(self._index, steps)) is not None:
             self._kept.forget_payloads(last_ts, self.layout.journal)
 
-    def settle(self, timeout: float = APPLY_TIMEOUT) -> bool:
+    def settle(self, timeout: float = APPLY_TIMEOUT_SEC) -> bool:
         """Wait until everything committed so far is applied; return whether it is."""
         return self._queue.settle(timeout)
 

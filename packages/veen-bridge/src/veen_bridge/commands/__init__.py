@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame import Group, LazyCommand
+from veen_cli.frame import CommandGroup, LazyCommand
 
 LINES: Final = {
     "init": (
@@ -28,7 +28,7 @@ COMMANDS: Final = {
     name: LazyCommand(f"{__name__}.{module}:{module}", line) for name, (module, line) in LINES.items()
 }
 
-bridge = Group(
+bridge = CommandGroup(
     "bridge",
     COMMANDS,
     path="bridge",

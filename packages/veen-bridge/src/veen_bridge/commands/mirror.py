@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from veen_bridge.commands.mirror_settings import listen_address, read_settings
-from veen_bridge.mirror.check import CheckResult, check_stream
+from veen_bridge.mirror.check import StreamCheck, check_stream
 from veen_bridge.mirror.process import serve
 from veen_bridge.mirror.service import MirrorSettings, connected
 from veen_bridge.transfer import Mode
@@ -228,7 +228,7 @@ def mirror(out: Output, *, check: bool, listen: str, log_level: str, **given: An
 # --- the check
 
 
-async def _check(settings: MirrorSettings) -> dict[str, CheckResult]:
+async def _check(settings: MirrorSettings) -> dict[str, StreamCheck]:
     async with AsyncExitStack() as stack:
         source, target = await stack.enter_async_context(connected(settings))
         options, found = settings.options, {}
@@ -242,7 +242,7 @@ async def _check(settings: MirrorSettings) -> dict[str, CheckResult]:
         return found
 
 
-def _answer(found: dict[str, CheckResult]) -> Answer:
+def _answer(found: dict[str, StreamCheck]) -> Answer:
     lines, rows = [], {}
     for stream, result in found.items():
         rows[stream] = {

@@ -24,7 +24,7 @@ from veen_bridge.bundles.naming import staging_name
 from veen_bridge.bundles.staging import ExportPlan, StagedBundle
 from veen_bridge.exporting.audit_log import ExportAudit
 from veen_bridge.exporting.content import ContentWriter
-from veen_bridge.exporting.planning import ExportWishes, Planner
+from veen_bridge.exporting.planning import BundlePlanner, ExportWishes
 from veen_bridge.exporting.resuming import WrittenParts, read_written
 from veen_bridge.roles.run_lock import only_run
 from veen_bridge.roles.session import RoleSession
@@ -83,7 +83,7 @@ class Exporter:
 
     async def _export_stream(self, stream: str, *, quiet: bool) -> AsyncIterator[ExportedBundle]:
         """Export all labels of a stream; ``quiet``: without a heartbeat if nothing is new."""
-        planner = Planner(self._session, self._audit, self._wishes)
+        planner = BundlePlanner(self._session, self._audit, self._wishes)
         epochs, written = await planner.epochs(stream), False
         for epoch in epochs:
             if (plan := await planner.plan(stream, epoch)) is not None:

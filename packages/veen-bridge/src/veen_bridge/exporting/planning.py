@@ -41,7 +41,7 @@ class ExportWishes:
     """Write a bundle without events if there is nothing new."""
 
 
-class Planner:
+class BundlePlanner:
     """Makes the plans of one stream's next bundles."""
 
     def __init__(self, session: RoleSession, audit: ExportAudit, wishes: ExportWishes) -> None:

@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from veen_bridge.reconcile.intervals import Span, covered, missing
+from veen_bridge.reconcile.intervals import Interval, covered, missing
 from veen_bridge.roles.config import BridgeConfig, SourceHub
 from veen_core.bundle import BundleHeader
 from veen_core.errors import ConfigError, VerificationError
 from veen_core.ids import NO_BUNDLE, BundleId, HubId, MmrRoot, StreamId, StreamSeq
 from veen_core.stream import stream_id
+from veen_core.utc import format_utc
 from veen_overlays.bridge.imports import (
     ImportState,
     allowed_gap,
@@ -34,7 +35,6 @@ from veen_overlays.bridge.imports import (
     reported_mappings,
 )
 from veen_overlays.bridge.records import Imported, ImportMapping
-from veen_overlays.utc import format_utc
 
 RootAt = Callable[[StreamSeq], MmrRoot]
 """Returns the root in the receipt of one of a verified bundle's events."""
@@ -61,7 +61,7 @@ class ImportPlan:
     contested: tuple[ImportMapping, ...]
     """Reported mappings that contradict this one. One of them forbids the import if its import stream has an
     event (rule 3)."""
-    wanted: tuple[Span, ...]
+    wanted: tuple[Interval, ...]
     """Source positions that no imported bundle covers yet."""
     skipped_from: StreamSeq | None
     """With an allowed gap: the first source position that no imported bundle covers."""
@@ -114,7 +114,7 @@ def plan_import(
     target = _target(source, header, state)
     mapping_reported, contested = _reported(target, header, state)
     imported = [each for each in imported_bundles(state) if _same_label(each, header)]
-    union, _ = covered(Span(each.from_seq, each.to_seq) for each in imported)
+    union, _ = covered(Interval(each.from_seq, each.to_seq) for each in imported)
     skipped = _gap(header, state, union)
     begun = allowed_gap(state, bundle)
     if skipped is not None and begun is None and not allow_gap:
@@ -125,7 +125,7 @@ def plan_import(
             action="import the missing bundle first; if it is lost, --allow-gap records the gap and goes on",
         )
     _check_continuation(header, imported, root_at)
-    wanted = missing(Span(header.from_seq, header.to_seq), union)
+    wanted = missing(Interval(header.from_seq, header.to_seq), union)
     return ImportPlan(
         bundle_id=bundle,
         header=header,
@@ -215,7 +215,7 @@ def _uses(state: ImportState) -> Iterator[tuple[Imported, StreamId]]:
             yield record, used
 
 
-def _gap(header: BundleHeader, state: ImportState, union: list[Span]) -> StreamSeq | None:
+def _gap(header: BundleHeader, state: ImportState, union: list[Interval]) -> StreamSeq | None:
     """The first source position that importing the bundle now would skip; None without a gap (rule 4).
 
     A gap is a bundle of the chain that was not imported, or entries right before this bundle that no imported

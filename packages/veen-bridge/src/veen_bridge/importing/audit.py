@@ -13,7 +13,7 @@ from veen_core.bundle import BundleError
 from veen_core.errors import VeenError
 from veen_core.ids import BundleId, StreamSeq, UnixTime
 from veen_core.receipt import Receipt
-from veen_overlays import MemoryStore, Store
+from veen_overlays import MemoryStore, SummaryStore
 from veen_overlays.bridge import IMPORTS, Imported, ImportFailed, ImportGap, ImportMapping, TargetRange
 from veen_overlays.bridge.imports import ImportState
 
@@ -24,10 +24,10 @@ MAX_REASON_CHARACTERS: Final = 2_000
 class AuditLog:
     """bridge/offline/log of a connected bridge_offline."""
 
-    def __init__(self, session: RoleSession, store: Store | None = None) -> None:
+    def __init__(self, session: RoleSession, store: SummaryStore | None = None) -> None:
         """``store`` keeps the folded state; it may be lost, and is checked against the log."""
         self._session = session
-        self._store: Store = MemoryStore() if store is None else store
+        self._store: SummaryStore = MemoryStore() if store is None else store
 
     async def state(self) -> ImportState:
         """Settle what a killed import left unsent; return the imported bundles, folded from the log (P8)."""

@@ -22,7 +22,7 @@ from veen_core.errors import ConfigError, VeenError
 from veen_core.ids import BundleId
 from veen_core.tlog.policy import WitnessPolicy, parse_policy
 from veen_hub.client import Refused, Unreachable
-from veen_overlays import Store
+from veen_overlays import SummaryStore
 from veen_overlays.bridge.imports import imported_bundle
 
 LOCK: Final = ".veen-bridge-import.lock"
@@ -52,7 +52,7 @@ class ImportRun:
     session: RoleSession
     allow_gap: bool = False
     skip_imported: bool = False
-    store: Store | None = None
+    store: SummaryStore | None = None
     """Keeps the folded audit log between runs; it may be lost."""
     progress: Progress = lambda _step, _count: None
 

@@ -35,7 +35,7 @@ class MirrorFault:
 
 
 @dataclass(slots=True, kw_only=True)
-class CheckResult:
+class StreamCheck:
     """The result of checking one stream."""
 
     checked: int = 0
@@ -109,9 +109,9 @@ def _claim(message: Message, source: HubId, names: frozenset[str]) -> _Claim | N
     return None
 
 
-async def check_stream(source: Hub, source_stream: Stream, target: Hub, target_stream: Stream) -> CheckResult:
+async def check_stream(source: Hub, source_stream: Stream, target: Hub, target_stream: Stream) -> StreamCheck:
     """Compare all records of a target stream with the source; raises if either hub cannot be verified."""
-    result, receipts = CheckResult(), SourceReceipts(source)
+    result, receipts = StreamCheck(), SourceReceipts(source)
     names = frozenset((source.hub_id.hex(), source.url))
     held: dict[Label, int] = {}
     async for message in _messages(target, target_stream):

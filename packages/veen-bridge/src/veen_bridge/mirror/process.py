@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from veen_bridge.mirror.probes import Probes
 from veen_bridge.mirror.service import MirrorService, MirrorSettings
 from veen_hub.ops.logs import log
+from veen_hub.ops.stopping import stop_event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +25,7 @@ async def serve(settings: MirrorSettings, listen: Listen, announce: Callable[[st
 
     ``announce`` gets the address of the probes.
     """
-    service, stopping = MirrorService(settings), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    service, stopping = MirrorService(settings), stop_event()
     probes = Probes(service.metrics, listen.host, listen.port)
     url = await probes.start()
     announce(url)

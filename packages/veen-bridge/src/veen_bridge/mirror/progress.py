@@ -42,7 +42,7 @@ class MirrorPosition(Wire):
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class MirrorProgress:
     """The position of one stream in memory."""
 
     held: dict[Label, int] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Progress:
         )
 
     @classmethod
-    def at(cls, stored: MirrorPosition) -> Progress:
+    def at(cls, stored: MirrorPosition) -> MirrorProgress:
         return cls(
             held={each.label: each.seq for each in stored.labels},
             source_epoch=stored.source_epoch,
@@ -95,7 +95,7 @@ class PositionCache:
         pair = Ht("veen/mirror-position", source + source_stream + target_stream)
         return cls(store=store, target=target, name=f"{FOLDER}/{pair.hex()}")
 
-    def load(self, since: tuple[int, int]) -> Progress:
+    def load(self, since: tuple[int, int]) -> MirrorProgress:
         """Return the stored position, or the beginning: the first epochs of source and target.
 
         A damaged record is ignored, since the logs say the same.
@@ -103,11 +103,11 @@ class PositionCache:
         content = self.store.load(self.target, self.name)
         if content is not None:
             try:
-                return Progress.at(MirrorPosition.decode(content))
+                return MirrorProgress.at(MirrorPosition.decode(content))
             except DecodeError:
                 pass
-        return Progress(source_epoch=since[0], target_epoch=since[1])
+        return MirrorProgress(source_epoch=since[0], target_epoch=since[1])
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: MirrorProgress) -> None:
         """Store the position; a crash may bring back an earlier one, which costs only reading."""
         self.store.save(self.target, self.name, progress.position().encode(), durable=False)

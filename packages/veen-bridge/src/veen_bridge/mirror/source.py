@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
-from veen_bridge.mirror.progress import Progress
+from veen_bridge.mirror.progress import MirrorProgress
 from veen_bridge.transfer import OriginCursor, OriginEntry
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
@@ -56,7 +56,7 @@ class SourceStream:
             if len(entries) < PAGE_ENTRIES:
                 return
 
-    async def cursors(self, progress: Progress) -> list[OriginCursor]:
+    async def cursors(self, progress: MirrorProgress) -> list[OriginCursor]:
         """Return a cursor for each label of which the target may lack entries; empty labels have none."""
         if self._epochs is None:
             epochs = range(1)
@@ -70,7 +70,7 @@ class SourceStream:
                 found.append(cursor)
         return found
 
-    async def live(self, progress: Progress) -> AsyncGenerator[OriginEntry, None]:
+    async def live(self, progress: MirrorProgress) -> AsyncGenerator[OriginEntry, None]:
         """Yield the entries that the target lacks, and wait for new ones; it does not end."""
         if self._epochs is None:
             label = self._label(0)
@@ -85,7 +85,7 @@ class SourceStream:
             async for origin in window:
                 yield origin
 
-    async def _closed(self, progress: Progress) -> AsyncIterator[OriginEntry]:
+    async def _closed(self, progress: MirrorProgress) -> AsyncIterator[OriginEntry]:
         """Yield the entries of labels whose window has passed, in the order of their epochs."""
         epoch = progress.source_epoch
         while epoch < await self.first_open():
@@ -98,7 +98,7 @@ class SourceStream:
         assert self._epochs is not None
         return (await self._epochs.confirmed()).start - MARGIN_EPOCHS
 
-    async def close(self, epoch: int, progress: Progress, after: int) -> AsyncIterator[OriginEntry]:
+    async def close(self, epoch: int, progress: MirrorProgress, after: int) -> AsyncIterator[OriginEntry]:
         """Yield the rest of a label that takes no more messages, then note its end."""
         assert self._epochs is not None
         label, last = self._label(epoch), after
@@ -126,14 +126,14 @@ class SourceStream:
             async for entry in entries:
                 yield self._origin(entry)
 
-    def held(self, epoch: int, progress: Progress) -> int:
+    def held(self, epoch: int, progress: MirrorProgress) -> int:
         return progress.held.get(self._label(epoch), 0)
 
 
 class _Window:
     """The labels of the window: one task follows each of them, one opens and closes them."""
 
-    def __init__(self, source: SourceStream, progress: Progress) -> None:
+    def __init__(self, source: SourceStream, progress: MirrorProgress) -> None:
         self._source = source
         self._progress = progress
         self._arrived: asyncio.Queue[OriginEntry | VeenError] = asyncio.Queue(MAX_QUEUED_ENTRIES)

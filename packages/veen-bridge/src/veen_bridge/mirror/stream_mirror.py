@@ -21,7 +21,7 @@ from typing import Final
 
 from veen_bridge.mirror.claims import check_claim
 from veen_bridge.mirror.metrics import MirrorMetrics
-from veen_bridge.mirror.progress import PositionCache, Progress
+from veen_bridge.mirror.progress import MirrorProgress, PositionCache
 from veen_bridge.mirror.source import SourceStream
 from veen_bridge.transfer import CopyMaker, Landing, Mode, OriginEntry, Sent, find_held, settle_pending
 from veen_core.errors import StateError, VeenError
@@ -77,7 +77,7 @@ class StreamMirror:
         )
         self._target_epochs = target.epoch_labels(self._target.id)
         self._arrivals: deque[float] = deque()
-        self.progress = Progress()
+        self.progress = MirrorProgress()
 
     # --- steps 1 and 2
 

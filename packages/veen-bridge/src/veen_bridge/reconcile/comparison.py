@@ -13,8 +13,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from veen_bridge.reconcile.findings import Finding, FindingKind, Gap, GapKind, Reconciliation, Region
-from veen_bridge.reconcile.intervals import Span, covered, missing
+from veen_bridge.reconcile.findings import (
+    FindingKind,
+    GapKind,
+    Reconciliation,
+    Region,
+    ZoneDifference,
+    ZoneGap,
+)
+from veen_bridge.reconcile.intervals import Interval, covered, missing
 from veen_bridge.reconcile.sides import BundleFacts, ReportedImport, SourceLabel, SourceSide, TargetSide
 from veen_core.errors import ProofError
 from veen_core.ids import BundleId, MmrRoot
@@ -39,11 +46,11 @@ def reconcile(source: SourceSide, target: TargetSide) -> Reconciliation:
     )
 
 
-def _reports(source: SourceSide, target: TargetSide) -> Iterator[Finding]:
+def _reports(source: SourceSide, target: TargetSide) -> Iterator[ZoneDifference]:
     """Compare the audit records of both zones."""
     for bundle, times in sorted(target.repeated.items()):
         detail = f"reported as imported {times + 1} times"
-        yield Finding(kind=FindingKind.DUPLICATE_BUNDLE, detail=detail, bundle_id=bundle)
+        yield ZoneDifference(kind=FindingKind.DUPLICATE_BUNDLE, detail=detail, bundle_id=bundle)
     for report in target.imports:
         facts = report.facts
         exported = source.bundles.get(facts.bundle_id)
@@ -52,7 +59,7 @@ def _reports(source: SourceSide, target: TargetSide) -> Iterator[Finding]:
         elif exported != facts:
             yield _of(facts, FindingKind.CONTRADICTION, "the two zones report different ranges or roots")
         if report.skipped_from is not None:
-            span = Span(report.skipped_from, facts.from_seq - 1)
+            span = Interval(report.skipped_from, facts.from_seq - 1)
             text = f"positions {span.from_seq} to {span.to_seq}" if span.size > 0 else "no position"
             detail = f"imported with an allowed gap: {text}"
             yield _of(facts, FindingKind.ALLOWED_GAP, detail)
@@ -60,7 +67,7 @@ def _reports(source: SourceSide, target: TargetSide) -> Iterator[Finding]:
     yield from _absent_heartbeats(source, target)
 
 
-def _absent_heartbeats(source: SourceSide, target: TargetSide) -> Iterator[Finding]:
+def _absent_heartbeats(source: SourceSide, target: TargetSide) -> Iterator[ZoneDifference]:
     done = {report.facts.bundle_id for report in target.imports}
     allowed = _in_allowed_gaps(source, target, done)
     for facts in source.bundles.values():
@@ -83,7 +90,7 @@ def _in_allowed_gaps(source: SourceSide, target: TargetSide, done: set[BundleId]
     return allowed
 
 
-def _misplaced(imports: tuple[ReportedImport, ...]) -> Iterator[Finding]:
+def _misplaced(imports: tuple[ReportedImport, ...]) -> Iterator[ZoneDifference]:
     """Bundles that were imported before a bundle that precedes them."""
     by_label: dict[SourceLabel, list[ReportedImport]] = {}
     for report in imports:
@@ -104,14 +111,14 @@ def _misplaced(imports: tuple[ReportedImport, ...]) -> Iterator[Finding]:
             yield _of(facts, kind, f"imported after entry {before.facts.to_seq}")
 
 
-def _orphans(target: TargetSide) -> Iterator[Finding]:
+def _orphans(target: TargetSide) -> Iterator[ZoneDifference]:
     for stream, count in sorted(target.without_origin.items()):
         detail = f"messages of stream {stream} that name no origin: {count}"
-        yield Finding(kind=FindingKind.NO_ORIGIN, detail=detail)
+        yield ZoneDifference(kind=FindingKind.NO_ORIGIN, detail=detail)
 
 
-def _of(facts: BundleFacts, kind: FindingKind, detail: str, span: Span | None = None) -> Finding:
-    return Finding(
+def _of(facts: BundleFacts, kind: FindingKind, detail: str, span: Interval | None = None) -> ZoneDifference:
+    return ZoneDifference(
         kind=kind,
         detail=detail,
         bundle_id=facts.bundle_id,
@@ -120,9 +127,9 @@ def _of(facts: BundleFacts, kind: FindingKind, detail: str, span: Span | None = 
     )
 
 
-def _between(union: list[Span]) -> list[Span]:
+def _between(union: list[Interval]) -> list[Interval]:
     """The positions between the first and the last of an ascending union that it does not cover."""
-    return missing(Span(union[0].from_seq, union[-1].to_seq), union) if union else []
+    return missing(Interval(union[0].from_seq, union[-1].to_seq), union) if union else []
 
 
 class _LabelComparison(NamedTuple):
@@ -132,18 +139,18 @@ class _LabelComparison(NamedTuple):
     exported: list[BundleFacts]
     """Bundles with events, in order of their positions."""
     reported: set[BundleId]
-    reported_union: list[Span]
+    reported_union: list[Interval]
     """The positions of the bundles that are reported as imported."""
     runs: list[OriginRun]
-    union: list[Span]
-    twice: list[Span]
+    union: list[Interval]
+    twice: list[Interval]
     head: int
 
     @classmethod
     def of(cls, label: SourceLabel, source: SourceSide, target: TargetSide) -> _LabelComparison:
         exported = [each for each in source.bundles.values() if each.source == label and each.events]
         runs = sorted(target.runs.get(label, ()), key=lambda run: (run.from_seq, run.to_seq))
-        union, twice = covered(Span(run.from_seq, run.to_seq) for run in runs)
+        union, twice = covered(Interval(run.from_seq, run.to_seq) for run in runs)
         imported = [report.facts for report in target.imports if report.facts.source == label]
         return cls(
             label=label,
@@ -156,7 +163,7 @@ class _LabelComparison(NamedTuple):
             head=source.heads.get(label, 0),
         )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[ZoneDifference]:
         for facts in self.exported:
             yield from self._absent(facts)
         for span in self.twice:
@@ -169,7 +176,7 @@ class _LabelComparison(NamedTuple):
                 yield self._find(FindingKind.NO_ORIGIN, "imported, but in no exported bundle", span)
         yield from self._proof()[1]
 
-    def _absent(self, facts: BundleFacts) -> Iterator[Finding]:
+    def _absent(self, facts: BundleFacts) -> Iterator[ZoneDifference]:
         """The events of a bundle that are not in the import stream."""
         gaps = missing(facts.span, self.union)
         reported = facts.bundle_id in self.reported
@@ -186,8 +193,8 @@ class _LabelComparison(NamedTuple):
             else:
                 yield _of(facts, FindingKind.PARTIAL, "imported in part only", gap)
 
-    def _find(self, kind: FindingKind, detail: str, span: Span) -> Finding:
-        return Finding(kind=kind, detail=detail, source=self.label, span=span)
+    def _find(self, kind: FindingKind, detail: str, span: Interval) -> ZoneDifference:
+        return ZoneDifference(kind=kind, detail=detail, source=self.label, span=span)
 
     # --- the proven region
 
@@ -208,21 +215,21 @@ class _LabelComparison(NamedTuple):
             stream=self.exported[0].stream if self.exported else None,
         )
 
-    def _gaps(self, proven: int) -> Iterator[Gap]:
+    def _gaps(self, proven: int) -> Iterator[ZoneGap]:
         exported, _ = covered(facts.span for facts in self.exported)
         for span in exported:
-            beyond = Span(max(span.from_seq, proven + 1), span.to_seq)
+            beyond = Interval(max(span.from_seq, proven + 1), span.to_seq)
             if beyond.size <= 0:
                 continue
             absent = missing(beyond, self.union)
-            yield from (Gap(span=gap, kind=GapKind.NOT_IMPORTED) for gap in absent)
-            yield from (Gap(span=gap, kind=GapKind.UNPROVEN) for gap in missing(beyond, absent))
-        yield from (Gap(span=gap, kind=GapKind.NOT_EXPORTED) for gap in _between(exported))
+            yield from (ZoneGap(span=gap, kind=GapKind.NOT_IMPORTED) for gap in absent)
+            yield from (ZoneGap(span=gap, kind=GapKind.UNPROVEN) for gap in missing(beyond, absent))
+        yield from (ZoneGap(span=gap, kind=GapKind.NOT_EXPORTED) for gap in _between(exported))
         last = max((span.to_seq for span in exported), default=0)
         if self.head > last:
-            yield Gap(span=Span(last + 1, self.head), kind=GapKind.NOT_EXPORTED)
+            yield ZoneGap(span=Interval(last + 1, self.head), kind=GapKind.NOT_EXPORTED)
 
-    def _proof(self) -> tuple[Mmr | None, list[Finding]]:
+    def _proof(self) -> tuple[Mmr | None, list[ZoneDifference]]:
         """The tree of the longest proven prefix, and the runs that contradict a signed root.
 
         The tree grows run by run. A prefix is proven where its root is one that a bundle ends with: the root
@@ -245,7 +252,7 @@ class _LabelComparison(NamedTuple):
             tree = run.appended_to(tree)
             signed = ends.get(run.to_seq)
             if MmrRoot(run.last_root) != tree.root or (signed is not None and signed.root_after != tree.root):
-                span = Span(run.from_seq, run.to_seq)
+                span = Interval(run.from_seq, run.to_seq)
                 detail = "the imported events do not lead to the root in the last receipt and in the bundle"
                 return proven, [self._find(FindingKind.WRONG_ROOT, detail, span)]
             if signed is not None:

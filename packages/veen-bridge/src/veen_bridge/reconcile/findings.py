@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Final
 
-from veen_bridge.reconcile.intervals import Span
+from veen_bridge.reconcile.intervals import Interval
 from veen_core.ids import BundleId, HubId, Label, MmrRoot
 
 
@@ -42,14 +42,14 @@ class FindingKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ZoneDifference:
     """One difference between the zones."""
 
     kind: FindingKind
     detail: str
     bundle_id: BundleId | None = None
     source: tuple[HubId, Label] | None = None
-    span: Span | None = None
+    span: Interval | None = None
 
     def as_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"kind": str(self.kind), "detail": self.detail}
@@ -72,10 +72,10 @@ class GapKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class ZoneGap:
     """Positions of a source label beyond its consistent region."""
 
-    span: Span
+    span: Interval
     kind: GapKind
 
     def as_json(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Region:
     from_ts: int | None
     to_ts: int | None
     """hub_ts of the first and the last proven event at the source."""
-    gaps: tuple[Gap, ...]
+    gaps: tuple[ZoneGap, ...]
     stream: str | None = None
     """The source stream's name, if the source zone says it."""
 
@@ -125,7 +125,7 @@ class Reconciliation:
     """The result of comparing the two zones."""
 
     regions: tuple[Region, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[ZoneDifference, ...]
     exported: int
     """Bundles that the source zone exported, heartbeats included."""
     imported: int

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Span(NamedTuple):
+class Interval(NamedTuple):
     """Positions ``from_seq`` to ``to_seq``, both included."""
 
     from_seq: int
@@ -17,28 +17,28 @@ class Span(NamedTuple):
         return self.to_seq - self.from_seq + 1
 
 
-def covered(spans: Iterable[Span]) -> tuple[list[Span], list[Span]]:
+def covered(spans: Iterable[Interval]) -> tuple[list[Interval], list[Interval]]:
     """The union of spans, and the positions that more than one of them covers; both ascending."""
-    union: list[Span] = []
-    twice: list[Span] = []
+    union: list[Interval] = []
+    twice: list[Interval] = []
     for span in sorted(span for span in spans if span.size > 0):
         if union and span.from_seq <= union[-1].to_seq:
-            _add(twice, Span(span.from_seq, min(span.to_seq, union[-1].to_seq)))
+            _add(twice, Interval(span.from_seq, min(span.to_seq, union[-1].to_seq)))
         _add(union, span)
     return union, twice
 
 
-def _add(union: list[Span], span: Span) -> None:
+def _add(union: list[Interval], span: Interval) -> None:
     """Add a span that does not begin before the last one."""
     if union and span.from_seq <= union[-1].to_seq + 1:
-        union[-1] = Span(union[-1].from_seq, max(union[-1].to_seq, span.to_seq))
+        union[-1] = Interval(union[-1].from_seq, max(union[-1].to_seq, span.to_seq))
     else:
         union.append(span)
 
 
-def missing(wanted: Span, union: list[Span]) -> list[Span]:
+def missing(wanted: Interval, union: list[Interval]) -> list[Interval]:
     """The parts of a span that an ascending union does not cover."""
-    gaps: list[Span] = []
+    gaps: list[Interval] = []
     at = wanted.from_seq
     for have in union:
         if have.to_seq < at:
@@ -46,8 +46,8 @@ def missing(wanted: Span, union: list[Span]) -> list[Span]:
         if have.from_seq > wanted.to_seq:
             break
         if have.from_seq > at:
-            gaps.append(Span(at, have.from_seq - 1))
+            gaps.append(Interval(at, have.from_seq - 1))
         at = have.to_seq + 1
     if at <= wanted.to_seq:
-        gaps.append(Span(at, wanted.to_seq))
+        gaps.append(Interval(at, wanted.to_seq))
     return gaps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from veen_bridge.reconcile.intervals import Span
+from veen_bridge.reconcile.intervals import Interval
 from veen_core.bundle import BundleHeader, bundle_id
 from veen_core.ids import BundleId, ClientId, HubId, Label, MmrRoot, NodeHash, StreamId, UnixTime
 from veen_core.stream import stream_id as id_of_name
@@ -33,8 +33,8 @@ class BundleFacts:
     """The stream's name, if the source zone says it."""
 
     @property
-    def span(self) -> Span:
-        return Span(self.from_seq, self.to_seq)
+    def span(self) -> Interval:
+        return Interval(self.from_seq, self.to_seq)
 
     @property
     def events(self) -> int:

@@ -10,11 +10,11 @@ from veen_bridge.reconcile.zones import StreamView, Zone
 from veen_core.ids import BundleId, LeafHash, StreamId, StreamSeq
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
+from veen_core.utc import format_utc
 from veen_overlays.bridge import EXPORTS, IMPORTS, ORIGINS, ImportedEvent
 from veen_overlays.bridge.imports import imported_bundle
 from veen_overlays.bridge.origins import event_of, origin_key, position_key
 from veen_overlays.bridge.records import OFFLINE_LOG, ONLINE_LOG, origin_of
-from veen_overlays.utc import format_utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

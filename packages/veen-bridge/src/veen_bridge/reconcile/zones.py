@@ -19,9 +19,9 @@ from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
 from veen_hub.client import Hub, connect
 from veen_hub.client.roles import tls_of
-from veen_overlays import MemoryStore, Overlay, Store, Summary
+from veen_overlays import MemoryStore, Overlay, Summary, SummaryStore
 from veen_overlays.fold.event import Message
-from veen_overlays.live import EpochView, Materializer, Prefix, open_entry
+from veen_overlays.live import EpochView, Materializer, ReadPrefix, open_entry
 
 S = TypeVar("S")
 
@@ -75,7 +75,7 @@ class LiveView:
             async for position, entry in self.inner.entries():
                 yield open_entry(entry, entry.receipt, self.keys, keep_wrappers=True)._replace(seq=position)
             return
-        async for entry in Prefix(self.inner.label).entries(self.hub.log_reader(), self.inner.size):
+        async for entry in ReadPrefix(self.inner.label).entries(self.hub.log_reader(), self.inner.size):
             yield open_entry(entry, entry.receipt, self.keys, keep_wrappers=True)
 
 
@@ -85,7 +85,7 @@ class LiveZone:
 
     hub: Hub
     keys: Sequence[DhKey]
-    store: Store = field(default_factory=MemoryStore)
+    store: SummaryStore = field(default_factory=MemoryStore)
     _views: dict[tuple[str, StreamId], LiveView] = field(default_factory=dict)
 
     async def view(self, overlay: Overlay[S], stream: StreamId) -> StreamView[S]:
@@ -102,7 +102,7 @@ class LiveZone:
 
 @asynccontextmanager
 async def open_live_zone(
-    config: BridgeConfig, keys: RoleKeys, store: Store | None
+    config: BridgeConfig, keys: RoleKeys, store: SummaryStore | None
 ) -> AsyncIterator[LiveZone]:
     """Connect to a role's hub for reading; no token is used, and no state is written at the hub."""
     access = config.access

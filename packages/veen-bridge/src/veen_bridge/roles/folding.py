@@ -7,14 +7,14 @@ from typing import TypeVar
 
 from veen_core.keys import DhKey
 from veen_hub.client import Hub, Stream
-from veen_overlays import Overlay, Store
+from veen_overlays import Overlay, SummaryStore
 from veen_overlays.live import EpochView, Materializer
 
 S = TypeVar("S")
 
 
 async def folded(
-    overlay: Overlay[S], hub: Hub, stream: Stream, keys: Sequence[DhKey], store: Store
+    overlay: Overlay[S], hub: Hub, stream: Stream, keys: Sequence[DhKey], store: SummaryStore
 ) -> Materializer[S] | EpochView[S]:
     """The overlay's view of a stream, folded to its end; ``store`` saves reading the same entries again."""
     epochs, reader = hub.epoch_labels(stream.id), hub.log_reader()

@@ -10,23 +10,17 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments.numbers import parse_unsigned
+from veen_core import utc
 
 UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 MAX_TIME: Final = 253_402_300_799
 """The last second of the year 9999, the last that can be printed."""
+format_utc: Final = utc.format_utc
 _DURATION: Final = re.compile(r"(\d{1,12})([smhdw]?)")
 
 
 def now() -> int:
     return int(time.time())
-
-
-def format_utc(seconds: int) -> str:
-    """Format a Unix time as UTC, to the second."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds} s after 1970"
 
 
 def format_duration(seconds: int) -> str:

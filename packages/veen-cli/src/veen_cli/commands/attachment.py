@@ -15,7 +15,7 @@ from veen_cli.commands.imported import imported_event
 from veen_cli.commands.stream import reader_keys
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -30,7 +30,9 @@ COMMANDS: Final = {
         "veen_cli.commands.attachment:verify", "Compare a file with an attachment of a message."
     ),
 }
-attachment = Group("attachment", COMMANDS, path="attachment", help="Attachments: fetch, open, compare.")
+attachment = CommandGroup(
+    "attachment", COMMANDS, path="attachment", help="Attachments: fetch, open, compare."
+)
 
 index_argument = click.argument("index", type=Integer(0), default=0)
 epoch_option = click.option(

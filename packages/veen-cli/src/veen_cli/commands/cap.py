@@ -14,7 +14,7 @@ from veen_cli.arguments.object_files import read_object, write_new
 from veen_cli.arguments.passphrase import Passphrase, passphrase_option
 from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields, plural
@@ -43,7 +43,9 @@ COMMANDS: Final = {
     ),
     "status": LazyCommand("veen_cli.commands.cap:status", "Ask the hub about a token."),
 }
-cap = Group("cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, how long and how fast.")
+cap = CommandGroup(
+    "cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, how long and how fast."
+)
 
 token_argument = click.argument(
     "token", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="TOKEN"
@@ -93,7 +95,7 @@ def token_lines(token: CapToken, names: dict[str, str] | None = None) -> list[st
                 for n, each in enumerate(token.allow.stream_ids, 1)
             },
             "valid for": f"{times.format_duration(token.allow.ttl)} from its authorization",
-            "rate": f"{rate.per_sec} messages per second, bursts of {rate.burst}"
+            "rate": f"{plural(rate.per_sec, 'message')} per second, bursts of {rate.burst}"
             if rate is not None
             else "not limited",
             "auth_ref": token.auth_ref.hex(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import webbrowser
 from typing import Final
@@ -17,6 +16,7 @@ from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.frame.settings import FIRST
+from veen_hub.ops.stopping import stop_event
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -68,9 +68,7 @@ def console(out: Output, *, target: Target, port: int, probes: str | None, opens
     probes_url = probes_target(target, probes).url
 
     async def work() -> None:
-        stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        stopping = stop_event()
         async with serve_console(
             hub=target.url, probes=probes_url, tls=tls, description=description, host=LOOPBACK, port=port
         ) as url:

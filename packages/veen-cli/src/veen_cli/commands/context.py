@@ -10,10 +10,10 @@ import click
 from veen_cli.arguments import completions
 from veen_cli.frame import settings
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.frame.settings import Context
+from veen_cli.frame.settings import SavedContext
 
 COMMANDS: Final = {
     "add": LazyCommand("veen_cli.commands.context:add", "Create a context, or replace it."),
@@ -22,7 +22,7 @@ COMMANDS: Final = {
     "list": LazyCommand("veen_cli.commands.context:list_", "List all contexts; the current one is marked."),
     "remove": LazyCommand("veen_cli.commands.context:remove", "Remove a context."),
 }
-context = Group(
+context = CommandGroup(
     "context", COMMANDS, path="context", help="Named sets of defaults: hub, identity, stream and more."
 )
 PATHS: Final = ("client", "data_dir", "ca", "cert", "cert_key", "witnesses")
@@ -72,7 +72,7 @@ def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     for key in ("ca", "cert", "cert_key", "witnesses"):
         if (file := given[key]) is not None and not Path(file).expanduser().is_file():
             raise click.UsageError(f"{settings.flag(key)} {file} does not exist.")
-    made = Context(
+    made = SavedContext(
         hub=settings.parse_hub_url(hub) if (hub := given["hub"]) is not None else None,
         trust=settings.parse_trust(given["trust"]),
         stream=given["stream"],

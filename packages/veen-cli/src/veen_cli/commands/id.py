@@ -11,7 +11,7 @@ from veen_cli.arguments import completions, times
 from veen_cli.arguments.passphrase import Passphrase, passphrase_option
 from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.identity.identity_folder import Folder, card_of, with_prekey
@@ -55,7 +55,9 @@ COMMANDS: Final = {
         "Show which account sent a message, or why it cannot be authenticated.",
     ),
 }
-id_ = Group("id", COMMANDS, path="id", help="Identities: keys, cards, client_ids, and records in a realm.")
+id_ = CommandGroup(
+    "id", COMMANDS, path="id", help="Identities: keys, cards, client_ids, and records in a realm."
+)
 
 client_option = click.option(
     "--client",

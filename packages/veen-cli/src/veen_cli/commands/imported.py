@@ -27,7 +27,7 @@ IMPORTED: Final = H(b"bridge.import.v1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportedMessage:
     """An event of another hub, and the original message if the wrapper carries it."""
 
     event: ImportedEvent
@@ -54,7 +54,7 @@ class Imported:
         }
 
 
-def imported_event(message: Message, keys: Sequence[DhKey]) -> Imported | None:
+def imported_event(message: Message, keys: Sequence[DhKey]) -> ImportedMessage | None:
     """Return the event that a message carries; None if it is no event of the parent that it names."""
     if not message.is_open or message.schema != IMPORTED:
         return None
@@ -65,12 +65,12 @@ def imported_event(message: Message, keys: Sequence[DhKey]) -> Imported | None:
         if message.header.parent_id != Receipt.decode(event.origin_receipt).leaf_hash:
             return None
         if event.origin_msg is None:
-            return Imported(event=event, original=None)
+            return ImportedMessage(event=event, original=None)
         verify_signature(Msg.decode(event.origin_msg), event.origin_msg)
     except (DecodeError, SignatureError):
         return None
     entry = Entry(event.source_label, event.source_stream_seq, event.origin_msg, event.origin_receipt)
-    return Imported(event=event, original=_opened(entry, keys))
+    return ImportedMessage(event=event, original=_opened(entry, keys))
 
 
 def _opened(entry: Entry, keys: Sequence[DhKey]) -> Message:

@@ -12,7 +12,7 @@ import click
 from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -25,7 +25,7 @@ from veen_core.pow import PowCookie
 COMMANDS: Final = {
     "solve": LazyCommand("veen_cli.commands.pow:solve", "Find a proof-of-work cookie for a message."),
 }
-pow_ = Group("pow", COMMANDS, path="pow", help="Proof of work, for hubs that ask for it.")
+pow_ = CommandGroup("pow", COMMANDS, path="pow", help="Proof of work, for hubs that ask for it.")
 NONCES_PER_UPDATE: Final = 4_096
 """Nonces tried between two updates of the progress bar."""
 

@@ -28,7 +28,7 @@ from veen_core.errors import DecodeError, DecodeFault, OpenError, VeenError
 from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
 from veen_core.receipt import Receipt
 from veen_hub.client import NotFound, Sending, Stream, Unconfirmed
-from veen_hub.client.hub_log import CONFIRM_TIMEOUT
+from veen_hub.client.hub_log import CONFIRM_TIMEOUT_SEC
 
 ID_DIGITS: Final = 64
 SETTLE_SECONDS: Final = 5.0
@@ -191,7 +191,7 @@ def receipt_dict(receipt: Receipt) -> dict[str, Any]:
 @click.option(
     "--confirm-timeout",
     type=Seconds(),
-    default=CONFIRM_TIMEOUT,
+    default=CONFIRM_TIMEOUT_SEC,
     show_default=True,
     help="With --confirm: seconds to wait for the quorum.",
 )

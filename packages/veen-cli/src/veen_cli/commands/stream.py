@@ -14,7 +14,7 @@ import click
 
 from veen_cli.arguments import times
 from veen_cli.arguments.numbers import Integer
-from veen_cli.commands.imported import Imported, imported_event
+from veen_cli.commands.imported import ImportedMessage, imported_event
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
@@ -31,7 +31,7 @@ TAIL_MESSAGES: Final = 10
 
 
 def message_dict(
-    message: Message, proof: MmrProof | None = None, imported: Imported | None = None
+    message: Message, proof: MmrProof | None = None, imported: ImportedMessage | None = None
 ) -> dict[str, Any]:
     """Return a message as ``--json`` and ``--out jsonl`` print it: text as text, other bytes in hex."""
     data: dict[str, Any] = {
@@ -73,7 +73,7 @@ def text_of(message: Message) -> str | None:
 
 
 def message_lines(
-    message: Message, proof: MmrProof | None = None, imported: Imported | None = None
+    message: Message, proof: MmrProof | None = None, imported: ImportedMessage | None = None
 ) -> list[str]:
     """Return a message as lines for a person; of an imported event, the original's content."""
     head = (
@@ -211,7 +211,7 @@ async def _make_prover(source: Stream, epoch: Epoch | None) -> Prover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class MessageRange:
     """Which messages to read."""
 
     from_seq: int | None
@@ -239,7 +239,7 @@ def read_stream(
     out: Output,
     target: Target,
     stream: str,
-    wanted: Range,
+    wanted: MessageRange,
     *,
     proofs: bool,
     form: str | None,
@@ -326,7 +326,7 @@ def form_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ranged(work: Callable[..., Answer | None]) -> Callable[..., Answer | None]:
-    """Collect the options of a range into one ``Range``."""
+    """Collect the options of a range into one ``MessageRange``."""
 
     @wraps(work)
     def run(
@@ -339,7 +339,7 @@ def ranged(work: Callable[..., Answer | None]) -> Callable[..., Answer | None]:
         epoch: int | None,
         **options: Any,
     ) -> Answer | None:
-        wanted = Range(from_seq=from_seq, upto=upto, last=last, follow=follow, epoch=epoch)
+        wanted = MessageRange(from_seq=from_seq, upto=upto, last=last, follow=follow, epoch=epoch)
         return work(out, wanted=wanted, **options)
 
     return run
@@ -357,7 +357,7 @@ def ranged(work: Callable[..., Answer | None]) -> Callable[..., Answer | None]:
 @form_options
 @connects
 @ranged
-def stream(out: Output, *, target: Target, stream: str, wanted: Range, **form: Any) -> Answer | None:
+def stream(out: Output, *, target: Target, stream: str, wanted: MessageRange, **form: Any) -> Answer | None:
     """Read a stream: verify every message, open those sealed to you.
 
     Signatures, order and roots are checked before a message is printed. With --json the result is one
@@ -374,7 +374,7 @@ def stream(out: Output, *, target: Target, stream: str, wanted: Range, **form: A
 @form_options
 @connects
 @ranged
-def read(out: Output, *, target: Target, stream: str, wanted: Range, **form: Any) -> Answer | None:
+def read(out: Output, *, target: Target, stream: str, wanted: MessageRange, **form: Any) -> Answer | None:
     """Read the messages of a stream and end.
 
     This is `veen stream` without --follow.
@@ -391,7 +391,7 @@ def read(out: Output, *, target: Target, stream: str, wanted: Range, **form: Any
 @form_options
 @connects
 @ranged
-def tail(out: Output, *, target: Target, stream: str, wanted: Range, **form: Any) -> Answer | None:
+def tail(out: Output, *, target: Target, stream: str, wanted: MessageRange, **form: Any) -> Answer | None:
     """Read the newest messages of a stream.
 
     This is `veen stream --last 10`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 
 _PUBLISHING: Final = "veen_cli.discovery.publishing"
 ADVERTISE: Final = {
@@ -25,9 +25,9 @@ COMMANDS: Final = {
     ),
     "serve": LazyCommand("veen_cli.discovery.serve:serve", "Answer queries of other clients over RPC."),
 }
-advertise = Group(
+advertise = CommandGroup(
     "advertise", ADVERTISE, path="disc.advertise", help="Publish a descriptor, or renew it before it expires."
 )
-disc = Group(
+disc = CommandGroup(
     "disc", COMMANDS, path="disc", help="Directory of hubs, overlays and services: advertise and query."
 )

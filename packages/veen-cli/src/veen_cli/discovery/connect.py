@@ -24,10 +24,10 @@ from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import TOKEN_LIFE
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
-from veen_cli.frame.settings import Context
+from veen_cli.frame.output import Answer, Output, plural
+from veen_cli.frame.settings import SavedContext
 from veen_cli.identity.hub_records import CheckedStateStore, hub_folders
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream, access_options
 from veen_core.cap import CapToken
 from veen_core.errors import VeenError
 from veen_core.ids import ClientId, HubId
@@ -60,7 +60,7 @@ CONNECTIONS_FILE: Final = "connections.json"
 
 
 @dataclass(slots=True)
-class Explanation:
+class ChoiceExplanation:
     """What was considered in which phase, and why it was taken or refused."""
 
     out: Output
@@ -103,7 +103,7 @@ class PinnedHub(NamedTuple):
 
     hub: HubAdvertise
     url: str
-    explained: Explanation
+    explained: ChoiceExplanation
 
 
 async def _listed(source: OverlayStream, kind: Kind) -> list[tuple[Any, bytes]]:
@@ -127,7 +127,7 @@ def _first(found: list[Judgement[Any]], what: str) -> list[Any]:
     return accepted
 
 
-def _is_trusted(access: Access, hub: HubAdvertise, wanted: Wanted) -> str:
+def _is_trusted(access: OverlayAccess, hub: HubAdvertise, wanted: Wanted) -> str:
     """Why the hub is trusted; empty if the user has to decide."""
     if wanted.trust_hub is not None:
         return "--trust-hub names it" if wanted.trust_hub == hub.hub_id else ""
@@ -148,7 +148,7 @@ def _ask_trust(hub: HubAdvertise, url: str) -> None:
         raise CommandFailed("the hub was not trusted; nothing was sent to it", Exit.POLICY)
 
 
-async def _proven(access: Access, hub: HubAdvertise, explained: Explanation) -> str | None:
+async def _proven(access: OverlayAccess, hub: HubAdvertise, explained: ChoiceExplanation) -> str | None:
     """An endpoint where the hub proves the hub_id, key and profile of its descriptor, or None."""
     target = access.target
     for url in endpoints_of(hub):
@@ -171,7 +171,7 @@ async def _proven(access: Access, hub: HubAdvertise, explained: Explanation) -> 
 
 
 async def _pinned(
-    access: Access, hubs: list[HubAdvertise], wanted: Wanted, explained: Explanation
+    access: OverlayAccess, hubs: list[HubAdvertise], wanted: Wanted, explained: ChoiceExplanation
 ) -> PinnedHub:
     """The first hub that proves its descriptor and that the user trusts, and its address."""
     for hub in hubs:
@@ -195,7 +195,7 @@ async def _pinned(
     )
 
 
-def _connections(access: Access) -> dict[str, Any]:
+def _connections(access: OverlayAccess) -> dict[str, Any]:
     """What `veen connect` has set up for this identity; a damaged file is refused, never overwritten."""
     path = access.folder.root / CONNECTIONS_FILE
     try:
@@ -213,7 +213,7 @@ def _connections(access: Access) -> dict[str, Any]:
     return known
 
 
-def _check_context(access: Access, name: str, service: ServiceAdvertise) -> None:
+def _check_context(access: OverlayAccess, name: str, service: ServiceAdvertise) -> None:
     """Refuse to replace a context that connect has not made for this service."""
     context = settings.load().named.get(name)
     if context is None:
@@ -227,7 +227,7 @@ def _check_context(access: Access, name: str, service: ServiceAdvertise) -> None
         )
 
 
-def _store_connection(access: Access, name: str, data: dict[str, Any]) -> None:
+def _store_connection(access: OverlayAccess, name: str, data: dict[str, Any]) -> None:
     path = access.folder.root / CONNECTIONS_FILE
     known = _connections(access)
     known[name] = data
@@ -235,7 +235,7 @@ def _store_connection(access: Access, name: str, data: dict[str, Any]) -> None:
 
 
 async def _bind(
-    access: Access,
+    access: OverlayAccess,
     directory: OverlayStream,
     pinned: PinnedHub,
     service: ServiceAdvertise,
@@ -267,9 +267,8 @@ async def _bind(
         for stream in service.stream_ids:
             head = await reached.stream(stream.hex()).head()
             size = 0 if head is None else head.stream_seq
-            explained.add(
-                2, f"stream {stream.hex()}", True, f"its {size} messages are verified to the newest"
-            )
+            found = f"verified to the newest: {plural(size, 'message')}"
+            explained.add(2, f"stream {stream.hex()}", True, found)
         if not reached.connection.status.gating:
             explained.add(3, "token", True, "the hub is open and asks for none")
             return data
@@ -308,7 +307,7 @@ async def _bind(
 def connect(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     service_name: str | None,
     method: str | None,
     region: str | None,
@@ -332,12 +331,12 @@ def connect(
         raise click.UsageError("--service or --method is missing: say what to connect to.")
     named: dict[Kind, str | None] = {"hub": hubs, "service": services, "overlay": overlays}
     wanted = Wanted(service_name, method, region, tags, publisher, trust_hub, named)
-    explained = Explanation(out)
+    explained = ChoiceExplanation(out)
     _connections(access)
     data = loop.run(_connect(access, wanted, token_file, explained, context_name))
     name = context_name or data["service"]
     _store_connection(access, name, data)
-    context = Context(
+    context = SavedContext(
         hub=data["hub"],
         trust=data["hub_id"],
         client=str(access.folder.root.absolute()),
@@ -353,10 +352,10 @@ def connect(
 
 
 async def _connect(
-    access: Access,
+    access: OverlayAccess,
     wanted: Wanted,
     token_file: Path | None,
-    explained: Explanation,
+    explained: ChoiceExplanation,
     context_name: str | None,
 ) -> dict[str, Any]:
     async with access.streams(reader_of=public_reader) as at_stream:

@@ -19,7 +19,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.overlays.arguments import JsonMap
-from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options, sent_data
 from veen_core.errors import DecodeError, VeenError
 from veen_core.hashing import U64_MAX
 from veen_core.ids import ClientId, SchemaId, StreamId, UnixTime
@@ -51,7 +51,7 @@ Make = Callable[[ClientId, UnixTime], Record]
 
 
 def _publish(
-    access: Access, kind: Kind, directory: str | None, make: Make, *, advertised: str | None = None
+    access: OverlayAccess, kind: Kind, directory: str | None, make: Make, *, advertised: str | None = None
 ) -> tuple[Record, Receipt, str]:
     """Make a record and send it, unless another publisher owns the id.
 
@@ -131,7 +131,7 @@ def _shared_options(work: Callable[..., Any]) -> Callable[..., Any]:
 def service(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     directory: str | None,
     name: str,
     methods: tuple[str, ...],
@@ -192,7 +192,7 @@ def service(
 def overlay(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     directory: str | None,
     name: str,
     version: str,
@@ -256,7 +256,7 @@ def _id(kind: str, text: str, publisher: ClientId) -> bytes:
 @directory_option
 @access_options
 def retire(
-    out: Output, *, access: Access, directory: str | None, kind: Any, named: str, reason: str | None
+    out: Output, *, access: OverlayAccess, directory: str | None, kind: Any, named: str, reason: str | None
 ) -> Answer:
     """Withdraw the descriptor of a service or an overlay."""
     del out
@@ -289,7 +289,7 @@ def retire(
 def name(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     directory: str | None,
     kind: Any,
     named: str,

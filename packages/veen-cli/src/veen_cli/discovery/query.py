@@ -17,13 +17,13 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream, access_options
 from veen_cli.rpc.access import stream_access
 from veen_core import cbor
 from veen_core.ids import ClientId
 from veen_overlays.discovery.directory import NO_CONDITIONS, Directory
 from veen_overlays.discovery.identifiers import overlay_named
-from veen_overlays.discovery.query import Page, answer, page
+from veen_overlays.discovery.query import QueryPage, answer, page
 from veen_overlays.discovery.records import Kind, Query, QueryError, QueryResult
 from veen_overlays.discovery.state import DISCOVERY, Listed, listing
 from veen_overlays.discovery.streams import public_reader
@@ -84,14 +84,14 @@ def _position_data(stream: str, position: Position) -> dict[str, Any]:
 
 async def _locally(
     source: OverlayStream, query: Query, at: int | None
-) -> tuple[QueryResult, Page, Position, Any]:
+) -> tuple[QueryResult, QueryPage, Position, Any]:
     async with source.view(DISCOVERY) as view:
         live = LiveDirectory(view)
         position = await live.refresh()
         now = position.hub_ts if at is None else at
         found = page(live.directory, query, now)
         state = (await view.state()).summary.inner
-        listed = found if isinstance(found, Page) else Page((), more=False)
+        listed = found if isinstance(found, QueryPage) else QueryPage((), more=False)
         return answer(live.directory, query, now), listed, position, state
 
 
@@ -144,7 +144,7 @@ def _raise_refused(error: QueryError | None) -> None:
 def query(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     directory: str | None,
     kind: Kind,
     name_prefix: str | None,
@@ -241,7 +241,7 @@ def _answer(kind: Kind, reply: QueryResult, data: dict[str, Any], lines: list[st
 @directory_option
 @access_options
 def watch(
-    out: Output, *, access: Access, directory: str | None, kind: Kind, count: int | None, every: int
+    out: Output, *, access: OverlayAccess, directory: str | None, kind: Kind, count: int | None, every: int
 ) -> None:
     """Show what is listed now, and then each change, until Ctrl-C.
 

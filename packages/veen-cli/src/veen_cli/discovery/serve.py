@@ -13,7 +13,7 @@ from veen_cli.discovery.query import QUERY_STREAM
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.overlays.overlay_stream import Access, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options
 from veen_cli.rpc.access import stream_access
 from veen_overlays.discovery.records import KINDS, Kind
 from veen_overlays.discovery.state import DISCOVERY
@@ -31,7 +31,13 @@ from veen_overlays.live.rpc import RpcServer
 @click.option("--overlays", metavar="STREAM", help="Stream of overlays [default: disc.overlays.v1].")
 @access_options
 def serve(
-    out: Output, *, access: Access, on: str, hubs: str | None, services: str | None, overlays: str | None
+    out: Output,
+    *,
+    access: OverlayAccess,
+    on: str,
+    hubs: str | None,
+    services: str | None,
+    overlays: str | None,
 ) -> Answer:
     """Answer queries of other clients over RPC.
 

@@ -16,7 +16,7 @@ from shlex import quote
 from typing import Any
 
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.overlays.overlay_stream import Access, OverlayStream
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream
 from veen_cli.rpc.access import stream_access
 from veen_core.cap import CapToken, verify_token
 from veen_core.errors import VeenError
@@ -33,7 +33,7 @@ from veen_overlays.live.rpc import connect_rpc
 class TokenNeed:
     """A service whose hub asks for a token."""
 
-    access: Access
+    access: OverlayAccess
     directory: OverlayStream
     hub: Hub
     service: ServiceAdvertise

@@ -17,14 +17,23 @@ from veen_core.errors import VerificationError
 from veen_core.export import Manifest
 from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.receipt import Receipt
+from veen_core.tlog.tree_head import SignedHead
 
 
 class ClientComparison:
     """What one client has verified at one hub, and the consistency proofs that lead to it."""
 
-    def __init__(self, client: str, known: Iterable[ClientKnowledge], *, required: bool) -> None:
+    def __init__(
+        self,
+        client: str,
+        known: Iterable[ClientKnowledge],
+        hub_checkpoint: SignedHead | None,
+        *,
+        required: bool,
+    ) -> None:
         """``required``: a root that cannot be compared is a skipped check, and not only a remark."""
         self.client = client
+        self.hub_checkpoint = hub_checkpoint
         self._required = required
         self._known = {each.label: each for each in known}
         self._roots: dict[tuple[Label, int], KnownRoot] = {}

@@ -15,31 +15,29 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.entry import Entry, unframe
 from veen_core.errors import DecodeError
 from veen_core.wire import Wire
-from veen_storage import DamageError
-from veen_storage.commit import journal
-from veen_storage.commit.changes import Anchor, HubExtension, Prune
-from veen_storage.commit.journal import Item
+from veen_storage import DamageError, formats
+from veen_storage.formats import Anchor, HubExtension, Item, Prune
 
 _NAME: Final = re.compile(r"journal-\d{20}\.wal")
 _DECODERS: Final[dict[int, Callable[[bytes], Wire | Entry]]] = {
-    journal.ENTRY: unframe,
-    journal.CHECKPOINT: Checkpoint.decode,
-    journal.ANCHOR: Anchor.decode,
-    journal.PRUNE: Prune.decode,
-    journal.HUB_CHECKPOINT: HubExtension.decode,
+    formats.ENTRY: unframe,
+    formats.CHECKPOINT: Checkpoint.decode,
+    formats.ANCHOR: Anchor.decode,
+    formats.PRUNE: Prune.decode,
+    formats.HUB_CHECKPOINT: HubExtension.decode,
 }
 
 
 def is_segment(where: str, data: bytes) -> bool:
     """Return whether the file is a segment, by its first bytes or, if they are damaged, by its name."""
-    return data.startswith(journal.MAGIC) or _NAME.fullmatch(Path(where).name) is not None
+    return data.startswith(formats.MAGIC) or _NAME.fullmatch(Path(where).name) is not None
 
 
 def split(where: str, data: bytes) -> Iterator[Recognized]:
     """Yield every item of every batch, then the segment itself, with a note if its end is torn."""
     torn: list[str] = []
     first = last = None
-    for offset, batch in journal.split_segment(where, data, last=_is_newest(where), torn=torn.append):
+    for offset, batch in formats.split_segment(where, data, last=_is_newest(where), torn=torn.append):
         if last is not None and batch.number != last + 1:
             raise DamageError(where, offset, f"batch {batch.number} comes directly after batch {last}")
         first, last = batch.number if first is None else first, batch.number
@@ -53,7 +51,7 @@ def split(where: str, data: bytes) -> Iterator[Recognized]:
 def _is_newest(where: str) -> bool:
     """Return whether this is the newest segment of its folder: only that one may end in a torn batch."""
     path = Path(where)
-    return not (_NAME.fullmatch(path.name) and journal.list_segments(path.parent)[-1:] > [path])
+    return not (_NAME.fullmatch(path.name) and formats.list_segments(path.parent)[-1:] > [path])
 
 
 def _item(where: str, batch_at: int, item: Item) -> Recognized:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from veen_cli.frame.output import plural
 from veen_cli.identity.verified_roots import KnownRoot
 from veen_core.errors import VerificationError
 from veen_core.ids import Label
@@ -51,7 +52,7 @@ class Roots:
 def contradiction(known: KnownRoot) -> VerificationError:
     """Make the error about another root of the same tree (§9 Resync)."""
     return VerificationError(
-        f"contradicts {known.source}: the root of {known.size} entries of label "
+        f"contradicts {known.source}: the root of {plural(known.size, 'entry', 'entries')} of label "
         f"{known.label.hex()[:16]}… differs",
         action="keep both as evidence: the hub has signed two histories",
     )

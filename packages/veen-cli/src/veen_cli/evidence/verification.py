@@ -88,6 +88,8 @@ class EvidenceVerifier:
         if client is not None:
             for root in client.roots:
                 self._roots.add(root)
+            if client.hub_checkpoint is not None:
+                self._hub_logs.add(client.hub_checkpoint, f"what {client.client} has accepted")
             for receipt in client.receipts:
                 self._by_place[receipt.label, receipt.stream_seq] = receipt
 
@@ -183,17 +185,18 @@ class EvidenceVerifier:
         made = found.thing
         assert isinstance(made, Checkpoint)
         identity = self._pinned_identity()
-        covered = (
+        times = (
             each.hub_ts
             for each in self._by_place.values()
             if each.label == made.label_curr and each.stream_seq <= made.upto_seq
         )
-        since = max(covered, default=min(key.valid_from for key in identity.hub_keys))
+        since = max(times, default=min(key.valid_from for key in identity.hub_keys))
         verify_checkpoint_signers(identity, made, 0, since=since, now=self._now)
         self._roots.add(
             KnownRoot(made.label_curr, made.upto_seq, made.mmr_root, f"the checkpoint in {found.where}")
         )
-        return f"the hub signed the root of {made.upto_seq} entries of label {made.label_curr.hex()[:16]}…"
+        covered = plural(made.upto_seq, "entry", "entries")
+        return f"the hub signed the root of {covered} of label {made.label_curr.hex()[:16]}…"
 
     def entry(self, found: Recognized) -> str:
         """Verify a log entry: its receipt, and that the receipt is for its message (I2)."""
@@ -306,7 +309,8 @@ class EvidenceVerifier:
                 proof, later[size].root, receipt.stream_seq, receipt.leaf_hash, size
             ),
         )
-        return f"entry {receipt.stream_seq} is among the first {size} entries, whose root the hub signed"
+        tree = plural(size, "entry", "entries")
+        return f"entry {receipt.stream_seq} is among the first {tree}, whose root the hub signed"
 
     def consistency(self, found: Recognized) -> str:
         """Verify a consistency proof between two known roots (B11)."""

@@ -28,7 +28,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.identity.hub_records import CheckedStateStore
 from veen_cli.identity.identity_folder import Folder
-from veen_cli.identity.verified_roots import client_knowledge
+from veen_cli.identity.verified_roots import accepted_hub_checkpoint, client_knowledge
 from veen_core import hub_log, stream
 from veen_core.errors import QuorumError, VeenError
 from veen_core.export import MANIFEST
@@ -204,8 +204,7 @@ def _verify_files(files: Sequence[str], against: TrustOptions, kind: type[Wire] 
     identity = pinned_identity(pin, found, owner)
     client = None
     if owner is not None:
-        known = client_knowledge(owner, identity.hub_id) if identity is not None else ()
-        client = ClientComparison(str(owner.root), known, required=against.client is not None)
+        client = _comparison(owner, identity, required=against.client is not None)
     now = UnixTime(times.now())
     policy = against.policy()
     verifier = EvidenceVerifier(found, pin, identity, now, client=client, policy=policy)
@@ -215,6 +214,15 @@ def _verify_files(files: Sequence[str], against: TrustOptions, kind: type[Wire] 
         *unreadable,
         *(_verify_folder(folder, pin, policy, client) for folder in folders),
     ]
+
+
+def _comparison(owner: Folder, identity: HubIdentity | None, *, required: bool) -> ClientComparison:
+    """Read what the client has verified of the pinned hub: nothing if the hub's identity is not known."""
+    if identity is None:
+        return ClientComparison(str(owner.root), (), None, required=required)
+    hub = identity.hub_id
+    known, accepted = client_knowledge(owner, hub), accepted_hub_checkpoint(owner, hub)
+    return ClientComparison(str(owner.root), known, accepted, required=required)
 
 
 def _expand(named: Path) -> list[Path]:
@@ -349,7 +357,8 @@ def verify(
 
     Files are verified together: proofs against the receipts and checkpoints given, and receipts and
     checkpoints under the identity of the pinned hub. With --client, receipts, checkpoints and exports of a
-    label are also compared with what that identity has verified before; a contradiction fails. An older
+    label are also compared with what that identity has verified before, and hub checkpoints with the one of
+    their size that it has accepted; a contradiction fails. An older
     or newer receipt can be compared if a consistency proof is given too. With --witnesses, hub
     checkpoints, hub evidence, bundles, query results and exports must also have the cosignatures of a
     quorum. With --page, the files travel inside a page that makes the same checks without VEEN or a

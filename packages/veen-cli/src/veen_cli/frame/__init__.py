@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from veen_cli.arguments.times import Duration, format_utc
     from veen_cli.arguments.tls_files import load_tls
     from veen_cli.frame.command_class import Command, command
-    from veen_cli.frame.command_groups import Group, LazyCommand
+    from veen_cli.frame.command_groups import CommandGroup, LazyCommand
     from veen_cli.frame.connection import Target, connects, witness_policy_file, witnesses_option
     from veen_cli.frame.exits import CommandFailed, Exit
     from veen_cli.frame.loop import run as run_loop
@@ -47,10 +47,10 @@ __all__ = [
     "Answer",
     "Command",
     "CommandFailed",
+    "CommandGroup",
     "Duration",
     "Exit",
     "Folder",
-    "Group",
     "Integer",
     "LazyCommand",
     "Output",
@@ -89,7 +89,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "veen_cli.arguments.times": ("Duration", "format_utc"),
         "veen_cli.arguments.tls_files": ("load_tls",),
         "veen_cli.frame.command_class": ("Command", "command"),
-        "veen_cli.frame.command_groups": ("Group", "LazyCommand"),
+        "veen_cli.frame.command_groups": ("CommandGroup", "LazyCommand"),
         "veen_cli.frame.connection": ("Target", "connects", "witness_policy_file", "witnesses_option"),
         "veen_cli.frame.exits": ("CommandFailed", "Exit"),
         "veen_cli.frame.output": (

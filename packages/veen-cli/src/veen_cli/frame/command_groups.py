@@ -53,7 +53,7 @@ class LazyCommand(NamedTuple):
         return command
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group with a table of its own commands, extended by the entry points under ``path``."""
 
     def __init__(

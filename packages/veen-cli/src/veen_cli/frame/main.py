@@ -10,7 +10,7 @@ import click
 
 from veen_cli import __version__
 from veen_cli.arguments import completions
-from veen_cli.frame.command_groups import Group, LazyCommand, Plugin
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand, Plugin
 from veen_cli.frame.process import run_command
 
 SECTIONS: Final[Mapping[str, Mapping[str, LazyCommand | Plugin]]] = {
@@ -175,7 +175,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
         ctx.exit()
 
 
-veen = Group(
+veen = CommandGroup(
     "veen",
     {name: each for part in SECTIONS.values() for name, each in part.items()},
     sections=SECTIONS,

@@ -77,7 +77,9 @@ def fields(rows: Mapping[str, object]) -> list[str]:
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
     """Return the count with its noun: "1 checkpoint", "2 checkpoints"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {plural_noun or noun + 's'}"
+    from veen_core.plural import plural as plural_of  # noqa: PLC0415 - `veen --help` loads no veen_core
+
+    return plural_of(count, noun, plural_noun)
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ _PIN: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class SavedContext:
     """Default values for the flags of the same names; paths are absolute."""
 
     hub: str | None = None
@@ -46,7 +46,7 @@ class Context:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-KEYS: Final = tuple(each.name for each in fields(Context))
+KEYS: Final = tuple(each.name for each in fields(SavedContext))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +54,16 @@ class Contexts:
     """All contexts, and the name of the current one."""
 
     current: str | None = None
-    named: dict[str, Context] = field(default_factory=dict)
+    named: dict[str, SavedContext] = field(default_factory=dict)
 
-    def with_one(self, name: str, context: Context) -> Contexts:
+    def with_one(self, name: str, context: SavedContext) -> Contexts:
         return replace(self, named={**self.named, name: context})
 
     def without(self, name: str) -> Contexts:
         named = {key: value for key, value in self.named.items() if key != name}
         return Contexts(current=None if self.current == name else self.current, named=named)
 
-    def get(self, name: str) -> Context:
+    def get(self, name: str) -> SavedContext:
         try:
             return self.named[name]
         except KeyError:
@@ -100,8 +100,8 @@ def load() -> Contexts:
         ) from None
 
 
-def _context(value: dict[str, Any]) -> Context:
-    return Context(**{key: str(value[key]) for key in KEYS if key in value})
+def _context(value: dict[str, Any]) -> SavedContext:
+    return SavedContext(**{key: str(value[key]) for key in KEYS if key in value})
 
 
 def save(contexts: Contexts) -> None:
@@ -121,11 +121,11 @@ def current_name(contexts: Contexts) -> str | None:
     return chosen or contexts.current
 
 
-def current_context() -> Context:
+def current_context() -> SavedContext:
     """Return the context to use for this command; an empty one if none is chosen."""
     contexts = load()
     name = current_name(contexts)
-    return contexts.get(name) if name else Context()
+    return contexts.get(name) if name else SavedContext()
 
 
 def flag(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 
 COMMANDS: Final = {
     "init": LazyCommand(
@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "fsck": LazyCommand("veen_cli.hub.check:fsck", "Check everything in a stopped hub's data directory."),
     "repair": LazyCommand("veen_cli.hub.check:repair", "Rebuild what can be rebuilt from the log."),
     "clone": LazyCommand("veen_cli.hub.copies:clone", "Copy a hub, running or not, into a new directory."),
+    "reshard": LazyCommand("veen_cli.hub.copies:reshard", "Move a stopped hub to another number of shards."),
     "fork": LazyCommand(
         "veen_cli.hub.copies:fork", "Create a new hub that keeps another hub's log as evidence."
     ),
@@ -44,4 +45,4 @@ COMMANDS: Final = {
         "Write a range of a stream, or a whole hub, to a folder that can be verified offline.",
     ),
 }
-hub = Group("hub", COMMANDS, path="hub", help="Create, run, check and copy a hub.")
+hub = CommandGroup("hub", COMMANDS, path="hub", help="Create, run, check and copy a hub.")

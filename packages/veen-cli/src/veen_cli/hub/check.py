@@ -12,10 +12,12 @@ from veen_cli.arguments.numbers import Integer
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.hub.data_directory import data_dir_option
+from veen_cli.hub.data_directory import data_dir_option, is_sharded_directory
 from veen_storage.fsck import Report
 from veen_storage.fsck import fsck as check
 from veen_storage.fsck.repair import repair as mend
+from veen_storage.shards.check import fsck_sharded as check_shards
+from veen_storage.shards.check import repair_sharded as mend_shards
 
 
 def report_dict(report: Report) -> dict[str, Any]:
@@ -49,7 +51,8 @@ def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> 
     fault, and names the file, the byte and what to do.
     """
     with out.progress("checking") as progress:
-        report = check(
+        run = check_shards if is_sharded_directory(data_dir) else check
+        report = run(
             data_dir, level="quick" if quick else "full", progress=progress.update, processes=processes
         )
     answer = Answer(report_dict(report), report.lines())
@@ -72,7 +75,8 @@ def repair(out: Output, *, data_dir: Path) -> Answer:
     restore the directory from a clone.
     """
     with out.progress("rebuilding") as progress:
-        report = mend(data_dir, progress.update)
+        run = mend_shards if is_sharded_directory(data_dir) else mend
+        report = run(data_dir, progress.update)
     return Answer(
         {
             "rewritten": report.rewritten,

@@ -1,4 +1,4 @@
-"""``veen hub clone``, ``fork`` and ``export``: copy a hub, start a new one from it, and export evidence."""
+"""``veen hub clone``, ``reshard``, ``fork`` and ``export``: copy, move or fork a hub, and export evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from veen_cli.frame import settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields, plural
-from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
+from veen_cli.hub.data_directory import data_dir_option, is_sharded_directory, keys_dir_option
 from veen_cli.identity.identity_folder import verify_key_named
 from veen_core import stream as streams
 from veen_core.ids import Epoch, Label, StreamSeq, UnixTime
@@ -30,6 +30,9 @@ from veen_storage.copies.clone import clone as copy
 from veen_storage.copies.export import Manifest, export_hub, export_window
 from veen_storage.copies.export import export as write_export
 from veen_storage.copies.fork import fork as branch
+from veen_storage.shards.clone import clone_sharded as copy_shards
+from veen_storage.shards.reshard import reshard as move
+from veen_storage.shards.sharded_layout import MAX_SHARDS
 
 NO_END: Final = 2**63
 """End of a time window without ``--until``."""
@@ -78,20 +81,81 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
 
     A running hub continues, and is copied as it was when the command started. Without keys the copy can be
     checked and exported; to run it, give it the keys (`veen hub start --keys-dir`). Never run two directories
-    with one key: they would contradict each other, and each contradiction convicts the hub.
+    with one key: they would contradict each other, and each contradiction convicts the hub. A hub with
+    several shards is copied into a directory with one, and without keys.
+    """
+    sharded = is_sharded_directory(data_dir)
+    if sharded and with_keys:
+        raise CommandFailed(
+            f"{data_dir} holds a hub with several shards, which is not copied with its keys",
+            Exit.USAGE,
+            "stop it and move it with `veen hub reshard`, or leave out --with-keys",
+        )
+    with private_umask(), out.progress("copying labels") as progress:
+        if sharded:
+            labels = copy_shards(data_dir, target, keys_directory=keys_dir, progress=progress.update)
+        else:
+            cut = copy(
+                data_dir,
+                target,
+                with_keys=with_keys,
+                keys_directory=keys_dir,
+                progress=progress.update,
+            )
+            labels = list(cut.labels)
+    entries = sum(each.stream_seq for each in labels)
+    return Answer(
+        {"target": str(target), "labels": len(labels), "entries": entries, "with_keys": with_keys},
+        [f"cloned {plural(entries, 'entry', 'entries')} in {plural(len(labels), 'label')} to {target}"],
+    )
+
+
+@command(
+    "veen hub reshard --data-dir hub --shards 2 --out hub-of-two",
+    "veen hub reshard --data-dir hub-of-two --shards 1 --out hub-of-one",
+)
+@data_dir_option
+@keys_dir_option
+@click.option(
+    "--shards", type=Integer(1, MAX_SHARDS), required=True, help="Number of shards of the new directory."
+)
+@click.option(
+    "--out",
+    "target",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="New folder for the hub; after a crash, the folder of the interrupted run.",
+)
+def reshard(out: Output, *, data_dir: Path, keys_dir: Path | None, shards: int, target: Path) -> Answer:
+    """Move a stopped hub to another number of shards.
+
+    The hub continues in the new directory, with its identity, and the old one cannot be started any more. No
+    byte of a log changes: the digest of every file is compared before the old directory is given up. Set
+    `shards` in hub.yaml to the new number.
     """
     with private_umask(), out.progress("copying labels") as progress:
-        cut = copy(
-            data_dir,
-            target,
-            with_keys=with_keys,
-            keys_directory=keys_dir,
-            progress=progress.update,
+        done = move(data_dir, target, shards, keys_directory=keys_dir, progress=progress.update)
+    if done is None:
+        return Answer(
+            {"target": str(target), "finished": True}, [f"finished the interrupted move to {target}"]
         )
-    entries = sum(each.stream_seq for each in cut.labels)
+    data = {
+        "target": str(target),
+        "shards_before": done.shards_before,
+        "shards": done.shards,
+        "labels": done.labels,
+        "entries": done.entries,
+        "files": done.files,
+        "digest_before": done.digest_before,
+        "digest_after": done.digest_after,
+    }
+    counts = f"{plural(done.entries, 'entry', 'entries')} in {plural(done.labels, 'label')}"
     return Answer(
-        {"target": str(target), "labels": len(cut.labels), "entries": entries, "with_keys": with_keys},
-        [f"cloned {plural(entries, 'entry', 'entries')} in {plural(len(cut.labels), 'label')} to {target}"],
+        data,
+        [
+            f"moved {counts} from {plural(done.shards_before, 'shard')} to {done.shards}: {target}",
+            *fields({"  digest before": done.digest_before, "  digest after": done.digest_after}),
+        ],
     )
 
 

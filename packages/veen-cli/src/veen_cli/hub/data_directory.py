@@ -30,6 +30,18 @@ def existing(named: str | Path) -> Path:
     return data_dir
 
 
+def is_sharded_directory(root: Path) -> bool:
+    """Return whether a directory has several shards; False if its VERSION cannot be read."""
+    # Imported here: most commands do not need the storage.
+    from veen_storage import StorageError  # noqa: PLC0415
+    from veen_storage.shards.sharded_layout import is_sharded  # noqa: PLC0415
+
+    try:
+        return is_sharded(root)
+    except StorageError:
+        return False
+
+
 def _data_dirs(folder: Path) -> list[str]:
     """Return the names of the data directories in a folder."""
     try:
@@ -48,6 +60,13 @@ def data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
     return new_data_dir_option(run)
 
 
+def data_dir_flag(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--data-dir`` with a help text of its own; its value is a string or None."""
+    return click.option(
+        "--data-dir", "-d", envvar="VEEN_DATA_DIR", show_envvar=True, type=click.Path(), help=text
+    )
+
+
 def new_data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--data-dir`` to the command that creates one."""
 
@@ -56,14 +75,7 @@ def new_data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
         path = Path(settings.required_value("data_dir", data_dir)).expanduser()
         return work(*args, data_dir=path, **options)
 
-    return click.option(
-        "--data-dir",
-        "-d",
-        envvar="VEEN_DATA_DIR",
-        show_envvar=True,
-        type=click.Path(),
-        help="The hub's data directory.",
-    )(run)
+    return data_dir_flag("The hub's data directory.")(run)
 
 
 keys_dir_option = click.option(

@@ -18,7 +18,7 @@ from veen_cli.arguments.tls_files import load_tls
 from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_option
+from veen_cli.hub.data_directory import data_dir_flag, data_dir_option, existing, keys_dir_option
 from veen_core import hub_log
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime
@@ -26,7 +26,8 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.tlog.note import check_name
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage import Layout, read_registry
-from veen_storage.disk import hub_keys, rotation
+from veen_storage import read_identity as read_stored_identity
+from veen_storage import rotate as add_key
 
 NO_CHECKPOINT: Final = (
     "the hub log has no checkpoint yet; if hub.yaml sets hub_log.origin, start the hub and use --hub"
@@ -37,7 +38,7 @@ UNPINNED: Final = "not pinned: compare hub_id with the one that the operator gav
 def read_identity(data_dir: Path) -> HubIdentity:
     """Read and verify the identity of a data directory; the hub may be running."""
     layout = Layout(data_dir)
-    return hub_keys.read_identity(layout, read_registry(layout).hub_id)
+    return read_stored_identity(layout, read_registry(layout).hub_id)
 
 
 def identity_dict(identity: HubIdentity) -> dict[str, object]:
@@ -101,14 +102,7 @@ def fetch_identity(
     "veen hub keys --note --data-dir hub",
     "veen context add work --trust $(veen hub keys --data-dir hub --quiet) --hub URL",
 )
-@click.option(
-    "--data-dir",
-    "-d",
-    envvar="VEEN_DATA_DIR",
-    show_envvar=True,
-    type=click.Path(),
-    help="The hub's data directory.",
-)
+@data_dir_flag("The hub's data directory.")
 @click.option(
     "--hub",
     envvar="VEEN_HUB",
@@ -237,7 +231,7 @@ def rotate(
     checkpoints carry the signatures of both keys.
     """
     del out
-    identity = rotation.rotate(
+    identity = add_key(
         data_dir,
         SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
         UnixTime(valid_from if valid_from is not None else times.now() + 1),

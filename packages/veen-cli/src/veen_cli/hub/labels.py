@@ -15,7 +15,7 @@ from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, may_connect
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.hub.data_directory import existing
+from veen_cli.hub.data_directory import data_dir_flag, existing
 from veen_cli.identity.identity_folder import Folder
 from veen_cli.identity.known_streams import known_streams
 from veen_core.ids import Epoch, HubId, Label, MmrRoot, StreamSeq, UnixTime
@@ -35,14 +35,7 @@ CONTROL: str = "veen/control"
 @click.option(
     "--verified", is_flag=True, help="Read the hub's log and prove the list against its checkpoint."
 )
-@click.option(
-    "--data-dir",
-    "-d",
-    envvar="VEEN_DATA_DIR",
-    show_envvar=True,
-    type=click.Path(),
-    help="Without --verified: list the labels of this data directory as they are.",
-)
+@data_dir_flag("Without --verified: list the labels of this data directory as they are.")
 @may_connect
 def labels(out: Output, *, target: Target | None, verified: bool, data_dir: str | None) -> Answer:
     """List every label of a hub with its head.

@@ -28,6 +28,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_option, new_data_dir_option
 from veen_storage import Layout, lock_owner
+from veen_storage.shards.reshard import moved_error
 
 LISTENING: Final = "veen-hub listening on "
 PROBES: Final = ", probes on "
@@ -233,6 +234,8 @@ def start(
     arguments = [f"{name}={value}" for name, value in flags.items() if value is not None]
     arguments += ["--open"] if open_ else []
     if replica_of is None and not Layout(data_dir).version.exists():
+        if (moved := moved_error(data_dir)) is not None:
+            raise moved
         raise CommandFailed(
             f"{data_dir} is not a data directory",
             Exit.USAGE,

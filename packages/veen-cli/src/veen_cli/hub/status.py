@@ -23,6 +23,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields, plural
+from veen_cli.hub.data_directory import data_dir_flag
 from veen_cli.hub.keys import UNPINNED
 from veen_core.status import Status
 from veen_core.tlog.tree_head import SignedHead
@@ -68,14 +69,7 @@ async def fetch(target: Target) -> tuple[Status, bool]:
     "veen hub status --trust HUB_ID --json",
     "veen hub status --data-dir hub",
 )
-@click.option(
-    "--data-dir",
-    "-d",
-    envvar="VEEN_DATA_DIR",
-    show_envvar=True,
-    type=click.Path(),
-    help="The hub's data directory, if it is on this machine: counts its entries.",
-)
+@data_dir_flag("The hub's data directory, if it is on this machine: counts its entries.")
 @connects
 def status(out: Output, *, target: Target, data_dir: str | None) -> Answer:
     """Show the status of a running hub.

@@ -11,7 +11,7 @@ known_streams.json  names of streams that the identity has used
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -106,13 +106,11 @@ class Folder:
 
     def must_exist(self) -> None:
         if not self.exists:
-            similar = get_close_matches(self.root.name, _identities_in(self.root.parent), n=1)
+            create = f"check the name, or create one with `veen keygen --out {quote(str(self.root))}`"
             raise CommandFailed(
                 f"{self.root} holds no identity",
                 Exit.USAGE,
-                f"did you mean {self.root.with_name(similar[0])}?"
-                if similar
-                else f"check the name, or create one with `veen keygen --out {quote(str(self.root))}`",
+                _similar(self.root, _identities_in(self.root.parent)) or create,
             )
 
     def create(self, secrets: Secrets, passphrase: Callable[[], bytes] | None, now: UnixTime) -> IdentityCard:
@@ -165,11 +163,20 @@ def _identities_in(folder: Path) -> list[str]:
         return []
 
 
+def _similar(path: Path, names: Iterable[str]) -> str | None:
+    """Return the question whether a similar name in the same folder was meant, if there is one."""
+    similar = get_close_matches(path.name, names, n=1)
+    return f"did you mean {path.with_name(similar[0])}?" if similar else None
+
+
 def read_card(path: Path) -> IdentityCard:
     """Read and verify a card."""
     if not path.exists():
+        names = [*_identities_in(path.parent), *(card.name for card in path.parent.glob("*.pub"))]
         raise CommandFailed(
-            f"there is no identity card {path}", Exit.USAGE, "check the name, or see `veen keygen --help`"
+            f"there is no identity card {path}",
+            Exit.USAGE,
+            _similar(path, names) or "check the name, or see `veen keygen --help`",
         )
     card = read_object(IdentityCard, path)
     verify_card(card)

@@ -1,16 +1,19 @@
-"""The roots of logs that an identity has verified, read from its state folder (core §9 Resync)."""
+"""What an identity has verified of a hub's logs, read from its state folder (core §9 Resync, P1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from veen_cli.identity.hub_records import label_records
+from veen_cli.identity.hub_records import CheckedStateStore, label_records
 from veen_cli.identity.identity_folder import Folder
 from veen_core.client_state import ClientState
 from veen_core.ids import HubId, Label, MmrRoot
 from veen_core.mmr import peak_heights, root_of
 from veen_core.receipt import Receipt
+from veen_core.tlog.tree_head import SignedHead
+from veen_hub.client.hub_log.checkpoints import RECORD
+from veen_hub.client.state.records import HubCheckpointRecord, decode_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,12 @@ def client_knowledge(folder: Folder, hub: HubId) -> Iterator[ClientKnowledge]:
             roots=tuple(_known_roots(state, str(folder.root))),
             receipts=(state.head,) if state.head is not None else (),
         )
+
+
+def accepted_hub_checkpoint(folder: Folder, hub: HubId) -> SignedHead | None:
+    """Return the largest hub checkpoint that the identity has accepted; None without a witness policy."""
+    content = CheckedStateStore(folder.state).load(hub, RECORD)
+    return decode_record(HubCheckpointRecord, content, RECORD).signed_head if content is not None else None
 
 
 def _known_roots(state: ClientState, client: str) -> Iterator[KnownRoot]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 
 COMMANDS: Final = {
     "render": LazyCommand("veen_cli.kube.render:render", "Print the objects of a network as YAML."),
@@ -14,4 +14,4 @@ COMMANDS: Final = {
     "rotate": LazyCommand("veen_cli.kube.rotate:rotate", "Give a tenant's hub its next key."),
     "destroy": LazyCommand("veen_cli.kube.destroy:destroy", "Delete a tenant and all its data."),
 }
-kube = Group("kube", COMMANDS, path="kube", help="Run VEEN networks in Kubernetes.")
+kube = CommandGroup("kube", COMMANDS, path="kube", help="Run VEEN networks in Kubernetes.")

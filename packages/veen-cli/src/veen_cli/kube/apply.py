@@ -19,7 +19,7 @@ from veen_cli.kube.keys import ADMIN, ADMIN_SECRET, HUB_ID
 from veen_cli.kube.kubectl import Kubectl
 from veen_cli.kube.kustomize import Object
 from veen_cli.kube.network_options import kubectl_option, network_options
-from veen_cli.kube.tenant import Network, network_of, objects_of
+from veen_cli.kube.tenant import KubeNetwork, network_of, objects_of
 
 POLL_SEC: Final = 1.0
 """Pause between two looks at a self-test's Job."""
@@ -38,7 +38,7 @@ POLL_SEC: Final = 1.0
 )
 @kubectl_option
 def apply(
-    out: Output, *, network: Network, dry_run: bool, no_selftest: bool, timeout: float, kubectl: Kubectl
+    out: Output, *, network: KubeNetwork, dry_run: bool, no_selftest: bool, timeout: float, kubectl: Kubectl
 ) -> Answer:
     """Create or update a network, and test it.
 
@@ -70,7 +70,7 @@ def apply(
     )
 
 
-def require_volumes_kept(kubectl: Kubectl, network: Network) -> None:
+def require_volumes_kept(kubectl: Kubectl, network: KubeNetwork) -> None:
     """Refuse to take a volume from a hub: without its data it would begin a second history under its key."""
     found = kubectl.get("namespace", network.namespace)
     before = None if found is None else network_of(found, network.tag)
@@ -84,7 +84,7 @@ def require_volumes_kept(kubectl: Kubectl, network: Network) -> None:
             )
 
 
-def require_rotation_finished(kubectl: Kubectl, network: Network) -> None:
+def require_rotation_finished(kubectl: Kubectl, network: KubeNetwork) -> None:
     """Refuse to mount the present keys while a rotation waits for its end: the hub may need the next key."""
     following, present = (
         kubectl.get("secret", name, network.namespace)
@@ -99,7 +99,7 @@ def require_rotation_finished(kubectl: Kubectl, network: Network) -> None:
 
 
 def bring_up(
-    kubectl: Kubectl, network: Network, out: Output, *, selftest: bool, timeout: float
+    kubectl: Kubectl, network: KubeNetwork, out: Output, *, selftest: bool, timeout: float
 ) -> tuple[list[str], dict[str, str]]:
     """Apply a network, wait for its hub, and test it; return kubectl's lines and the public values."""
     require_rotation_finished(kubectl, network)
@@ -114,7 +114,7 @@ def bring_up(
     return lines, public
 
 
-def ensure_keys(kubectl: Kubectl, network: Network, out: Output) -> dict[str, str]:
+def ensure_keys(kubectl: Kubectl, network: KubeNetwork, out: Output) -> dict[str, str]:
     """Make the namespace and the Secrets that are missing; return the public values of their annotations."""
     (namespace,) = [each for each in objects_of(network) if each["kind"] == "Namespace"]
     kubectl.apply([namespace])
@@ -136,7 +136,7 @@ def ensure_keys(kubectl: Kubectl, network: Network, out: Output) -> dict[str, st
     return public
 
 
-def _wait_for_hub(kubectl: Kubectl, network: Network, timeout: float) -> None:
+def _wait_for_hub(kubectl: Kubectl, network: KubeNetwork, timeout: float) -> None:
     workload = "statefulset/veen-authority-hub" if network.tenant is None else "deployment/veen-hub"
     where = f"--namespace={network.namespace}"
     try:
@@ -150,7 +150,7 @@ def _wait_for_hub(kubectl: Kubectl, network: Network, timeout: float) -> None:
         ) from None
 
 
-def _reasons(kubectl: Kubectl, network: Network) -> Iterator[str]:
+def _reasons(kubectl: Kubectl, network: KubeNetwork) -> Iterator[str]:
     """Yield why containers of hub pods do not run, in Kubernetes' words."""
     for pod in kubectl.select("pods", network.namespace, "app.kubernetes.io/component=hub"):
         for container in pod.get("status", {}).get("containerStatuses", []):
@@ -159,7 +159,7 @@ def _reasons(kubectl: Kubectl, network: Network) -> Iterator[str]:
                     yield f"{state['reason']} {state.get('message', '')}".strip()
 
 
-def _selftest(kubectl: Kubectl, network: Network, job: Object, timeout: float, out: Output) -> None:
+def _selftest(kubectl: Kubectl, network: KubeNetwork, job: Object, timeout: float, out: Output) -> None:
     """Run a self-test's Job anew, because the template of a finished Job cannot change; fail if it fails."""
     name, where = job["metadata"]["name"], f"--namespace={network.namespace}"
     kubectl.run("delete", "job", name, where, "--ignore-not-found", "--wait=true")
@@ -177,7 +177,7 @@ def _selftest(kubectl: Kubectl, network: Network, job: Object, timeout: float, o
             time.sleep(POLL_SEC)
 
 
-def _state(kubectl: Kubectl, network: Network, name: str) -> Object:
+def _state(kubectl: Kubectl, network: KubeNetwork, name: str) -> Object:
     found = kubectl.get("job", name, network.namespace) or {}
     state: Object = found.get("status", {})
     return state

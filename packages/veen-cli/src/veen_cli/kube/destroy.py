@@ -9,7 +9,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.kube.kubectl import Kubectl
 from veen_cli.kube.network_options import kubectl_option
-from veen_cli.kube.tenant import Network
+from veen_cli.kube.tenant import KubeNetwork
 
 
 @command("veen kube destroy --tenant acme", "veen kube destroy --tenant acme --yes")
@@ -23,7 +23,7 @@ def destroy(out: Output, *, tenant: str, yes: bool, kubectl: Kubectl) -> Answer:
     lost. Other tenants and the authority are not touched.
     """
     del out
-    network = Network(tenant=tenant, tag="")
+    network = KubeNetwork(tenant=tenant, tag="")
     found = kubectl.get("namespace", network.namespace)
     if found is None:
         raise CommandFailed(

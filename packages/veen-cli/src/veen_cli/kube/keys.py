@@ -13,11 +13,11 @@ from typing import Final
 
 from veen_cli.identity.identity_folder import card_of, new_secrets
 from veen_cli.kube.kustomize import Object
-from veen_cli.kube.tenant import Network
+from veen_cli.kube.tenant import KubeNetwork
 from veen_core.ids import HubPk, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.stream import hub_id
-from veen_storage.disk.hub_keys import KeyFile, key_file_name
+from veen_storage.formats import KeyFile, key_file_name
 
 ADMIN_SECRET: Final = "veen-admin-keys"  # noqa: S105 - the name of an object
 HUB_ID: Final = "veen.io/hub-id"
@@ -34,13 +34,13 @@ def key_entry(key: SigningKey) -> dict[str, str]:
     return {key_file_name(hub_pk): _base64(KeyFile(hub_pk=hub_pk, seed=key.seed).encode())}
 
 
-def hub_secret(network: Network) -> Object:
+def hub_secret(network: KubeNetwork) -> Object:
     """Make the hub's key."""
     key = new_hub_key()
     return _secret(network, network.key_secret, key_entry(key), {HUB_ID: hub_id(HubPk(key.public)).hex()})
 
 
-def admin_secret(network: Network) -> Object:
+def admin_secret(network: KubeNetwork) -> Object:
     """Make the admin's identity, as the folder that ``veen keygen --no-passphrase`` writes."""
     now = UnixTime(int(time.time()))
     secrets = new_secrets(now)
@@ -49,7 +49,7 @@ def admin_secret(network: Network) -> Object:
     return _secret(network, ADMIN_SECRET, files, {ADMIN: card.id_sign.hex()})
 
 
-def _secret(network: Network, name: str, data: dict[str, str], notes: dict[str, str]) -> Object:
+def _secret(network: KubeNetwork, name: str, data: dict[str, str], notes: dict[str, str]) -> Object:
     labels = {"app.kubernetes.io/part-of": "veen", "veen.io/universe-id": network.universe}
     if network.tenant is not None:
         labels["veen.io/tenant-id"] = network.tenant

@@ -10,7 +10,7 @@ import click
 
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.kube.kubectl import Kubectl
-from veen_cli.kube.tenant import SELFTESTS, Network, check_images
+from veen_cli.kube.tenant import SELFTESTS, KubeNetwork, check_images
 from veen_core.errors import ConfigError
 from veen_hub.version import VERSION
 
@@ -85,7 +85,7 @@ def network_options(work: Callable[..., Any]) -> Callable[..., Any]:
         )
         choices = {name: given.pop(name) for name in names}
         try:
-            network = Network(tenant=tenant, **choices)
+            network = KubeNetwork(tenant=tenant, **choices)
             check_images(network)
         except ConfigError as exc:
             raise CommandFailed(exc.message, Exit.USAGE, exc.action) from None

@@ -10,7 +10,7 @@ import yaml
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output
 from veen_cli.kube.network_options import network_options
-from veen_cli.kube.tenant import Network, objects_of
+from veen_cli.kube.tenant import KubeNetwork, objects_of
 
 
 @command(
@@ -19,7 +19,7 @@ from veen_cli.kube.tenant import Network, objects_of
 )
 @network_options
 @click.option("--admin", default="", metavar="HEX", help="Public key of the admin who issues tokens.")
-def render(out: Output, *, network: Network, admin: str) -> Answer:
+def render(out: Output, *, network: KubeNetwork, admin: str) -> Answer:
     """Print the objects of a network as YAML.
 
     Secrets are not among them: `veen kube apply` makes them in the cluster, once. Without --admin the hub

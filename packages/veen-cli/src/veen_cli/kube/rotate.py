@@ -13,7 +13,7 @@ from veen_cli.frame.output import Answer, Output
 from veen_cli.kube.keys import key_entry, new_hub_key
 from veen_cli.kube.kubectl import Kubectl
 from veen_cli.kube.network_options import kubectl_option
-from veen_cli.kube.tenant import Network
+from veen_cli.kube.tenant import KubeNetwork
 
 
 @command("veen kube rotate --tenant acme")
@@ -29,7 +29,7 @@ def rotate(out: Output, *, tenant: str, timeout: float, kubectl: Kubectl) -> Ans
     instead, and the hub rotates when its pod starts. Then veen-hub-keys gets the new key too. The old key
     endorses the new one, so clients that pin the hub_id notice nothing. An interrupted rotation is continued.
     """
-    network = Network(tenant=tenant, tag="")
+    network = KubeNetwork(tenant=tenant, tag="")
     where = f"--namespace={network.namespace}"
     deployment = kubectl.get("deployment", "veen-hub", network.namespace)
     if deployment is None:
@@ -53,7 +53,7 @@ def rotate(out: Output, *, tenant: str, timeout: float, kubectl: Kubectl) -> Ans
     )
 
 
-def _prepare_keys(kubectl: Kubectl, network: Network, following: str, out: Output) -> dict[str, str]:
+def _prepare_keys(kubectl: Kubectl, network: KubeNetwork, following: str, out: Output) -> dict[str, str]:
     """Return all key files, with the new key; they are in the Secret ``following`` when this returns.
 
     If it has a key that the hub's Secret lacks, an earlier rotation was interrupted: that key is used.

@@ -43,7 +43,7 @@ _PREFIX: Final = re.compile(r"([a-z0-9][a-z0-9._:/-]*/)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class KubeNetwork:
     """One VEEN network: a tenant, or the authority of the universe if ``tenant`` is None."""
 
     tenant: str | None
@@ -96,7 +96,7 @@ class Network:
         return json.dumps({name: getattr(self, name) for name in _CHOSEN}, sort_keys=True)
 
 
-def network_of(namespace: Object, tag: str) -> Network | None:
+def network_of(namespace: Object, tag: str) -> KubeNetwork | None:
     """Return the network of a namespace as it was applied, with another tag; None if nothing says how."""
     metadata = namespace["metadata"]
     text = metadata.get("annotations", {}).get(CHOICES)
@@ -104,10 +104,10 @@ def network_of(namespace: Object, tag: str) -> Network | None:
         return None
     chosen = json.loads(text)
     tenant = metadata["labels"].get("veen.io/tenant-id")
-    return Network(tenant=tenant, tag=tag, **{**chosen, "selftests": tuple(chosen["selftests"])})
+    return KubeNetwork(tenant=tenant, tag=tag, **{**chosen, "selftests": tuple(chosen["selftests"])})
 
 
-def check_images(network: Network) -> None:
+def check_images(network: KubeNetwork) -> None:
     """Refuse a tag or a prefix with which no image can be named."""
     if not _TAG.fullmatch(network.tag):
         raise ConfigError(f"tag {network.tag!r} is not the tag of an image", action="use one such as 0.1.0")
@@ -123,7 +123,7 @@ def manifests() -> Path:
     return Path(str(resources.files("veen_cli.kube"))) / "manifests"
 
 
-def kustomization(network: Network) -> Kustomization:
+def kustomization(network: KubeNetwork) -> Kustomization:
     """Return the kustomization of a network: which bases and components, with which changes."""
     root, authority = manifests(), network.tenant is None
     bases = [root / "base" / ("authority" if authority else "tenant")]
@@ -154,7 +154,7 @@ def kustomization(network: Network) -> Kustomization:
     )
 
 
-def objects_of(network: Network) -> list[Object]:
+def objects_of(network: KubeNetwork) -> list[Object]:
     """Return the objects of a network, in the order in which they must be created."""
     objects = kustomize.build(kustomization(network))
     for each in objects:

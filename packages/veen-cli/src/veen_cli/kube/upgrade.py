@@ -13,7 +13,7 @@ from veen_cli.frame.output import Answer, Output
 from veen_cli.kube.apply import bring_up
 from veen_cli.kube.kubectl import Kubectl
 from veen_cli.kube.network_options import kubectl_option
-from veen_cli.kube.tenant import Network, check_images, network_of
+from veen_cli.kube.tenant import KubeNetwork, check_images, network_of
 from veen_core.errors import ConfigError
 
 
@@ -56,7 +56,9 @@ def upgrade(
     return Answer({"networks": rows}, [f"{row['namespace']}  {tag}, {tested}" for row in rows])
 
 
-def _networks(kubectl: Kubectl, tag: str, universe: str | None, tenants: tuple[str, ...]) -> list[Network]:
+def _networks(
+    kubectl: Kubectl, tag: str, universe: str | None, tenants: tuple[str, ...]
+) -> list[KubeNetwork]:
     """Return the networks to upgrade, the authority first; refuse a tenant that is not there."""
     selector = "app.kubernetes.io/part-of=veen" + (f",veen.io/universe-id={universe}" if universe else "")
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,13 +22,14 @@ from veen_cli.monitor.reports import EventPrinter, summary
 from veen_hub.client import Tls
 from veen_hub.client.hub_log import load_policy
 from veen_hub.monitor.evidence_files import EvidenceFiles
-from veen_hub.monitor.findings import Change
-from veen_hub.monitor.hub_identification import Trust
-from veen_hub.monitor.hub_monitor import DEFAULT_GRACE_SEC, HubMonitor, Settings
+from veen_hub.monitor.findings import FindingChange
+from veen_hub.monitor.hub_identification import HubTrust
+from veen_hub.monitor.hub_monitor import DEFAULT_GRACE_SEC, HubMonitor, MonitorSettings
 from veen_hub.monitor.metrics import MetricsListener, MonitorMetrics
-from veen_hub.monitor.monitor import Monitor, State
+from veen_hub.monitor.monitor import Monitor, MonitorState
 from veen_hub.monitor.sightings import SeenFiles
 from veen_hub.ops.config.addresses import split_address
+from veen_hub.ops.stopping import stop_event
 from veen_storage import LockedError
 
 DEFAULT_INTERVAL_SEC: Final = 10.0
@@ -54,12 +53,12 @@ class Address(click.ParamType[tuple[str, int]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class MonitorJob:
     """What to monitor."""
 
     urls: Sequence[str]
-    settings: Settings
-    state: State
+    settings: MonitorSettings
+    state: MonitorState
     seen: SeenFiles
     tls: Tls | None
     out: Output
@@ -69,7 +68,7 @@ class Job:
         """Make the monitor; ``printer`` prints each change."""
         metrics = MonitorMetrics()
 
-        def report(hub: HubMonitor, change: Change) -> None:
+        def report(hub: HubMonitor, change: FindingChange) -> None:
             metrics.count(hub, change)
             if printer is not None:
                 printer.print_change(hub, change)
@@ -166,11 +165,11 @@ def monitor(
     path = witness_policy_file(witnesses)
     policy = load_policy(path) if path is not None else None
     with open_state(setup.state) as memory:
-        trusted = Trust(pins=setup.pins, policy=policy)
+        trusted = HubTrust(pins=setup.pins, policy=policy)
         _check_pinned(setup.urls, trusted, memory)
-        job = Job(
+        job = MonitorJob(
             urls=setup.urls,
-            settings=Settings(trust=trusted, evidence=EvidenceFiles(setup.evidence), grace_sec=grace),
+            settings=MonitorSettings(trust=trusted, evidence=EvidenceFiles(setup.evidence), grace_sec=grace),
             state=memory,
             seen=SeenFiles([Path(each).expanduser() for each in seen]),
             tls=load_tls(
@@ -224,9 +223,9 @@ class MonitorSetup:
         )
 
 
-def open_state(folder: Path | None) -> State:
+def open_state(folder: Path | None) -> MonitorState:
     try:
-        return State(folder)
+        return MonitorState(folder)
     except LockedError as exc:
         raise CommandFailed(
             f"another process uses {folder}: {exc.message}",
@@ -235,7 +234,7 @@ def open_state(folder: Path | None) -> State:
         ) from None
 
 
-def _check_pinned(urls: Sequence[str], trust: Trust, state: State) -> None:
+def _check_pinned(urls: Sequence[str], trust: HubTrust, state: MonitorState) -> None:
     """Refuse to monitor a hub that nothing names (core §8.4)."""
     for url in urls:
         if not trust.names_hubs and not state.knows(url):
@@ -247,7 +246,7 @@ def _check_pinned(urls: Sequence[str], trust: Trust, state: State) -> None:
             )
 
 
-async def _run_once(job: Job) -> Answer:
+async def _run_once(job: MonitorJob) -> Answer:
     async with job.start(None) as (monitor, _metrics):
         with job.out.progress(
             "checking entries", counted=lambda: sum(hub.memory.checked for hub in monitor.hubs)
@@ -256,10 +255,8 @@ async def _run_once(job: Job) -> Answer:
         return summary(monitor)
 
 
-async def _run(job: Job, interval: float, metrics_at: tuple[str, int] | None) -> None:
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+async def _run(job: MonitorJob, interval: float, metrics_at: tuple[str, int] | None) -> None:
+    stopping = stop_event()
     printer = EventPrinter(job.out)
     async with job.start(printer) as (monitor, metrics), _listening(metrics, metrics_at) as url:
         served = f", metrics at {url}" if url is not None else ""

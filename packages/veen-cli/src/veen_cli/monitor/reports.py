@@ -11,7 +11,7 @@ import click
 from veen_cli.arguments import times
 from veen_cli.frame.exits import Exit
 from veen_cli.frame.output import Answer, Output, escape_controls, json_text, plural
-from veen_hub.monitor.findings import Change, Key, OpenFinding
+from veen_hub.monitor.findings import FindingChange, Key, OpenFinding
 from veen_hub.monitor.hub_monitor import HubMonitor
 from veen_hub.monitor.monitor import Monitor
 
@@ -47,7 +47,7 @@ class EventPrinter:
     def __init__(self, out: Output) -> None:
         self._out = out
 
-    def print_change(self, hub: HubMonitor, change: Change) -> None:
+    def print_change(self, hub: HubMonitor, change: FindingChange) -> None:
         self._print(hub, "began" if change.began else "ended", change.found)
 
     def print_open(self, hub: HubMonitor) -> None:

@@ -12,13 +12,13 @@ from veen_cli.arguments.numbers import Integer
 from veen_cli.arguments.times import Moment, format_utc
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.operations.party import NameOrId, Party, PartyView, party_view, position_at, unknown
 from veen_cli.overlays.fold import check_upto
-from veen_cli.overlays.overlay_stream import Access, access_options, refused, sent_data
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options, refused, sent_data
 from veen_core.hashing import H
 from veen_core.ids import UnixTime
 from veen_core.msg import operation_id
@@ -48,7 +48,7 @@ COMMANDS: Final = {
     "withdraw": LazyCommand(f"{_HERE}:withdraw", "Withdraw your acceptance of a version."),
     "status": LazyCommand(f"{_HERE}:status", "Show which version is active, and every decision."),
 }
-agree = Group(
+agree = CommandGroup(
     "agree", COMMANDS, path="agree", help="Agreements: propose and confirm versions, see the active one."
 )
 
@@ -80,7 +80,7 @@ TERMS_FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 def propose(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     agreement: AgreementId,
     terms: Path,
@@ -131,7 +131,7 @@ async def _versions(party: PartyView, agreement: AgreementId) -> list[Version]:
 
 
 def _decide(
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     agreement: AgreementId,
     *,
@@ -197,7 +197,7 @@ version_option = click.option(
 def accept(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     agreement: AgreementId,
     version: int | None,
@@ -217,7 +217,7 @@ def accept(
 @stream_option
 @access_options
 def reject(
-    out: Output, *, access: Access, stream: str, agreement: AgreementId, version: int | None
+    out: Output, *, access: OverlayAccess, stream: str, agreement: AgreementId, version: int | None
 ) -> Answer:
     """Reject a version."""
     del out
@@ -230,7 +230,7 @@ def reject(
 @stream_option
 @access_options
 def withdraw(
-    out: Output, *, access: Access, stream: str, agreement: AgreementId, version: int | None
+    out: Output, *, access: OverlayAccess, stream: str, agreement: AgreementId, version: int | None
 ) -> Answer:
     """Withdraw your acceptance of a version."""
     del out
@@ -258,7 +258,7 @@ def withdraw(
 def status(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     agreement: AgreementId | None,
     policy: str,

@@ -19,12 +19,12 @@ from veen_cli.arguments.numbers import Integer
 from veen_cli.arguments.object_files import write_new
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.output import Answer, Output
 from veen_cli.identity.identity_folder import verify_key_named
 from veen_cli.operations.published import Published, publish
 from veen_cli.overlays.arguments import Realm, realm_option
-from veen_cli.overlays.overlay_stream import Access, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options
 from veen_core.cap import CapToken
 from veen_core.ids import AuthRef, StreamId, UnixTime
 from veen_core.stream import stream_id
@@ -50,7 +50,9 @@ COMMANDS: Final = {
     ),
     "domain": LazyCommand(f"{_HERE}:domain", "Set the rules of a stream's operations."),
 }
-grant = Group("grant", COMMANDS, path="grant", help="Access grants in a log, and the rules of a domain.")
+grant = CommandGroup(
+    "grant", COMMANDS, path="grant", help="Access grants in a log, and the rules of a domain."
+)
 
 
 def log_options(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +74,7 @@ def log_options(work: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-def _publish(access: Access, stream: StreamId, make: Callable[[UnixTime], Record]) -> Published:
+def _publish(access: OverlayAccess, stream: StreamId, make: Callable[[UnixTime], Record]) -> Published:
     async def work() -> Published:
         async with access.at(stream) as source:
             return await publish(source, make(source.now))
@@ -107,7 +109,7 @@ def _publish(access: Access, stream: StreamId, make: Callable[[UnixTime], Record
 def issue(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     log: StreamId,
     subject: str,
     streams: tuple[str, ...],
@@ -179,7 +181,13 @@ def _token_of(done: Published) -> CapToken:
 @log_options
 @access_options
 def revoke(
-    out: Output, *, access: Access, log: StreamId, subject: str, auth_ref: AuthRef | None, reason: str | None
+    out: Output,
+    *,
+    access: OverlayAccess,
+    log: StreamId,
+    subject: str,
+    auth_ref: AuthRef | None,
+    reason: str | None,
 ) -> Answer:
     """Revoke every grant that an identity has so far, or one of them.
 
@@ -210,7 +218,7 @@ def revoke(
 @command("veen grant list --log till", name="list")
 @log_options
 @access_options
-def list_(out: Output, *, access: Access, log: StreamId) -> Answer:
+def list_(out: Output, *, access: OverlayAccess, log: StreamId) -> Answer:
     """List the grants of a stream in their order."""
     del out
 
@@ -267,7 +275,7 @@ def stream(out: Output, *, realm: RealmId) -> Answer:
 def domain(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     log: StreamId,
     authorities: tuple[str, ...],
     allow_overdraft: bool,

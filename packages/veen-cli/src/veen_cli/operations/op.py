@@ -13,12 +13,12 @@ from veen_cli.arguments import times
 from veen_cli.arguments.numbers import Integer, parse_unsigned
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.operations.party import party_view, unknown
-from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options, sent_data
 from veen_core.errors import DecodeError, VeenError
 from veen_core.ids import OperationId
 from veen_core.msg import operation_id
@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "show": LazyCommand(f"{_HERE}:show", "Show one operation with all its fields."),
     "tree": LazyCommand(f"{_HERE}:tree", "Show what an operation follows from, and what followed from it."),
 }
-op = Group("op", COMMANDS, path="op", help="Operations of any kind, and which operation led to which.")
+op = CommandGroup("op", COMMANDS, path="op", help="Operations of any kind, and which operation led to which.")
 
 schema_choice = click.Choice(list(OPERATIONS))
 operation_argument = click.argument("operation", metavar="OPERATION")
@@ -66,7 +66,7 @@ operation_argument = click.argument("operation", metavar="OPERATION")
 def send(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     schema: str,
     file: Path | None,
@@ -166,7 +166,7 @@ def _operation_id(text: str) -> OperationId:
 # --- reading
 
 
-async def _causal_tree(access: Access, stream: str) -> CausalTree:
+async def _causal_tree(access: OverlayAccess, stream: str) -> CausalTree:
     """The operations of a stream, which is verified from its start."""
     async with access.at(stream) as source:
         found, seen = CausalTree(), False
@@ -212,7 +212,7 @@ def _line(each: Operation) -> str:
 @click.option("--last", type=Integer(1), help="List the newest N operations only.")
 @stream_option
 @access_options
-def list_(out: Output, *, access: Access, stream: str, schema: str | None, last: int | None) -> Answer:
+def list_(out: Output, *, access: OverlayAccess, stream: str, schema: str | None, last: int | None) -> Answer:
     """List the operations of a stream.
 
     Messages with the schema of an operation and an invalid body are counted, and listed with the reason.
@@ -232,7 +232,7 @@ def list_(out: Output, *, access: Access, stream: str, schema: str | None, last:
 @operation_argument
 @stream_option
 @access_options
-def show(out: Output, *, access: Access, stream: str, operation: str) -> Answer:
+def show(out: Output, *, access: OverlayAccess, stream: str, operation: str) -> Answer:
     """Show one operation with all its fields.
 
     OPERATION is the number of its message, or its operation_id in hex.
@@ -256,7 +256,7 @@ def show(out: Output, *, access: Access, stream: str, operation: str) -> Answer:
 @operation_argument
 @stream_option
 @access_options
-def tree(out: Output, *, access: Access, stream: str, operation: str) -> Answer:
+def tree(out: Output, *, access: OverlayAccess, stream: str, operation: str) -> Answer:
     """Show what an operation follows from, and what followed from it.
 
     The tree starts at the first operation of the chain of parents in this stream. An operation with several

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from veen_cli.arguments import completions
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.identity.identity_folder import verify_key_named
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, View
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream, View
 from veen_core.errors import DecodeError
 from veen_core.ids import ClientId, FixedBytes
 from veen_core.receipt import Receipt
@@ -97,7 +97,7 @@ class PartyView:
 
 @asynccontextmanager
 async def party_view(
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     overlay: Overlay[Mapping[str, Any]],
     *,

@@ -16,7 +16,7 @@ from veen_cli.frame.output import Answer, Output
 from veen_cli.identity.identity_folder import verify_key_named
 from veen_cli.operations.published import Published, publish
 from veen_cli.overlays.arguments import JsonMap
-from veen_cli.overlays.overlay_stream import Access, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options
 from veen_core import cbor
 from veen_core.ids import AuthRef, OperationId
 from veen_core.stream import stream_id
@@ -52,7 +52,7 @@ from veen_overlays.schema.record import Record
 def pay(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     payer: AccountId,
     payee: AccountId,

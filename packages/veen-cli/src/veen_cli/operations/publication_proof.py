@@ -22,7 +22,7 @@ from veen_cli.identity.identity_folder import Folder
 from veen_cli.operations.party import NameOrId, Party, party_view
 from veen_cli.operations.publish import chosen_publication
 from veen_cli.operations.published_files import files_argument, published_files
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream, access_options
 from veen_core.errors import DecodeError
 from veen_core.hub_evidence import HubEvidence
 from veen_core.ids import StreamSeq
@@ -50,7 +50,7 @@ from veen_overlays.operations.publication_evidence import publication_evidence, 
 def prove(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     publication: PublicationId,
     version: str | None,

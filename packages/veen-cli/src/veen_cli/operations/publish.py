@@ -9,13 +9,13 @@ import click
 
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.operations.party import NameOrId, Party, party_view, unknown
 from veen_cli.operations.published_files import files_argument, published_files
-from veen_cli.overlays.overlay_stream import Access, access_options, refused, sent_data
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options, refused, sent_data
 from veen_overlays.operations.content_root import content_root
 from veen_overlays.operations.operation import IdentityId
 from veen_overlays.operations.publication import (
@@ -44,7 +44,7 @@ COMMANDS: Final = {
     ),
     "list": LazyCommand(f"{_HERE}:list_", "List the published versions, and refused ones with the reason."),
 }
-publish = Group(
+publish = CommandGroup(
     "publish", COMMANDS, path="publish", help="Published content: bind files to the log, and compare them."
 )
 
@@ -71,7 +71,7 @@ publisher_option = click.option(
 def add(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     publication: PublicationId,
     version: str,
@@ -141,7 +141,7 @@ def _names(publication: Publication) -> tuple[PublicationId, str]:
 def verify(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     publication: PublicationId,
     files: tuple[Path, ...],
@@ -226,7 +226,7 @@ def _data(publication: Publication) -> dict[str, Any]:
 )
 @stream_option
 @access_options
-def list_(out: Output, *, access: Access, stream: str, publication: PublicationId | None) -> Answer:
+def list_(out: Output, *, access: OverlayAccess, stream: str, publication: PublicationId | None) -> Answer:
     """List the published versions, and refused ones with the reason."""
     del out
     state = access.state(stream, PUBLICATIONS, f"stream {stream}")

@@ -9,7 +9,7 @@ from veen_cli.overlays.overlay_stream import OverlayStream, sent_data
 from veen_core.ids import LeafHash, OperationId, StreamId
 from veen_core.msg import operation_id
 from veen_core.receipt import Receipt
-from veen_overlays.operations.domain.state import DomainState, Outcome
+from veen_overlays.operations.domain.state import DomainState, OperationOutcome
 from veen_overlays.operations.overlays import GRANTS, state_after
 from veen_overlays.operations.refusal import Refusal
 from veen_overlays.schema.record import Record
@@ -34,7 +34,7 @@ class Published(NamedTuple):
     record: Record
     receipt: Receipt
     operation_id: OperationId
-    outcome: Outcome
+    outcome: OperationOutcome
     state: DomainState
 
     def data(self, stream: StreamId) -> dict[str, Any]:

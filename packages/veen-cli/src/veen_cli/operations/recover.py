@@ -10,16 +10,16 @@ import click
 from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.operations.party import Party, PartyView, party_view
-from veen_cli.overlays.overlay_stream import Access, access_options, refused, sent_data
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options, refused, sent_data
 from veen_core.msg import operation_id
 from veen_core.receipt import Receipt
 from veen_overlays.fold.overlay import in_json
 from veen_overlays.identifiers import PrincipalPk, principal_stream
 from veen_overlays.operations.operation import IdentityId
-from veen_overlays.operations.recovery import RECOVERIES, OpenRecovery, Recoveries, Step, recoveries
+from veen_overlays.operations.recovery import RECOVERIES, OpenRecovery, Recoveries, RecoveryEvent, recoveries
 from veen_overlays.operations.recovery_records import (
     APPROVE,
     REJECT,
@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "execute": LazyCommand(f"{_HERE}:execute", "Replace the identity, once enough guardians have approved."),
     "status": LazyCommand(f"{_HERE}:status", "Show policies, open requests and replaced identities."),
 }
-recover = Group(
+recover = CommandGroup(
     "recover", COMMANDS, path="recover", help="Recovery: guardians replace an identity whose key is lost."
 )
 
@@ -76,7 +76,7 @@ reason_option = click.option("--reason", help="Reason, as text.")
 def policy(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str | None,
     guardians: tuple[IdentityId, ...],
     threshold: int,
@@ -120,7 +120,7 @@ def _described(stream: str | None, lost: IdentityId) -> str:
 
 
 def _recovery_view(
-    access: Access, stream: str | None, lost: IdentityId
+    access: OverlayAccess, stream: str | None, lost: IdentityId
 ) -> AbstractAsyncContextManager[PartyView]:
     home = _home(stream, lost)
     return party_view(access, home, RECOVERIES, must_exist=True, described=_described(stream, lost))
@@ -145,7 +145,7 @@ def _open(found: Recoveries, lost: IdentityId, new: IdentityId) -> OpenRecovery:
 def request(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str | None,
     lost: IdentityId,
     new: IdentityId,
@@ -185,7 +185,9 @@ def _answer(record: Record, receipt: Receipt, stream: str, lines: list[str]) -> 
     return Answer(data, [*lines, f"  operation {operation}"])
 
 
-def _decide(access: Access, stream: str | None, lost: IdentityId, new: IdentityId, word: str) -> Answer:
+def _decide(
+    access: OverlayAccess, stream: str | None, lost: IdentityId, new: IdentityId, word: str
+) -> Answer:
     async def work() -> Answer:
         home = _home(stream, lost)
         async with _recovery_view(access, stream, lost) as party:
@@ -215,7 +217,9 @@ def _decide(access: Access, stream: str | None, lost: IdentityId, new: IdentityI
 @new_option
 @stream_option
 @access_options
-def approve(out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId) -> Answer:
+def approve(
+    out: Output, *, access: OverlayAccess, stream: str | None, lost: IdentityId, new: IdentityId
+) -> Answer:
     """Approve a request, as a guardian.
 
     Make sure by other means that the new key belongs to the person whose key was lost.
@@ -229,7 +233,9 @@ def approve(out: Output, *, access: Access, stream: str | None, lost: IdentityId
 @new_option
 @stream_option
 @access_options
-def reject(out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId) -> Answer:
+def reject(
+    out: Output, *, access: OverlayAccess, stream: str | None, lost: IdentityId, new: IdentityId
+) -> Answer:
     """Reject a request, as a guardian.
 
     This replaces your earlier approval.
@@ -243,7 +249,9 @@ def reject(out: Output, *, access: Access, stream: str | None, lost: IdentityId,
 @new_option
 @stream_option
 @access_options
-def execute(out: Output, *, access: Access, stream: str | None, lost: IdentityId, new: IdentityId) -> Answer:
+def execute(
+    out: Output, *, access: OverlayAccess, stream: str | None, lost: IdentityId, new: IdentityId
+) -> Answer:
     """Replace the identity, once enough guardians have approved.
 
     The record names the approvals. Every reader checks them, and ignores an execution that breaks a rule.
@@ -265,7 +273,9 @@ def execute(out: Output, *, access: Access, stream: str | None, lost: IdentityId
             )
             signer = await party.link()
             found = await _found(party)
-            step = Step(party.view.size + 1, operation_id(bytes(32)), signer, type(record), record.encode())
+            step = RecoveryEvent(
+                party.view.size + 1, operation_id(bytes(32)), signer, type(record), record.encode()
+            )
             if (why_not := found.refusal(step, step.fields)) is not None:
                 raise refused(f"RECOVERY.{why_not.partition(':')[0]}", why_not.partition(": ")[2])
             receipt = await party.source.send(record)
@@ -280,7 +290,7 @@ def execute(out: Output, *, access: Access, stream: str | None, lost: IdentityId
 @click.argument("lost", type=Party(), metavar="[TARGET]", required=False)
 @stream_option
 @access_options
-def status(out: Output, *, access: Access, stream: str | None, lost: IdentityId | None) -> Answer:
+def status(out: Output, *, access: OverlayAccess, stream: str | None, lost: IdentityId | None) -> Answer:
     """Show policies, open requests and replaced identities."""
     del out
     if stream is None and lost is None:

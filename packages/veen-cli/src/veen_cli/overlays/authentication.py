@@ -18,7 +18,7 @@ from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.arguments import describe_realm, realm_option
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream, access_options
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, StreamId, StreamSeq
@@ -34,7 +34,7 @@ from veen_overlays.identifiers import (
     org_stream,
     principal_stream,
 )
-from veen_overlays.identity.authentication import Authenticated, AuthenticationInput, Denied
+from veen_overlays.identity.authentication import Authenticated, AuthenticationDenied, AuthenticationInput
 from veen_overlays.identity.authentication import authenticate as by_path
 from veen_overlays.identity.directory import IdentityDirectory
 from veen_overlays.identity.state import on_stream
@@ -83,7 +83,7 @@ async def _whois(at_stream: Streams, realm: RealmId, who: str) -> dict[str, Any]
 @click.argument("who", metavar="HANDLE|CTX_ID")
 @realm_option
 @access_options
-def whois(out: Output, *, access: Access, who: str, realm: RealmId) -> Answer:
+def whois(out: Output, *, access: OverlayAccess, who: str, realm: RealmId) -> Answer:
     """Show the account or organisation that has a handle.
 
     The profile of an account is shown too. Ends with exit code 1 if no record has the handle.
@@ -109,7 +109,7 @@ async def _authenticate(
     realm: RealmId,
     org: OrgId | None,
     roles: Any,
-) -> Authenticated | Denied:
+) -> Authenticated | AuthenticationDenied:
     source = at_stream(stream)
     entries = await source.hub.log_reader().page(source.stream.label(epoch), StreamSeq(seq), 1)
     if not entries or entries[0].is_authorize:
@@ -161,7 +161,7 @@ async def _authenticate(
 def authenticate(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     seq: int,
     epoch: int | None,
@@ -178,7 +178,7 @@ def authenticate(
     del out
     decoded = CapToken.decode(token.read_bytes()) if token is not None else None
 
-    async def work() -> Authenticated | Denied:
+    async def work() -> Authenticated | AuthenticationDenied:
         async with access.streams() as at_stream:
             at = Epoch(epoch) if epoch is not None else None
             return await _authenticate(
@@ -186,7 +186,7 @@ def authenticate(
             )
 
     found = loop.run(work())
-    if isinstance(found, Denied):
+    if isinstance(found, AuthenticationDenied):
         raise CommandFailed(f"not authenticated: step ID {found.step.value}: {found.why}", Exit.POLICY)
     data = {
         "ctx_id": found.ctx_id.hex(),

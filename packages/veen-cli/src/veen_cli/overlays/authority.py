@@ -12,12 +12,12 @@ from veen_cli.arguments.identifiers import Hex
 from veen_cli.arguments.object_files import read_object
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import describe_realm, realm_option
 from veen_cli.overlays.control import published, show
-from veen_cli.overlays.overlay_stream import Access, access_options
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options
 from veen_core.handover import Handover
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, UnixTime
@@ -37,7 +37,7 @@ AUTHORITY: Final = {
     ),
     "show": LazyCommand(f"{_HERE}:authority_show", "Show the authority record in force for a stream."),
 }
-authority = Group("authority", AUTHORITY, path="authority", help="The primary hub of a stream (FED1).")
+authority = CommandGroup("authority", AUTHORITY, path="authority", help="The primary hub of a stream (FED1).")
 
 
 @command(
@@ -55,7 +55,7 @@ authority = Group("authority", AUTHORITY, path="authority", help="The primary hu
 def authority_set(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     realm: RealmId,
     primary: HubId,
@@ -103,7 +103,7 @@ def _until(holds: Authority) -> str:
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @realm_option
 @access_options
-def authority_handover(out: Output, *, access: Access, directory: Path, realm: RealmId) -> Answer:
+def authority_handover(out: Output, *, access: OverlayAccess, directory: Path, realm: RealmId) -> Answer:
     """Make the successor of a hub the primary of all its streams.
 
     DIRECTORY is the data directory of the successor, of a replica or of the old hub, or a folder with copies
@@ -145,7 +145,9 @@ def _read_handover(directory: Path, realm: RealmId) -> HandedOver:
 @realm_option
 @click.option("--at", type=times.Moment(), help="Time at which the record must be in force [default: now].")
 @access_options
-def authority_show(out: Output, *, access: Access, stream: str, realm: RealmId, at: int | None) -> Answer:
+def authority_show(
+    out: Output, *, access: OverlayAccess, stream: str, realm: RealmId, at: int | None
+) -> Answer:
     """Show the authority record in force for a stream.
 
     Ends with exit code 1 if there is none; every hub of the realm then accepts messages.

@@ -17,11 +17,11 @@ from veen_cli.arguments.identifiers import Hex
 from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.arguments import describe_realm, realm_option
-from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options, sent_data
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
 from veen_core.receipt import Receipt
@@ -51,14 +51,14 @@ SCHEMA: Final = {
     "register": LazyCommand(f"{_HERE}:schema_register", "Register the meaning of a schema id."),
     "show": LazyCommand(f"{_HERE}:schema_show", "Show the registration of a schema."),
 }
-label_class = Group(
+label_class = CommandGroup(
     "label-class", LABEL_CLASS, path="label-class", help="The traffic class of a label (LCLASS0)."
 )
-schema = Group("schema", SCHEMA, path="schema", help="The meaning of schema ids (META0+).")
+schema = CommandGroup("schema", SCHEMA, path="schema", help="The meaning of schema ids (META0+).")
 
 
 def _publish(
-    access: Access, stream: StreamId, make: Callable[[UnixTime], Record], line: Callable[[Any], str]
+    access: OverlayAccess, stream: StreamId, make: Callable[[UnixTime], Record], line: Callable[[Any], str]
 ) -> Answer:
     """Make a record with the hub's time, send it, and return the command's answer."""
 
@@ -123,7 +123,7 @@ def _same(value: Any) -> Any:
 def revoke(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     kind: Any,
     revoked: RevokedId,
     realm: RealmId,
@@ -184,7 +184,7 @@ epoch_option = click.option("--epoch", type=Integer(0), help="Epoch of the label
 def class_set(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     label: str,
     class_: str,
     at_hub: HubId | None,
@@ -212,7 +212,7 @@ def class_set(
 @realm_option
 @access_options
 def class_show(
-    out: Output, *, access: Access, label: str, at_hub: HubId | None, epoch: int | None, realm: RealmId
+    out: Output, *, access: OverlayAccess, label: str, at_hub: HubId | None, epoch: int | None, realm: RealmId
 ) -> Answer:
     """Show a label's class.
 
@@ -227,7 +227,7 @@ def class_show(
 @command("veen label-class list --realm shop --reader realm", name="list")
 @realm_option
 @access_options
-def class_list(out: Output, *, access: Access, realm: RealmId) -> Answer:
+def class_list(out: Output, *, access: OverlayAccess, realm: RealmId) -> Answer:
     """Show the class of every label of a realm."""
     del out
     state = access.state(label_class_stream(realm), LABEL_CLASSES, describe_realm(realm))
@@ -266,7 +266,7 @@ operation_option = click.option("--operation", is_flag=True, help="NAME is an op
 def schema_register(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     name: str,
     operation: bool,
     realm: RealmId,
@@ -294,7 +294,7 @@ def schema_register(
 @operation_option
 @realm_option
 @access_options
-def schema_show(out: Output, *, access: Access, name: str, operation: bool, realm: RealmId) -> Answer:
+def schema_show(out: Output, *, access: OverlayAccess, name: str, operation: bool, realm: RealmId) -> Answer:
     """Show the registration of a schema.
 
     Ends with exit code 1 if there is none.

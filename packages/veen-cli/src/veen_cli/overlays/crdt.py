@@ -12,12 +12,12 @@ from veen_cli.arguments.identifiers import Hex
 from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.overlays.overlay_stream import (
-    Access,
+    OverlayAccess,
     access_options,
     bytes_data,
     refused,
@@ -53,15 +53,17 @@ COUNTER: Final = {
     "add": LazyCommand(f"{_MODULE}:counter_add", "Add to a counter."),
     "show": LazyCommand(f"{_MODULE}:counter_show", "Show the total and the part of each shard."),
 }
-lww = Group("lww", LWW, path="crdt.lww", help="Registers: the latest write counts.")
-set_ = Group("set", SET, path="crdt.set", help="Sets: a concurrent addition wins over a removal.")
-counter = Group("counter", COUNTER, path="crdt.counter", help="Counters that only grow.")
+lww = CommandGroup("lww", LWW, path="crdt.lww", help="Registers: the latest write counts.")
+set_ = CommandGroup("set", SET, path="crdt.set", help="Sets: a concurrent addition wins over a removal.")
+counter = CommandGroup("counter", COUNTER, path="crdt.counter", help="Counters that only grow.")
 COMMANDS: Final = {
     "lww": LazyCommand(f"{_MODULE}:lww", "Registers: the latest write counts."),
     "set": LazyCommand(f"{_MODULE}:set_", "Sets: a concurrent addition wins over a removal."),
     "counter": LazyCommand(f"{_MODULE}:counter", "Counters that only grow."),
 }
-crdt = Group("crdt", COMMANDS, path="crdt", help="Registers, sets and counters with concurrent writers.")
+crdt = CommandGroup(
+    "crdt", COMMANDS, path="crdt", help="Registers, sets and counters with concurrent writers."
+)
 
 
 @command("veen crdt lww set motd hello --stream board", name="set")
@@ -70,7 +72,9 @@ crdt = Group("crdt", COMMANDS, path="crdt", help="Registers, sets and counters w
 @click.option("--ts", type=times.Moment(), help="Time of the write [default: now].")
 @stream_option
 @access_options
-def lww_set(out: Output, *, access: Access, stream: str, key: str, value: str, ts: int | None) -> Answer:
+def lww_set(
+    out: Output, *, access: OverlayAccess, stream: str, key: str, value: str, ts: int | None
+) -> Answer:
     """Write a register.
 
     A write with an earlier time than the current value changes nothing.
@@ -87,7 +91,7 @@ def lww_set(out: Output, *, access: Access, stream: str, key: str, value: str, t
 @click.argument("key", required=False)
 @stream_option
 @access_options
-def lww_get(out: Output, *, access: Access, stream: str, key: str | None) -> Answer:
+def lww_get(out: Output, *, access: OverlayAccess, stream: str, key: str | None) -> Answer:
     """Show a register, or all of them.
 
     Ends with exit code 1 if the register was never written.
@@ -112,7 +116,7 @@ def lww_get(out: Output, *, access: Access, stream: str, key: str | None) -> Ans
 @click.argument("element")
 @stream_option
 @access_options
-def set_add(out: Output, *, access: Access, stream: str, element: str) -> Answer:
+def set_add(out: Output, *, access: OverlayAccess, stream: str, element: str) -> Answer:
     """Add an element.
 
     An addition wins over a concurrent removal.
@@ -128,7 +132,7 @@ def set_add(out: Output, *, access: Access, stream: str, element: str) -> Answer
 @click.argument("element")
 @stream_option
 @access_options
-def set_remove(out: Output, *, access: Access, stream: str, element: str) -> Answer:
+def set_remove(out: Output, *, access: OverlayAccess, stream: str, element: str) -> Answer:
     """Remove an element.
 
     Removes the additions that you have read; a concurrent addition stays. Ends with exit code 6, and sends
@@ -153,7 +157,7 @@ def set_remove(out: Output, *, access: Access, stream: str, element: str) -> Ans
 @command("veen crdt set show --stream shopping", name="show")
 @stream_option
 @access_options
-def set_show(out: Output, *, access: Access, stream: str) -> Answer:
+def set_show(out: Output, *, access: OverlayAccess, stream: str) -> Answer:
     """Show the elements, in the order of their bytes."""
     del out
     elements = OR_SET.view(access.state(stream, OR_SET))
@@ -166,7 +170,9 @@ def set_show(out: Output, *, access: Access, stream: str) -> Answer:
 @click.option("--shard", type=Hex(ShardId), help="Id of the shard in hex [default: your identity's key].")
 @stream_option
 @access_options
-def counter_add(out: Output, *, access: Access, stream: str, delta: int, shard: ShardId | None) -> Answer:
+def counter_add(
+    out: Output, *, access: OverlayAccess, stream: str, delta: int, shard: ShardId | None
+) -> Answer:
     """Add to a counter.
 
     The counter never decreases: DELTA is at least 0. Each shard has its own part of the total.
@@ -182,7 +188,7 @@ def counter_add(out: Output, *, access: Access, stream: str, delta: int, shard: 
 @command("veen crdt counter show --stream visits", name="show")
 @stream_option
 @access_options
-def counter_show(out: Output, *, access: Access, stream: str) -> Answer:
+def counter_show(out: Output, *, access: OverlayAccess, stream: str) -> Answer:
     """Show the total and the part of each shard."""
     del out
     state = access.state(stream, G_COUNTER)

@@ -11,8 +11,8 @@ from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.overlays.overlay_stream import Access, access_options
+from veen_cli.frame.output import Answer, Output, fields, plural
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live import FoldedState
 
@@ -40,7 +40,9 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
     """Raise if ``--upto`` lies beyond the end of the stream."""
     if upto is not None and upto > size:
         raise CommandFailed(
-            f"--upto {upto}: {stream} has {size} messages", Exit.USAGE, action="choose a smaller --upto"
+            f"--upto {upto}: {stream} has {plural(size, 'message')}",
+            Exit.USAGE,
+            action="choose a smaller --upto",
         )
 
 
@@ -54,7 +56,7 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
 @click.option("--epoch", type=Integer(0), help="Fold this epoch only [default: all epochs].")
 @access_options
 def fold(
-    out: Output, *, access: Access, overlay: str, stream: str, upto: int | None, epoch: int | None
+    out: Output, *, access: OverlayAccess, overlay: str, stream: str, upto: int | None, epoch: int | None
 ) -> Answer:
     """Fold a stream with an overlay and show its state.
 

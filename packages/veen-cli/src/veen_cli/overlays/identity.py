@@ -19,7 +19,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output
 from veen_cli.identity.identity_folder import card_named
 from veen_cli.overlays.arguments import JsonMap, Realm, realm_option
-from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
+from veen_cli.overlays.overlay_stream import OverlayAccess, access_options, sent_data
 from veen_core.ids import AuthRef, Coid, StreamId, UnixTime
 from veen_overlays.identifiers import (
     CtxId,
@@ -44,16 +44,16 @@ def _now() -> UnixTime:
     return UnixTime(times.now())
 
 
-def principal_of(access: Access) -> PrincipalPk:
+def principal_of(access: OverlayAccess) -> PrincipalPk:
     return PrincipalPk(access.identity.client_id)
 
 
-def own_org(access: Access) -> OrgId:
+def own_org(access: OverlayAccess) -> OrgId:
     return org_id(OrgPk(access.identity.client_id))
 
 
 def _publish(
-    access: Access, record: Record, data: dict[str, Any], line: str, stream: StreamId | None = None
+    access: OverlayAccess, record: Record, data: dict[str, Any], line: str, stream: StreamId | None = None
 ) -> Answer:
     """Send a record to the stream it belongs on (ID §6-§11) and describe it."""
     home = stream or ids.home_streams(record)[0]
@@ -67,7 +67,7 @@ def _publish(
 @command('veen id principal --info \'{"name": "Bob"}\' --client bob')
 @click.option("--info", type=JsonMap(), help="Public information about you, as a JSON object.")
 @access_options
-def principal(out: Output, *, access: Access, info: dict[str, Any] | None) -> Answer:
+def principal(out: Output, *, access: OverlayAccess, info: dict[str, Any] | None) -> Answer:
     """Publish yourself as a principal: the root of devices and accounts.
 
     A later record replaces the information.
@@ -88,7 +88,7 @@ def principal(out: Output, *, access: Access, info: dict[str, Any] | None) -> An
 @click.option("--disable", is_flag=True, help="Disable the device.")
 @access_options
 def device(
-    out: Output, *, access: Access, card: str, label: str | None, expires: int | None, disable: bool
+    out: Output, *, access: OverlayAccess, card: str, label: str | None, expires: int | None, disable: bool
 ) -> Answer:
     """Publish one of your devices, or disable it.
 
@@ -123,7 +123,7 @@ def device(
 def ctx(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     realm: RealmId,
     display_name: str | None,
     avatar: Coid | None,
@@ -152,7 +152,9 @@ def ctx(
 @click.option("--name", "display_name", help="Display name.")
 @click.option("--metadata", type=JsonMap(), help="Further information, as a JSON object.")
 @access_options
-def org(out: Output, *, access: Access, display_name: str | None, metadata: dict[str, Any] | None) -> Answer:
+def org(
+    out: Output, *, access: OverlayAccess, display_name: str | None, metadata: dict[str, Any] | None
+) -> Answer:
     """Publish the profile of an organisation.
 
     The acting identity is the organisation: the org_id is derived from its key. Every writer of the
@@ -175,7 +177,7 @@ def org(out: Output, *, access: Access, display_name: str | None, metadata: dict
 def group(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     name: str,
     add: tuple[CtxId, ...],
     remove: tuple[CtxId, ...],
@@ -211,7 +213,7 @@ def group(
 def role(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     role: str,
     accounts: tuple[CtxId, ...],
     groups: tuple[GroupId, ...],
@@ -243,7 +245,13 @@ def role(
 @click.option("--org", "owner", type=Hex(OrgId), help="Organisation that gets the handle.")
 @access_options
 def handle(
-    out: Output, *, access: Access, handle: str, realm: RealmId, account: CtxId | None, owner: OrgId | None
+    out: Output,
+    *,
+    access: OverlayAccess,
+    handle: str,
+    realm: RealmId,
+    account: CtxId | None,
+    owner: OrgId | None,
 ) -> Answer:
     """Give a handle of a realm to an account or an organisation.
 
@@ -286,7 +294,7 @@ def handle(
 def link(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     realm: RealmId,
     provider: str,
     sub: str | None,
@@ -335,7 +343,7 @@ def link(
 def revoke(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     device_: DeviceId | None,
     auth_ref: AuthRef | None,
     own_ctx: bool,

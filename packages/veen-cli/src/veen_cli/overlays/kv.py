@@ -13,12 +13,12 @@ import click
 from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.overlay_stream import (
-    Access,
+    OverlayAccess,
     OverlayStream,
     access_options,
     bytes_data,
@@ -39,14 +39,14 @@ COMMANDS: Final = {
     "del": LazyCommand("veen_cli.overlays.kv:del_", "Remove a key."),
     "watch": LazyCommand("veen_cli.overlays.kv:watch", "Show each change as it happens, until Ctrl-C."),
 }
-kv = Group("kv", COMMANDS, path="kv", help="A map in a stream: get, list, put, delete, watch.")
+kv = CommandGroup("kv", COMMANDS, path="kv", help="A map in a stream: get, list, put, delete, watch.")
 
 
 @command("veen kv get colour --stream config", "veen kv get colour --stream config --quiet")
 @click.argument("key")
 @stream_option
 @access_options
-def get(out: Output, *, access: Access, stream: str, key: str) -> Answer:
+def get(out: Output, *, access: OverlayAccess, stream: str, key: str) -> Answer:
     """Show the value of a key.
 
     Ends with exit code 1 if the map does not have the key. With --quiet only the value is printed.
@@ -66,7 +66,7 @@ def get(out: Output, *, access: Access, stream: str, key: str) -> Answer:
 @command("veen kv list --stream config", "veen kv list --stream config --json", name="list")
 @stream_option
 @access_options
-def list_(out: Output, *, access: Access, stream: str) -> Answer:
+def list_(out: Output, *, access: OverlayAccess, stream: str) -> Answer:
     """List all keys and their values.
 
     Keys are sorted by their bytes.
@@ -84,7 +84,7 @@ def list_(out: Output, *, access: Access, stream: str) -> Answer:
 @click.argument("value")
 @stream_option
 @access_options
-def put(out: Output, *, access: Access, stream: str, key: str, value: str) -> Answer:
+def put(out: Output, *, access: OverlayAccess, stream: str, key: str, value: str) -> Answer:
     """Set a key.
 
     The value counts until a later message of the stream sets or removes the key.
@@ -100,7 +100,7 @@ def put(out: Output, *, access: Access, stream: str, key: str, value: str) -> An
 @click.argument("key")
 @stream_option
 @access_options
-def del_(out: Output, *, access: Access, stream: str, key: str) -> Answer:
+def del_(out: Output, *, access: OverlayAccess, stream: str, key: str) -> Answer:
     """Remove a key.
 
     Earlier values stay in the log.
@@ -153,7 +153,13 @@ async def _follow(source: OverlayStream, from_seq: int | None) -> AsyncGenerator
 @click.option("--count", type=Integer(1), help="End after this many changes.")
 @access_options
 def watch(
-    out: Output, *, access: Access, stream: str, key: str | None, from_seq: int | None, count: int | None
+    out: Output,
+    *,
+    access: OverlayAccess,
+    stream: str,
+    key: str | None,
+    from_seq: int | None,
+    count: int | None,
 ) -> None:
     """Show each change as it happens, until Ctrl-C.
 

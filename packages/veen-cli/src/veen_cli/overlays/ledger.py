@@ -14,7 +14,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields, plural
 from veen_cli.overlays.ledger_scope import LedgerScope, scope_options
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options, text_or_hex
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream, access_options, text_or_hex
 from veen_cli.overlays.wallet import WalletAccount, state_data
 from veen_core.ids import AuthRef, ClientId, StreamId
 from veen_overlays.fold.event import UNOPENED, Event, MemorySeenKeys, Message
@@ -22,7 +22,7 @@ from veen_overlays.identifiers import WalletId
 from veen_overlays.schema.record import Record
 from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.ledger import LEDGER, state_of
-from veen_overlays.wallet.rules import NO_RESTRICTION, Violation, violations
+from veen_overlays.wallet.rules import NO_RESTRICTION, WalletViolation, violations
 from veen_overlays.wallet.settlement import counterparties, halves, unsettled
 
 Streams = Callable[[str | StreamId], OverlayStream]
@@ -54,7 +54,7 @@ def _lines(wallet: WalletId, state: WalletState) -> list[str]:
 @one_or_all
 @scope_options
 @access_options
-def balance(out: Output, *, access: Access, wallet: WalletId | None, scope: LedgerScope) -> Answer:
+def balance(out: Output, *, access: OverlayAccess, wallet: WalletId | None, scope: LedgerScope) -> Answer:
     """Show a wallet, or all wallets of a ledger.
 
     With --quiet only the balance of WALLET is printed.
@@ -125,7 +125,7 @@ def _line(seq: int, record: Any) -> str:
 @one_or_all
 @scope_options
 @access_options
-def ledger(out: Output, *, access: Access, wallet: WalletId | None, scope: LedgerScope) -> Answer:
+def ledger(out: Output, *, access: OverlayAccess, wallet: WalletId | None, scope: LedgerScope) -> Answer:
     """List the events of a wallet or a ledger.
 
     Replayed and mirrored copies of an event are left out.
@@ -148,7 +148,9 @@ def ledger(out: Output, *, access: Access, wallet: WalletId | None, scope: Ledge
     return Answer({"events": data}, [_line(each.seq, each.record) for each in found])
 
 
-async def _violations(source: OverlayStream, account: WalletAccount) -> tuple[list[Message], list[Violation]]:
+async def _violations(
+    source: OverlayStream, account: WalletAccount
+) -> tuple[list[Message], list[WalletViolation]]:
     """The messages of one log, and the violations of its rules and of the deployment's policy."""
     messages, authors = [], {}
     known: dict[tuple[ClientId, AuthRef | None], Collection[bytes]] = {}
@@ -168,7 +170,7 @@ async def _violations(source: OverlayStream, account: WalletAccount) -> tuple[li
 
 async def _across(
     streams: Streams, messages: list[Message], wallet: WalletId | None
-) -> AsyncIterator[Violation]:
+) -> AsyncIterator[WalletViolation]:
     """Compare the log with the own streams of all wallets that its wallets paid or were paid by."""
     here = halves(messages)
     owned = [wallet] if wallet is not None else [WalletId(each) for each in sorted(here.opened)]
@@ -185,7 +187,9 @@ async def _across(
 @click.option("--across", is_flag=True, help="Also compare transfers with the streams of the other wallets.")
 @scope_options
 @access_options
-def verify(out: Output, *, access: Access, wallet: WalletId | None, across: bool, scope: LedgerScope) -> None:
+def verify(
+    out: Output, *, access: OverlayAccess, wallet: WalletId | None, across: bool, scope: LedgerScope
+) -> None:
     """Report every event that breaks the rules.
 
     Reports overdrafts, exceeded limits, and payments of frozen or closed wallets, each with its message.
@@ -196,7 +200,7 @@ def verify(out: Output, *, access: Access, wallet: WalletId | None, across: bool
     """
     account = _account(wallet, scope)
 
-    async def work() -> tuple[list[Message], list[Violation]]:
+    async def work() -> tuple[list[Message], list[WalletViolation]]:
         async with access.streams(account.description) as streams:
             messages, reported = await _violations(streams(account.stream), account)
             found = [each for each in reported if wallet is None or each.wallet_id == wallet]

@@ -34,7 +34,7 @@ from veen_core.stream import stream_id
 from veen_hub.client import Hub, Identity, NotFound, Stream
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
-from veen_overlays.live import EpochView, Materializer, Prefix, open_entry
+from veen_overlays.live import EpochView, Materializer, ReadPrefix, open_entry
 from veen_overlays.schema.record import Record
 from veen_storage import ViewStore
 
@@ -49,7 +49,7 @@ class OverlayStream:
     hub: Hub
     stream: Stream
     keys: tuple[DhKey, ...]
-    access: Access
+    access: OverlayAccess
     description: str
     """The description in errors: the stream, the realm or the wallet that the user named."""
 
@@ -128,7 +128,7 @@ class OverlayStream:
                     yield open_entry(entry, entry.receipt, self.keys)._replace(seq=position), entry.msg
             return
         with self._watched("reading messages") as progress:
-            async for entry in Prefix(self.stream.label()).entries(self.hub.log_reader()):
+            async for entry in ReadPrefix(self.stream.label()).entries(self.hub.log_reader()):
                 yield open_entry(entry, entry.receipt, self.keys), entry.msg
                 progress.advance()
 
@@ -167,7 +167,7 @@ class OverlayStream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class OverlayAccess:
     """The options of an overlay command: hub, identity, reader keys, recipient and token."""
 
     target: Target
@@ -243,7 +243,7 @@ def access_options(work: Callable[..., Any]) -> Callable[..., Any]:
     def run(
         *args: Any, target: Target, reader: tuple[Path, ...], to: str | None, cap: Path | None, **options: Any
     ) -> Any:
-        return work(*args, access=Access(target=target, reader=reader, to=to, cap=cap), **options)
+        return work(*args, access=OverlayAccess(target=target, reader=reader, to=to, cap=cap), **options)
 
     found: Callable[..., Any] = connects(run)
     for option in (

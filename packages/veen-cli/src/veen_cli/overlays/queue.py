@@ -10,11 +10,11 @@ from veen_cli.arguments import times
 from veen_cli.arguments.identifiers import Hex
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.overlay_stream import (
-    Access,
+    OverlayAccess,
     OverlayStream,
     access_options,
     bytes_data,
@@ -42,14 +42,14 @@ COMMANDS: Final = {
     "take": LazyCommand("veen_cli.overlays.queue:take", "Take the oldest job that no worker holds."),
     "ack": LazyCommand("veen_cli.overlays.queue:ack", "Acknowledge that a job is done."),
 }
-queue = Group("queue", COMMANDS, path="queue", help="Jobs in a stream: put, take, acknowledge.")
+queue = CommandGroup("queue", COMMANDS, path="queue", help="Jobs in a stream: put, take, acknowledge.")
 
 worker_option = click.option(
     "--worker", type=Hex(WorkerId), help="Id of the worker in hex [default: your identity's key]."
 )
 
 
-def _worker(access: Access, named: WorkerId | None) -> WorkerId:
+def _worker(access: OverlayAccess, named: WorkerId | None) -> WorkerId:
     return named or WorkerId(access.identity.client_id)
 
 
@@ -57,7 +57,7 @@ def _worker(access: Access, named: WorkerId | None) -> WorkerId:
 @click.argument("body")
 @stream_option
 @access_options
-def put(out: Output, *, access: Access, stream: str, body: str) -> Answer:
+def put(out: Output, *, access: OverlayAccess, stream: str, body: str) -> Answer:
     """Add a job.
 
     Prints the job's id, which `veen queue ack` takes. A mirrored copy of the message is the same job.
@@ -100,7 +100,7 @@ async def _claim(
 @worker_option
 @stream_option
 @access_options
-def take(out: Output, *, access: Access, stream: str, lease: int, worker: WorkerId | None) -> Answer:
+def take(out: Output, *, access: OverlayAccess, stream: str, lease: int, worker: WorkerId | None) -> Answer:
     """Take the oldest job that no worker holds.
 
     The job is yours until the lease ends. If it is not acknowledged by then, any worker may take it again.
@@ -134,7 +134,7 @@ def take(out: Output, *, access: Access, stream: str, lease: int, worker: Worker
 @worker_option
 @stream_option
 @access_options
-def ack(out: Output, *, access: Access, stream: str, job: JobId, worker: WorkerId | None) -> Answer:
+def ack(out: Output, *, access: OverlayAccess, stream: str, job: JobId, worker: WorkerId | None) -> Answer:
     """Acknowledge that a job is done.
 
     Ends with exit code 6, and sends nothing, if the stream has no such job or the job is already done.

@@ -14,11 +14,11 @@ from veen_cli.arguments.identifiers import Hex
 from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.fold import check_upto, overlay_argument
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options, sent_data
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream, access_options, sent_data
 from veen_core.receipt import Receipt
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live import Materializer
@@ -32,7 +32,7 @@ COMMANDS: Final = {
         "veen_cli.overlays.snapshot:verify", "Fold a stream and compare the state with its snapshots."
     ),
 }
-snapshot = Group(
+snapshot = CommandGroup(
     "snapshot", COMMANDS, path="snapshot", help="Publish the hashes of folded states, and verify them."
 )
 
@@ -60,7 +60,7 @@ def _state_options(upto: str) -> Callable[[Callable[..., Any]], Callable[..., An
 
     def declare(work: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(work)
-        def run(out: Output, *, access: Access, **which: Any) -> Any:
+        def run(out: Output, *, access: OverlayAccess, **which: Any) -> Any:
             return work(out, access=access, which=Which(**which))
 
         found: Callable[..., Any] = access_options(run)
@@ -93,7 +93,7 @@ def _claim_data(claim: StateCheckpoint) -> dict[str, Any]:
     "veen snapshot publish wallet.ledger shop", "veen snapshot publish kv.map config --upto 100 --into proofs"
 )
 @_state_options("Publish the state after this many messages [default: all].")
-def publish(out: Output, *, access: Access, which: Which) -> Answer:
+def publish(out: Output, *, access: OverlayAccess, which: Which) -> Answer:
     """Publish the hash of a stream's folded state.
 
     Everyone who can read the stream can check it with `veen snapshot verify`.
@@ -143,7 +143,7 @@ async def _claims(holder: OverlayStream, which: Which, state_id: StateId) -> lis
     "veen snapshot verify wallet.ledger shop", "veen snapshot verify kv.map config --upto 100 --into proofs"
 )
 @_state_options("Verify the snapshot after this many messages only [default: all].")
-def verify(out: Output, *, access: Access, which: Which) -> Answer:
+def verify(out: Output, *, access: OverlayAccess, which: Which) -> Answer:
     """Fold a stream and compare the state with its snapshots.
 
     Ends with exit code 3 if the stream folds to another state, with 1 if there is no snapshot.

@@ -23,7 +23,14 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.ledger_scope import LedgerScope, scope_options
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, View, access_options, refused, sent_data
+from veen_cli.overlays.overlay_stream import (
+    OverlayAccess,
+    OverlayStream,
+    View,
+    access_options,
+    refused,
+    sent_data,
+)
 from veen_cli.overlays.wallet import WalletAccount, amount_argument, state_data, wallet_argument
 from veen_core.errors import VeenError
 from veen_core.ids import LeafHash, StreamId
@@ -129,7 +136,7 @@ async def _pay(
 def transfer(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     wallet: WalletId,
     to_wallet: WalletId,
     amount: int,

@@ -17,12 +17,19 @@ from veen_cli.arguments.identifiers import Hex
 from veen_cli.arguments.numbers import MAX_UINT, Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.ledger_scope import LedgerScope, scope_options
-from veen_cli.overlays.overlay_stream import Access, OverlayStream, View, access_options, refused, sent_data
+from veen_cli.overlays.overlay_stream import (
+    OverlayAccess,
+    OverlayStream,
+    View,
+    access_options,
+    refused,
+    sent_data,
+)
 from veen_core.ids import StreamId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
@@ -50,7 +57,9 @@ COMMANDS: Final = {
     "ledger": LazyCommand("veen_cli.overlays.ledger:ledger", "List the events of a wallet or a ledger."),
     "verify": LazyCommand("veen_cli.overlays.ledger:verify", "Report every event that breaks the rules."),
 }
-wallet = Group("wallet", COMMANDS, path="wallet", help="Wallets: balances folded from a log, with rules.")
+wallet = CommandGroup(
+    "wallet", COMMANDS, path="wallet", help="Wallets: balances folded from a log, with rules."
+)
 
 wallet_argument = click.argument("wallet", type=Hex(WalletId), metavar="WALLET")
 amount_argument = click.argument("amount", type=Integer(1))
@@ -136,7 +145,9 @@ class WalletAccount:
             )
 
 
-def emit(access: Access, account: WalletAccount, make: Callable[[UnixTime], Record], done: str) -> Answer:
+def emit(
+    access: OverlayAccess, account: WalletAccount, make: Callable[[UnixTime], Record], done: str
+) -> Answer:
     """Check the record, send it, and show the wallet afterwards."""
 
     async def work() -> tuple[Record, Receipt, WalletState]:
@@ -170,7 +181,13 @@ def _ref(text: str | None) -> bytes | None:
 @scope_options
 @access_options
 def open_(
-    out: Output, *, access: Access, realm: RealmId, currency: str, ctx: CtxId | None, scope: LedgerScope
+    out: Output,
+    *,
+    access: OverlayAccess,
+    realm: RealmId,
+    currency: str,
+    ctx: CtxId | None,
+    scope: LedgerScope,
 ) -> Answer:
     """Open a wallet.
 
@@ -196,7 +213,7 @@ def open_(
 @scope_options
 @access_options
 def deposit(
-    out: Output, *, access: Access, wallet: WalletId, amount: int, ref: str | None, scope: LedgerScope
+    out: Output, *, access: OverlayAccess, wallet: WalletId, amount: int, ref: str | None, scope: LedgerScope
 ) -> Answer:
     """Pay money in from outside.
 
@@ -217,7 +234,7 @@ def deposit(
 @scope_options
 @access_options
 def withdraw(
-    out: Output, *, access: Access, wallet: WalletId, amount: int, ref: str | None, scope: LedgerScope
+    out: Output, *, access: OverlayAccess, wallet: WalletId, amount: int, ref: str | None, scope: LedgerScope
 ) -> Answer:
     """Pay money out.
 
@@ -250,7 +267,7 @@ def withdraw(
 def adjust(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     wallet: WalletId,
     delta: int,
     reason: str,
@@ -276,7 +293,13 @@ def adjust(
 @scope_options
 @access_options
 def limit(
-    out: Output, *, access: Access, wallet: WalletId, amount: int | None, clear: bool, scope: LedgerScope
+    out: Output,
+    *,
+    access: OverlayAccess,
+    wallet: WalletId,
+    amount: int | None,
+    clear: bool,
+    scope: LedgerScope,
 ) -> Answer:
     """Set or clear the daily limit of outgoing payments.
 
@@ -299,7 +322,7 @@ def limit(
 @scope_options
 @access_options
 def freeze(
-    out: Output, *, access: Access, wallet: WalletId, reason: str | None, scope: LedgerScope
+    out: Output, *, access: OverlayAccess, wallet: WalletId, reason: str | None, scope: LedgerScope
 ) -> Answer:
     """Stop outgoing payments.
 
@@ -319,7 +342,7 @@ def freeze(
 @scope_options
 @access_options
 def unfreeze(
-    out: Output, *, access: Access, wallet: WalletId, reason: str | None, scope: LedgerScope
+    out: Output, *, access: OverlayAccess, wallet: WalletId, reason: str | None, scope: LedgerScope
 ) -> Answer:
     """Allow outgoing payments again."""
     del out
@@ -334,7 +357,7 @@ def unfreeze(
 @wallet_argument
 @scope_options
 @access_options
-def close(out: Output, *, access: Access, wallet: WalletId, scope: LedgerScope) -> Answer:
+def close(out: Output, *, access: OverlayAccess, wallet: WalletId, scope: LedgerScope) -> Answer:
     """Close an empty wallet permanently.
 
     A closed wallet accepts no payment and makes none. Its id cannot be opened again.

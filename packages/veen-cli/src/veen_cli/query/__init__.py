@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 
 COMMANDS: Final = {
     "run": LazyCommand(
@@ -22,4 +22,6 @@ COMMANDS: Final = {
         "veen_cli.query.token:token", "Create a bearer token for a principal of the service."
     ),
 }
-query = Group("query", COMMANDS, path="query", help="Query recorded streams; answers carry their own proof.")
+query = CommandGroup(
+    "query", COMMANDS, path="query", help="Query recorded streams; answers carry their own proof."
+)

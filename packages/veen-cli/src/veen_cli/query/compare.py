@@ -15,7 +15,7 @@ import click
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.query.event_options import EventAccess, reads_events
 from veen_cli.query.verify import read_result
 
@@ -77,7 +77,7 @@ def compare(
     if found.agrees:
         digest = _digest(one)
         what = "rows and evidence" if found.evidence_compared else "rows"
-        lines = [f"✓ the results agree: {digest.row_count} rows, the same {what}"]
+        lines = [f"✓ the results agree: {plural(digest.row_count, 'row')}, the same {what}"]
         return Answer(
             data, [*lines, f"  rows_hash      {digest.rows_hash}", f"  evidence_hash  {digest.evidence_hash}"]
         )

@@ -26,13 +26,19 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from veen_cli.query.event_sources import EventSources, Origin, QueriedStream, read_identity
+from veen_cli.query.event_sources import BridgedHub, EventSources, QueriedStream, read_identity
 from veen_core.errors import ConfigError
 from veen_core.ids import ClientId, FixedBytes, HubId
 from veen_core.keys import DhKey
-from veen_hub.ops.config import INT_MAX, yaml_file
+from veen_hub import yaml_file
+from veen_hub.ops.config import INT_MAX
 from veen_hub.ops.config.schema import build
-from veen_overlays.live.query_service.principals import Authenticator, Limits, Principal, check_pattern
+from veen_overlays.live.query_service.principals import (
+    Authenticator,
+    PrincipalLimits,
+    ServicePrincipal,
+    check_pattern,
+)
 
 
 class TokenHash(FixedBytes):
@@ -163,7 +169,7 @@ class ServiceConfig:
     listen: Listen = Listen()
     probes: Probes = Probes()
     tls: ServiceTls | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: PrincipalLimits = field(default_factory=PrincipalLimits)
     results: Results = Results()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log events to write."""
@@ -188,7 +194,7 @@ class ServiceConfig:
             streams=self.streams,
             keys=keys,
             origins=tuple(
-                Origin(identity=read_identity(each.identity), epoch_sec=each.epoch_sec)
+                BridgedHub(identity=read_identity(each.identity), epoch_sec=each.epoch_sec)
                 for each in self.origins
             ),
             resealed=self.resealed,
@@ -201,18 +207,18 @@ class ServiceConfig:
             raise ConfigError("principals: certificates need tls.client_ca; set it, or use tokens")
         return found
 
-    def _principal(self, settings: PrincipalSettings, number: int) -> Principal:
+    def _principal(self, settings: PrincipalSettings, number: int) -> ServicePrincipal:
         key = f"principals[{number}]"
         for pattern in settings.streams:
             check_pattern(pattern, f"{key}.streams")
         limits = replace(self.limits)
         if settings.limits:
-            own = build(Limits, settings.limits, f"{key}.limits")
+            own = build(PrincipalLimits, settings.limits, f"{key}.limits")
             given = {name: getattr(own, name) for name in settings.limits}
             for name, value in given.items():
                 _check_bounds(f"limits.{name}", value, f"{key}.limits.{name}")
             limits = replace(self.limits, **given)
-        return Principal(
+        return ServicePrincipal(
             name=settings.name,
             identity=settings.identity,
             streams=settings.streams,

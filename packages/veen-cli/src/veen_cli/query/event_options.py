@@ -51,7 +51,9 @@ class EventAccess:
             sources = events.EventSources(
                 streams=tuple(events.QueriedStream(name=name, held_in=mapped.get(name)) for name in scope),
                 keys=keys,
-                origins=tuple(events.Origin(identity=events.read_identity(each)) for each in self.origins),
+                origins=tuple(
+                    events.BridgedHub(identity=events.read_identity(each)) for each in self.origins
+                ),
                 resealed=self.resealed,
             )
             name = f"query-{events.view_name(hub.hub_id, sources, mapped)}"

@@ -45,7 +45,7 @@ class QueriedStream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class BridgedHub:
     """A hub whose events a bridge brought here."""
 
     identity: HubIdentity
@@ -59,7 +59,7 @@ class EventSources:
 
     streams: tuple[QueriedStream, ...]
     keys: tuple[DhKey, ...]
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[BridgedHub, ...] = ()
     resealed: bool = False
     """Whether imported events were resealed: then the bridge's audit log lists their origins (P7)."""
 
@@ -119,7 +119,7 @@ async def open_view(
         view.close()
 
 
-def _identities(hub: Hub, origins: Sequence[Origin]) -> Mapping[HubId, HubIdentity]:
+def _identities(hub: Hub, origins: Sequence[BridgedHub]) -> Mapping[HubId, HubIdentity]:
     return {**{each.identity.hub_id: each.identity for each in origins}, hub.hub_id: hub.identity}
 
 

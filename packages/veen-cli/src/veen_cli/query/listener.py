@@ -12,7 +12,7 @@ from veen_cli.query.metrics import ServiceMetrics
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS
 from veen_hub.api.reply import Headers, Reply
-from veen_hub.http.bounded_listener import BoundedListener, Endpoint
+from veen_hub.http.bounded_listener import BoundedListener, ListenerEndpoint
 from veen_hub.http.tls import server_context
 from veen_hub.ops.config import Tls
 from veen_overlays.live.query_service.principals import Authenticator
@@ -58,13 +58,7 @@ class ApiServer:
             files = Tls(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, client_certificate="reading")
             context = server_context(files)
         await self._api.setup()
-        endpoint = Endpoint(
-            key="listen",
-            host=listen.host,
-            port=listen.port,
-            max_connections=listen.max_connections,
-            backlog=listen.backlog,
-        )
+        endpoint = ListenerEndpoint.of("listen", listen, port=listen.port)
         listener = JsonListener(self._api, endpoint, context, slow_client_sec=listen.slow_client_sec)
         await listener.start()
         return listener.name

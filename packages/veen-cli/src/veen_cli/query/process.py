@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +19,8 @@ from veen_core.client_state import ClientBounds
 from veen_core.keys import DhKey
 from veen_hub.client import Hub, Identity, Retry, Tls, connect
 from veen_hub.ops.logs import log
-from veen_overlays.live.query_service.counters import Counters
+from veen_hub.ops.stopping import stop_event
+from veen_overlays.live.query_service.counters import ServiceCounters
 from veen_overlays.live.query_service.execution import Executor
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.principals import Authenticator
@@ -61,10 +61,7 @@ async def serve(
 
     ``rebuild`` discards the view and reads it from the logs again.
     """
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stop_event()
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(connected(config, keys))
         service, backend = await stack.enter_async_context(
@@ -147,7 +144,7 @@ async def opened(
         folder = config.state / f"view-{view_name(hub.hub_id, sources, held_in)}"
         backend = await stack.enter_async_context(open_view(hub, sources, folder, rebuild=rebuild))
         records = QueryRecords(HubRecordLog(hub, keys.readers), milliseconds)
-        counters = Counters()
+        counters = ServiceCounters()
         executor = Executor(
             backend,
             jobs,

@@ -37,7 +37,7 @@ EXITS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class AcceptedQuery:
     """The ids of an accepted query."""
 
     query_id: str
@@ -50,14 +50,14 @@ class ServiceClient:
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self._url, self._session = url.rstrip("/"), session
 
-    async def submit(self, item: dict[str, Any]) -> Accepted:
+    async def submit(self, item: dict[str, Any]) -> AcceptedQuery:
         """Submit a descriptor."""
         path = "/api/v1/query/submit"
         found = await self._ask("POST", path, canonical_json.encode(item))
         query_id, result_id = found.get("query_id"), found.get("result_id")
         if not isinstance(query_id, str) or not isinstance(result_id, str) or not is_result_id(result_id):
             raise self._wrong(path, "has no query_id and result_id")
-        return Accepted(query_id=query_id, result_id=result_id)
+        return AcceptedQuery(query_id=query_id, result_id=result_id)
 
     async def wait(self, result_id: str) -> None:
         """Wait until a query has finished; raise if it failed. The caller bounds the time."""

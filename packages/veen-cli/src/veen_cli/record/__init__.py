@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 
 LINES: Final = {
     "init": (
@@ -35,7 +35,7 @@ COMMANDS: Final = {
     name: LazyCommand(f"{__name__}.{module}:{module}", line) for name, (module, line) in LINES.items()
 }
 
-record = Group(
+record = CommandGroup(
     "record",
     COMMANDS,
     path="record",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 
 COMMANDS: Final = {
     "serve": LazyCommand("veen_cli.rpc.serve:serve", "Serve the methods of a Python object or a program."),
@@ -13,4 +13,4 @@ COMMANDS: Final = {
     "info": LazyCommand("veen_cli.rpc.listing:info", "Show the servers of a stream and their methods."),
     "stats": LazyCommand("veen_cli.rpc.listing:stats", "Count the calls of a stream by method and status."),
 }
-rpc = Group("rpc", COMMANDS, path="rpc", help="Remote calls over a stream: serve, call, list.")
+rpc = CommandGroup("rpc", COMMANDS, path="rpc", help="Remote calls over a stream: serve, call, list.")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from veen_cli.frame.connection import Target, connects, stream_option
-from veen_cli.overlays.overlay_stream import Access, OverlayStream
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream
 from veen_core.ids import ClientId
 from veen_overlays.live.rpc import StreamAccess, access
 
@@ -24,7 +24,7 @@ def call_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(work)
     def run(*args: Any, target: Target, reader: tuple[Path, ...], **options: Any) -> Any:
-        return work(*args, access=Access(target=target, reader=reader, to=None, cap=None), **options)
+        return work(*args, access=OverlayAccess(target=target, reader=reader, to=None, cap=None), **options)
 
     option = click.option(
         "--reader", multiple=True, type=click.Path(path_type=Path, exists=True), help=READER_HELP

@@ -18,7 +18,7 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
-from veen_cli.overlays.overlay_stream import Access, OverlayStream
+from veen_cli.overlays.overlay_stream import OverlayAccess, OverlayStream
 from veen_cli.rpc.access import call_options, principals, stream_access
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
@@ -120,7 +120,7 @@ def _failed(code: str, detail: str | None, idem: int) -> CommandFailed:
 def call(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     method: str,
     args: str | None,

@@ -13,7 +13,7 @@ from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.overlays.overlay_stream import Access
+from veen_cli.overlays.overlay_stream import OverlayAccess
 from veen_cli.rpc.access import call_options, principals
 from veen_core.ids import ClientId
 from veen_overlays.fold.overlay import in_json
@@ -31,7 +31,7 @@ server_option = click.option(
 
 
 def _folded(
-    access: Access, stream: str, servers: tuple[ClientId, ...]
+    access: OverlayAccess, stream: str, servers: tuple[ClientId, ...]
 ) -> tuple[Any, list[dict[str, Any]], int]:
     """The state of the calls, its rows, and the hub's time."""
     overlay = calls_of(principals(servers))
@@ -57,7 +57,7 @@ def _folded(
 def list_calls(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     status: str | None,
     last: int,
@@ -84,7 +84,7 @@ def list_calls(
 @command("veen rpc info --stream calls --reader calls-reader")
 @server_option
 @call_options
-def info(out: Output, *, access: Access, stream: str, servers: tuple[ClientId, ...]) -> Answer:
+def info(out: Output, *, access: OverlayAccess, stream: str, servers: tuple[ClientId, ...]) -> Answer:
     """Show the servers of a stream and their methods.
 
     A server is alive while the lease of its last announcement lasts. The key that is shown is its identity
@@ -105,7 +105,7 @@ def info(out: Output, *, access: Access, stream: str, servers: tuple[ClientId, .
 @command("veen rpc stats --stream calls --reader calls-reader")
 @server_option
 @call_options
-def stats(out: Output, *, access: Access, stream: str, servers: tuple[ClientId, ...]) -> Answer:
+def stats(out: Output, *, access: OverlayAccess, stream: str, servers: tuple[ClientId, ...]) -> Answer:
     """Count the calls of a stream by method and status.
 
     The time of a call is that between the receipts of request and reply, in whole seconds of the hub.

@@ -23,7 +23,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.imports import without_collection
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.overlays.overlay_stream import Access
+from veen_cli.overlays.overlay_stream import OverlayAccess
 from veen_cli.rpc.access import call_options, stream_access
 from veen_core.ids import ClientId
 from veen_overlays.live.rpc import Call, CallError, RpcServer, ServerCounters, Service
@@ -172,7 +172,7 @@ def _counted(counters: ServerCounters) -> dict[str, int]:
 def serve(
     out: Output,
     *,
-    access: Access,
+    access: OverlayAccess,
     stream: str,
     where: str | None,
     program: str | None,

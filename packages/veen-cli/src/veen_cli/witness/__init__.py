@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 
 COMMANDS: Final = {
     "init": LazyCommand("veen_cli.witness.run:init", "Create a witness: a folder with a key of its own."),
@@ -16,6 +16,6 @@ COMMANDS: Final = {
         "veen_cli.witness.evidence:evidence", "Write the contradictions that a witness has found to files."
     ),
 }
-witness = Group(
+witness = CommandGroup(
     "witness", COMMANDS, path="witness", help="Cosign the checkpoints of logs, and remember them."
 )

@@ -9,7 +9,7 @@ import click
 from veen_cli.arguments.object_files import write_new
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.witness.source import Source, source_options
+from veen_cli.witness.source import ReadableWitness, source_options
 
 
 @command(
@@ -18,7 +18,7 @@ from veen_cli.witness.source import Source, source_options
 )
 @source_options
 @click.option("--out", "target", type=click.Path(path_type=Path), required=True, help="Folder for the files.")
-def evidence(out: Output, *, source: Source, target: Path) -> Answer:
+def evidence(out: Output, *, source: ReadableWitness, target: Path) -> Answer:
     """Write the contradictions that a witness has found to files.
 
     Each contradiction becomes ID.contradiction, which a third party verifies offline, and its signed

@@ -57,10 +57,10 @@ def init(out: Output, *, name: str, folder: Path, logs: tuple[str, ...]) -> Answ
     """
     del out
     # Imported here: click shows the help of this command without them.
-    from veen_hub.witness.folder import Folder  # noqa: PLC0415
+    from veen_hub.witness.folder import WitnessFolder  # noqa: PLC0415
     from veen_hub.witness.key import new_seed  # noqa: PLC0415
 
-    created = Folder(folder)
+    created = WitnessFolder(folder)
     with private_umask():
         key = created.create(name, new_seed(), logs).verifier
     return Answer(

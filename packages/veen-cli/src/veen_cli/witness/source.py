@@ -23,14 +23,14 @@ from veen_core.errors import DecodeError
 from veen_hub.witness.config import load
 from veen_hub.witness.contradiction import LogContradiction
 from veen_hub.witness.description import describe
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 from veen_hub.witness.state import WitnessState
 
 TIMEOUT_SECONDS: Final = 10.0
 MAX_ANSWER_BYTES: Final = 64 * 1_048_576
 
 
-class Source(ABC):
+class ReadableWitness(ABC):
     """A witness that can be read."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class Source(ABC):
         """Return one contradiction that ``describe`` lists."""
 
 
-class FolderSource(Source):
+class FolderSource(ReadableWitness):
     """The folder of a witness, which may be running."""
 
     def __init__(self, state: WitnessState, description: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ class FolderSource(Source):
         return next(kept[id_].found for kept in self._state.contradictions.values() if id_ in kept)
 
 
-class UrlSource(Source):
+class UrlSource(ReadableWitness):
     """A running witness."""
 
     def __init__(self, url: str, context: ssl.SSLContext | None) -> None:
@@ -101,7 +101,7 @@ class UrlSource(Source):
 
 
 @contextmanager
-def open_source(folder: Path | None, url: str | None, ca: Path | None) -> Iterator[Source]:
+def open_source(folder: Path | None, url: str | None, ca: Path | None) -> Iterator[ReadableWitness]:
     if (folder is None) == (url is None):
         raise click.UsageError("give the witness's folder with --dir, or its address with --url.")
     if url is not None:
@@ -111,7 +111,7 @@ def open_source(folder: Path | None, url: str | None, ca: Path | None) -> Iterat
         yield UrlSource(url, tls.context() if tls is not None else None)
         return
     assert folder is not None
-    paths = Folder(folder)
+    paths = WitnessFolder(folder)
     key = paths.load_key().verifier
     watched = load(paths.config_file, {}).log_keys
     state = WitnessState(paths.state, key)

@@ -9,7 +9,7 @@ from veen_cli.arguments import times
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import Exit
 from veen_cli.frame.output import Answer, Output, escape_controls, plural
-from veen_cli.witness.source import Source, source_options
+from veen_cli.witness.source import ReadableWitness, source_options
 
 
 @command(
@@ -17,7 +17,7 @@ from veen_cli.witness.source import Source, source_options
     "veen witness status --url https://witness.example.org:8090 --json",
 )
 @source_options
-def status(out: Output, *, source: Source) -> Answer:
+def status(out: Output, *, source: ReadableWitness) -> Answer:
     """Show what a witness has cosigned, and contradictions it has found.
 
     A contradiction is two signed checkpoints of one log that cannot both be true. Exits with 3 if there is

@@ -22,7 +22,7 @@ from veen_core.bundle.part import (
 )
 from veen_core.entry import Entry
 from veen_core.ids import Coid, Label, StreamSeq
-from veen_core.limits import ENTRY_OVERHEAD, MAXIMA
+from veen_core.limits import ENTRY_OVERHEAD_BYTES, MAXIMA
 
 
 class RecordParser:
@@ -108,7 +108,7 @@ class RecordParser:
         raise self._fail(f"unknown record of type {kind} at byte {self._at + at}")
 
     def _check_announced(self, at: int, msg_size: int, receipt_size: int) -> None:
-        if msg_size > MAXIMA["max_msg_bytes"] or receipt_size > ENTRY_OVERHEAD:
+        if msg_size > MAXIMA["max_msg_bytes"] or receipt_size > ENTRY_OVERHEAD_BYTES:
             raise BundleError(
                 f"the event announces {msg_size} and {receipt_size} bytes, which no MSG and RECEIPT have",
                 "core §14",

@@ -56,7 +56,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class PolicyWitness:
     """A witness whose cosignatures count."""
 
     name: bytes
@@ -65,7 +65,7 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class WitnessGroup:
     """A group has witnessed a checkpoint if at least ``threshold`` of its members have."""
 
     name: bytes
@@ -77,7 +77,7 @@ class Group:
 class Cosigned:
     """The result of a check: which witnesses cosigned, and since when a quorum of them has."""
 
-    witnesses: tuple[Witness, ...]
+    witnesses: tuple[PolicyWitness, ...]
     quorum_at: UnixTime | None
     """Time from which on the cosignatures make a quorum; None if the policy needs none."""
 
@@ -88,8 +88,8 @@ class WitnessPolicy:
 
     quorum: bytes
     logs: tuple[Log, ...] = ()
-    witnesses: tuple[Witness, ...] = ()
-    groups: tuple[Group, ...] = ()
+    witnesses: tuple[PolicyWitness, ...] = ()
+    groups: tuple[WitnessGroup, ...] = ()
     max_age_sec: int = DEFAULT_MAX_AGE_SEC
 
     def is_quorum(self, cosigned: Collection[bytes]) -> bool:
@@ -148,7 +148,7 @@ class WitnessPolicy:
                 action="check the clocks of this machine and of the witnesses",
             )
 
-    def _quorum_at(self, signed: SignedHead, times: dict[Witness, UnixTime]) -> UnixTime | None:
+    def _quorum_at(self, signed: SignedHead, times: dict[PolicyWitness, UnixTime]) -> UnixTime | None:
         if self.quorum == NONE:
             return None
         names: set[bytes] = set()
@@ -165,8 +165,8 @@ class WitnessPolicy:
 @dataclass
 class _Parser:
     logs: list[Log] = field(default_factory=list)
-    witnesses: list[Witness] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    witnesses: list[PolicyWitness] = field(default_factory=list)
+    groups: list[WitnessGroup] = field(default_factory=list)
     quorum: bytes | None = None
     max_age_sec: int | None = None
     names: dict[bytes, None] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class _Parser:
 
     def witness(self, name: bytes, key: bytes, url: bytes | None = None) -> None:
         self._define(name)
-        self.witnesses.append(Witness(name, self._key(key, COSIGNATURE), _text(url)))
+        self.witnesses.append(PolicyWitness(name, self._key(key, COSIGNATURE), _text(url)))
 
     def group(self, name: bytes, threshold: bytes, *members: bytes) -> None:
         if not members:
@@ -196,7 +196,7 @@ class _Parser:
         count = {b"any": 1, b"all": len(members)}.get(threshold) or int(threshold)
         if count > len(members):
             raise DecodeError(f"wants {count} of {len(members)} members")
-        self.groups.append(Group(name, count, members))
+        self.groups.append(WitnessGroup(name, count, members))
 
     def set_quorum(self, name: bytes) -> None:
         if self.quorum is not None:

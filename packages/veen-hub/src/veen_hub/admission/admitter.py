@@ -12,7 +12,7 @@ from veen_hub.admission.class_rates import ClassRates
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.admission.stateless import Submission
-from veen_hub.admission.table import AdmissionSettings, BatchContext, Writer
+from veen_hub.admission.table import AdmissionSettings, AttachmentWriter, BatchContext
 from veen_hub.ops.config import ClientKeys, HubConfig
 from veen_storage import Batch, PendingEntry, Store
 
@@ -47,7 +47,7 @@ class Admitter:
         table.admit(submission, self._context_of(batch))
         return batch.add(submission, submission.wire, submission.leaf)
 
-    def admit_writer(self, writer: Writer, size: int, batch: Batch) -> bytes:
+    def admit_writer(self, writer: AttachmentWriter, size: int, batch: Batch) -> bytes:
         """Run the auth stage for an attachment (H17); return the key its quota is counted under."""
         return table.admit_writer(writer, size, self._context_of(batch))
 

@@ -12,8 +12,7 @@ from veen_hub.admission.labels import LabelMap
 from veen_hub.ops.metrics import Metrics, StageCounts
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.version import VERSION
-from veen_storage import Batch, CapRecord
-from veen_storage.read.reader import Reader
+from veen_storage import Batch, CapRecord, Reader
 
 
 class Authorization:

@@ -26,7 +26,7 @@ REALM = "realm"
 
 
 @dataclass(slots=True)  # frozen would cost 2 µs a message
-class Question:
+class AdmissionQuestion:
     """The facts about one message that a policy may use."""
 
     label: Label
@@ -52,16 +52,16 @@ class AdmissionPolicy(Protocol):
     ``not_primary`` and ``revoked`` are called once per writer and batch, the others for each message.
     """
 
-    def not_primary(self, question: Question) -> str | None:
+    def not_primary(self, question: AdmissionQuestion) -> str | None:
         """AUTH1 3.3: return why this hub may not accept messages of the label (E.AUTH / NOT_PRIMARY)."""
 
-    def revoked(self, question: Question) -> str | None:
+    def revoked(self, question: AdmissionQuestion) -> str | None:
         """KEX1+ 4.3: return which key or token is revoked (E.CAP / REVOKED)."""
 
-    def pad_block(self, question: Question) -> int:
+    def pad_block(self, question: AdmissionQuestion) -> int:
         """LCLASS0 6.2: return the padding block of ciphertexts (E.SIZE / PADDING); 0 allows any length."""
 
-    def rate(self, question: Question) -> Rate | None:
+    def rate(self, question: AdmissionQuestion) -> Rate | None:
         """LCLASS0 6.2: return the rate of the label's class (E.RATE / CAP_RATE); None means the token's."""
 
     def retention(self) -> Mapping[Label, int]:
@@ -96,7 +96,7 @@ class PolicyServices:
     epochs_of: Callable[[StreamId], EpochLabels | None]
     """Derives a stream's labels on the source hub; None for a profile without epochs."""
     stream_of: Callable[[Label], StreamId | None]
-    """Finds the stream of a label of this hub; may be called only while a ``Question`` is answered."""
+    """Finds the stream of a label of this hub; only while an ``AdmissionQuestion`` is answered."""
     learn: Callable[[Iterable[StreamId]], Awaitable[None]]
     """Makes streams known to this hub, so that it recognises their labels."""
     store: Callable[[str], ViewStore]
@@ -120,16 +120,16 @@ class FollowingPolicy(AdmissionPolicy, Protocol):
 class AllowAll:
     """The default policy: no view, nothing refused."""
 
-    def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
+    def not_primary(self, question: AdmissionQuestion) -> str | None:  # noqa: ARG002
         return None
 
-    def revoked(self, question: Question) -> str | None:  # noqa: ARG002
+    def revoked(self, question: AdmissionQuestion) -> str | None:  # noqa: ARG002
         return None
 
-    def pad_block(self, question: Question) -> int:  # noqa: ARG002
+    def pad_block(self, question: AdmissionQuestion) -> int:  # noqa: ARG002
         return 0
 
-    def rate(self, question: Question) -> Rate | None:  # noqa: ARG002
+    def rate(self, question: AdmissionQuestion) -> Rate | None:  # noqa: ARG002
         return None
 
     def retention(self) -> Mapping[Label, int]:

@@ -29,9 +29,10 @@ from veen_core.ids import (
 from veen_core.msg import Msg
 from veen_core.rate import Bucket
 from veen_core.rejection import Rejection
+from veen_core.utc import format_utc
 from veen_hub.admission.class_rates import ClassRates, RateKey
 from veen_hub.admission.labels import LabelInfo, LabelMap
-from veen_hub.admission.policy import AdmissionPolicy, GrantedToken, GrantingPolicy, Question
+from veen_hub.admission.policy import AdmissionPolicy, AdmissionQuestion, GrantedToken, GrantingPolicy
 from veen_hub.admission.stateless import Submission
 from veen_storage import ClientCursor, Draft
 
@@ -47,7 +48,7 @@ class AdmissionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class AttachmentWriter:
     """A client that puts an attachment for a label: the auth stage without a MSG (H17)."""
 
     label: Label
@@ -61,10 +62,10 @@ class Writer:
 class AdmissionInput:
     """Everything a row may look at: the message, its label, its writer, its token and the time."""
 
-    msg: Submission | Writer
+    msg: Submission | AttachmentWriter
     rules: AdmissionSettings
     policy: AdmissionPolicy
-    question: Question
+    question: AdmissionQuestion
     hub_ts: UnixTime
     last_seq: int
     client: ClientCursor | None
@@ -109,7 +110,7 @@ def _client_is_within_bounds(at: AdmissionInput) -> str | None:
     if bounds is None or client is None:
         return None
     if at.hub_ts - client.first_seen > bounds.max_client_id_lifetime_sec:
-        return f"client_id has been in use since {client.first_seen}: rotate it"
+        return f"client_id has been in use since {format_utc(client.first_seen)}: rotate it"
     if client.last_seq >= bounds.max_msgs_per_client_id_per_label:
         return f"client_id has sent {client.last_seq} messages to this label: rotate it"
     return None
@@ -127,7 +128,9 @@ def _token_is_alive(at: AdmissionInput) -> str | None:
     if at.token is None or at.issued_at is None:
         return None
     expires = at.token.expires_at(at.issued_at)
-    return None if at.hub_ts <= expires else f"the token expired at {expires}; the hub's time is {at.hub_ts}"
+    if at.hub_ts <= expires:
+        return None
+    return f"the token expired at {format_utc(expires)}; the hub's time is {format_utc(at.hub_ts)}"
 
 
 def _is_padded(at: AdmissionInput) -> str | None:
@@ -227,7 +230,9 @@ class BatchContext:
     passed: dict[tuple[Label, ClientId, AuthRef | None], AdmissionInput] = field(default_factory=dict)
     """Inputs of writers whose message passed every row; their next messages need ``MESSAGE_ROWS`` only."""
 
-    def _rate(self, msg: Submission | Writer, question: Question) -> tuple[Rate | None, Bucket | None]:
+    def _rate(
+        self, msg: Submission | AttachmentWriter, question: AdmissionQuestion
+    ) -> tuple[Rate | None, Bucket | None]:
         """Return the class's rate and bucket, or else the token's."""
         token, own = question.token, None
         rate = token.allow.rate if token is not None else None
@@ -241,20 +246,20 @@ class BatchContext:
         own = own.at(rate, self.hub_ts) if own is not None and rate is not None else None
         return class_rate, self.class_rates.bucket(self.rate_key(msg), class_rate, self.hub_ts, own)
 
-    def _grant_bucket(self, msg: Submission | Writer, rate: Rate) -> Bucket:
+    def _grant_bucket(self, msg: Submission | AttachmentWriter, rate: Rate) -> Bucket:
         """The bucket of a granted token: the log's buckets know only authorized tokens."""
         assert msg.auth_ref is not None
         grant = self._grant_of(msg.auth_ref)
         _token, issued_at = grant if grant is not None else (None, UnixTime(0))
         return self.class_rates.grant_bucket(self.rate_key(msg), rate, self.hub_ts, issued_at)
 
-    def rate_key(self, msg: Submission | Writer) -> RateKey:
+    def rate_key(self, msg: Submission | AttachmentWriter) -> RateKey:
         """The writer that a class rate counts: the token's claims, or the client_id without a known token."""
         cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
         claims = cap.claims_ref if cap is not None else None
         return claims or msg.auth_ref or msg.client_id, msg.label
 
-    def input_of(self, msg: Submission | Writer, size: int) -> AdmissionInput:
+    def input_of(self, msg: Submission | AttachmentWriter, size: int) -> AdmissionInput:
         """Collect what the rows look at."""
         label = self.view.label(msg.label)
         cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
@@ -263,7 +268,7 @@ class BatchContext:
         grant = self._grant_of(msg.auth_ref) if token is None and msg.auth_ref is not None else None
         if grant is not None:
             token, issued_at = grant
-        question = Question(
+        question = AdmissionQuestion(
             msg.label, msg.client_id, msg.auth_ref, token, size, self.hub_ts, granted=grant is not None
         )
         rate, bucket = self._rate(msg, question)
@@ -317,7 +322,7 @@ def admit(submission: Submission, context: BatchContext) -> None:
         context.class_rates.take(context.rate_key(submission), inputs.rate, inputs.bucket)
 
 
-def admit_writer(writer: Writer, size: int, context: BatchContext) -> bytes:
+def admit_writer(writer: AttachmentWriter, size: int, context: BatchContext) -> bytes:
     """Run the auth stage alone, for an attachment (H17); return the key that its quota is counted under."""
     _check(AUTH_ROWS, context.input_of(writer, size))
     return context.rate_key(writer)[0]

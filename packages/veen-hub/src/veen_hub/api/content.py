@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from veen_core.errors import AdmissionError, ApiError, DecodeError
 from veen_core.rejection import SIZE_PREFILTER, Code
 from veen_core.wire import Wire
-from veen_hub.api.reply import Headers, Readable, Reply
+from veen_hub.api.reply import Headers, ReadableRequest, Reply
 
 CBOR: Final = "application/cbor"
 CBOR_SEQ: Final = "application/cbor-seq"
@@ -62,7 +62,7 @@ def check_body(body: bytes, max_bytes: int, refusal: TooLarge) -> bytes:
 
 
 async def read_body(
-    request: Readable,
+    request: ReadableRequest,
     max_bytes: int,
     timeout: int,
     refusal: TooLarge = too_large,
@@ -92,7 +92,9 @@ async def read_body(
     return b"".join(parts)
 
 
-async def read_as(request: Readable, kind: type[W], timeout: int, max_bytes: int = MAX_REQUEST_BYTES) -> W:
+async def read_as(
+    request: ReadableRequest, kind: type[W], timeout: int, max_bytes: int = MAX_REQUEST_BYTES
+) -> W:
     """Read the body as one envelope, by its Content-Type."""
     body = await read_body(request, max_bytes, timeout)
     content_type = content_type_of(request.headers)
@@ -122,7 +124,7 @@ def reply(headers: Headers, envelope: Wire, status: int = 200) -> Reply:
     return Reply(status, envelope.encode(), CBOR)
 
 
-def respond(request: Readable, envelope: Wire) -> Reply:
+def respond(request: ReadableRequest, envelope: Wire) -> Reply:
     """Answer a request with an envelope."""
     return reply(request.headers, envelope)
 

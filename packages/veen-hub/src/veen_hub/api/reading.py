@@ -44,7 +44,7 @@ from veen_hub.version import VERSION
 
 MAX_FOLLOW_PAGE = 256
 """Most entries read at once for a follower that is behind."""
-FIRST_FOLLOW_PAGE = 4
+FIRST_FOLLOW_ENTRIES = 4
 """Entries read first for a follower that is behind, before the size of its entries is known."""
 MAX_CHECKPOINTS = 1_000
 """Checkpoints in one answer."""
@@ -196,7 +196,7 @@ async def _deliver(hub: Hub, label: Label, at: StreamSeq, gone: asyncio.Event) -
 
     A follower that is behind holds about ``MAX_DELIVERY_BYTES`` in memory, however large entries are.
     """
-    many = FIRST_FOLLOW_PAGE
+    many = FIRST_FOLLOW_ENTRIES
     while True:
         changed = hub.feed.changed(label)  # take both events before reading, so that no entry is missed
         drained = hub.drained.is_set()
@@ -286,6 +286,11 @@ async def checkpoints(request: ApiRequest) -> Reply:
     The answer is a CBOR sequence or a JSON list of at most 1,000 checkpoints. If there are more, the header
     ``Veen-Next`` is the query of the next page.
     """
+    return checkpoints_reply(request, *await read_checkpoints(request))
+
+
+async def read_checkpoints(request: ApiRequest) -> tuple[list[Checkpoint], str | None]:
+    """Read one page of checkpoints, and the query of the next page if there are more."""
     hub = request.hub
     first, last = number_of(request, "epoch_min", 0), number_of(request, "epoch_max", 2**63)
     after = None
@@ -297,7 +302,12 @@ async def checkpoints(request: ApiRequest) -> Reply:
     read = hub.store.read
     found = await hub.log.read(lambda: read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS + 1, after))
     given = found[:MAX_CHECKPOINTS]
-    headers = {"Veen-Next": _next_page(given[-1], last)} if len(found) > len(given) else {}
+    return given, _next_page(given[-1], last) if len(found) > len(given) else None
+
+
+def checkpoints_reply(request: ApiRequest, given: list[Checkpoint], next_page: str | None) -> Reply:
+    """Encode a page of checkpoints in the form that the request asks for."""
+    headers = {"Veen-Next": next_page} if next_page is not None else {}
     if wants_json(request.headers):
         answer = CheckpointsResponse(checkpoints=tuple(given), server_version=VERSION)
         answered = json_reply(answer.to_json())

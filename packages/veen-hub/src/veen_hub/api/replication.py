@@ -27,9 +27,9 @@ from veen_hub.replica.items import (
     Alive,
     AttachmentIds,
     Batches,
-    HandedOver,
+    HandoverItem,
     Hello,
-    Published,
+    PublishedItem,
     ReplicaItem,
     encode_item,
 )
@@ -115,11 +115,11 @@ async def _items(
             continue
         if (newest := hub.store.hub_log.published) is not None and newest is not published:
             published = newest
-            yield Published(newest)
+            yield PublishedItem(newest)
             continue
         if hub.handover is not None and handover is None:
             handover = hub.handover
-            yield HandedOver(handover)
+            yield HandoverItem(handover)
             continue
         if drained or gone.is_set():
             return

@@ -30,7 +30,7 @@ class Body(Protocol):
         """Iterate over the body in parts of at most ``n`` bytes."""
 
 
-class Readable(Protocol):
+class ReadableRequest(Protocol):
     """What reading a body needs of a request."""
 
     @property

@@ -69,7 +69,8 @@ API_ROUTES: Final = (
     Route("POST", "/tooling/handover", tooling.handover),
 )
 """All calls of the API's transports."""
-PROBE_ROUTES: Final = (Route("GET", "/readyz", probes.readyz), Route("GET", "/metrics", probes.metrics))
+METRICS: Final = Route("GET", "/metrics", probes.metrics)
+PROBE_ROUTES: Final = (Route("GET", "/readyz", probes.readyz), METRICS)
 """The calls of the probes' listener that its other listeners do not have."""
 
 

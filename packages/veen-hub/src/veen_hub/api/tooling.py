@@ -19,6 +19,7 @@ from veen_core.status import (
     RetentionResponse,
     admin_digest,
 )
+from veen_core.utc import format_utc
 from veen_hub.api.content import (
     CBOR,
     JSON,
@@ -92,7 +93,8 @@ async def _signed_body(request: ApiRequest) -> bytes:
     if abs(now - signed_at) > MAX_ADMIN_AGE:
         raise ApiError(
             Code.UNAUTHORIZED,
-            f"signed at {signed_at}, more than {MAX_ADMIN_AGE} s from the hub's time, {now}: sign it again",
+            f"signed at {format_utc(signed_at)}, more than {MAX_ADMIN_AGE} s from the hub's time, "
+            f"{format_utc(now)}: sign it again",
         )
     digest = admin_digest(hub.identity.hub_id, request.method, request.path, body, signed_at)
     try:
@@ -113,7 +115,9 @@ async def _signed_body(request: ApiRequest) -> bytes:
     )
 
 
-def _label_request(request: ApiRequest, body: bytes) -> LabelRequest:
+async def signed_label_request(request: ApiRequest) -> LabelRequest:
+    """Return the label that an admin's request is about, after its signature was checked (H19)."""
+    body = await _signed_body(request)
     try:
         if content_type_of(request.headers) == JSON and body:
             return LabelRequest.from_json(body)
@@ -124,14 +128,14 @@ def _label_request(request: ApiRequest, body: bytes) -> LabelRequest:
 
 async def checkpoint(request: ApiRequest) -> Reply:
     """``POST /tooling/checkpoint``: make checkpoints now, of one label or of all that grew."""
-    asked = _label_request(request, await _signed_body(request))
+    asked = await signed_label_request(request)
     made = await request.hub.upkeep.checkpoint(asked.label)
     return respond(request, CheckpointsResponse(checkpoints=tuple(made), server_version=VERSION))
 
 
 async def anchor(request: ApiRequest) -> Reply:
     """``POST /tooling/anchor``: publish the newest checkpoints now."""
-    asked = _label_request(request, await _signed_body(request))
+    asked = await signed_label_request(request)
     done = await request.hub.upkeep.anchor(asked.label)
     return respond(request, CheckpointsResponse(checkpoints=tuple(done), server_version=VERSION))
 

@@ -37,7 +37,7 @@ from veen_hub.client.wire.transport import Timeouts, Tls
 MESSAGES_PER_REQUEST: Final = 256
 """Messages per request. A request costs a sync on both sides and a round trip: with 64 messages per request
 ``send_many`` took 192 µs a message, with 128 it took 166, with 256 it took 162."""
-LOCK_TIMEOUT: Final = 10.0
+LOCK_TIMEOUT_SEC: Final = 10.0
 """Seconds to wait for a label that another process owns."""
 MAX_POW_DIFFICULTY: Final = 22
 """Largest proof of work done for a message: about six seconds of hashing."""
@@ -58,7 +58,7 @@ async def connect(
     retry: Retry | None = None,
     bounds: ClientBounds | None = None,
     batch: int = MESSAGES_PER_REQUEST,
-    lock_timeout: float = LOCK_TIMEOUT,
+    lock_timeout: float = LOCK_TIMEOUT_SEC,
     max_pow_difficulty: int = MAX_POW_DIFFICULTY,
     randomness: Randomness = os.urandom,
 ) -> AsyncIterator[Hub]:

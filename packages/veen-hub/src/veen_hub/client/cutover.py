@@ -14,6 +14,7 @@ from veen_core.errors import DecodeError, StateError
 from veen_core.handover import Handover, verify_handover
 from veen_core.hub_identity import HubIdentity, verify_identity
 from veen_core.ids import Epoch, HubId, HubPk, LeafHash, StreamId
+from veen_core.plural import plural
 from veen_core.profile import Profile
 from veen_core.rejection import Code
 from veen_hub.client.errors import Unavailable
@@ -117,8 +118,8 @@ def refuse_pending(store: StateStore, old: HubId, stream_id: StreamId) -> None:
         moving = decode_record(MovedMessages, moved, MOVED_FOLDER).messages if moved else ()
         if pending or moving:
             raise StateError(
-                f"{len(pending) or len(moving)} message(s) are pending at hub {old.hex()}, which has handed "
-                "over and does not answer; whether it accepted them is not known",
+                f"hub {old.hex()} has handed over and does not answer; it is not known whether it accepted "
+                f"{plural(len(pending) or len(moving), 'pending message')}",
                 action="make the old hub or its replica reachable at the address of the old hub, and repeat "
                 "the operation",
             )

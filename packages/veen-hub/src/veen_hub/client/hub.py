@@ -23,7 +23,7 @@ from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.admin import Admin
 from veen_hub.client.cutover import verified_handover
 from veen_hub.client.hub_log import (
-    CONFIRM_TIMEOUT,
+    CONFIRM_TIMEOUT_SEC,
     Confirmations,
     LabelHeads,
     gather_evidence,
@@ -160,14 +160,14 @@ class Hub:
         newest = self.confirmations.checkpoints.newest if self.confirmations is not None else None
         return newest.signed if newest is not None else None
 
-    async def confirm(self, *receipts: Receipt, timeout: float = CONFIRM_TIMEOUT) -> None:
+    async def confirm(self, *receipts: Receipt, timeout: float = CONFIRM_TIMEOUT_SEC) -> None:
         """Wait until a quorum of witnesses covers the receipts; raise ``Unconfirmed`` after ``timeout`` s."""
         for receipt in receipts:
             await (await self.log(receipt.label)).verify(receipt)
         await self.wait_confirmed(receipts, timeout)
 
     async def evidence(
-        self, label: Label, stream_seq: int, *, timeout: float = CONFIRM_TIMEOUT
+        self, label: Label, stream_seq: int, *, timeout: float = CONFIRM_TIMEOUT_SEC
     ) -> HubEvidence:
         """Return verified evidence that proves one message without the log (``HubEvidence``, P1).
 
@@ -178,7 +178,7 @@ class Hub:
         return await gather_evidence(log, StreamSeq(stream_seq), self.confirmations, timeout)
 
     async def label_head(
-        self, label: Label, stream_seq: int | None = None, *, timeout: float = CONFIRM_TIMEOUT
+        self, label: Label, stream_seq: int | None = None, *, timeout: float = CONFIRM_TIMEOUT_SEC
     ) -> HubProofResponse:
         """Return a label's newest head in the hub log, or wait for the first that covers ``stream_seq`` (P1).
 

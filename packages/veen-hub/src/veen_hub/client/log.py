@@ -48,7 +48,7 @@ class HubLogReader:
         self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
         """Yield verified pages up to ``to_seq`` or the end of the log; the next is verified meanwhile."""
-        pages = reading.read(await self._hub.log(label), from_seq, to_seq, reading.BULK_PAGE)
+        pages = reading.read(await self._hub.log(label), from_seq, to_seq, reading.BULK_PAGE_ENTRIES)
         async with aclosing(reading.one_ahead(pages)) as verified:
             async for entries in verified:
                 yield entries

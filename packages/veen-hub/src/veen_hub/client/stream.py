@@ -39,11 +39,12 @@ from veen_core.ids import (
     UnixTime,
 )
 from veen_core.keys import DhKey
+from veen_core.plural import plural
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_hub.client import reading
 from veen_hub.client.errors import BoundsReached, Refused
-from veen_hub.client.hub_log import CONFIRM_TIMEOUT
+from veen_hub.client.hub_log import CONFIRM_TIMEOUT_SEC
 from veen_hub.client.label import LabelLog
 from veen_hub.client.reading import Message
 from veen_hub.client.sending.attachments import AttachingMessage, Source, store_attachment
@@ -52,7 +53,7 @@ from veen_hub.client.sending.body import (
     AttachmentRef,
     Body,
     Composer,
-    Draft,
+    MessageDraft,
     Outgoing,
     body_bytes,
     draft_of,
@@ -159,7 +160,7 @@ class Stream:
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
         confirm: bool = False,
-        confirm_timeout: float = CONFIRM_TIMEOUT,
+        confirm_timeout: float = CONFIRM_TIMEOUT_SEC,
     ) -> Receipt:
         """Seal and send a message; returns the verified receipt once the message is durable (H2).
 
@@ -191,7 +192,7 @@ class Stream:
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
         confirm: bool = False,
-        confirm_timeout: float = CONFIRM_TIMEOUT,
+        confirm_timeout: float = CONFIRM_TIMEOUT_SEC,
     ) -> Sending:
         """Send messages in batches; returns an async iterator of their receipts, in order.
 
@@ -219,7 +220,7 @@ class Stream:
         to: Recipient | None,
         parent: LeafHash | None,
         expires_at: UnixTime | None,
-    ) -> Draft:
+    ) -> MessageDraft:
         return draft_of(body, self._recipient(to), schema, parent, expires_at)
 
     def _recipient(self, to: Recipient | None) -> DhPublicKey:
@@ -261,7 +262,7 @@ class Stream:
 
     async def _send_attaching(
         self,
-        draft: Draft,
+        draft: MessageDraft,
         body: Body | Composer,
         schema: SchemaId | str | None,
         sources: Sequence[Source],
@@ -359,7 +360,7 @@ class Stream:
         index = which if isinstance(which, int) else refs.index(which)
         if not 0 <= index < len(refs):
             raise StateError(
-                f"message {message.stream_seq} has {len(refs)} attachment(s), none with index {index}"
+                f"message {message.stream_seq} has {plural(len(refs), 'attachment')}, none with index {index}"
             )
         ciphertext = await reading.fetch_attachment(self.hub.connection, refs[index].coid)
         plaintext = await self.hub.connection.workers.run(message.opened.attachment, index, ciphertext)
@@ -382,7 +383,7 @@ class Stream:
         return await (await self._log(epoch)).proof(StreamSeq(stream_seq), size)
 
     async def evidence(
-        self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT
+        self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT_SEC
     ) -> HubEvidence:
         """Return verified evidence that proves one message without the log (``HubEvidence``, P1)."""
         await self._log(epoch)

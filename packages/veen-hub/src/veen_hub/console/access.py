@@ -38,7 +38,7 @@ _HOST: Final = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ListenerAccess:
     """The rules of one listener; ``token`` is None if a loopback name is enough."""
 
     token: str | None

@@ -26,7 +26,7 @@ from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import Code
 from veen_hub.api.content import MAX_REQUEST_BYTES
 from veen_hub.api.routes import PROBE_ROUTES, READ_ROUTES
-from veen_hub.console.access import Access
+from veen_hub.console.access import ListenerAccess
 from veen_hub.console.description import ConsoleDescription, serve_description
 from veen_hub.console.page import ConsolePage, add_security_headers
 from veen_hub.http.errors import envelopes
@@ -91,7 +91,7 @@ def make_app(
     """Make the application: the page, its description, and one forwarding handler per read call."""
     page = ConsolePage.load()
     app = web.Application(
-        middlewares=[envelopes, Access(token=token).admit], client_max_size=MAX_REQUEST_BYTES
+        middlewares=[envelopes, ListenerAccess(token=token).admit], client_max_size=MAX_REQUEST_BYTES
     )
     app.on_response_prepare.append(add_security_headers)
 

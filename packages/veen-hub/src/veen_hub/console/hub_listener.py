@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from veen_core.errors import ConfigError
-from veen_hub.console.access import MIN_TOKEN_CHARACTERS, Access
+from veen_hub.console.access import MIN_TOKEN_CHARACTERS, ListenerAccess
 from veen_hub.console.description import ConsoleDescription, serve_description
 from veen_hub.console.page import ConsolePage, add_security_headers
 from veen_hub.http.errors import envelopes
@@ -20,7 +20,7 @@ from veen_hub.version import VERSION
 def make_console(hub: Hub, settings: ConsoleSettings, routes: Sequence[web.RouteDef]) -> web.Application:
     """Make the application: the page, and ``routes``, which are calls that other listeners have too."""
     token = _read_token(settings)
-    access = Access(token=token, secure=settings.is_beyond_loopback)
+    access = ListenerAccess(token=token, secure=settings.is_beyond_loopback)
     page = ConsolePage.load()
     description = ConsoleDescription(served_by="hub", has_probes=True, version=VERSION)
     app = web.Application(middlewares=[envelopes, access.admit])

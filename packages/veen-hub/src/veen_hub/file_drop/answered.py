@@ -17,7 +17,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_hub.file_drop.envelopes import MAX_REPLY_BYTES, REPLY, DropName
 from veen_hub.file_drop.files import names_in, read_file, sync_folder, write_file
 
-KEPT_REPLIES: Final = 256
+MAX_KEPT_REPLIES: Final = 256
 """Newest replies per sender that a repeated request can get."""
 BEGUN: Final = "begun"
 MAX_BEGUN_BYTES: Final = 1_024
@@ -31,7 +31,7 @@ class Begun:
     head: StreamSeq
 
 
-class Answered:
+class AnsweredRequests:
     """The requests of one sender, in a folder of the data directory."""
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +69,7 @@ class Answered:
         write_file(self._folder, name.file_name(REPLY), reply)  # the commit point of the request
         self._kept.append(name)
         self.done = name.number
-        while len(self._kept) > KEPT_REPLIES:
+        while len(self._kept) > MAX_KEPT_REPLIES:
             (self._folder / self._kept.pop(0).file_name(REPLY)).unlink(missing_ok=True)
 
     def _make(self) -> None:

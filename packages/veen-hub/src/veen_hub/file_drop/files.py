@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ PART: Final = ".part"
 
 
 def write_file(folder: Path, name: str, content: bytes) -> None:
-    """Write a file: content, sync, rename, sync of the folder."""
+    """Write a file: content, sync, rename, sync of the folder. The folder's group may read the file."""
     part = folder / f"{name}{PART}"
-    descriptor = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+    part.unlink(missing_ok=True)  # of a crash; or another user's pipe or link, which must not be opened
+    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o640)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -41,19 +43,22 @@ def sync_folder(folder: Path) -> None:
 def read_file(path: Path, max_bytes: int) -> bytes | None:
     """Return the content of a regular file; None if it is another kind of file or larger than it may be.
 
-    Raises FileNotFoundError if there is none.
+    Raises OSError if there is none, or if it cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
+    except OSError as exc:
+        if exc.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, or a socket
+            return None
         raise
-    except OSError:  # a symbolic link, or no permission
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(file.fileno())
+    try:
+        about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > max_bytes:
             return None
-        content = file.read(max_bytes + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(max_bytes + 1)
+    finally:
+        os.close(descriptor)
     return content if len(content) <= max_bytes else None
 
 

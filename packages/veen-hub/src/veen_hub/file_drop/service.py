@@ -2,8 +2,8 @@
 
 One request, from file to file:
 
-1. A request that has a kept reply gets that reply again.
-2. It waits until all requests of its sender with smaller numbers are answered.
+1. A request waits until all requests of its sender with smaller numbers are answered, and its file is whole.
+2. If it has a kept reply, it gets that reply again.
 3. Before a submit, the head of its label is noted, durably.
 4. The endpoint is called. If the hub cannot answer now (E.UNAVAILABLE), it is called again later.
 5. If the request had begun before a crash and is a duplicate now, its receipt is found after the noted head.
@@ -31,7 +31,7 @@ from veen_hub.api.reply import Headers, Reply
 from veen_hub.api.request_ids import new_request_id
 from veen_hub.api.submit import encode
 from veen_hub.api.whole_requests import answer_whole
-from veen_hub.file_drop.answered import Answered, Begun
+from veen_hub.file_drop.answered import AnsweredRequests, Begun
 from veen_hub.file_drop.envelopes import (
     MAX_REQUEST_BYTES,
     REPLY,
@@ -49,7 +49,7 @@ from veen_hub.ops.logs import LOGGER, log
 
 SUBMIT: Final = ("POST", "/v1/submit")
 NOT_NOW: Final = HTTP_STATUS[Code.UNAVAILABLE]
-PAGE: Final = 256
+PAGE_ENTRIES: Final = 256
 """Entries that are read at once in the search for a receipt."""
 
 
@@ -63,9 +63,11 @@ class FileDropService:
         self._inbox, self._outbox = settings.inbox, settings.outbox
         self._settings = settings
         self._state = hub.store.layout.view("file")
-        self._senders: dict[str, Answered] = {}
+        self._senders: dict[str, AnsweredRequests] = {}
+        self._troubles: set[str] = set()
+        """What was wrong at this look at the inbox."""
         self._said: set[str] = set()
-        """Files whose trouble was logged."""
+        """What was wrong at the look before, and was logged."""
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -80,22 +82,23 @@ class FileDropService:
 
     async def _renew_status(self) -> None:
         while True:
-            status = DroppedReply(200, (("Content-Type", CBOR),), self._hub.status().encode()).encode()
             try:
+                status = DroppedReply(200, (("Content-Type", CBOR),), self._hub.status().encode()).encode()
                 await self._hub.log.read(lambda status=status: write_file(self._outbox, STATUS_NAME, status))  # type: ignore[misc]
             except OSError as exc:
                 log(logging.WARNING, "file_outbox_failed", folder=str(self._outbox), error=str(exc))
+            except Exception:  # noqa: BLE001 - logged; such as a clock of another package
+                LOGGER.exception("file_status_failed")
             await asyncio.sleep(self._settings.status_sec)
 
     async def _answer_all(self) -> None:
         while True:
             try:
                 for name in await self._hub.log.read(self._waiting):
-                    await self._answer(name)
+                    await self._answer_or_say(name)
             except OSError as exc:
                 self._say("folder", "file_inbox_failed", folder=str(self._inbox), error=str(exc))
-            except Exception:  # noqa: BLE001 - logged; the next look may find the cause removed
-                LOGGER.exception("file_request_failed")
+            self._said, self._troubles = self._troubles, set()
             await asyncio.sleep(self._settings.poll_ms / 1_000)
 
     def _waiting(self) -> list[DropName]:
@@ -104,11 +107,23 @@ class FileDropService:
         return sorted(name for name in names if name is not None)
 
     def _say(self, about: str, event: str, **fields: str) -> None:
-        if about not in self._said and len(self._said) < self._settings.max_senders:
-            self._said.add(about)
-            log(logging.WARNING, event, **fields)
+        """Log a trouble when it begins."""
+        if len(self._troubles) < self._settings.max_senders:
+            self._troubles.add(about)
+            if about not in self._said:
+                log(logging.WARNING, event, **fields)
 
     # --- one request
+
+    async def _answer_or_say(self, name: DropName) -> None:
+        """Answer a request; what cannot be done for one must not keep the requests behind it waiting."""
+        file = name.file_name(REQUEST)
+        try:
+            await self._answer(name)
+        except OSError as exc:
+            self._say(file, "file_request_waits", file=file, error=str(exc))
+        except Exception:  # noqa: BLE001 - logged; the next look may find the cause removed
+            LOGGER.exception("file_request_failed")
 
     async def _answer(self, name: DropName) -> None:
         sender = self._sender(name.sender)
@@ -116,19 +131,19 @@ class FileDropService:
         if sender is None:
             self._say(name.sender, "file_sender_refused", sender=name.sender, why="file.max_senders reached")
             return
-        if (kept := await self._hub.log.read(lambda: sender.reply_to(name))) is not None:
-            await self._hub.log.read(lambda: self._finish(name, kept))
-            return
         if name.number > sender.done + 1:
             self._say(f"{name.sender}+{sender.done}", "file_gap", file=file, missing=str(sender.done + 1))
-            return
-        if name.number <= sender.done:
-            answered = refuse(CIMultiDict(), _used(name), new_request_id())
-            await self._hub.log.read(lambda: self._finish(name, _to_file(answered)))
             return
         content = await self._hub.log.read(lambda: read_file(self._inbox / file, MAX_REQUEST_BYTES))
         if content is None or digest_of(content) != name.digest:
             self._say(file, "file_damaged", file=file, why="not a file with the content that its name says")
+            return
+        if (kept := await self._hub.log.read(lambda: sender.reply_to(name))) is not None:
+            await self._hub.log.read(lambda: self._finish(name, kept))
+            return
+        if name.number <= sender.done:
+            answered = refuse(CIMultiDict(), _used(name), new_request_id())
+            await self._hub.log.read(lambda: self._finish(name, _to_file(answered)))
             return
         reply = await self._call(name, sender, content)
         if reply.status == NOT_NOW:
@@ -137,21 +152,22 @@ class FileDropService:
         await self._hub.log.read(lambda: sender.end(name, data))
         await self._hub.log.read(lambda: self._finish(name, data))
 
-    def _sender(self, sender: str) -> Answered | None:
+    def _sender(self, sender: str) -> AnsweredRequests | None:
         found = self._senders.get(sender)
         if found is None and len(self._senders) < self._settings.max_senders:
-            found = self._senders[sender] = Answered(self._state / sender)
+            found = self._senders[sender] = AnsweredRequests(self._state / sender)
         return found
 
     def _finish(self, name: DropName, reply: bytes) -> None:
         write_file(self._outbox, name.file_name(REPLY), reply)
         (self._inbox / name.file_name(REQUEST)).unlink(missing_ok=True)
 
-    async def _call(self, name: DropName, sender: Answered, content: bytes) -> Reply:
+    async def _call(self, name: DropName, sender: AnsweredRequests, content: bytes) -> Reply:
         headers: Headers = CIMultiDict()
         try:
             asked = DroppedRequest.decode(content)
-            headers = CIMultiDict([*asked.headers, ("Content-Length", str(len(asked.body)))])
+            headers = CIMultiDict(asked.headers)
+            headers["Content-Length"] = str(len(asked.body))
             begun = await self._begin(name, sender, asked, headers)
             reply = await answer_whole(
                 self._hub, "files", method=asked.method, target=asked.target, headers=headers, body=asked.body
@@ -163,7 +179,7 @@ class FileDropService:
         return reply
 
     async def _begin(
-        self, name: DropName, sender: Answered, asked: DroppedRequest, headers: Headers
+        self, name: DropName, sender: AnsweredRequests, asked: DroppedRequest, headers: Headers
     ) -> Begun | None:
         """Note where the log is before a submit; return what was noted if it had begun before."""
         if (asked.method, asked.target) != SUBMIT:
@@ -192,7 +208,7 @@ class FileDropService:
 
     def _entries_after(self, begun: Begun) -> Iterator[Entry]:
         at = StreamSeq(begun.head + 1)
-        while found := self._hub.store.read.entries(begun.label, at, PAGE):
+        while found := self._hub.store.read.entries(begun.label, at, PAGE_ENTRIES):
             yield from (one for one in found if isinstance(one, Entry))
             at = StreamSeq(at + len(found))
 

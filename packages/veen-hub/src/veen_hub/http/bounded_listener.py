@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -29,8 +29,17 @@ from veen_hub.ops.logs import log
 HANDSHAKE_SEC: Final = 10
 
 
+class ListenSettings(Protocol):
+    """A section of a configuration file that says where to listen."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def max_connections(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ListenerEndpoint:
     """Address and limits of one listener."""
 
     key: str
@@ -39,6 +48,22 @@ class Endpoint:
     port: int
     max_connections: int
     backlog: int
+    reuse_port: bool = False
+    """Whether other processes of the same hub listen at the same address."""
+
+    @staticmethod
+    def of(key: str, settings: ListenSettings, *, port: int, reuse_port: bool = False) -> ListenerEndpoint:
+        """Return the endpoint of a section; without ``backlog`` as many wait as may be connected."""
+        limit = settings.max_connections
+        backlog = getattr(settings, "backlog", limit)
+        return ListenerEndpoint(
+            key=key,
+            host=settings.host,
+            port=port,
+            max_connections=limit,
+            backlog=backlog,
+            reuse_port=reuse_port,
+        )
 
 
 def refuse_in_text(error: ApiError) -> Reply:
@@ -84,7 +109,7 @@ class BoundedListener(web.BaseSite):
     def __init__(
         self,
         runner: web.BaseRunner,
-        endpoint: Endpoint,
+        endpoint: ListenerEndpoint,
         context: ssl.SSLContext | None = None,
         *,
         slow_client_sec: int,
@@ -136,6 +161,7 @@ class BoundedListener(web.BaseSite):
                 endpoint.port,
                 backlog=self._backlog,
                 reuse_address=True,
+                reuse_port=endpoint.reuse_port or None,
             )
         except (OSError, OverflowError) as exc:  # overflow: the port after 65535
             await self.stop()

@@ -10,7 +10,7 @@ from aiohttp import web
 from veen_core.errors import ApiError
 from veen_hub.api.errors import refuse
 from veen_hub.api.reply import Headers, Reply
-from veen_hub.http.bounded_listener import BoundedListener, Endpoint
+from veen_hub.http.bounded_listener import BoundedListener, ListenerEndpoint
 from veen_hub.http.connections import Connection
 from veen_hub.hub import Hub
 
@@ -24,7 +24,7 @@ class Listener(BoundedListener):
         self,
         runner: web.BaseRunner,
         hub: Hub,
-        endpoint: Endpoint,
+        endpoint: ListenerEndpoint,
         context: ssl.SSLContext | None = None,
         *,
         takes_submits: bool = False,

@@ -1,8 +1,9 @@
 """The hub's HTTP/3 connections: requests in, replies out, and bounds before anything is computed (SH0.4).
 
-A head may have as many bytes as over HTTP/1.1. Bytes that neither begin nor continue a request are counted,
-and a peer that sends too many is disconnected. So is one that resets too many requests, does not complete its
-handshake in time, or reads its answers too slowly.
+A head may have as many bytes as over HTTP/1.1, and is not compressed with a dynamic table, by which 32 KiB
+could become 64 MiB. Bytes that neither begin nor continue a request are counted, and a peer that sends too
+many is disconnected. So is one that gives up too many requests, does not complete its handshake in time, or
+reads its answers too slowly.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
-from aioquic.h3.connection import ErrorCode, H3Connection
+import pylsqpack
+from aioquic.h3.connection import ErrorCode, H3Connection, Setting
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import (
     ConnectionTerminated,
     HandshakeCompleted,
     QuicEvent,
+    StopSendingReceived,
     StreamDataReceived,
     StreamReset,
 )
@@ -43,16 +46,33 @@ from veen_hub.ops.logs import LOGGER, log
 
 MAX_HEAD_BYTES: Final = 32 * 1_024
 """Bytes of a head, before and after its compression; also of anything that is no request."""
+MAX_UNSENT_TAIL_BYTES: Final = 64 * 1_024
+"""Bytes at the end of an answer that may still be unsent when the hub forgets the request."""
 HANDSHAKE_SEC: Final = 10.0
 MAX_RESETS: Final = 256
 """Requests that a client may give up before it is disconnected."""
+Fields = list[tuple[bytes, bytes]]
+"""The fields of a head, in their order."""
 
 
 class _Http(H3Connection):
-    """aioquic's HTTP/3, which alone would end the connection over a body of another length than announced."""
+    """aioquic's HTTP/3 without a dynamic table of header fields, and with our own check of lengths."""
+
+    def __init__(self, quic: QuicConnection) -> None:
+        super().__init__(quic)
+        self._decoder = pylsqpack.Decoder(0, 0)
+
+    def _get_local_settings(self) -> dict[int, int]:
+        no_table = {Setting.QPACK_MAX_TABLE_CAPACITY: 0, Setting.QPACK_BLOCKED_STREAMS: 0}
+        return super()._get_local_settings() | no_table
+
+    def unparsed(self, stream_id: int) -> int:
+        """Return how many bytes of a stream wait for the rest of their frame."""
+        stream = self._stream.get(stream_id)
+        return len(stream.buffer) if stream is not None else 0
 
     def _check_content_length(self, stream: Any) -> None:
-        """Leave it to ``H3Request.feed``: the request is refused, and others on the connection continue."""
+        """Leave it to ``H3Request.feed``, which refuses the request; aioquic would end the connection."""
 
 
 class H3Request:
@@ -65,6 +85,8 @@ class H3Request:
         """Content-Length of the request."""
         self.lost = asyncio.Event()
         self.dropped = False
+        self.is_answered = False
+        """Whether the head of the answer was sent."""
         self._received = 0
         self._connection = connection
 
@@ -130,8 +152,8 @@ class H3HubConnection(QuicPeer):
                 self._handshake.cancel()
                 if event.alpn_protocol == "h3":
                     self._http = _Http(self._quic)
-            case StreamReset():
-                self._reset(event.stream_id)
+            case StreamReset() | StopSendingReceived():
+                self._give_up_request(event.stream_id)
             case ConnectionTerminated():
                 self._end()
         if self._http is None:
@@ -146,7 +168,8 @@ class H3HubConnection(QuicPeer):
                 self._idle_bytes = 0
                 if (request := self._requests.get(found.stream_id)) is not None:
                     request.feed(found.data, ended=found.stream_ended)
-        if self._idle_bytes > MAX_HEAD_BYTES:
+        unparsed = self._http.unparsed(event.stream_id) if isinstance(event, StreamDataReceived) else 0
+        if max(self._idle_bytes, unparsed) > MAX_HEAD_BYTES:
             log(logging.INFO, "request_unreadable", error="head too long", request_id=new_request_id())
             self.close(ErrorCode.H3_EXCESSIVE_LOAD)
 
@@ -158,15 +181,23 @@ class H3HubConnection(QuicPeer):
         lengths = [value for name, value in found.headers if name == b"content-length"]
         request.announced = int(lengths[0]) if lengths and lengths[0].isdigit() else None
         request.feed(b"", ended=found.stream_ended)
-        task = self._loop.create_task(self._serve(request, found.headers))
+        size = sum(len(name) + len(value) for name, value in found.headers)
+        fields = found.headers if size <= MAX_HEAD_BYTES else None  # others must not wait in memory
+        task = self._loop.create_task(self._serve(request, fields))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _reset(self, stream_id: int) -> None:
-        if (request := self._requests.get(stream_id)) is not None:
+    def _give_up_request(self, stream_id: int) -> None:
+        """Note that the client has given up a request, or only its answer (RFC 9114 §4.1.1)."""
+        request = self._requests.get(stream_id)
+        if request is not None:
+            if request.lost.is_set():
+                return  # it has given up both
             request.lost.set()
             request.body.fail(ConnectionResetError("the client has given up the request"))
-        self._resets += 1
+            self._progress.set()
+        if request is None or not request.is_answered:
+            self._resets += 1
         if self._resets > MAX_RESETS:
             self.close(ErrorCode.H3_EXCESSIVE_LOAD)
 
@@ -190,7 +221,8 @@ class H3HubConnection(QuicPeer):
 
     # --- requests
 
-    async def _serve(self, request: H3Request, fields: list[tuple[bytes, bytes]]) -> None:
+    async def _serve(self, request: H3Request, fields: Fields | None) -> None:
+        """Answer a request; ``fields`` is its head, None if it is too long."""
         request_id = new_request_id()
         headers: CIMultiDict[str] = CIMultiDict()
         path = ""
@@ -202,7 +234,7 @@ class H3HubConnection(QuicPeer):
                 route, made.variables = TABLE.find(made.method, path)
                 reply = await routes.call(route, made)
             except ConnectionError:
-                return  # the client has given up
+                raise  # nobody waits for the answer
             except Exception as exc:  # noqa: BLE001 - a bug is answered too
                 made = None
                 reply = answer_error(exc, headers, path, request_id)
@@ -211,8 +243,8 @@ class H3HubConnection(QuicPeer):
                 await self._send(request, reply, only_head=only_head)
             else:
                 await self._stream(request, reply, only_head=only_head)
-        except (ConnectionError, TimeoutError):
-            pass  # the client is gone, or reads too slowly
+        except (ConnectionError, TimeoutError):  # the client has given up, or reads too slowly
+            self._windows.reset(request.stream_id, ErrorCode.H3_REQUEST_CANCELLED)
         except Exception:  # noqa: BLE001 - logged; the answer can only be cut
             LOGGER.exception("answer_failed")
             self._cut(request)
@@ -225,12 +257,12 @@ class H3HubConnection(QuicPeer):
     def _request(
         self,
         request: H3Request,
-        fields: list[tuple[bytes, bytes]],
+        fields: Fields | None,
         headers: CIMultiDict[str],
         request_id: str,
     ) -> ApiRequest:
         """Make the API's request; fills ``headers`` as far as they can be read."""
-        if sum(len(name) + len(value) for name, value in fields) > MAX_HEAD_BYTES:
+        if fields is None:
             raise ApiError(Code.BAD_REQUEST, f"the head of the request has more than {MAX_HEAD_BYTES} bytes")
         pseudo: dict[bytes, str] = {}
         for name, value in fields:
@@ -238,16 +270,16 @@ class H3HubConnection(QuicPeer):
                 pseudo[name] = value.decode("latin-1")
             else:
                 headers.add(name.decode("latin-1"), value.decode("latin-1"))
-        url = urlsplit(pseudo.get(b":path", ""))
+        path, _, query = pseudo.get(b":path", "").partition("?")
         return ApiRequest(
             hub=self._hub,
             method=pseudo.get(b":method", ""),
-            path=unquote(url.path),
+            path=unquote(path),
             request_id=request_id,
             headers=headers,
             content=request.body,
             peer=request,
-            query=dict(reversed(parse_qsl(url.query))),  # the first of equal names counts
+            query=dict(reversed(parse_qsl(query))),  # the first of equal names counts
         )
 
     async def _send(self, request: H3Request, reply: Reply, *, only_head: bool) -> None:
@@ -279,15 +311,15 @@ class H3HubConnection(QuicPeer):
                     await self._write(request, reply.first)
                 async for part in parts:
                     await self._write(request, part)
+                await self._write(request, b"", ended=True)
             except InterruptedReply:
                 self._cut(request)
-                return
-        self._data(request, b"", ended=True)
 
-    def _headers(self, request: H3Request, fields: list[tuple[bytes, bytes]], *, ended: bool) -> None:
+    def _headers(self, request: H3Request, fields: Fields, *, ended: bool) -> None:
         if request.lost.is_set() or self._http is None:
             raise ConnectionResetError
         self._http.send_headers(request.stream_id, fields, end_stream=ended)
+        request.is_answered = True
         self.transmit_soon()
 
     def _data(self, request: H3Request, data: bytes, *, ended: bool = False) -> None:
@@ -299,9 +331,10 @@ class H3HubConnection(QuicPeer):
     async def _write(self, request: H3Request, data: bytes, *, ended: bool = False) -> None:
         """Send a part; wait while too much is unsent, and drop a client that reads too slowly."""
         self._data(request, data, ended=ended)
+        max_unsent = MAX_UNSENT_TAIL_BYTES if ended else MAX_UNSENT_BYTES
         seconds = self._hub.config.listen.follower_timeout_sec
-        while (unsent := self._windows.unsent(request.stream_id)) > MAX_UNSENT_BYTES:
-            allowed = max(MAX_UNSENT_BYTES, unsent - round(seconds * MIN_READ_RATE))
+        while (unsent := self._windows.unsent(request.stream_id)) > max_unsent:
+            allowed = max(max_unsent, unsent - round(seconds * MIN_READ_RATE))
             try:
                 async with asyncio.timeout(seconds):
                     await self.until_sent(request.stream_id, allowed, request.wants_more)
@@ -313,11 +346,11 @@ class H3HubConnection(QuicPeer):
     def _cut(self, request: H3Request) -> None:
         if not request.lost.is_set():
             request.lost.set()
-            self._quic.reset_stream(request.stream_id, ErrorCode.H3_INTERNAL_ERROR)
+            self._windows.reset(request.stream_id, ErrorCode.H3_INTERNAL_ERROR)
             self.transmit_soon()
 
 
-def _fields(status: int, content_type: str, headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+def _fields(status: int, content_type: str, headers: dict[str, str]) -> Fields:
     return [
         (b":status", str(status).encode()),
         (b"content-type", content_type.encode()),

@@ -1,4 +1,4 @@
-"""What both ends of an HTTP/3 connection do alike: bounded windows, and writes that wait for the peer."""
+"""What both ends of an HTTP/3 connection do alike: windows, sizes of datagrams, writes that wait."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.quic.connection import QuicConnection
 
+from veen_hub.http3.datagrams import Datagrams
 from veen_hub.http3.stream_body import StreamBody
 from veen_hub.http3.windows import MAX_UNSENT_BYTES, Windows
 
@@ -19,6 +20,7 @@ class QuicPeer(QuicConnectionProtocol):
     def __init__(self, quic: QuicConnection) -> None:
         super().__init__(quic)
         self._windows = Windows(quic, self._unread)
+        self._datagrams = Datagrams(quic)
         self._progress = asyncio.Event()
         """Set when a datagram has arrived, and when the connection ends."""
         self._transmitting = False
@@ -34,6 +36,10 @@ class QuicPeer(QuicConnectionProtocol):
     def datagram_received(self, data: bytes | str, addr: Any) -> None:
         super().datagram_received(data, addr)
         self._progress.set()
+
+    def transmit(self) -> None:
+        self._datagrams.fit()
+        super().transmit()
 
     def transmit_soon(self) -> None:
         """Send what is pending once this turn of the event loop is over."""

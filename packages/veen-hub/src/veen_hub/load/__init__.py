@@ -9,17 +9,17 @@ The hub's benchmark and ``veen selftest perf`` use this package. It needs the hu
 """
 
 from veen_hub.load.comparison import ClientRates, LoadSizes, LoadTarget, measure_clients, table
-from veen_hub.load.http_clients import BATCH, batched
+from veen_hub.load.http_clients import MESSAGES_PER_BATCH, batched
 from veen_hub.load.plain import PlainConnection, open_plain
 from veen_hub.load.raw import CBOR, CBOR_SEQ, RawConnection, open_raw, request_of
 from veen_hub.load.shipped import BODY, ShippedClient
 from veen_hub.load.signer import MessageSigner
 
 __all__ = [
-    "BATCH",
     "BODY",
     "CBOR",
     "CBOR_SEQ",
+    "MESSAGES_PER_BATCH",
     "ClientRates",
     "LoadSizes",
     "LoadTarget",

@@ -24,7 +24,13 @@ from veen_core.status import Status
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.client import Hub, Identity, Tls, connect
 from veen_hub.client.connecting import MESSAGES_PER_REQUEST as SHIPPED_BATCH
-from veen_hub.load.http_clients import BATCH, BATCH_LANES, HttpClient, HttpConnection, lanes_of
+from veen_hub.load.http_clients import (
+    CONCURRENT_BATCHES,
+    MESSAGES_PER_BATCH,
+    HttpClient,
+    LoadConnection,
+    lanes_of,
+)
 from veen_hub.load.plain import open_plain
 from veen_hub.load.raw import RawConnection, RefusalFactory, open_raw, unexpected
 from veen_hub.load.shipped import BODY, ShippedClient
@@ -43,7 +49,7 @@ LEGEND: Final = (
     f"in flight: {IN_FLIGHT} messages at a time; the client that ships uses one stream, the other two "
     f"{IN_FLIGHT}",
     f"batches: the client that ships sends {SHIPPED_BATCH} messages per request with 1 request in flight, "
-    f"the other two {BATCH} with {BATCH_LANES}",
+    f"the other two {MESSAGES_PER_BATCH} with {CONCURRENT_BATCHES}",
     "reading: one stream from its beginning; all three run on uvloop",
 )
 
@@ -93,8 +99,10 @@ class LoadSizes:
     rounds: int = 3
 
     def __post_init__(self) -> None:
-        if self.senders < BATCH_LANES or self.batches % BATCH_LANES:
-            raise ValueError(f"at least {BATCH_LANES} senders, and a multiple of {BATCH_LANES} in batches")
+        if self.senders < CONCURRENT_BATCHES or self.batches % CONCURRENT_BATCHES:
+            raise ValueError(
+                f"at least {CONCURRENT_BATCHES} senders, and a multiple of {CONCURRENT_BATCHES} in batches"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +178,7 @@ def batch_stream(prefix: str, turn: int) -> str:
 
 def all_streams(prefix: str, sizes: LoadSizes) -> list[str]:
     flight, batches = f"{prefix}/flight", [batch_stream(prefix, turn) for turn in range(sizes.rounds)]
-    lanes = [lane for stream in batches for lane in lanes_of(stream, BATCH_LANES)]
+    lanes = [lane for stream in batches for lane in lanes_of(stream, CONCURRENT_BATCHES)]
     return [f"{prefix}/one", flight, *lanes_of(flight, sizes.senders), *batches, *lanes]
 
 
@@ -193,7 +201,7 @@ async def measure_clients(
             open_plain(target.url, connections=sizes.senders, tls=tls, refused=target.refused)
         )
         contenders = [Contender(SHIPPED, ShippedClient(hub), shipped, sizes)]
-        http_clients: list[tuple[tuple[str, str], str, Sequence[HttpConnection]]] = [
+        http_clients: list[tuple[tuple[str, str], str, Sequence[LoadConnection]]] = [
             (PLAIN, f"{prefix}/plain", [session] * sizes.senders),
             (RAW, f"{prefix}/raw", raw),
         ]

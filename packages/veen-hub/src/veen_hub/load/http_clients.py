@@ -17,13 +17,13 @@ from veen_core.ids import Label, StreamSeq
 from veen_hub.load.raw import CBOR, CBOR_SEQ, RefusalFactory
 from veen_hub.load.signer import MessageSigner
 
-BATCH: Final = 64
+MESSAGES_PER_BATCH: Final = 64
 """Messages per request in a batch."""
-BATCH_LANES: Final = 16
+CONCURRENT_BATCHES: Final = 16
 """Requests in flight while batches are measured."""
 
 
-class HttpConnection(Protocol):
+class LoadConnection(Protocol):
     """A connection of one of the two clients."""
 
     async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
@@ -38,7 +38,7 @@ def lanes_of(stream: str, count: int) -> list[str]:
     return [f"{stream}/{lane}" for lane in range(count)]
 
 
-def batched(envelopes: Sequence[bytes], size: int = BATCH) -> list[bytes]:
+def batched(envelopes: Sequence[bytes], size: int = MESSAGES_PER_BATCH) -> list[bytes]:
     """Join envelopes to sequences of at most ``size`` messages (H14)."""
     return [b"".join(envelopes[at : at + size]) for at in range(0, len(envelopes), size)]
 
@@ -48,7 +48,7 @@ class HttpClient:
 
     def __init__(
         self,
-        connections: Sequence[HttpConnection],
+        connections: Sequence[LoadConnection],
         signer: MessageSigner,
         *,
         label_of: Callable[[str], Label],
@@ -71,7 +71,7 @@ class HttpClient:
 
     async def batches(self, stream: str, count: int) -> float:
         """Send batches on several streams at once, one batch per stream at a time."""
-        lanes = lanes_of(stream, BATCH_LANES)
+        lanes = lanes_of(stream, CONCURRENT_BATCHES)
         return await self._drive([batched(self._next(lane, count // len(lanes))) for lane in lanes], CBOR_SEQ)
 
     async def reading(self, stream: str, count: int) -> float:
@@ -93,7 +93,7 @@ class HttpClient:
         return self._signer.bodies(self._label_of(stream), count)
 
     async def _drive(self, lanes: Sequence[Sequence[bytes]], kind: str) -> float:
-        async def send(connection: HttpConnection, bodies: Sequence[bytes]) -> bytes:
+        async def send(connection: LoadConnection, bodies: Sequence[bytes]) -> bytes:
             answer = b""
             for body in bodies:
                 answer = await connection.post("/v1/submit", body, kind)

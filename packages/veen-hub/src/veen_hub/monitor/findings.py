@@ -91,7 +91,7 @@ class OpenFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FindingChange:
     """A finding that began, or ended."""
 
     found: OpenFinding
@@ -104,7 +104,7 @@ class OpenFindings:
 
     keep: Callable[[OpenFinding], OpenFinding]
     """Makes a permanent finding durable: writes its evidence, then its record; returns it with the file."""
-    report: Callable[[Change], None]
+    report: Callable[[FindingChange], None]
     open: dict[tuple[str, Key, str], OpenFinding] = field(default_factory=dict)
     unlisted: set[tuple[str, Key, str]] = field(default_factory=set)
     """Findings that are counted only, because there are too many of their key."""
@@ -129,7 +129,7 @@ class OpenFindings:
             is_asked = each.check == check and (asked is None or each.finding.subject in asked)
             if is_asked and each.id not in present and not each.finding.is_permanent:
                 del self.open[each.id]
-                self.report(Change(each, began=False))
+                self.report(FindingChange(each, began=False))
 
     def add(self, check: str, finding: Finding, now: UnixTime) -> None:
         """Record one finding of a check, whose other findings stay as they are.
@@ -149,7 +149,7 @@ class OpenFindings:
             self._keep(new)
         finally:
             if known is None or new.is_proven > known.is_proven:
-                self.report(Change(self.open[new.id], began=True))
+                self.report(FindingChange(self.open[new.id], began=True))
 
     def keep_all(self) -> None:
         """Make findings durable that could not be made so before."""

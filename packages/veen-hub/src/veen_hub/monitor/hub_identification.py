@@ -18,7 +18,7 @@ FIRST: Final = "first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class HubTrust:
     """Which hubs to accept: pins in hex (hub_id or first hub_pk), ``first``, or logs that a policy names."""
 
     pins: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Trust:
         return next((log.key.name for log in logs if log.key.public in keys), None)
 
 
-def identify(url: str, status: Status, known: HubRecord | None, trust: Trust) -> HubRecord:
+def identify(url: str, status: Status, known: HubRecord | None, trust: HubTrust) -> HubRecord:
     """Return the record of the hub that answers; raise ``IdentityError`` if it is not the pinned one.
 
     A known hub may have gained keys; the new record must continue the old one.

@@ -23,13 +23,13 @@ from veen_core import hub_log
 from veen_core.errors import QuorumError, SignatureError, VerificationError
 from veen_core.ids import UnixTime
 from veen_core.tlog.note import NoteKey, cosigned_at, verified_signatures
-from veen_core.tlog.policy import Witness, WitnessPolicy
+from veen_core.tlog.policy import PolicyWitness, WitnessPolicy
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.errors import Misbehaved, Refused, Unreachable
 from veen_hub.monitor.checkpoint_checks import CheckpointChecks, check_signature
 from veen_hub.monitor.evidence_files import EvidenceFiles
-from veen_hub.monitor.findings import ENTRIES, Change, Finding, Key, OpenFinding, OpenFindings
-from veen_hub.monitor.hub_identification import Trust, identify
+from veen_hub.monitor.findings import ENTRIES, Finding, FindingChange, Key, OpenFinding, OpenFindings
+from veen_hub.monitor.hub_identification import HubTrust, identify
 from veen_hub.monitor.hub_source import HubSource, LogTiles, Withheld
 from veen_hub.monitor.label_checks import LabelChecks
 from veen_hub.monitor.label_proofs import LabelProofs
@@ -47,10 +47,10 @@ MAX_OVERRUN_SEC: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class MonitorSettings:
     """What is the same for all hubs of a monitor."""
 
-    trust: Trust
+    trust: HubTrust
     evidence: EvidenceFiles
     grace_sec: float = DEFAULT_GRACE_SEC
     now: Callable[[], UnixTime] = lambda: UnixTime(int(time.time()))
@@ -61,7 +61,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Progress:
+class MonitorProgress:
     """What a monitor has seen of a hub lately, for metrics and summaries."""
 
     shown: SignedHead | None = None
@@ -81,13 +81,13 @@ class HubMonitor:
         source: HubSource,
         witnesses: WitnessSource,
         memory: HubMemory,
-        settings: Settings,
-        report: Callable[[HubMonitor, Change], None],
+        settings: MonitorSettings,
+        report: Callable[[HubMonitor, FindingChange], None],
     ) -> None:
         self.source = source
         self.memory = memory
         self.settings = settings
-        self.progress = Progress()
+        self.progress = MonitorProgress()
         self.findings = OpenFindings(self._keep, lambda change: report(self, change))
         self.findings.restore(memory.findings())
         self._witnesses = witnesses
@@ -223,7 +223,7 @@ class HubMonitor:
         self._settle("witnesses", [finding for _seen, found in answers for finding in found])
         return [each for seen, _found in answers for each in seen]
 
-    async def _ask_witness(self, witness: Witness) -> tuple[list[SeenCheckpoint], list[Finding]]:
+    async def _ask_witness(self, witness: PolicyWitness) -> tuple[list[SeenCheckpoint], list[Finding]]:
         name, origin = _shown(witness), self.memory.known.origin
         before = self._cosigned_size(witness)
         try:
@@ -247,7 +247,7 @@ class HubMonitor:
         heads = [*([newest] if newest is not None else []), *kept]
         return [SeenCheckpoint(signed, SeenBy.WITNESS, name) for signed in heads], found
 
-    def _cosigned_size(self, witness: Witness) -> int:
+    def _cosigned_size(self, witness: PolicyWitness) -> int:
         """Return the size of the checkpoint held, if this witness has cosigned it."""
         held = self.memory.held
         if held is None:
@@ -310,5 +310,5 @@ def _cosigned_times(shown: SignedHead, policy: WitnessPolicy) -> dict[str, UnixT
     return times
 
 
-def _shown(witness: Witness) -> str:
+def _shown(witness: PolicyWitness) -> str:
     return witness.name.decode(errors="replace")

@@ -24,7 +24,7 @@ from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.http_transport import HttpTransport
 from veen_hub.client.wire.retry import Retry, retrying
 from veen_hub.client.wire.transport import Timeouts, Tls
-from veen_hub.monitor.rules import Place
+from veen_hub.monitor.rules import HeadPlace
 
 T = TypeVar("T")
 RETRY: Final = Retry(max_attempts=3, deadline=10.0)
@@ -53,7 +53,7 @@ class HubSource(Protocol):
     async def close(self) -> None: ...
 
 
-class HttpHub:
+class HubOverHttp:
     """A hub at its address. Create it inside a running event loop."""
 
     def __init__(self, url: str, tls: Tls | None, retry: Retry = RETRY) -> None:
@@ -107,7 +107,7 @@ class LogTiles:
         """Return the tree under a checkpoint, cut after ``at`` entries; raise ``Withheld``."""
         return await self._computed(head, lambda lookup: hub_fork.cut(lookup, at, head.size))
 
-    async def statement(self, signed: SignedHead, place: Place) -> LabelStatement:
+    async def statement(self, signed: SignedHead, place: HeadPlace) -> LabelStatement:
         """Return a label's head with the proof that it is under a hub checkpoint; raise ``Withheld``."""
         proof = await self._computed(
             signed.head, lambda lookup: tree.prove_inclusion(lookup, place.index, signed.head.size)

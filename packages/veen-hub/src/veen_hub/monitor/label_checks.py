@@ -24,9 +24,9 @@ from veen_core.tlog.tree import leaf_hash
 from veen_core.tlog.tree_head import SignedHead
 from veen_hub.monitor.findings import Finding, Key
 from veen_hub.monitor.hub_source import DOES_NOT_FIT, LogTiles, Withheld
-from veen_hub.monitor.label_proofs import Claim, LabelProofs, claim_of_head
+from veen_hub.monitor.label_proofs import LabelProofs, SignedRoot, claim_of_head
 from veen_hub.monitor.memory import HubMemory, write_to_end
-from veen_hub.monitor.rules import Place, Step, first_that_convicts
+from veen_hub.monitor.rules import HeadPair, HeadPlace, first_that_convicts
 
 MAX_PROOFS: Final = 32
 """Consistency proofs that are asked for at once."""
@@ -35,13 +35,13 @@ MAX_REPEATED: Final = 64
 
 
 @dataclass(slots=True)
-class Changes:
+class CheckedEntries:
     """What checked entries add to the memory, and what is wrong with them."""
 
-    heads: dict[Label, Place] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    heads: dict[Label, HeadPlace] = field(default_factory=dict)
+    steps: list[HeadPair] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
-    unproven: list[Step] = field(default_factory=list)
+    unproven: list[HeadPair] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -93,7 +93,7 @@ class LabelChecks:
 
         A finding is durable before the commit: after a crash in between, the entries are checked again.
         """
-        tree, changes = self._memory.tree.copy(), Changes()
+        tree, changes = self._memory.tree.copy(), CheckedEntries()
         for entry in entries:
             index = tree.size
             changes.nodes += tree.append(leaf_hash(entry))
@@ -107,10 +107,10 @@ class LabelChecks:
             self._report(finding)
         await write_to_end(self._memory.commit, tree, changes.nodes, changes.heads, changes.unproven)
 
-    async def _add(self, changes: Changes, index: int, entry: bytes, signed: SignedHead) -> None:
+    async def _add(self, changes: CheckedEntries, index: int, entry: bytes, signed: SignedHead) -> None:
         """Add one entry: the first head of a label, or the next."""
         try:
-            place = Place(index, LabelHead.decode(entry))
+            place = HeadPlace(index, LabelHead.decode(entry))
         except DecodeError as exc:
             changes.findings.append(_invalid(index, f"is not a label's head: {exc}"))
             return
@@ -127,9 +127,9 @@ class LabelChecks:
             changes.findings.append(_invalid(index, what))
         changes.heads[head.label] = place
         if before is not None:
-            changes.steps.append(Step(before, place))
+            changes.steps.append(HeadPair(before, place))
 
-    async def _rollback_found(self, before: Place, place: Place, signed: SignedHead) -> Finding:
+    async def _rollback_found(self, before: HeadPlace, place: HeadPlace, signed: SignedHead) -> Finding:
         """Make the finding of a head that decreases; two entries under one hub checkpoint prove it."""
         pair = await self._tiles.statement(signed, place), await self._tiles.statement(signed, before)
         known, subject = self._memory.known, _subject(place.head)
@@ -144,7 +144,7 @@ class LabelChecks:
 
     # --- steps
 
-    async def _step(self, step: Step, signed: SignedHead) -> Finding | None:
+    async def _step(self, step: HeadPair, signed: SignedHead) -> Finding | None:
         """Return a finding unless the hub proves that a head extends the label's head before it."""
         known = self._memory.known
         async with self._slots:
@@ -165,7 +165,7 @@ class LabelChecks:
             evidence=found.evidence,
         )
 
-    def _claim(self, place: Place, signed: SignedHead) -> Claim:
+    def _claim(self, place: HeadPlace, signed: SignedHead) -> SignedRoot:
         async def prove() -> LabelStatement:
             return await self._tiles.statement(signed, place)
 

@@ -28,7 +28,7 @@ from veen_hub.monitor.rules import cut_of, first_that_convicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class SignedRoot:
     """Size and root of a label's tree that a hub signed, and the way to prove that it did."""
 
     label: Label
@@ -37,15 +37,15 @@ class Claim:
     prove: Callable[[], Awaitable[LabelStatement]]
 
 
-def claim_of_receipt(receipt: Receipt) -> Claim:
+def claim_of_receipt(receipt: Receipt) -> SignedRoot:
     async def prove() -> LabelStatement:
         return LabelStatement(receipt=receipt)
 
-    return Claim(label=receipt.label, upto_seq=receipt.stream_seq, root=receipt.mmr_root, prove=prove)
+    return SignedRoot(label=receipt.label, upto_seq=receipt.stream_seq, root=receipt.mmr_root, prove=prove)
 
 
-def claim_of_head(head: LabelHead, prove: Callable[[], Awaitable[LabelStatement]]) -> Claim:
-    return Claim(label=head.label, upto_seq=head.upto_seq, root=head.mmr_root, prove=prove)
+def claim_of_head(head: LabelHead, prove: Callable[[], Awaitable[LabelStatement]]) -> SignedRoot:
+    return SignedRoot(label=head.label, upto_seq=head.upto_seq, root=head.mmr_root, prove=prove)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class LabelProofs:
     source: HubSource
 
     async def compare(
-        self, identity: HubIdentity, origin: str, earlier: Claim, later: Claim
+        self, identity: HubIdentity, origin: str, earlier: SignedRoot, later: SignedRoot
     ) -> Contradiction | None:
         """Return None if the hub proves that the later tree extends the earlier one."""
         proofs: list[MmrConsistency] = []
@@ -87,7 +87,7 @@ class LabelProofs:
         )
         return Contradiction(why, evidence)
 
-    async def _prove(self, earlier: Claim, later: Claim, proofs: list[MmrConsistency]) -> None:
+    async def _prove(self, earlier: SignedRoot, later: SignedRoot, proofs: list[MmrConsistency]) -> None:
         """Raise unless the hub proves it; collect its proofs."""
         if earlier.upto_seq == later.upto_seq:
             if earlier.root != later.root:

@@ -33,7 +33,7 @@ from veen_core.tlog.tree import Tree, tree_at
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_core.wire import Wire, int_map
 from veen_hub.monitor.findings import Finding, Key, OpenFinding
-from veen_hub.monitor.rules import Place, Step
+from veen_hub.monitor.rules import HeadPair, HeadPlace
 from veen_storage import DamageError, ViewStore
 
 P = ParamSpec("P")
@@ -44,7 +44,7 @@ NEVER: Final = UnixTime(0)
 _INDEX_SIZE: Final = 8
 
 
-class Table(Protocol):
+class MonitorTable(Protocol):
     """Bytes by key, in order of keys; a write is one durable step."""
 
     def get(self, key: bytes) -> bytes | None: ...
@@ -143,7 +143,7 @@ async def write_to_end(write: Callable[P, None], *args: P.args, **kwargs: P.kwar
 class HubMemory:
     """The part of the table that is about one hub; one event loop or thread uses it at a time."""
 
-    def __init__(self, table: Table, url: str) -> None:
+    def __init__(self, table: MonitorTable, url: str) -> None:
         self._table = table
         self._prefix = sha256(url.encode()).digest()[:16]
         content = table.get(self._key(b"r"))
@@ -192,13 +192,13 @@ class HubMemory:
 
     # --- entries
 
-    def head(self, label: Label) -> Place | None:
+    def head(self, label: Label) -> HeadPlace | None:
         """Return the newest checked head of a label."""
         content = self._table.get(self._key(b"h", label))
         if content is None:
             return None
         index = int.from_bytes(content[:_INDEX_SIZE], "big")
-        return Place(index, LabelHead.decode(content[_INDEX_SIZE:]))
+        return HeadPlace(index, LabelHead.decode(content[_INDEX_SIZE:]))
 
     def node(self, height: int, index: int) -> bytes:
         """Return a node of the tree over the checked entries; raise ``KeyError`` if it is forgotten."""
@@ -211,7 +211,11 @@ class HubMemory:
         return self._key(b"n", bytes([height]) + index.to_bytes(_INDEX_SIZE, "big"))
 
     def commit(
-        self, tree: Tree, nodes: Iterable[Node], heads: Mapping[Label, Place], unproven: Iterable[Step]
+        self,
+        tree: Tree,
+        nodes: Iterable[Node],
+        heads: Mapping[Label, HeadPlace],
+        unproven: Iterable[HeadPair],
     ) -> None:
         """Remember checked entries: the tree over all of them, its new nodes, and the heads that moved."""
         puts = {
@@ -243,11 +247,11 @@ class HubMemory:
 
     # --- steps that were not proved
 
-    def unproven(self, limit: int) -> list[Step]:
+    def unproven(self, limit: int) -> list[HeadPair]:
         """Return the first steps that the hub could not prove."""
         return [_decode_step(value) for value in islice(self._scan(b"u"), limit)]
 
-    def settle_step(self, step: Step) -> None:
+    def settle_step(self, step: HeadPair) -> None:
         """Forget a step, because it is proved or the hub is convicted."""
         self._table.write({}, [self._step_key(step)])
 
@@ -255,7 +259,7 @@ class HubMemory:
         """Return whether there is a step of this label that the hub could not prove."""
         return any(True for _ in self._scan(b"u", label))
 
-    def _step_key(self, step: Step) -> bytes:
+    def _step_key(self, step: HeadPair) -> bytes:
         later = step.later
         return self._key(b"u", later.head.label + later.index.to_bytes(_INDEX_SIZE, "big"))
 
@@ -306,11 +310,11 @@ def first_kept(height: int, size: int) -> int:
     return max(0, ((size - WINDOW_ENTRIES) >> height) - 1) if size > WINDOW_ENTRIES else 0
 
 
-def _encode_place(place: Place) -> bytes:
+def _encode_place(place: HeadPlace) -> bytes:
     return place.index.to_bytes(_INDEX_SIZE, "big") + place.head.encode()
 
 
-def _encode_step(step: Step) -> bytes:
+def _encode_step(step: HeadPair) -> bytes:
     return StepRecord(
         earlier=step.earlier.head,
         earlier_index=step.earlier.index,
@@ -319,6 +323,8 @@ def _encode_step(step: Step) -> bytes:
     ).encode()
 
 
-def _decode_step(value: bytes) -> Step:
+def _decode_step(value: bytes) -> HeadPair:
     record = StepRecord.decode(value)
-    return Step(Place(record.earlier_index, record.earlier), Place(record.later_index, record.later))
+    return HeadPair(
+        HeadPlace(record.earlier_index, record.earlier), HeadPlace(record.later_index, record.later)
+    )

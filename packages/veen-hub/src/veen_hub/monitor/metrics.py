@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from veen_hub.monitor.findings import Change, Key
+from veen_hub.monitor.findings import FindingChange, Key
 from veen_hub.monitor.hub_monitor import HubMonitor
 from veen_hub.monitor.monitor import Monitor
 
@@ -104,7 +104,7 @@ class MonitorMetrics:
             for key in Key:
                 self._found.labels(hub.url, key)  # appears at 0
 
-    def count(self, hub: HubMonitor, change: Change) -> None:
+    def count(self, hub: HubMonitor, change: FindingChange) -> None:
         if change.began:
             self._found.labels(hub.url, change.found.finding.key).inc()
 

@@ -11,25 +11,24 @@ from typing import Final, Self
 
 from veen_core.errors import VeenError
 from veen_hub.client.wire.transport import Tls
-from veen_hub.monitor.findings import Change, Key
-from veen_hub.monitor.hub_monitor import HubMonitor, Settings
-from veen_hub.monitor.hub_source import HttpHub
-from veen_hub.monitor.memory import HubMemory, MemoryTable, Table, open_table
+from veen_hub.monitor.findings import FindingChange, Key
+from veen_hub.monitor.hub_monitor import HubMonitor, MonitorSettings
+from veen_hub.monitor.hub_source import HubOverHttp
+from veen_hub.monitor.memory import HubMemory, MemoryTable, MonitorTable, open_table
 from veen_hub.monitor.sightings import SeenFiles
 from veen_hub.monitor.witness_source import HttpWitnesses
-from veen_storage import Layout
-from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage import DirectoryLock, Layout
 
 REPEAT_SEC: Final = 1.0
 """Pause before a single round is repeated, because a hub must still publish something."""
 
 
-class State:
+class MonitorState:
     """The memory of a monitor: a folder that one process uses at a time, or nothing that lasts."""
 
     def __init__(self, folder: Path | None) -> None:
         self._lock: DirectoryLock | None = None
-        self.table: Table = MemoryTable()
+        self.table: MonitorTable = MemoryTable()
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -62,18 +61,18 @@ class Monitor:
     def __init__(
         self,
         urls: Sequence[str],
-        state: State,
-        settings: Settings,
+        state: MonitorState,
+        settings: MonitorSettings,
         *,
         seen: SeenFiles | None = None,
         tls: Tls | None = None,
-        report: Callable[[HubMonitor, Change], None],
+        report: Callable[[HubMonitor, FindingChange], None],
     ) -> None:
         self._seen = seen or SeenFiles(())
         self._witnesses = HttpWitnesses(tls)
         self.hubs = [
             HubMonitor(
-                HttpHub(url, tls if url.startswith("https:") else None),
+                HubOverHttp(url, tls if url.startswith("https:") else None),
                 self._witnesses,
                 HubMemory(state.table, url),
                 settings,

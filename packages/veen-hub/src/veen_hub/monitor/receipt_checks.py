@@ -19,7 +19,7 @@ from veen_hub.monitor.findings import Finding, Key
 from veen_hub.monitor.hub_source import LogTiles
 from veen_hub.monitor.label_proofs import LabelProofs, claim_of_head, claim_of_receipt
 from veen_hub.monitor.memory import HubMemory
-from veen_hub.monitor.rules import Place, first_that_convicts
+from veen_hub.monitor.rules import HeadPlace, first_that_convicts
 from veen_hub.monitor.sightings import SeenReceipt
 
 
@@ -87,7 +87,7 @@ class ReceiptChecks:
         self._waiting = waiting
         return found
 
-    async def _below(self, each: SeenReceipt, place: Place) -> Finding | None:
+    async def _below(self, each: SeenReceipt, place: HeadPlace) -> Finding | None:
         """Compare a receipt with a head of its label that covers it."""
         known, signed = self._memory.known, self._memory.held
         assert signed is not None

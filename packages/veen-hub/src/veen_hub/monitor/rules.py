@@ -22,7 +22,7 @@ from veen_core.tlog.tree_head import SignedHead
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HeadPlace:
     """A label's head and its index in the hub log."""
 
     index: int
@@ -30,11 +30,11 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HeadPair:
     """Two heads of one label that follow each other in the hub log; the later must extend the earlier."""
 
-    earlier: Place
-    later: Place
+    earlier: HeadPlace
+    later: HeadPlace
 
 
 def find_fork(

@@ -16,7 +16,7 @@ import aiohttp
 
 from veen_core.errors import DecodeError, SignatureError
 from veen_core.tlog.note import MAX_NOTE_BYTES, verified_signatures
-from veen_core.tlog.policy import Witness
+from veen_core.tlog.policy import PolicyWitness
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_hub.client.errors import Misbehaved, Unreachable
 from veen_hub.client.wire.transport import Tls
@@ -33,10 +33,10 @@ MAX_CONTRADICTIONS: Final = 8
 class WitnessSource(Protocol):
     """The questions; each raises ``Unreachable``, ``Misbehaved`` or ``SignatureError``."""
 
-    async def newest(self, witness: Witness, origin: str) -> SignedHead | None:
+    async def newest(self, witness: PolicyWitness, origin: str) -> SignedHead | None:
         """Return the newest checkpoint that the witness says it has cosigned; None if it has none."""
 
-    async def contradictions(self, witness: Witness, origin: str) -> list[SignedHead]:
+    async def contradictions(self, witness: PolicyWitness, origin: str) -> list[SignedHead]:
         """Return the checkpoints of a log that the witness keeps because they contradict each other."""
 
     async def close(self) -> None: ...
@@ -51,7 +51,7 @@ class HttpWitnesses:
             connector=aiohttp.TCPConnector(ssl=context), timeout=aiohttp.ClientTimeout(total=ANSWER_SEC)
         )
 
-    async def newest(self, witness: Witness, origin: str) -> SignedHead | None:
+    async def newest(self, witness: PolicyWitness, origin: str) -> SignedHead | None:
         found = await self._get(witness, f"checkpoint/{_hash_of(origin)}", MAX_NOTE_BYTES)
         if found is None:
             return None
@@ -66,7 +66,7 @@ class HttpWitnesses:
             )
         return signed
 
-    async def contradictions(self, witness: Witness, origin: str) -> list[SignedHead]:
+    async def contradictions(self, witness: PolicyWitness, origin: str) -> list[SignedHead]:
         listed = await self._get(witness, "logs", MAX_LIST_BYTES)
         found: list[SignedHead] = []
         for name in _listed(listed, origin):
@@ -77,7 +77,7 @@ class HttpWitnesses:
                 continue  # it proves nothing
         return [signed for signed in found if signed.head.origin == origin]
 
-    async def _get(self, witness: Witness, path: str, max_bytes: int) -> bytes | None:
+    async def _get(self, witness: PolicyWitness, path: str, max_bytes: int) -> bytes | None:
         url = f"{(witness.url or '').rstrip('/')}/{path}"
         try:
             async with self._session.get(url, allow_redirects=False) as answer:

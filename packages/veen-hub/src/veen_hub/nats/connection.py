@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.errors import Error
+from nats.protocol import parser
 
 from veen_hub.nats.parts import MIN_PAYLOAD
 
@@ -27,16 +29,28 @@ PING_SEC: Final = 10
 LOGGER: Final = logging.getLogger("nats.aio.client")
 LOGGER.addHandler(logging.NullHandler())
 LOGGER.propagate = False  # nats-py logs what its error callback reports too
+# A subject may contain a vertical tab or a form feed. nats-py's patterns take them for its end, so that one
+# such message would end the connection. The server writes single spaces.
+parser.MSG_RE = re.compile(rb"\AMSG ([^ \r\n]+) (\d+) (([^ \r\n]+) )?(\d+)\r\n")
+parser.HMSG_RE = re.compile(rb"\AHMSG ([^ \r\n]+) (\d+) (([^ \r\n]+) )?(\d+) (\d+)\r\n")
 
 
 class _NatsClient(Client):
-    """nats-py's client, which alone would send a password in plain text if the server offers no TLS."""
+    """nats-py's client, stricter in two points: it never goes without TLS, and no message makes it deaf."""
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Refuse a server that offers no TLS; nats-py would send it the password in plain text."""
         wants_tls = self.options.get("tls") is not None
         if initial_connection and wants_tls and not info.get("tls_required"):
             raise Error("the NATS server does not require TLS; use an address that begins with nats://")
         await super()._process_info(info, initial_connection)
+
+    async def _process_msg(self, *args: Any) -> None:
+        """Drop a message whose subject or headers are not text; nats-py would stop reading the connection."""
+        try:
+            await super()._process_msg(*args)
+        except (UnicodeDecodeError, IndexError) as exc:
+            LOGGER.debug("dropped a NATS message that cannot be decoded: %s", exc)
 
 
 async def open_nats(
@@ -77,8 +91,10 @@ async def open_nats(
             )
         if client.max_payload < MIN_PAYLOAD:
             raise Error(f"max_payload of the NATS server is {client.max_payload}, below {MIN_PAYLOAD}")
-    except BaseException:
+    except BaseException as exc:
         await close_nats(client)
+        if isinstance(exc, Exception) and not isinstance(exc, (OSError, TimeoutError, Error)):
+            raise Error(f"the server does not speak NATS: {exc!r}") from exc  # nats-py expects that it does
         raise
     return client
 

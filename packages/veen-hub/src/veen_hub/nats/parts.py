@@ -20,7 +20,7 @@ END: Final = "VEEN-End"
 """On the last message of a live stream."""
 FLOW_SUBJECT: Final = "VEEN-Flow"
 """On the first message of a live stream: where the follower says what it has read."""
-HEADER_ROOM: Final = 2_048
+HEADER_RESERVE_BYTES: Final = 2_048
 """Bytes of a message that are left for its headers; the server counts them too."""
 MIN_PAYLOAD: Final = 8_192
 """Smallest ``max_payload`` of a NATS server that a hub can serve."""
@@ -36,7 +36,7 @@ END_WORD: Final = b"end"
 
 def part_size(max_payload: int) -> int:
     """Return how many bytes of a body fit into one message."""
-    return max(MIN_PAYLOAD, max_payload) - HEADER_ROOM
+    return max(MIN_PAYLOAD, max_payload) - HEADER_RESERVE_BYTES
 
 
 def number_in(headers: Mapping[str, str], name: str) -> int:

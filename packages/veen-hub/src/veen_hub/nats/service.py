@@ -47,7 +47,7 @@ from veen_hub.nats.subjects import (
     label_in,
 )
 from veen_hub.ops.config.nats import NatsSettings
-from veen_hub.ops.logs import log
+from veen_hub.ops.logs import LOGGER, log
 
 RETRY_SEC: Final = 2.0
 """Pause before the hub tries again to connect, or to get its subjects."""
@@ -116,6 +116,8 @@ class NatsService:
                 except (OSError, TimeoutError, Error, VeenError) as exc:
                     why = str(exc) or type(exc).__name__
                     log(logging.WARNING, "nats_unreachable", server=server, error=why)
+                except Exception:  # noqa: BLE001 - logged; a bug does not end the road
+                    LOGGER.exception("nats_failed", extra={"fields": {"server": server}})
                 await self._disconnect()
             await asyncio.sleep(RETRY_SEC)
 
@@ -303,6 +305,8 @@ class NatsService:
                     await client.publish(to, payload, headers=headers)
             except (OSError, Error, ValueError) as exc:
                 log(logging.DEBUG, "nats_reply_lost", error=str(exc) or type(exc).__name__)
+            except Exception:  # noqa: BLE001 - logged; a bug does not keep later replies
+                LOGGER.exception("nats_reply_failed")
             finally:
                 self._count_sent(reply)
 
@@ -310,7 +314,7 @@ class NatsService:
 def headers_of(msg: Msg) -> CIMultiDict[str]:
     """Return the headers of a request. NATS has one value per field: cookies are separated by commas."""
     headers = CIMultiDict(msg.headers or {})
-    headers.setdefault("Content-Length", str(len(msg.data)))
+    headers["Content-Length"] = str(len(msg.data))
     if "Content-Type" not in headers:
         headers["Content-Type"] = CBOR
     if (cookies := headers.get("VEEN-PoW")) is not None:

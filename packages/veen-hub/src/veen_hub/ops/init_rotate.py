@@ -18,9 +18,17 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_hub.ops.config import HubConfig
-from veen_storage import Files, Layout, StorageError, create, read_registry
-from veen_storage.disk import hub_keys, rotation
-from veen_storage.disk.hub_keys import read_all_keys
+from veen_storage import (
+    Files,
+    Layout,
+    StorageError,
+    create,
+    finish_identity,
+    read_all_keys,
+    read_identity,
+    read_registry,
+)
+from veen_storage import rotate as add_key
 
 
 def _new_key() -> SigningKey:
@@ -58,9 +66,7 @@ def init(config: HubConfig, named: str, admin: str | None, key: SigningKey | Non
 def rotate(config: HubConfig, window_sec: int, key: SigningKey | None = None) -> HubIdentity:
     """Add a key, valid from the next second; the old one stays active for ``window_sec`` (§8.4, KEX0.1)."""
     valid_from = UnixTime(int(time.time()) + 1)
-    return rotation.rotate(
-        config.data_dir, key or _new_key(), valid_from, window_sec, keys_directory=config.keys_dir
-    )
+    return add_key(config.data_dir, key or _new_key(), valid_from, window_sec, keys_directory=config.keys_dir)
 
 
 def init_if_missing(config: HubConfig, named: str, admin: str | None) -> HubIdentity | None:
@@ -85,8 +91,8 @@ def rotate_if_new(config: HubConfig, window_sec: int) -> HubIdentity | None:
     """Rotate to the key in the keys folder that the hub does not have yet, if there is one (spec-4 §11.4)."""
     folder = _given_keys_folder(config)
     layout = Layout(config.data_dir)
-    hub_keys.finish_identity(Files(), layout, read_registry(layout).hub_id)
-    known = hub_keys.read_identity(layout, read_registry(layout).hub_id)
+    finish_identity(Files(), layout, read_registry(layout).hub_id)
+    known = read_identity(layout, read_registry(layout).hub_id)
     new = [key for key in read_all_keys(folder) if HubPk(key.public) not in known.key_map.values()]
     if len(new) > 1:
         raise StorageError(

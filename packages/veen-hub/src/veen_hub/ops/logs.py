@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import queue
+import re
 import select
 import sys
 import threading
@@ -29,6 +30,17 @@ CLOSE_SEC: Final = 2.0
 """Longest time a hub that ends waits for its last lines to be read."""
 
 
+_KEY: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*(?=$|[ :])")
+
+
+def _event(record: logging.LogRecord) -> dict[str, str]:
+    """Return the stable key of a record; and its text if it has more: other libraries log sentences."""
+    text, key = record.getMessage(), _KEY.match(record.getMessage())
+    if key is None or (key[0] != text and "_" not in key[0]):
+        return {"event": "message", "logger": record.name, "message": text}
+    return {"event": key[0]} if key[0] == text else {"event": key[0], "message": text}
+
+
 class JsonLines(logging.Formatter):
     """Formats a record as JSON: ``ts``, ``level``, ``component``, ``role``, ``event``, then its fields."""
 
@@ -44,7 +56,7 @@ class JsonLines(logging.Formatter):
             "level": {"WARNING": "warn"}.get(record.levelname, record.levelname.lower()),
             "component": "hub",
             **self._always,
-            "event": record.getMessage(),
+            **_event(record),
             **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[0] is not None:

@@ -71,6 +71,8 @@ class Upkeep:
         self._policy = policy
         self._on_backlog = on_backlog
         self._scan: asyncio.Task[None] | None = None
+        self._scanned: Label | None = None
+        """The last label that the scan has read."""
         self._scanning = True
         self._touched: set[Label] = set()
         """Labels that batches changed before the scan has ended; their backlog is noted."""
@@ -103,11 +105,11 @@ class Upkeep:
 
         It changes nothing in the log (``reads``): a policy's view is stale when a hub starts.
         """
-        read, after = self._store.read, None
+        read = self._store.read
         try:
-            while page := await self._log.read(partial(read.label_progress, after)):
+            while page := await self._log.read(partial(read.label_progress, self._scanned)):
                 await self._log.act(partial(self._note_page, page), reads=True)
-                after = page[-1].label
+                self._scanned = page[-1].label
             await self._log.act(self._end_scan, reads=True)
         except Exception as exc:
             log(logging.ERROR, "backlog_scan_failed", error=str(exc))
@@ -240,9 +242,12 @@ class Upkeep:
         return found
 
     async def _backlog_found(self) -> None:
-        """Wait until every label that the last run left behind is known; raise if the scan failed."""
-        if self._scan is not None:
-            await asyncio.shield(self._scan)
+        """Wait until every label that the last run left behind is known; a scan that failed is continued."""
+        scan = self._scan
+        if scan is not None and scan.done() and not scan.cancelled() and scan.exception() is not None:
+            scan = self._scan = asyncio.create_task(self._find_backlog())
+        if scan is not None:
+            await asyncio.shield(scan)
 
     async def _latest(self, label: Label) -> Checkpoint | None:
         return await self._log.read(lambda: self._store.read.latest_checkpoint(label))

@@ -30,7 +30,6 @@ from veen_hub.pipeline.failures import internal_error
 from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import UNSETTLED, OnSettled, Sequencer, Ticket
 from veen_hub.pipeline.threads import started_pool
-from veen_hub.pipeline.worker_process import has_cores
 from veen_storage import Batch, PendingEntry
 
 GROUP_SIZE: Final = 64
@@ -84,8 +83,10 @@ class Intake:
         workers: int,
         max_waiting: int,
         saturation: Saturation,
+        use_processes: Callable[[], bool] = lambda: False,
         on_failure: Callable[[str], None] = lambda _why: None,
     ) -> None:
+        """``use_processes``: whether groups are examined in helper processes now."""
         self._sequencer = sequencer
         self._supported = supported
         self._admit = admit
@@ -104,7 +105,7 @@ class Intake:
         self._thread = threading.local()
         self._examiners: list[Examiner] = []
         self._saturation = saturation
-        self._use_processes = saturation.is_saturated if has_cores() else lambda: False
+        self._use_processes = use_processes
 
     def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
         """Send messages through the pipeline; ``on_settled`` is called when every one has its outcome.

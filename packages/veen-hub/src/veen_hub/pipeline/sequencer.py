@@ -55,7 +55,7 @@ OnSettled = Callable[[list[Ticket[Any]]], None]
 """Called in the sequencer's thread with a group of settled tickets."""
 
 
-class Observer(Protocol):
+class BatchObserver(Protocol):
     """Called after every batch with its durations in seconds and whether it is durable."""
 
     def __call__(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None: ...
@@ -71,7 +71,7 @@ class Sequencer:
         policy: AdmissionPolicy,
         *,
         gate: SigningGate,
-        observe: Observer | None = None,
+        observe: BatchObserver | None = None,
         on_failure: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self._store = store

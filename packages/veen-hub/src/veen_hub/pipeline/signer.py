@@ -18,7 +18,7 @@ TIMEOUT_SEC: Final = 1.0
 """Every request waits for the sequencer, so a signer that hangs is killed early."""
 
 
-class Signer:
+class ReceiptSigner:
     """Signs receipts for the sequencer (``veen_storage``'s ``SignMany``)."""
 
     def __init__(self, *, enabled: Callable[[], bool]) -> None:

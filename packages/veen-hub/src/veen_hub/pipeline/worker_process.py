@@ -43,9 +43,14 @@ _PIPE_ERRORS: Final = (OSError, EOFError, pickle.UnpicklingError, ValueError)
 """How a pipe fails if its process does not start, has ended, or sends nonsense."""
 
 
+def cores() -> int:
+    """Return on how many cores this process may run."""
+    return len(os.sched_getaffinity(0))
+
+
 def has_cores() -> bool:
     """Return whether this process may run on more than one core."""
-    return len(os.sched_getaffinity(0)) > 1
+    return cores() > 1
 
 
 class WorkerProcess:

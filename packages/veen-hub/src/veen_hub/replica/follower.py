@@ -33,15 +33,22 @@ from veen_hub.replica.items import (
     Alive,
     AttachmentIds,
     Batches,
-    HandedOver,
+    HandoverItem,
     Hello,
-    Published,
+    PublishedItem,
     ReplicaItem,
 )
 from veen_hub.replica.preparation import check_identity
 from veen_hub.replica.primary import Primary
-from veen_storage import LostError, PoisonedError, RefusedBatchError, StorageError, Store, split_batches
-from veen_storage.errors import AbsentError
+from veen_storage import (
+    AbsentError,
+    LostError,
+    PoisonedError,
+    RefusedBatchError,
+    StorageError,
+    Store,
+    split_batches,
+)
 
 RETRY_SEC: Final = 0.2
 MAX_RETRY_SEC: Final = 5.0
@@ -199,11 +206,11 @@ class ReplicaFollower:
                 loop = asyncio.get_running_loop()
                 entries = await loop.run_in_executor(self._writer, self._replicate, item.data)
                 self._on_entries(entries)
-            case Published():
+            case PublishedItem():
                 await self._publish(item)
             case AttachmentIds():
                 await self._want(item.coids)
-            case HandedOver():
+            case HandoverItem():
                 await self._hand_over(item.record)
             case Alive():
                 self._last = item.last
@@ -234,7 +241,7 @@ class ReplicaFollower:
             self._metrics.replica_batches.inc()
         return entries
 
-    async def _publish(self, item: Published) -> None:
+    async def _publish(self, item: PublishedItem) -> None:
         try:
             hub_logs.verify_hub_checkpoint(self._store.identity, item.signed, origin=self._origin)
             await self._access.read(lambda: self._store.publish(item.signed))

@@ -44,7 +44,7 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedItem:
     """The hub checkpoint that the primary serves."""
 
     signed: SignedHead
@@ -58,7 +58,7 @@ class AttachmentIds:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class HandoverItem:
     """The primary's handover to its successor."""
 
     record: Handover
@@ -71,7 +71,7 @@ class Alive:
     last: int
 
 
-ReplicaItem = Hello | Batches | Published | AttachmentIds | HandedOver | Alive
+ReplicaItem = Hello | Batches | PublishedItem | AttachmentIds | HandoverItem | Alive
 
 
 def encode_item(item: ReplicaItem) -> bytes:
@@ -80,11 +80,11 @@ def encode_item(item: ReplicaItem) -> bytes:
             return cbor.encode(["hello", item.identity.encode(), bytes(item.signature)])
         case Batches():
             return cbor.encode(["batches", item.data, item.last])
-        case Published():
+        case PublishedItem():
             return cbor.encode(["published", item.signed.encode()])
         case AttachmentIds():
             return cbor.encode(["attachments", b"".join(item.coids)])
-        case HandedOver():
+        case HandoverItem():
             return cbor.encode(["handover", item.record.encode()])
         case Alive():
             return cbor.encode(["alive", item.last])
@@ -98,12 +98,12 @@ def decode_item(data: bytes) -> ReplicaItem:
         case ["batches", bytes(batches), int(last)]:
             return Batches(batches, last)
         case ["published", bytes(note)]:
-            return Published(parse_signed_head(note))
+            return PublishedItem(parse_signed_head(note))
         case ["attachments", bytes(coids)] if len(coids) % Coid.SIZE == 0:
             steps = range(0, len(coids), Coid.SIZE)
             return AttachmentIds(tuple(Coid(coids[at : at + Coid.SIZE]) for at in steps))
         case ["handover", bytes(record)]:
-            return HandedOver(Handover.decode(record))
+            return HandoverItem(Handover.decode(record))
         case ["alive", int(last)]:
             return Alive(last)
         case _:

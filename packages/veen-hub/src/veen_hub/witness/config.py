@@ -20,7 +20,8 @@ from typing import Any, Final, Literal
 
 from veen_core.errors import ConfigError
 from veen_core.tlog.note import ED25519, NoteKey
-from veen_hub.ops.config import INT_MAX, yaml_file
+from veen_hub import yaml_file
+from veen_hub.ops.config import INT_MAX
 from veen_hub.ops.config.schema import build
 from veen_hub.witness.rules import LogKeys
 

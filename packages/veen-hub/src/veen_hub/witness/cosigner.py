@@ -34,8 +34,8 @@ from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.witness.contradiction import find_contradiction
 from veen_hub.witness.key import WitnessKey
-from veen_hub.witness.rules import TEXT, NewestCosigned, Refusal, SignedRequest, check_against
-from veen_hub.witness.state import Changes, CosignedHead, KeptContradiction, WitnessState
+from veen_hub.witness.rules import TEXT, NewestCosigned, SignedRequest, WitnessRefusal, check_against
+from veen_hub.witness.state import CosignedHead, KeptContradiction, WitnessChanges, WitnessState
 
 MAX_WAITING: Final = 4_096
 """Requests that wait for the disk; a further one is answered with 503."""
@@ -56,10 +56,10 @@ FAILED: Final = CosignAnswer(500, "the witness cannot write its state and stops\
 
 
 @dataclass(slots=True)
-class Batch:
+class CosigningBatch:
     """Requests that one transaction makes durable, and their answers."""
 
-    changes: Changes = field(default_factory=Changes)
+    changes: WitnessChanges = field(default_factory=WitnessChanges)
     answers: list[tuple[asyncio.Future[CosignAnswer], CosignAnswer]] = field(default_factory=list)
 
 
@@ -80,8 +80,8 @@ class Cosigner:
         self._clock = clock
         self._wrote = wrote
         self._failed = failed
-        self._open = Batch()
-        self._written = Batch()
+        self._open = CosigningBatch()
+        self._written = CosigningBatch()
         """The batch that is being written."""
         self._writing: asyncio.Task[None] | None = None
         self._pool = started_pool(1, "state")
@@ -107,7 +107,7 @@ class Cosigner:
     async def _write_batches(self) -> None:
         """Write batches until none is open; requests that arrive meanwhile form the next one."""
         while self._open.answers:
-            batch, self._open = self._open, Batch()
+            batch, self._open = self._open, CosigningBatch()
             self._written = batch
             try:
                 if self._failed.is_set():
@@ -119,7 +119,7 @@ class Cosigner:
                 LOGGER.exception("state_write_failed")
                 self._failed.set()
                 batch.answers = [(answered, FAILED) for answered, _ in batch.answers]
-            self._written = Batch()
+            self._written = CosigningBatch()
             self._wrote(len(batch.answers))
             for answered, answer in batch.answers:
                 if not answered.done():  # the client may have disconnected
@@ -133,7 +133,7 @@ class Cosigner:
         now = self._clock.now()
         try:
             check_against(newest.known if newest is not None else NewestCosigned(), signed)
-        except Refusal as refusal:
+        except WitnessRefusal as refusal:
             proof = signed.request.proof if refusal.status == 422 else None
             known = newest.signed if newest is not None else None
             if (found := find_contradiction(known, checkpoint, proof, now)) is not None:

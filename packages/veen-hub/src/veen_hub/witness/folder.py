@@ -39,7 +39,7 @@ _TEMPLATE: Final = """\
 """
 
 
-class Folder:
+class WitnessFolder:
     """The paths of a witness's folder."""
 
     def __init__(self, root: Path) -> None:

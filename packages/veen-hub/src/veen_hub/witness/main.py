@@ -7,11 +7,9 @@ is for containers: the key is made on the first start of a new volume, next to t
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,10 +22,11 @@ from veen_hub.ops.config.addresses import split_address
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up, write_failure
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.version import VERSION
 from veen_hub.witness import config as configuration
 from veen_hub.witness.config import WitnessConfig
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 from veen_hub.witness.key import new_seed
 from veen_hub.witness.server import WitnessServer
 from veen_hub.witness.witness import Witness
@@ -91,7 +90,7 @@ def configure(given: argparse.Namespace) -> WitnessConfig:
         "listen": parse_address(given.listen) if given.listen is not None else {},
         "tls": {name: value for name, value in tls.items() if value is not None},
     }
-    return configuration.load(given.config or Folder(given.dir).config_file, overrides)
+    return configuration.load(given.config or WitnessFolder(given.dir).config_file, overrides)
 
 
 def print_address(url: str) -> None:
@@ -101,15 +100,12 @@ def print_address(url: str) -> None:
 
 
 async def serve(
-    folder: Folder, config: WitnessConfig, announce: Callable[[str], None] = print_address
+    folder: WitnessFolder, config: WitnessConfig, announce: Callable[[str], None] = print_address
 ) -> None:
     """Serve until a signal, or until the state cannot be written; ``announce`` gets the address."""
     witness = Witness(folder, config)
     server = WitnessServer(witness)
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stop_event()
     url = await server.start()
     collect_rarely()
     log(
@@ -123,10 +119,7 @@ async def serve(
     if not config.logs:
         log(logging.WARNING, "no_logs", action="add the verifier keys of logs to the settings, and restart")
     announce(url)
-    waiting = [asyncio.create_task(event.wait()) for event in (stopping, witness.failed)]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
+    await first_of(stopping, witness.failed)
     await server.stop()
     log(logging.INFO, "stopped")
     if witness.failed.is_set():
@@ -146,7 +139,7 @@ def run(arguments: Sequence[str], announce: Callable[[str], None] = print_addres
 
 def _run(given: argparse.Namespace, announce: Callable[[str], None]) -> None:
     protect_memory()
-    folder = Folder(given.dir)
+    folder = WitnessFolder(given.dir)
     if given.init is not None:
         print(folder.create(given.init, new_seed(), given.log).verifier.text)  # noqa: T201
         return

@@ -37,7 +37,7 @@ LogKeys = Mapping[str, Sequence[NoteKey]]
 """The keys that the witness trusts, by origin."""
 
 
-class Refusal(Exception):  # noqa: N818 - a refusal is a normal answer of the protocol
+class WitnessRefusal(Exception):  # noqa: N818 - a refusal is a normal answer of the protocol
     """An answer other than 200."""
 
     def __init__(self, status: int, body: str, content_type: str = TEXT) -> None:
@@ -73,19 +73,21 @@ def check_request(body: bytes, logs: LogKeys) -> SignedRequest:
     try:
         request = parse_add_checkpoint(body)
     except DecodeError as exc:
-        raise Refusal(400, f"{exc}\n") from None
+        raise WitnessRefusal(400, f"{exc}\n") from None
     checkpoint = request.checkpoint
     keys = logs.get(checkpoint.head.origin)
     if keys is None:
-        raise Refusal(404, "this witness does not know the log; its operator adds it to witness.yaml\n")
+        raise WitnessRefusal(
+            404, "this witness does not know the log; its operator adds it to witness.yaml\n"
+        )
     try:
         signatures = verified_signatures(checkpoint.note, keys)
     except SignatureError as exc:
-        raise Refusal(403, f"{exc}\n") from None
+        raise WitnessRefusal(403, f"{exc}\n") from None
     if not signatures:
-        raise Refusal(403, "none of the signatures is by a key that this witness trusts for the log\n")
+        raise WitnessRefusal(403, "none of the signatures is by a key that this witness trusts for the log\n")
     if request.old_size > checkpoint.head.size:
-        raise Refusal(
+        raise WitnessRefusal(
             400, f"the old size {request.old_size} is larger than the checkpoint's, {checkpoint.head.size}\n"
         )
     return SignedRequest(request, tuple(signatures.values()))
@@ -95,12 +97,12 @@ def check_against(known: NewestCosigned, signed: SignedRequest) -> None:
     """Check a request against the newest cosigned checkpoint; comparing and persisting must be one step."""
     request, head = signed.request, signed.head
     if request.old_size != known.size:
-        raise Refusal(409, f"{known.size}\n", SIZE_CONTENT_TYPE)
+        raise WitnessRefusal(409, f"{known.size}\n", SIZE_CONTENT_TYPE)
     if head.size == known.size and not request.proof:
         if head.root != known.root:
-            raise Refusal(409, f"the witness knows another root of the tree of {head.size} leaves\n")
+            raise WitnessRefusal(409, f"the witness knows another root of the tree of {head.size} leaves\n")
         return
     try:
         verify_consistency(request.old_size, head.size, request.proof, known.root, head.root)
     except ProofError as exc:
-        raise Refusal(422, f"{exc}\n") from None
+        raise WitnessRefusal(422, f"{exc}\n") from None

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from veen_hub.http.bounded_listener import BoundedListener, Endpoint
+from veen_hub.http.bounded_listener import BoundedListener, ListenerEndpoint
 from veen_hub.http.tls import server_context
 from veen_hub.ops.config import Tls
 from veen_hub.witness.routes import make_app
@@ -39,13 +39,7 @@ class WitnessServer:
         listen, tls = self.witness.config.listen, self.witness.config.tls
         context = server_context(Tls(cert=tls.cert, key=tls.key)) if tls is not None else None
         await self._runner.setup()
-        endpoint = Endpoint(
-            key="listen",
-            host=listen.host,
-            port=listen.port,
-            max_connections=listen.max_connections,
-            backlog=listen.backlog,
-        )
+        endpoint = ListenerEndpoint.of("listen", listen, port=listen.port)
         self._listener = BoundedListener(
             self._runner, endpoint, context, slow_client_sec=listen.slow_client_sec
         )

@@ -76,7 +76,7 @@ class KeptContradiction:
 
 
 @dataclass(slots=True)
-class Changes:
+class WitnessChanges:
     """What one transaction changes."""
 
     heads: dict[str, CosignedHead] = field(default_factory=dict)
@@ -141,13 +141,13 @@ class WitnessState:
     def _scan(self, kind: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._store.scan(kind, bytes([kind[0] + 1]))
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: WitnessChanges) -> None:
         """Make the changes durable in one synced transaction."""
         puts = {_HEAD + origin_hash(origin): head.signed.encode() for origin, head in changes.heads.items()}
         puts |= {_contradiction_key(each): each.encoded for each in changes.kept}
         self._store.write(puts, [_contradiction_key(each) for each in changes.answered])
 
-    def adopt(self, changes: Changes) -> None:
+    def adopt(self, changes: WitnessChanges) -> None:
         """Change the dictionaries; what they hold is durable."""
         self.heads.update(changes.heads)
         for each in changes.kept:

@@ -8,18 +8,17 @@ from veen_core.protocols import Clock
 from veen_hub.ops.clock import WallClock
 from veen_hub.witness.config import WitnessConfig
 from veen_hub.witness.cosigner import BUSY, CosignAnswer, Cosigner
-from veen_hub.witness.folder import Folder
+from veen_hub.witness.folder import WitnessFolder
 from veen_hub.witness.metrics import WitnessMetrics
-from veen_hub.witness.rules import Refusal, check_request
+from veen_hub.witness.rules import WitnessRefusal, check_request
 from veen_hub.witness.state import WitnessState, origin_hash
-from veen_storage import Layout
-from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage import DirectoryLock, Layout
 
 
 class Witness:
     """One witness, used in one event loop."""
 
-    def __init__(self, folder: Folder, config: WitnessConfig, *, clock: Clock | None = None) -> None:
+    def __init__(self, folder: WitnessFolder, config: WitnessConfig, *, clock: Clock | None = None) -> None:
         self.config = config
         self.clock = clock if clock is not None else WallClock()
         self.key = folder.load_key()
@@ -50,7 +49,7 @@ class Witness:
         try:
             async with asyncio.timeout(self.config.listen.request_timeout_sec):
                 answer = await self._cosigner.handle(check_request(body, self.logs))
-        except Refusal as refusal:
+        except WitnessRefusal as refusal:
             answer = CosignAnswer(refusal.status, refusal.body, refusal.content_type)
         except TimeoutError:  # it may still be cosigned; the log then learns the size from a 409
             answer = BUSY

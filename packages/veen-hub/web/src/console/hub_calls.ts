@@ -69,10 +69,6 @@ export class HubCalls {
     return this.#ask("/v1/proof", { label: hex(label), stream_seq: seq, ...(treeSize ? { tree_size: treeSize } : {}) });
   }
 
-  consistency(label: Bytes, from: number, to: number): Promise<Bytes> {
-    return this.#ask("/v1/consistency", { label: hex(label), from_seq: from, to_seq: to });
-  }
-
   checkpoint(label: Bytes): Promise<Bytes> {
     return this.#ask("/v1/checkpoint", { label: hex(label), upto_seq: 0 });
   }

@@ -5,8 +5,9 @@
  * and the list of labels is complete under it.
  */
 import { noteKeys, originOf, verifyHubCheckpoint } from "../verify/hublog/checkpoint.ts";
-import { cosignedAt, parseSignedHead, type SignedHead } from "../verify/hublog/note.ts";
+import { cosignedAt, parseSignedHead, type SignedHead, verifiedSignatures } from "../verify/hublog/note.ts";
 import { parsePolicy, type WitnessPolicy } from "../verify/hublog/policy.ts";
+import { isActive } from "../verify/log/identity.ts";
 import { leafHash, rootsOfProof, Tree } from "../verify/hublog/tree.ts";
 import { type Bytes, equal, hex, utf8, view } from "../verify/wire/bytes.ts";
 import { decodeObject, encodeObject } from "../verify/wire/codec.ts";
@@ -86,6 +87,12 @@ export class HubLogWatch {
     return this.policy === undefined || this.view.value.head?.quorum?.isMet === true;
   }
 
+  /** Return the newest head of a label in the hub log, which is read first if it was not read yet. */
+  async headOf(label: Bytes): Promise<LabelHead | undefined> {
+    if (this.view.value.head === undefined) await this.#round();
+    return this.view.value.labels.get(hex(label));
+  }
+
   start(): void {
     const round = () => void this.#round().finally(() => setTimeout(round, EVERY_MS));
     const stop = this.#trust.hub.watch((hub) => {
@@ -124,7 +131,10 @@ export class HubLogWatch {
       note = await this.#hub.hubCheckpoint();
     } catch (error) {
       if (!(error instanceof CallError)) throw error;
-      if (error.isAbsent) this.view.set({ ...this.view.value, note: "the hub has published none yet" });
+      const held = this.view.value.head;
+      if (!error.isAbsent) return;
+      if (held === undefined) this.view.set({ ...this.view.value, note: "the hub has published none yet" });
+      else this.#lie(hub, held.note, `the hub shows no hub log, although it signed one of ${held.size} entries (RESOLUTIONS P1)`);
       return;
     }
     try {
@@ -170,8 +180,12 @@ export class HubLogWatch {
       throw new ProofError(
         `the hub log is at size ${size}, but this browser saw it at ${before.size} before (RESOLUTIONS P1)`);
     }
+    checkEnd(hub, signed);
     const isComplete = size <= MAX_ENTRIES;
-    if (isComplete) await this.#extend(size, signed.root);
+    if (isComplete) {
+      await this.#extend(size, signed.root);
+      await this.#checkSigners(hub, signed, origin);
+    }
     else if (held !== undefined && size > held.size) await this.#checkConsistency(parseSignedHead(held.note), signed);
     if (before !== undefined) await this.#checkStart(before, signed);
     this.#isRememberedChecked = true;
@@ -250,6 +264,17 @@ export class HubLogWatch {
     for (const head of labels.values()) this.#trust.see(head.hub_ts, false);
   }
 
+  /** Check that every key signed that was active both at the newest entry and now, and so in between (P1, KEX0.1). */
+  async #checkSigners({ identity, status }: ConfirmedHub, { note, size }: SignedHead, origin: string): Promise<void> {
+    const newest = [...this.#labels.values()].reduce((time, head) => (head.hub_ts > time ? head.hub_ts : time), 0n);
+    const active = identity.hub_keys.filter((key) => newest > 0n && isActive(key, newest) && isActive(key, status.hub_ts));
+    const keys = noteKeys(identity, origin).filter((key) => active.some(({ hub_pk: own }) => equal(own, key.public)));
+    const signed = await verifiedSignatures(note, keys);
+    const missing = keys.find((key) => !signed.has(key));
+    if (missing === undefined) return;
+    throw new ProofError(`the active key ${hex(missing.public).slice(0, 16)} did not sign the hub checkpoint at size ${size} (RESOLUTIONS P1, KEX0.1)`);
+  }
+
   async #checkConsistency(before: SignedHead, newest: SignedHead): Promise<void> {
     const answer = decodeObject("HubConsistencyResponse", await this.#hub.hubLogConsistency(Number(before.size)));
     if (answer.new_size > newest.size) throw new CallError("the hub log grew meanwhile", 0, "behind");
@@ -278,6 +303,15 @@ export class HubLogWatch {
       if (!(error instanceof QuorumError)) throw error;
       return { cosignatures: unverified, quorum: { isMet: false, text: "no quorum" } };
     }
+  }
+}
+
+/** Check that the hub log ends where the hub's handover says (P9). */
+function checkEnd({ status: { handover } }: ConfirmedHub, { size }: SignedHead): void {
+  if (handover === null) return;
+  const last = parseSignedHead(handover.checkpoint);
+  if (size > last.size) {
+    throw new ProofError(`the hub log grew to size ${size}, after the handover that ended it at ${last.size} (RESOLUTIONS P9)`);
   }
 }
 

@@ -1,14 +1,17 @@
 /** One label, followed live: rows appear as they are verified, from a place in the log that is itself proven. */
-import { verifyCheckpoint, verifyReceipt, verifyWitnesses } from "../verify/log/identity.ts";
+import { verifyCheckpoint, verifyCheckpointSigners, verifyReceipt } from "../verify/log/identity.ts";
 import { Mmr, nodeHash } from "../verify/log/mmr.ts";
 import { verifyInclusion } from "../verify/log/proof.ts";
+import { checkTransition } from "../verify/log/transition.ts";
 import { type Bytes, compare, concat, equal, hex } from "../verify/wire/bytes.ts";
 import { itemEnd } from "../verify/wire/cbor.ts";
 import { decodeObject, encodeObject } from "../verify/wire/codec.ts";
 import { CheckpointError, DecodeError, VeenError, VerificationError } from "../verify/wire/errors.ts";
 import type { Checkpoint, MmrProof, Receipt, Statement } from "../verify/wire/schema.ts";
+import { breathe } from "./breathing.ts";
 import { CallError, type HubCalls } from "./hub_calls.ts";
 import type { HubLogWatch } from "./hub_log_watch.ts";
+import { originOfStream } from "./label_names.ts";
 import { LabelChain, profileId, type Row } from "./label_chain.ts";
 import type { Evidence, Problems } from "./problems.ts";
 import { type Stop, Subject } from "./subject.ts";
@@ -44,6 +47,7 @@ export class LabelWatch {
   readonly view = new Subject<LabelView>({ rows: [], phase: "starting", note: "", confirmedUpTo: 0, isCosigned: true, checkpointedUpTo: 0 });
   readonly label: Bytes;
   readonly name: string;
+  readonly #nameOf: () => string | undefined;
   readonly #hub: HubCalls;
   readonly #problems: Problems;
   readonly #trust: TrustState;
@@ -57,8 +61,12 @@ export class LabelWatch {
   readonly #stopHubLog: Stop;
   readonly #timer: ReturnType<typeof setInterval>;
 
-  constructor(label: Bytes, hub: HubCalls, problems: Problems, trust: TrustState, hubLog: HubLogWatch) {
+  /** `nameOf` returns the name of the label's stream, once a person has told it. */
+  constructor(
+    label: Bytes, nameOf: () => string | undefined, hub: HubCalls, problems: Problems, trust: TrustState, hubLog: HubLogWatch,
+  ) {
     this.label = label;
+    this.#nameOf = nameOf;
     this.name = hex(label);
     this.#hub = hub;
     this.#problems = problems;
@@ -133,6 +141,7 @@ export class LabelWatch {
           if (signal.aborted) return;
           this.#chain = begun;
         }
+        if (this.#attempt > 0 && this.view.value.rows.length > 0 && !(await this.#isStillThere(signal))) return;
         await this.#follow(this.#chain, signal);
         if (signal.aborted || this.#chain?.broken !== "") return;
         this.#note("waiting", "the hub ended the stream; asking again");
@@ -156,6 +165,20 @@ export class LabelWatch {
       }
       await pause(RETRY_MS[Math.min(this.#attempt++, RETRY_MS.length - 1)] as number, signal);
     }
+  }
+
+  /** After a lost connection: whether the hub still has the rows that are here. It would not say so while it is followed. */
+  async #isStillThere(signal: AbortSignal): Promise<boolean> {
+    const last = this.view.value.rows.at(-1) as Row;
+    const newest = await this.newestSeq();
+    if (signal.aborted) return false;
+    if (newest >= last.seq) {
+      this.#note("live", "");
+      return true;
+    }
+    this.#lie(`the hub shows ${newest || "no"} entries of this label, although it signed entry ${last.seq} (core §7)`, this.#evidenceOf(last));
+    this.#note("stopped", "the hub lost entries that it signed");
+    return false;
   }
 
   /** Prove the tree before the first row, so that the first row's root can be checked. */
@@ -218,6 +241,7 @@ export class LabelWatch {
         const rows = await chain.accept(items.slice(at, at + MAX_BATCH));
         if (this.#chain !== chain) return;
         this.#add(rows);
+        await breathe();
         const failed = rows.find((row) => row.verdict === "fails");
         if (failed !== undefined) {
           this.#lie(`stream_seq ${failed.seq}: ${failed.reason}`, this.#evidenceOf(failed));
@@ -295,27 +319,33 @@ export class LabelWatch {
   }
 
   async #checkCheckpoint(made: Checkpoint): Promise<void> {
-    await this.#trust.check(async (hub) => {
-      await verifyCheckpoint(hub.identity, made, hub.status.profile.epoch_sec);
-      await verifyWitnesses(made, [], hub.identity.hub_keys.map((key) => key.hub_pk));
-    });
     if (!equal(made.label_curr, this.label)) {
       throw new CheckpointError("CHECKPOINT.label_curr (core §4.4): is another label than was asked for");
     }
-    const { rows } = this.view.value;
+    const { rows, checkpointedUpTo } = this.view.value;
     const upTo = Number(made.upto_seq);
     const held = rows[upTo - (rows[0]?.seq ?? 0)]?.receipt;
-    if (held === undefined) return; // no row of this tab is at its place
-    if (!equal(held.mmr_root, made.mmr_root)) {
-      throw new CheckpointError(`CHECKPOINT.mmr_root (core §4.4): is not the root that the receipt at ${upTo} has`);
-    }
-    this.view.set({ ...this.view.value, checkpointedUpTo: upTo });
+    await this.#trust.check(async (hub) => {
+      await verifyCheckpoint(hub.identity, made, hub.status.profile.epoch_sec);
+      const since = held?.hub_ts ?? hub.identity.hub_keys[0]?.valid_from ?? 0n;
+      await verifyCheckpointSigners(hub.identity, made, since, hub.status.hub_ts);
+      if (held === undefined) return; // no row of this tab is at its place
+      const name = this.#nameOf();
+      checkTransition(made, {
+        size: held.stream_seq, root: held.mmr_root, lastUptoSeq: BigInt(checkpointedUpTo), hubTs: held.hub_ts,
+        origin: name === undefined || this.#isControl ? null : originOfStream(hub, name),
+      });
+    });
+    if (held !== undefined) this.view.set({ ...this.view.value, checkpointedUpTo: upTo });
+  }
+
+  get #isControl(): boolean {
+    const control = this.#trust.hub.value?.status.control_label;
+    return control !== undefined && equal(this.label, control);
   }
 
   #lie(reason: string, evidence: readonly Evidence[]): void {
-    const control = this.#trust.hub.value?.status.control_label;
-    const isControl = control !== undefined && equal(this.label, control);
-    this.#problems.report(isControl ? "tokens" : "streams", this.name, reason, true, evidence);
+    this.#problems.report(this.#isControl ? "tokens" : "streams", this.name, reason, true, evidence);
   }
 }
 

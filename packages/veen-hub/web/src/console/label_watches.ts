@@ -38,7 +38,7 @@ export class LabelWatches {
 
   /** Make a watch that is not the open one; who made it stops it. */
   make(label: Bytes): LabelWatch {
-    return new LabelWatch(label, this.#hub, this.#problems, this.#trust, this.#hubLog);
+    return new LabelWatch(label, () => this.names.value.get(hex(label)), this.#hub, this.#problems, this.#trust, this.#hubLog);
   }
 
   /** Remember the name of labels. */

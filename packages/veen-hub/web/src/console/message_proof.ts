@@ -49,6 +49,8 @@ export interface MessageProof {
 export interface FollowedLog {
   readonly policy: WitnessPolicy | undefined;
   readonly policyError: string;
+  /** The newest head of a label in the verified hub log. */
+  headOf(label: Bytes): Promise<LabelHead | undefined>;
   /** Throw `ProofError` if a hub checkpoint is not one of this log, `CallError` if that is not known yet. */
   compare(note: Bytes): Promise<void>;
 }
@@ -62,6 +64,10 @@ export async function proveMessage(
   const { items } = decodeObject(isControl ? "ControlResponse" : "StreamResponse", body);
   const item = items[0];
   if (item === undefined || item.receipt === null || Number(item.stream_seq) !== seq) {
+    const signed = (await followed.headOf(label))?.upto_seq ?? 0n;
+    if (signed >= BigInt(seq)) {
+      throw new VerificationError(`the hub does not show entry ${seq}, although it signed a head of ${signed} entries (RESOLUTIONS P1)`);
+    }
     throw new CallError(`the hub has no entry ${seq} with a receipt in this label`, 404, "E.NOT_FOUND");
   }
   const { receipt } = item;

@@ -1,11 +1,11 @@
 /** Whom the page believes: the hub_id that a person confirmed, and what follows from it (core §8.4). */
 import { labelOf } from "./label_names.ts";
-import { verify as verifySignature } from "../verify/crypto/signatures.ts";
-import { Ht } from "../verify/crypto/hash.ts";
-import { verifyIdentity } from "../verify/log/identity.ts";
+import { verifyIdentity, verifyIdentitySignature } from "../verify/log/identity.ts";
+import { verifyHandover } from "../verify/hublog/handover.ts";
+import { epochAt } from "../verify/log/stream.ts";
 import { equal, hex } from "../verify/wire/bytes.ts";
 import { decodeObject, encodeObject } from "../verify/wire/codec.ts";
-import { IdentityError, VeenError } from "../verify/wire/errors.ts";
+import { IdentityError, VeenError, VerificationError } from "../verify/wire/errors.ts";
 import type { HubIdentity, HubKey, Status } from "../verify/wire/schema.ts";
 import type { AuditLog } from "./audit.ts";
 import { CallError, type HubCalls } from "./hub_calls.ts";
@@ -129,12 +129,14 @@ export class TrustState {
   async #accept(status: Status): Promise<void> {
     const confirmed = this.hub.value;
     await verifyIdentity(status.identity, confirmed?.identity.hub_id ?? null);
-    const newest = status.identity.hub_keys.at(-1) as HubKey;
-    const digest = Ht("veen/hub-identity", encodeObject("HubIdentity", status.identity));
-    await verifySignature(newest.hub_pk, digest, status.identity_sig, "hub-identity.sig (core §8.4)");
+    await verifyIdentitySignature(status.identity, status.identity_sig);
     if (!equal(status.control_label, labelOf(status.identity.hub_id, "veen/control", 0n))) {
       throw new IdentityError("status.control_label is not the label that follows from hub_id (RESOLUTIONS H5)");
     }
+    if (status.epoch !== epochAt(status.hub_ts, status.profile.epoch_sec)) {
+      throw new VerificationError(`status.epoch is ${status.epoch}, which is not the epoch of hub_ts ${status.hub_ts} (core §3.2)`);
+    }
+    await this.#checkHandover(status, confirmed);
     if (confirmed !== undefined) {
       checkSuccessor(confirmed.identity, status.identity, this.seenHubTs);
       this.hub.set({ ...confirmed, identity: status.identity, status, verifiedAt: Date.now() });
@@ -147,6 +149,21 @@ export class TrustState {
       this.candidate.set({ hubId, identity: status.identity, problem: undefined });
     }
     if (this.isRemembered && this.expected !== undefined && this.isOf(this.expected)) this.confirm(hubId, true);
+  }
+
+  /** A handover is signed, is never withdrawn, and the hub signs nothing after it (RESOLUTIONS P9). */
+  async #checkHandover({ handover, identity, hub_log_origin: origin }: Status, confirmed: ConfirmedHub | undefined): Promise<void> {
+    const held = confirmed?.status.handover ?? null;
+    if (handover === null && held !== null) throw new VerificationError("the hub no longer shows the handover that it signed (RESOLUTIONS P9)");
+    if (handover === null) return;
+    await verifyHandover(handover, identity, origin);
+    if (held !== null && !equal(encodeObject("Handover", held), encodeObject("Handover", handover))) {
+      throw new VerificationError("the hub shows another handover than the one that it signed before (RESOLUTIONS P9)");
+    }
+    if (this.seenHubTs > handover.hub_ts) {
+      throw new VerificationError(
+        `the hub signed a receipt at ${this.seenHubTs}, after the handover that it signed at ${handover.hub_ts} (RESOLUTIONS P9)`);
+    }
   }
 }
 

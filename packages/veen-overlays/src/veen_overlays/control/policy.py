@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from veen_core.cap import CapToken, Rate, TokenHash
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, StreamId
+from veen_core.utc import format_utc
 from veen_overlays.control.records import (
     Authority,
     LabelClass,
@@ -39,7 +40,6 @@ from veen_overlays.operations.access import access_stream
 from veen_overlays.operations.domain.state import DomainState
 from veen_overlays.operations.grants import Grant, refused_grant, revocation_of, revoked_at
 from veen_overlays.operations.overlays import DomainCourse, state_after
-from veen_overlays.utc import format_utc
 
 S = TypeVar("S")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Final
 
-from veen_overlays.discovery.publishers import Claim
+from veen_overlays.discovery.publishers import SignerRecords
 from veen_overlays.discovery.records import ADVERTISE, KINDS, Descriptor, HubAdvertise, Kind, OverlayAdvertise
 from veen_overlays.discovery.state import DiscoveryState, Listed, listed_of
 
@@ -170,7 +170,7 @@ def _changed(old: DiscoveryState, new: DiscoveryState) -> Iterator[tuple[Kind, b
     """The ids whose summary differs; unchanged parts of a summary are the same objects, so this is cheap."""
     linked = _differing(old, new, "links")
     for kind in KINDS:
-        claims: Mapping[bytes, Mapping[bytes, Claim]] = new.get(kind, {})
+        claims: Mapping[bytes, Mapping[bytes, SignerRecords]] = new.get(kind, {})
         ids = set(_differing(old, new, kind))
         if kind == "hub":
             ids |= {hub for hub in _differing(old, new, "keys") if hub in claims}

@@ -21,7 +21,7 @@ from veen_overlays.recorder.records import sign_continuity
 from veen_overlays.schema.record import Record
 
 
-class Settings(Protocol):
+class DescriptorSettings(Protocol):
     """The operator's settings: the section ``discovery`` of hub.yaml."""
 
     @property
@@ -48,7 +48,7 @@ class Facts(Protocol):
     @property
     def version(self) -> str: ...
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> DescriptorSettings: ...
 
 
 class RecordToSend(NamedTuple):

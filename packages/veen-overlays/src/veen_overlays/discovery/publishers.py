@@ -31,7 +31,7 @@ UNKNOWN_SIGNER: Final = "the signer of the message is not known"
 TOO_LARGE: Final = "the descriptor is larger than 65536 bytes"
 
 
-class Claim(NamedTuple):
+class SignerRecords(NamedTuple):
     """The records of one key about one id."""
 
     first: int | None = None
@@ -50,7 +50,7 @@ class Claims:
 
     kind: Kind
     id: bytes
-    claims: Mapping[bytes, Claim]
+    claims: Mapping[bytes, SignerRecords]
     named: Mapping[bytes, StampedValue] = field(default_factory=dict)
     keys: Mapping[bytes, StampedValue] = field(default_factory=dict)
     links: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
@@ -64,19 +64,19 @@ Refusal = Callable[[bytes], str]
 """Why a signer's records do not count; empty if they do."""
 
 
-class Verdict(NamedTuple):
+class PublisherVerdict(NamedTuple):
     """Which signer's last record is in force, and why the records of others do not count."""
 
     in_force: bytes | None
     rejected: Mapping[bytes, str]
 
 
-def resolve(known: Claims) -> Verdict:
+def resolve(known: Claims) -> PublisherVerdict:
     """Decide which record of an id is in force."""
     rule = _hub_rule(known) if known.kind == "hub" else _owner_rule(known)
     rejected = {signer: why for signer in known.claims if (why := _refusal(known, signer, rule))}
     counting = [(claim.seq, signer) for signer, claim in known.claims.items() if signer not in rejected]
-    return Verdict(max(counting)[1] if counting else None, rejected)
+    return PublisherVerdict(max(counting)[1] if counting else None, rejected)
 
 
 def _refusal(known: Claims, signer: bytes, rule: Refusal) -> str:

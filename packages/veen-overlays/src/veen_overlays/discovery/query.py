@@ -65,7 +65,7 @@ FILTERS: Final[dict[Kind, type[HubFilter] | type[ServiceFilter] | type[OverlayFi
 }
 
 
-class Page(NamedTuple):
+class QueryPage(NamedTuple):
     """One page of a query."""
 
     found: tuple[Listed, ...]
@@ -86,7 +86,7 @@ def parse(query: Query) -> tuple[Kind, Filter] | QueryError:
     return kind, wanted
 
 
-def page(directory: Directory, query: Query, now: int) -> Page | QueryError:
+def page(directory: Directory, query: Query, now: int) -> QueryPage | QueryError:
     """The descriptors that fit, without those that have expired at ``now``."""
     parsed = parse(query)
     if isinstance(parsed, QueryError):
@@ -105,15 +105,15 @@ def page(directory: Directory, query: Query, now: int) -> Page | QueryError:
     matching = directory.matching(kind, conditions, now)
     for _ in range(query.offset or 0):
         if next(matching, None) is None:
-            return Page((), more=False)
+            return QueryPage((), more=False)
     found: list[Listed] = []
     size = 0
     for each in matching:
         size += len(each.body)
         if len(found) == limit or (found and size > MAX_RESULT_BYTES):
-            return Page(tuple(found), more=True)
+            return QueryPage(tuple(found), more=True)
         found.append(each)
-    return Page(tuple(found), more=False)
+    return QueryPage(tuple(found), more=False)
 
 
 def answer(directory: Directory, query: Query, now: int) -> QueryResult:

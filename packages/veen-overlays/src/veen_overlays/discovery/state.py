@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from veen_core import cbor
 from veen_core.hashing import U64_MAX, H
-from veen_overlays.discovery.publishers import Claim, Claims, resolve
+from veen_overlays.discovery.publishers import Claims, SignerRecords, resolve
 from veen_overlays.discovery.records import (
     ADVERTISE,
     KINDS,
@@ -41,14 +41,14 @@ DiscoveryState = Mapping[str, Any]
 identity keys that each client_id is linked to."""
 
 
-def _joined(a: Claim, b: Claim) -> Claim:
+def _joined(a: SignerRecords, b: SignerRecords) -> SignerRecords:
     """Join two claims, ``a`` before ``b``: keep the last record and the first advertisement."""
     if not b.records:
         return a
     return b._replace(first=b.first if a.first is None else a.first, records=a.records + b.records)
 
 
-_CLAIM: Final[Monoid[Claim]] = Monoid(Claim(), _joined, list, Claim._make)
+_CLAIM: Final[Monoid[SignerRecords]] = Monoid(SignerRecords(), _joined, list, SignerRecords._make)
 _CLAIMS: Final = map_of(map_of(_CLAIM))
 _STATE: Final[Monoid[DiscoveryState]] = product(
     **dict.fromkeys(KINDS, _CLAIMS),
@@ -81,7 +81,7 @@ def _lift(event: Event) -> DiscoveryState:
     body, first = record.encode(), None if retires else event.seq
     if len(body) > MAX_DESCRIPTOR_BYTES:
         body = b""
-    claim = Claim(first, 1, event.seq, event.hub_ts, retires, body)
+    claim = SignerRecords(first, 1, event.seq, event.hub_ts, retires, body)
     return {kind: {id_: {signer: claim}}}
 
 

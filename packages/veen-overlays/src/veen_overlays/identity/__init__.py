@@ -5,7 +5,12 @@ streams, ``authentication`` finds the account behind a message, ``oidc`` verifie
 Connect.
 """
 
-from veen_overlays.identity.authentication import Authenticated, AuthenticationInput, Denied, authenticate
+from veen_overlays.identity.authentication import (
+    Authenticated,
+    AuthenticationDenied,
+    AuthenticationInput,
+    authenticate,
+)
 from veen_overlays.identity.directory import IdentityDirectory
 from veen_overlays.identity.state import IDENTITY, on_stream
 
@@ -13,8 +18,8 @@ __all__ = [
     "IDENTITY",
     "OVERLAYS",
     "Authenticated",
+    "AuthenticationDenied",
     "AuthenticationInput",
-    "Denied",
     "IdentityDirectory",
     "authenticate",
     "on_stream",

@@ -51,7 +51,7 @@ class Authenticated:
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class AuthenticationDenied:
     """The first step that failed, and why."""
 
     step: AuthenticationStep
@@ -187,11 +187,13 @@ STEPS: Final[tuple[tuple[AuthenticationStep, Check], ...]] = (
 )
 
 
-def authenticate(claim: AuthenticationInput, directory: IdentityDirectory) -> Authenticated | Denied:
+def authenticate(
+    claim: AuthenticationInput, directory: IdentityDirectory
+) -> Authenticated | AuthenticationDenied:
     """The account that sent a message, or the first step that failed (ID 9.2)."""
     for step, check in STEPS:
         if (why := check(claim, directory)) is not None:
-            return Denied(step, why)
+            return AuthenticationDenied(step, why)
     return Authenticated(claim.ctx, claim.principal, device_id(claim.device_pk))
 
 

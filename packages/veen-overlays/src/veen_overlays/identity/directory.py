@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from veen_core import cbor
 from veen_core.ids import AuthRef, StreamId
+from veen_core.utc import format_utc
 from veen_overlays.identifiers import (
     CtxId,
     DeviceId,
@@ -34,7 +35,6 @@ from veen_overlays.identity import state as folded
 from veen_overlays.identity.records import CtxProfile, Device, ExternalLink, HandleMap, OrgProfile
 from veen_overlays.identity.state import Identity
 from veen_overlays.operations.recovery import recoveries
-from veen_overlays.utc import format_utc
 
 EMPTY: Final[Identity] = {}
 

@@ -22,9 +22,9 @@ from veen_core.errors import DecodeError, SignatureError, VerificationError
 from veen_core.ids import Signature, UnixTime, VerifyKey
 from veen_core.keys import verify
 from veen_core.strict_json import parse_json
+from veen_core.utc import format_utc
 from veen_overlays.identifiers import CtxId, RealmId
 from veen_overlays.identity.records import ExternalLink
-from veen_overlays.utc import format_utc
 
 MAX_ID_TOKEN_CHARS: Final = 16_384
 """Longest accepted ID token, in characters."""

@@ -7,7 +7,7 @@
 
 from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.folded_state import FoldedState
-from veen_overlays.live.label import Prefix
+from veen_overlays.live.label import ReadPrefix
 from veen_overlays.live.materializer import Materializer
 from veen_overlays.live.opening import open_entry
 from veen_overlays.live.operation_runner import OperationFailedError, OperationRunner, PendingOperation
@@ -22,7 +22,7 @@ __all__ = [
     "OperationFailedError",
     "OperationRunner",
     "PendingOperation",
-    "Prefix",
+    "ReadPrefix",
     "RealmFollower",
     "RealmPolicy",
     "open_entry",

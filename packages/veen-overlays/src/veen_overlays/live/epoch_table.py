@@ -12,7 +12,7 @@ from typing import Final
 
 from veen_core.ids import Epoch, MmrRoot, StreamSeq
 from veen_core.wire import Wire, array
-from veen_overlays.summary_tree.store import Store
+from veen_overlays.summary_tree.store import SummaryStore
 
 EMPTY_EPOCHS_PER_WRITE: Final = 128
 """Empty epochs per write of the cursor: requesting them again costs less than one write for each."""
@@ -40,7 +40,7 @@ class EpochCursor(Wire):
 class EpochTable:
     """The rows and the cursor of one stream, in a store."""
 
-    def __init__(self, store: Store, name: bytes, since: Epoch) -> None:
+    def __init__(self, store: SummaryStore, name: bytes, since: Epoch) -> None:
         self._store, self._name = store, name
         self.cursor = EpochCursor(next=since, total=StreamSeq(0))
 

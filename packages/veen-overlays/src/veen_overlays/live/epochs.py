@@ -36,10 +36,10 @@ from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.live.epoch_table import ClosedEpoch, EpochTable
 from veen_overlays.live.folded_state import FoldedState, drive_from
-from veen_overlays.live.label import Prefix, receipt_at
+from veen_overlays.live.label import ReadPrefix, receipt_at
 from veen_overlays.live.opening import open_entry
-from veen_overlays.summary_tree.nodes import Range
-from veen_overlays.summary_tree.store import Store
+from veen_overlays.summary_tree.nodes import SeqRange
+from veen_overlays.summary_tree.store import SummaryStore
 from veen_overlays.summary_tree.tree import BLOCK_HEIGHT, SummaryTree
 
 S = TypeVar("S")
@@ -78,7 +78,7 @@ class Epochs(Protocol):
 class OpenLabel:
     """A label of the window: the prefix that was read, and its opened messages."""
 
-    prefix: Prefix
+    prefix: ReadPrefix
     messages: list[Message] = field(default_factory=list)
 
 
@@ -92,7 +92,7 @@ class EpochView(Generic[S]):
         reader: LogReader,
         *,
         key: DhKey | Sequence[DhKey],
-        store: Store,
+        store: SummaryStore,
         block_height: int = BLOCK_HEIGHT,
     ) -> None:
         self.overlay = overlay
@@ -154,10 +154,10 @@ class EpochView(Generic[S]):
         if self._tree.size == self._total:
             return
         for start, row in tuple(self._closed.holding(self._tree.size + 1)):
-            missing = Range(max(start, self._tree.size + 1), start + row.size - 1)
+            missing = SeqRange(max(start, self._tree.size + 1), start + row.size - 1)
             self._tree.extend(await self._messages(missing))
 
-    async def _messages(self, wanted: Range) -> list[Message]:
+    async def _messages(self, wanted: SeqRange) -> list[Message]:
         """Read messages of closed labels by position."""
         found: list[Message] = []
         for start, row in self._closed.holding(wanted.from_seq):
@@ -170,7 +170,7 @@ class EpochView(Generic[S]):
 
     async def _complete(self, start: int, row: ClosedEpoch) -> AsyncIterator[tuple[int, Entry]]:
         """The entries of a closed label by position; raise at the end if its root differs from the row."""
-        prefix = Prefix(self._epochs.label_of(row.epoch))
+        prefix = ReadPrefix(self._epochs.label_of(row.epoch))
         async for entry in prefix.entries(self._reader, row.size):
             yield start + entry.stream_seq - 1, entry
         if prefix.mmr.root != row.mmr_root:
@@ -204,7 +204,7 @@ class EpochView(Generic[S]):
                 await self._epochs.forget(held.prefix.label)
 
     def _held_at(self, epoch: Epoch) -> OpenLabel:
-        return self._held.setdefault(epoch, OpenLabel(Prefix(self._epochs.label_of(epoch))))
+        return self._held.setdefault(epoch, OpenLabel(ReadPrefix(self._epochs.label_of(epoch))))
 
     async def _read(self, held: OpenLabel) -> None:
         """Read a label to its end."""
@@ -252,7 +252,7 @@ class EpochView(Generic[S]):
         """The opened message at a position."""
         if position > self._total:
             return self._after()[position - self._total - 1]
-        return (await self._messages(Range(position, position)))[0]
+        return (await self._messages(SeqRange(position, position)))[0]
 
     async def entries(self) -> AsyncIterator[tuple[int, Entry]]:
         """All folded entries in stream order, each with its position."""
@@ -261,7 +261,7 @@ class EpochView(Generic[S]):
                 yield found
         at = self._total
         for held in self._window():
-            async for entry in Prefix(held.prefix.label).entries(self._reader, len(held.messages)):
+            async for entry in ReadPrefix(held.prefix.label).entries(self._reader, len(held.messages)):
                 at += 1
                 yield at, entry
 
@@ -273,7 +273,7 @@ class EpochView(Generic[S]):
             after = self._after()
             summary = self.overlay.combine(self._tree.state(), self.overlay.fold(after, self._tree.beyond()))
             last = next((h.prefix.last for h in reversed(self._window()) if h.prefix.last), self._last)
-            self._answer = FoldedState(self.overlay, Range(1, self.size), summary, last, self._root(after))
+            self._answer = FoldedState(self.overlay, SeqRange(1, self.size), summary, last, self._root(after))
         return self._answer
 
     async def fold(self, from_seq: int, to_seq: int) -> FoldedState[S]:
@@ -293,7 +293,7 @@ class EpochView(Generic[S]):
             summary = self.overlay.combine(summary, self.overlay.fold(after[before:], seen))
             root = self._root(after)
         receipt = await self._receipt_of(to_seq)
-        return FoldedState(self.overlay, Range(from_seq, to_seq), summary, receipt, root)
+        return FoldedState(self.overlay, SeqRange(from_seq, to_seq), summary, receipt, root)
 
     def _after(self) -> list[Message]:
         """The messages of the window with their positions as seq."""

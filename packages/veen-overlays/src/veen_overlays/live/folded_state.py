@@ -11,7 +11,7 @@ from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay, StateHash, Summary
-from veen_overlays.summary_tree.nodes import Range
+from veen_overlays.summary_tree.nodes import SeqRange
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class FoldedState(Generic[S]):
     """The summary of a range of messages, and the signed receipt of its last entry."""
 
     overlay: Overlay[S]
-    range: Range
+    range: SeqRange
     summary: Summary[S]
     receipt: Receipt | None
     """None if the log is empty."""
@@ -48,7 +48,7 @@ class FoldedState(Generic[S]):
 
 
 async def drive_from(
-    steps: Generator[Range, Sequence[Message], T], read: Callable[[Range], Awaitable[Sequence[Message]]]
+    steps: Generator[SeqRange, Sequence[Message], T], read: Callable[[SeqRange], Awaitable[Sequence[Message]]]
 ) -> T:
     """Run a generator of the summary tree, awaiting ``read`` for the messages it needs."""
     try:

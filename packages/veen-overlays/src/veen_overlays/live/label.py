@@ -49,7 +49,7 @@ async def receipt_at(
 
 
 @dataclass(slots=True)
-class Prefix:
+class ReadPrefix:
     """The part of a label that was read: its MMR and its last receipt."""
 
     label: Label

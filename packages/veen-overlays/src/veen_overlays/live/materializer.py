@@ -31,8 +31,8 @@ from veen_overlays.live.folded_state import FoldedState, drive_from
 from veen_overlays.live.label import PAGE_ENTRIES, extend, receipt_at
 from veen_overlays.live.opening import open_entry
 from veen_overlays.snapshot import StateCheckpoint, StateId, snapshot, verify_snapshot
-from veen_overlays.summary_tree.nodes import Range
-from veen_overlays.summary_tree.store import Store
+from veen_overlays.summary_tree.nodes import SeqRange
+from veen_overlays.summary_tree.store import SummaryStore
 from veen_overlays.summary_tree.tree import BLOCK_HEIGHT, FoldedRange, SummaryTree
 
 S = TypeVar("S")
@@ -49,7 +49,7 @@ class Materializer(Generic[S]):
         reader: LogReader,
         *,
         key: DhKey | Sequence[DhKey],
-        store: Store,
+        store: SummaryStore,
         block_height: int = BLOCK_HEIGHT,
     ) -> None:
         """``key`` opens the messages. Use a store with one set of keys only: other keys fold another view."""
@@ -133,7 +133,7 @@ class Materializer(Generic[S]):
         """The current state, from memory; or the state after ``upto`` entries, in O(log n)."""
         async with self._lock:
             if upto is None or upto == self.size:
-                return FoldedState(self.overlay, Range(1, self.size), self._tree.state(), self._last)
+                return FoldedState(self.overlay, SeqRange(1, self.size), self._tree.state(), self._last)
             folded: FoldedRange[S] = await self._run(self._tree.fold(1, upto))
             receipt = await self._receipt_at(upto, folded.mmr_root)
             return FoldedState(self.overlay, folded.range, folded.summary, receipt)
@@ -162,7 +162,7 @@ class Materializer(Generic[S]):
 
     async def message(self, position: int) -> Message:
         """The opened message at a position."""
-        return (await self._messages(Range(position, position)))[0]
+        return (await self._messages(SeqRange(position, position)))[0]
 
     # --- snapshots (spec-3 §7)
 
@@ -188,10 +188,10 @@ class Materializer(Generic[S]):
 
     # --- reading for the tree
 
-    async def _run(self, steps: Generator[Range, Sequence[Message], T]) -> T:
+    async def _run(self, steps: Generator[SeqRange, Sequence[Message], T]) -> T:
         return await drive_from(steps, self._messages)
 
-    async def _messages(self, wanted: Range) -> list[Message]:
+    async def _messages(self, wanted: SeqRange) -> list[Message]:
         count = wanted.to_seq - wanted.from_seq + 1
         entries = await self._reader.page(self.label, StreamSeq(wanted.from_seq), count)
         return [self._open(entry) for entry in entries]

@@ -29,7 +29,7 @@ from veen_overlays.control.policy import FOREVER_SEC, Level, PolicyView
 from veen_overlays.identifiers import parse_realm
 from veen_overlays.live.epochs import Epochs
 from veen_overlays.live.realm import RealmFollower
-from veen_overlays.summary_tree.store import Store
+from veen_overlays.summary_tree.store import SummaryStore
 
 
 class HubServices(Protocol):
@@ -46,7 +46,7 @@ class HubServices(Protocol):
     @property
     def clock(self) -> Clock: ...
     @property
-    def store(self) -> Callable[[str], Store]: ...
+    def store(self) -> Callable[[str], SummaryStore]: ...
     @property
     def issuers(self) -> frozenset[bytes]: ...
     @property

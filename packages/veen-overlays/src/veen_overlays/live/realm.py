@@ -31,7 +31,7 @@ from veen_overlays.identifiers import RealmId
 from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.materializer import Materializer
 from veen_overlays.operations.overlays import GRANTS
-from veen_overlays.summary_tree.store import Store
+from veen_overlays.summary_tree.store import SummaryStore
 
 FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
     "authority": ("authorities", AUTHORITIES),
@@ -64,7 +64,7 @@ class RealmFollower:
         reader: LogReader,
         label_of: Callable[[StreamId], Label],
         key: DhKey | Sequence[DhKey],
-        store: Store,
+        store: SummaryStore,
         clock: Clock,
         epochs_of: Callable[[StreamId], Epochs | None] = lambda _stream: None,
         inherited_from: InheritedFrom = _no_ancestor,

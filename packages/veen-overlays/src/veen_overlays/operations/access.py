@@ -15,6 +15,7 @@ from veen_core.errors import CapError
 from veen_core.hashing import Ht
 from veen_core.ids import AuthRef, ClientId, OperationId, StreamId, UnixTime, VerifyKey
 from veen_core.limits import DEFAULT_LIMITS
+from veen_core.utc import format_utc
 from veen_overlays.identifiers import RealmId
 from veen_overlays.operations.operation import IdentityId, operation, sorted_set
 from veen_overlays.schema.record import Record, RecordRule
@@ -89,8 +90,8 @@ def cap_token(grant: AccessGrant, issuer: bytes, hub_ts: int) -> CapToken:
     """
     if grant.expiry_time < hub_ts:
         raise CapError(
-            f"access.grant.v1 (spec-3 3.3): the grant expired at {grant.expiry_time}, before its receipt "
-            f"at {hub_ts}"
+            f"access.grant.v1 (spec-3 3.3): the grant expired at {format_utc(grant.expiry_time)}, before its "
+            f"receipt at {format_utc(hub_ts)}"
         )
     return CapToken(
         issuer_pk=VerifyKey(issuer),

@@ -114,7 +114,7 @@ def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: by
 # --- the meaning of a prefix
 
 
-class Step(NamedTuple):
+class RecoveryEvent(NamedTuple):
     """A policy, request or execution in the log, with the key that signed its message."""
 
     seq: int
@@ -141,7 +141,7 @@ class OpenRecovery:
     target: bytes
     new: bytes
     policy: RecoveryPolicy
-    requested: Step
+    requested: RecoveryEvent
     group_id: PolicyGroupId
     decisions: dict[IdentityId, Approval] = field(default_factory=dict)
     """The latest decision of each guardian, or of its successor."""
@@ -159,10 +159,10 @@ class OpenRecovery:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class LoggedExecution:
     """An execution in the log, and the rule that it breaks, if it is refused."""
 
-    step: Step
+    step: RecoveryEvent
     target: bytes
     new: bytes
     refused: str | None
@@ -176,7 +176,7 @@ class Recoveries:
     policies: dict[bytes, RecoveryPolicy] = field(default_factory=dict)
     open: dict[tuple[bytes, bytes], OpenRecovery] = field(default_factory=dict)
     """Requested recoveries that were not executed, by target and new identity."""
-    executions: list[Execution] = field(default_factory=list)
+    executions: list[LoggedExecution] = field(default_factory=list)
     replaced: dict[bytes, bytes] = field(default_factory=dict)
     """The successor of every replaced identity."""
     _approvals: dict[bytes, Approval] = field(default_factory=dict)
@@ -187,34 +187,34 @@ class Recoveries:
             identity = successor
         return IdentityId(identity)
 
-    def read(self, step: Step | Approval) -> None:
+    def read(self, step: RecoveryEvent | Approval) -> None:
         """Apply the next record."""
         if isinstance(step, Approval):
             self._approve(step)
         else:
             _APPLY[step.shape](self, step, step.fields)
 
-    def _signed(self, step: Step | Approval, identity: bytes) -> bool:
+    def _signed(self, step: RecoveryEvent | Approval, identity: bytes) -> bool:
         return signs_for(self.links, identity, step.signer, step.seq)
 
-    def _set_policy(self, step: Step, policy: Mapping[str, Any]) -> None:
+    def _set_policy(self, step: RecoveryEvent, policy: Mapping[str, Any]) -> None:
         target = policy["target_identity"]
         if self._signed(step, target) and target not in self.replaced:
             self.policies[target] = RecoveryPolicy.decode(step.body)
 
-    def _request(self, step: Step, request: Mapping[str, Any]) -> None:
+    def _request(self, step: RecoveryEvent, request: Mapping[str, Any]) -> None:
         pair = request["target_identity"], request["requested_new_identity"]
         policy = self.policies.get(pair[0])
         if policy is not None and pair not in self.open and not self.replaced.keys() & set(pair):
             self.open[pair] = OpenRecovery(*pair, policy, step, policy.group_id)
 
-    def _execute(self, step: Step, execution: Mapping[str, Any]) -> None:
+    def _execute(self, step: RecoveryEvent, execution: Mapping[str, Any]) -> None:
         target, new = execution["target_identity"], execution["new_identity"]
         why = self.refusal(step, execution)
         if why is None:
             self.replaced[target] = new
             self.open = {pair: each for pair, each in self.open.items() if target not in pair}
-        self.executions.append(Execution(step, target, new, why))
+        self.executions.append(LoggedExecution(step, target, new, why))
 
     def _approve(self, approval: Approval) -> None:
         self._approvals.setdefault(approval.name, approval)
@@ -226,7 +226,7 @@ class Recoveries:
                 if self.current(guardian) == approval.approver:
                     found.decisions[guardian] = approval
 
-    def refusal(self, step: Step, execution: Mapping[str, Any]) -> str | None:
+    def refusal(self, step: RecoveryEvent, execution: Mapping[str, Any]) -> str | None:
         """The rule that an execution breaks, or None."""
         target, new = execution["target_identity"], execution["new_identity"]
         references = execution["approval_references"]
@@ -250,7 +250,7 @@ class Recoveries:
         return None
 
 
-_APPLY: Final[Mapping[type[Record], Callable[[Recoveries, Step, Mapping[str, Any]], None]]] = {
+_APPLY: Final[Mapping[type[Record], Callable[[Recoveries, RecoveryEvent, Mapping[str, Any]], None]]] = {
     RecoveryPolicy: Recoveries._set_policy,
     RecoveryRequest: Recoveries._request,
     RecoveryExecution: Recoveries._execute,
@@ -268,13 +268,13 @@ def _mismatch(approval: Approval, target: bytes, new: bytes) -> str | None:
 def recoveries(state: RecoveryState) -> Recoveries:
     """The recoveries of a prefix."""
     found = Recoveries(state.get("links", {}))
-    steps: list[Step | Approval] = [
+    steps: list[RecoveryEvent | Approval] = [
         Approval._make(held) for held in state.get("approvals", {}).values() if held is not None
     ]
     records: Iterable[StampedValue | None] = state.get("records", {}).values()
     for (_, seq, _), content in filter(None, records):
         signer, body = split_signer(content[64:])
-        steps.append(Step(seq, content[:32], signer, _BY_SCHEMA[content[32:64]], body))
+        steps.append(RecoveryEvent(seq, content[:32], signer, _BY_SCHEMA[content[32:64]], body))
     for step in sorted(steps, key=itemgetter(0)):
         found.read(step)
     return found
@@ -298,7 +298,7 @@ def _open_view(found: OpenRecovery) -> dict[str, Any]:
     }
 
 
-def _execution_view(each: Execution) -> dict[str, Any]:
+def _execution_view(each: LoggedExecution) -> dict[str, Any]:
     return {
         "target_identity": each.target,
         "new_identity": each.new,

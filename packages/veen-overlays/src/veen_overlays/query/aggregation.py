@@ -20,11 +20,11 @@ from veen_overlays.query.engine import DEFAULT_BUDGET, Budget
 from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.request.aggregate import Aggregate, Metric
 from veen_overlays.query.request.descriptor import QueryDescriptor
-from veen_overlays.query.request.fields import Field
+from veen_overlays.query.request.fields import QueryField
 from veen_overlays.query.selection import FieldReader
 from veen_overlays.query.values import OrderKey, order_key, rendered
 
-_RECEIPT_ID: Final = Field("receipt_id")
+_RECEIPT_ID: Final = QueryField("receipt_id")
 
 
 def receipt_set_id(receipt_ids: set[str]) -> str:
@@ -40,7 +40,7 @@ def receipt_set_id(receipt_ids: set[str]) -> str:
 class Accumulator(Protocol):
     """The state of one metric of one group."""
 
-    def __init__(self, field: Field | None) -> None: ...
+    def __init__(self, field: QueryField | None) -> None: ...
     def add(self, value: Json) -> None: ...
     def merge(self, other: Self) -> None: ...
     def finish(self) -> Json: ...
@@ -49,7 +49,7 @@ class Accumulator(Protocol):
 class _Count:
     __slots__ = ("count",)
 
-    def __init__(self, _field: Field | None) -> None:
+    def __init__(self, _field: QueryField | None) -> None:
         self.count = 0
 
     def add(self, _value: Json) -> None:
@@ -68,7 +68,7 @@ class _Extreme:
     __slots__ = ("_key", "_name", "_value")
     largest = False
 
-    def __init__(self, field: Field | None) -> None:
+    def __init__(self, field: QueryField | None) -> None:
         assert field is not None  # the grammar of metrics requires it
         self._name = field.name
         self._key: OrderKey | None = None
@@ -98,7 +98,7 @@ class _Largest(_Extreme):
 class _Sum:
     __slots__ = ("_name", "count", "total")
 
-    def __init__(self, field: Field | None) -> None:
+    def __init__(self, field: QueryField | None) -> None:
         assert field is not None  # the grammar of metrics requires it
         self._name = field.name
         self.total = self.count = 0
@@ -133,7 +133,7 @@ class _Average(_Sum):
 class _Distinct:
     __slots__ = ("seen",)
 
-    def __init__(self, _field: Field | None) -> None:
+    def __init__(self, _field: QueryField | None) -> None:
         self.seen: set[bytes] = set()
 
     def add(self, value: Json) -> None:
@@ -150,7 +150,7 @@ class _Distinct:
 class _ReceiptSet:
     __slots__ = ("_ids",)
 
-    def __init__(self, _field: Field | None) -> None:
+    def __init__(self, _field: QueryField | None) -> None:
         self._ids: set[str] = set()
 
     def add(self, value: Json) -> None:
@@ -179,7 +179,7 @@ class Aggregation:
     def __init__(self, descriptor: QueryDescriptor) -> None:
         assert descriptor.aggregate is not None  # callers use ``Selection`` for queries without an aggregate
         self.aggregate: Aggregate = descriptor.aggregate
-        self._columns: list[tuple[str, Field | None, type[Accumulator]]] = [
+        self._columns: list[tuple[str, QueryField | None, type[Accumulator]]] = [
             (metric.name, metric.field, _ACCUMULATORS[metric.function]) for metric in self.aggregate.metrics
         ]
         if _RECEIPT_ID in descriptor.projection:

@@ -23,14 +23,14 @@ class SourceReceipt(NamedTuple):
     """The receipt of one matched event."""
 
     source: int
-    """Index of the event's source in ``Answer.coverage``."""
+    """Index of the event's source in ``QueryAnswer.coverage``."""
     seq: int
     receipt: bytes
     """The encoded origin RECEIPT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class QueryAnswer:
     """An engine's answer: rows, the receipts behind them, and the coverage of the logs."""
 
     rows: Sequence[Row]
@@ -96,7 +96,7 @@ class QueryEngine(Protocol):
 
     def execute(
         self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
-    ) -> Answer:
+    ) -> QueryAnswer:
         """Answer a query from exactly these prefixes.
 
         Raise ``QueryError`` (execution_failed) if the engine does not have all entries of a prefix.

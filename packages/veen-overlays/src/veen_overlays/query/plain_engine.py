@@ -12,7 +12,7 @@ from typing import Any
 from veen_core.ids import HubId
 from veen_overlays.query.aggregation import Aggregation
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, SourceReceipt
+from veen_overlays.query.engine import DEFAULT_BUDGET, Budget, QueryAnswer, SourceReceipt
 from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.event import SourceEvent
 from veen_overlays.query.request.descriptor import QueryDescriptor
@@ -42,7 +42,7 @@ class PlainEngine:
 
     def execute(
         self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
-    ) -> Answer:
+    ) -> QueryAnswer:
         aggregation = None if descriptor.aggregate is None else Aggregation.start(descriptor)
         selection = Selection(descriptor)
         rows: list[Any] = []
@@ -79,7 +79,7 @@ class PlainEngine:
             )
         if aggregation is not None:
             rows = aggregation.finish(budget)
-        return Answer(rows=rows, coverage=tuple(coverage), sources=sources)
+        return QueryAnswer(rows=rows, coverage=tuple(coverage), sources=sources)
 
     def _entries(self, prefix: Prefix) -> Iterator[SourceEvent | EntryKind]:
         """Yield exactly the entries of a prefix, in order."""

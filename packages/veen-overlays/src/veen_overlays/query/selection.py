@@ -14,7 +14,7 @@ from veen_overlays.query import canonical_json
 from veen_overlays.query.canonical_json import Json
 from veen_overlays.query.errors import QueryError, execution_failed
 from veen_overlays.query.request.descriptor import QueryDescriptor
-from veen_overlays.query.request.fields import Field
+from veen_overlays.query.request.fields import QueryField
 from veen_overlays.query.request.filter import Filter
 from veen_overlays.query.values import at_path, rendered
 
@@ -58,7 +58,7 @@ class FieldReader:
         self._payload: Json = None
         self._decoded = False
 
-    def read(self, field: Field) -> Json:
+    def read(self, field: QueryField) -> Json:
         """Return the value of a field; bytes as hex, times in milliseconds."""
         if field.path is None:
             value = getattr(self.event, field.name)
@@ -83,7 +83,7 @@ class FieldReader:
 class _Test:
     """One condition of ``filter.where``, with its values in canonical JSON."""
 
-    field: Field
+    field: QueryField
     allowed: frozenset[bytes]
 
 

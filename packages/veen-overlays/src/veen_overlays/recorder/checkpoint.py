@@ -24,7 +24,7 @@ from veen_core.tlog import tree
 from veen_core.tlog.policy import Cosigned, WitnessPolicy
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_core.wire import Wire, int_map
-from veen_overlays.recorder.profile import ProfileId
+from veen_overlays.recorder.profile import RecorderProfileId
 
 KIND: Final = "veen-recorder-checkpoint"
 MAX_CHECKPOINT_BYTES: Final = 16 * 1_048_576
@@ -60,7 +60,7 @@ class RecorderCheckpoint(Wire):
 
     kind: Literal["veen-recorder-checkpoint"] = KIND
     ver: Literal[1] = 1
-    profile_id: ProfileId
+    profile_id: RecorderProfileId
     created_at: UnixTime
     """When the file was made, by the clock of its maker; the heads have the hub's time."""
     identity: HubIdentity
@@ -113,7 +113,7 @@ def verify_checkpoint(
     *,
     pinned: HubId | None = None,
     policy: WitnessPolicy | None = None,
-    profile: ProfileId | None = None,
+    profile: RecorderProfileId | None = None,
 ) -> CheckpointVerdict:
     """Verify every step of the drawing above; raise ``VerificationError`` that names the first wrong one."""
     hub_identity.verify_identity(found.identity, pinned=pinned)

@@ -46,7 +46,7 @@ _STREAM: Final = re.compile(r"record(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 _EVENT_TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 
 
-class ProfileId(FixedBytes):
+class RecorderProfileId(FixedBytes):
     """``Ht("veen/recorder-profile", settings)``: identifies an SDR0 configuration (SDR0 3.2.4)."""
 
     __slots__ = ()
@@ -94,12 +94,12 @@ class RecorderProfile:
                 raise ConfigError(f"{name} is no stream of event types in recorder.yaml; it has {known}")
 
     @property
-    def profile_id(self) -> ProfileId:
+    def profile_id(self) -> RecorderProfileId:
         """The hash of all settings, in a fixed order."""
         streams = [[name, sorted(self.streams[name])] for name in sorted(self.streams)]
         cadence = [self.cadence.every_sec, self.cadence.every_events]
         item = [1, self.name, self.realm, self.max_payload_bytes, cadence, streams]
-        return ProfileId(Ht("veen/recorder-profile", cbor.encode(item)))
+        return RecorderProfileId(Ht("veen/recorder-profile", cbor.encode(item)))
 
 
 def parse_profile(settings: Mapping[str, Any]) -> RecorderProfile:

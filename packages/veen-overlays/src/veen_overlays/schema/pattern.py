@@ -199,7 +199,7 @@ def _fixed(kind: Fixed) -> tuple[bytes, Reader]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class RecordPattern:
     """The compiled expression of a record, with one group per field."""
 
     expression: re.Pattern[bytes]
@@ -216,7 +216,7 @@ class Pattern:
         return groups
 
 
-def pattern_of(fields: tuple[Field, ...]) -> Pattern | None:
+def pattern_of(fields: tuple[Field, ...]) -> RecordPattern | None:
     """The pattern of a record; None if a required field has no expression.
 
     An optional field without an expression must be absent for a body to match.
@@ -236,7 +236,7 @@ def pattern_of(fields: tuple[Field, ...]) -> Pattern | None:
         parts.append(b"(?:" + part + b")?" if field.optional else part)
         readers.append(reader)
     expression = re.compile(b"".join(parts), re.DOTALL)
-    return Pattern(expression, tuple(readers), optionals=least < len(fields))
+    return RecordPattern(expression, tuple(readers), optionals=least < len(fields))
 
 
 def _grouped(kind: Kind) -> tuple[bytes, Reader] | None:

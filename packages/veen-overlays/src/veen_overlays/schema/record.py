@@ -25,7 +25,7 @@ from veen_core.hashing import H
 from veen_core.ids import SchemaId
 from veen_core.kinds import AnyValue
 from veen_core.wire import Wire, int_map, text_map
-from veen_overlays.schema.pattern import Pattern, Reader, pattern_of
+from veen_overlays.schema.pattern import Reader, RecordPattern, pattern_of
 
 OPERATION_PREFIX: Final = "veen/schema:"
 """Prefix of the names of spec-3's operations in their schema ids (RESOLUTIONS B14)."""
@@ -91,7 +91,7 @@ class Record(Wire):
     RULES: ClassVar[tuple[RecordRule, ...]]
     DECLARED_RULES: ClassVar[tuple[RecordRule, ...]]
     """The rules without those that bound the nesting of free values."""
-    PATTERN: ClassVar[Pattern | None]
+    PATTERN: ClassVar[RecordPattern | None]
     FILLS: ClassVar[tuple[tuple[Callable[[Any, Any], None], Reader], ...]]
     """For each field: how to set it, and how to read its group of the pattern."""
 

@@ -4,8 +4,8 @@
 one node, ``store`` the key-value interface that nodes are kept in.
 """
 
-from veen_overlays.summary_tree.nodes import Range
-from veen_overlays.summary_tree.store import MemoryStore, Store
+from veen_overlays.summary_tree.nodes import SeqRange
+from veen_overlays.summary_tree.store import MemoryStore, SummaryStore
 from veen_overlays.summary_tree.tree import FoldedRange, SummaryTree, drive
 
-__all__ = ["FoldedRange", "MemoryStore", "Range", "Store", "SummaryTree", "drive"]
+__all__ = ["FoldedRange", "MemoryStore", "SeqRange", "SummaryStore", "SummaryTree", "drive"]

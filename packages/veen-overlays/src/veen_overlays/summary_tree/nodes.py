@@ -18,7 +18,7 @@ from veen_core.mmr import Mmr, node_hash, peak_positions, root_of
 from veen_overlays.fold.event import Event, IgnoredMessage, MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.summary_tree.node import ClassId, NodeBinding, StoredNode
-from veen_overlays.summary_tree.store import Store
+from veen_overlays.summary_tree.store import SummaryStore
 
 S = TypeVar("S")
 
@@ -26,14 +26,14 @@ MAX_CACHED_NODES: Final = 1024
 """Nodes cached in memory; the least recently used is evicted first."""
 
 
-class Range(NamedTuple):
+class SeqRange(NamedTuple):
     """A range of stream_seq, both ends included."""
 
     from_seq: int
     to_seq: int
 
 
-class Tile(NamedTuple, Generic[S]):
+class SummaryTile(NamedTuple, Generic[S]):
     """A perfect subtree of the MMR: its hash and the summary of its messages."""
 
     hash: bytes
@@ -43,7 +43,7 @@ class Tile(NamedTuple, Generic[S]):
 class KeyIndex:
     """The first event that used each key: in the store, and in memory for the open block."""
 
-    def __init__(self, store: Store, prefix: bytes) -> None:
+    def __init__(self, store: SummaryStore, prefix: bytes) -> None:
         self._store, self._prefix = store, prefix + b"k"
         self.pending: dict[bytes, bytes] = {}
 
@@ -78,19 +78,19 @@ class LaterKeys:
         return (held is None or held > self._size) and self._keys.first(key, seq)
 
 
-TileReading = Generator[Range, Sequence[Message], Tile[S]]
+TileReading = Generator[SeqRange, Sequence[Message], SummaryTile[S]]
 """A generator that yields the ranges it needs, is sent their messages, and returns a tile."""
 
 
 class Nodes(Generic[S]):
     """The stored nodes of one overlay over one label."""
 
-    def __init__(self, overlay: Overlay[S], label: Label, store: Store, block_height: int) -> None:
+    def __init__(self, overlay: Overlay[S], label: Label, store: SummaryStore, block_height: int) -> None:
         self._overlay, self._store, self._block_height = overlay, store, block_height
         self._label = label
         self._binding = NodeBinding(ClassId(overlay.class_id), label)
         self._prefix = overlay.class_id[:16] + label[:16] + bytes([block_height])
-        self._cache: Lru[tuple[int, int], Tile[S]] = Lru(MAX_CACHED_NODES)
+        self._cache: Lru[tuple[int, int], SummaryTile[S]] = Lru(MAX_CACHED_NODES)
         self.index = KeyIndex(store, self._prefix)
         self.head = Mmr()
         """The MMR of the complete blocks, which are stored."""
@@ -120,7 +120,7 @@ class Nodes(Generic[S]):
         self._cache.clear()
         self.index, self.head = KeyIndex(self._store, self._prefix), Mmr()
 
-    def commit(self, head: Mmr, fresh: Iterable[tuple[int, int, Tile[S], bytes]]) -> None:
+    def commit(self, head: Mmr, fresh: Iterable[tuple[int, int, SummaryTile[S], bytes]]) -> None:
         """Store a block, the subtrees it completes, its keys and the new head, atomically."""
         fresh, root = list(fresh), head.root
         puts = {self._key(h, i): self._sealed(h, i, root, tile, below) for h, i, tile, below in fresh}
@@ -132,7 +132,7 @@ class Nodes(Generic[S]):
         for height, index, tile, _ in fresh:
             self._cache.put((height, index), tile)
 
-    def _sealed(self, height: int, index: int, root: bytes, tile: Tile[S], below: bytes) -> bytes:
+    def _sealed(self, height: int, index: int, root: bytes, tile: SummaryTile[S], below: bytes) -> bytes:
         summary = self._overlay.encode(tile.summary)
         return self._binding.seal((index + 1) << height, root, tile.hash, below, summary)
 
@@ -169,7 +169,7 @@ class Nodes(Generic[S]):
         held = None if wanted is None else self._open(height, index)
         root = None if wanted is None else _with_subtree(left, height, wanted).root
         if held is not None and held.node == wanted and held.mmr_root == root:
-            tile = Tile(bytes(held.node), self._overlay.load(held.summary))
+            tile = SummaryTile(bytes(held.node), self._overlay.load(held.summary))
             self._cache.put((height, index), tile)
             return tile
         return (yield from self._recompute(height, index, wanted, left))
@@ -183,11 +183,11 @@ class Nodes(Generic[S]):
             before = _with_subtree(left, height - 1, first.hash)
             second = yield from self._read_verified(height - 1, 2 * index + 1, b, before)
             summary = self._overlay.combine(first.summary, second.summary)
-            tile = Tile(bytes(node_hash(first.hash, second.hash)), summary)
+            tile = SummaryTile(bytes(node_hash(first.hash, second.hash)), summary)
             below = first.hash + second.hash
         else:
-            messages = yield from read(Range((index << height) + 1, (index + 1) << height))
-            tile = Tile(hash_of(messages), self.lift(messages))
+            messages = yield from read(SeqRange((index << height) + 1, (index + 1) << height))
+            tile = SummaryTile(hash_of(messages), self.lift(messages))
         if wanted is not None and tile.hash != wanted:
             span = f"{(index << height) + 1} to {(index + 1) << height}"
             raise VerificationError(
@@ -219,7 +219,7 @@ class Nodes(Generic[S]):
         return self._overlay.empty if event is None else self._overlay.summarise(event)
 
 
-def read(wanted: Range) -> Generator[Range, Sequence[Message], Sequence[Message]]:
+def read(wanted: SeqRange) -> Generator[SeqRange, Sequence[Message], Sequence[Message]]:
     """Ask the driver for messages, and raise unless it sends exactly these."""
     messages = yield wanted
     if [message.seq for message in messages] != list(range(wanted.from_seq, wanted.to_seq + 1)):

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
-class Store(Protocol):
+class SummaryStore(Protocol):
     """An ordered map from byte strings to byte strings."""
 
     def get(self, key: bytes) -> bytes | None:

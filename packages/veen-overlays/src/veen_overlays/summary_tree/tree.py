@@ -10,8 +10,8 @@ stored; where a range begins or ends inside a block, its messages are read from 
 Only complete blocks are stored. Nodes, the keys that identify duplicates, and the head are written
 atomically. The open block is kept in memory and read from the log again after a restart.
 
-This module reads no log: a method that may need messages is a generator that yields a ``Range`` and is sent
-the messages. ``drive`` runs such a generator with a function that reads.
+This module reads no log: a method that may need messages is a generator that yields a ``SeqRange`` and is
+sent the messages. ``drive`` runs such a generator with a function that reads.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from veen_core.ids import Label, MmrRoot
 from veen_core.mmr import Mmr, Node, peak_positions, root_of, subtrees
 from veen_overlays.fold.event import Message, SeenKeys
 from veen_overlays.fold.overlay import Overlay, Summary
-from veen_overlays.summary_tree.nodes import LaterKeys, Nodes, Range, Tile, read
-from veen_overlays.summary_tree.store import Store
+from veen_overlays.summary_tree.nodes import LaterKeys, Nodes, SeqRange, SummaryTile, read
+from veen_overlays.summary_tree.store import SummaryStore
 
 S = TypeVar("S")
 
@@ -37,7 +37,7 @@ BLOCK_HEIGHT: Final = 6
 class FoldedRange(NamedTuple, Generic[S]):
     """The summary of a range, and the hashes of its subtrees from left to right (RESOLUTIONS B11)."""
 
-    range: Range
+    range: SeqRange
     summary: Summary[S]
     hashes: tuple[bytes, ...]
 
@@ -49,10 +49,12 @@ class FoldedRange(NamedTuple, Generic[S]):
         return root_of(self.hashes[::-1])
 
 
-Folding = Generator[Range, Sequence[Message], FoldedRange[S]]
+Folding = Generator[SeqRange, Sequence[Message], FoldedRange[S]]
 
 
-def drive(steps: Generator[Range, Sequence[Message], Any], read: Callable[[Range], Sequence[Message]]) -> Any:
+def drive(
+    steps: Generator[SeqRange, Sequence[Message], Any], read: Callable[[SeqRange], Sequence[Message]]
+) -> Any:
     """Run a generator of this module; ``read`` returns the messages of a range."""
     try:
         wanted = next(steps)
@@ -66,16 +68,16 @@ class SummaryTree(Generic[S]):
     """The summaries of one overlay over one label. Run ``load`` first."""
 
     def __init__(
-        self, overlay: Overlay[S], label: Label, store: Store, block_height: int = BLOCK_HEIGHT
+        self, overlay: Overlay[S], label: Label, store: SummaryStore, block_height: int = BLOCK_HEIGHT
     ) -> None:
         self.overlay, self.label, self.block_height = overlay, label, block_height
         self._nodes = Nodes(overlay, label, store, block_height)
         self._begin([])
 
-    def _begin(self, peaks: list[Tile[S]]) -> None:
+    def _begin(self, peaks: list[SummaryTile[S]]) -> None:
         self.mmr = self._nodes.head.copy()
         self._peaks = peaks
-        self._open: list[Tile[S]] = []
+        self._open: list[SummaryTile[S]] = []
         self._state: Summary[S] | None = None
 
     @property
@@ -88,7 +90,7 @@ class SummaryTree(Generic[S]):
         """The last stream_seq whose block is stored; a restart reads what follows again."""
         return self._nodes.head.size
 
-    def load(self) -> Generator[Range, Sequence[Message], None]:
+    def load(self) -> Generator[SeqRange, Sequence[Message], None]:
         """Load the stored head and one node per peak."""
         self._nodes.load_head()
         peaks = []
@@ -107,7 +109,7 @@ class SummaryTree(Generic[S]):
         """Fold the next message and return the root that its receipt must have."""
         if message.seq != self.size + 1:
             raise VerificationError(f"message {message.seq} does not follow message {self.size}")
-        tile = Tile(message.msg_id, self._nodes.lift_one(message))
+        tile = SummaryTile(message.msg_id, self._nodes.lift_one(message))
         grown = self.mmr.copy()
         completed = grown.append(message.msg_id)
         if len(completed) > self.block_height:
@@ -147,13 +149,13 @@ class SummaryTree(Generic[S]):
 
         If storing fails, the block's last message is not folded and may be appended again.
         """
-        tile = Tile(completed[self.block_height].hash, summary)
+        tile = SummaryTile(completed[self.block_height].hash, summary)
         peaks = list(self._peaks)
         fresh = [(self.block_height, completed[self.block_height].index, tile, b"")]
         for node in completed[self.block_height + 1 :]:
             left = peaks.pop()
             below = left.hash + tile.hash
-            tile = Tile(node.hash, self.overlay.combine(left.summary, tile.summary))
+            tile = SummaryTile(node.hash, self.overlay.combine(left.summary, tile.summary))
             fresh.append((node.height, node.index, tile, below))
         self._nodes.commit(grown, fresh)
         self.mmr, self._peaks, self._open = grown, [*peaks, tile], []
@@ -190,7 +192,7 @@ class SummaryTree(Generic[S]):
                     hashes.append(tile.hash)
                 continue
             low = list(tiles)
-            wanted = Range((low[0][1] << low[0][0]) + 1, (low[-1][1] + 1) << low[-1][0])
+            wanted = SeqRange((low[0][1] << low[0][0]) + 1, (low[-1][1] + 1) << low[-1][0])
             if in_log is _OPEN:
                 held = self._open[wanted.from_seq - 1 - self.stored : wanted.to_seq - self.stored]
                 summaries.append(self.overlay.merge(tile.summary for tile in held))
@@ -200,7 +202,7 @@ class SummaryTree(Generic[S]):
                 summaries.append(self._nodes.lift(messages))
                 ids = [message.msg_id for message in messages]
             hashes += _hashes(low, ids)
-        return FoldedRange(Range(from_seq, to_seq), self.overlay.merge(summaries), tuple(hashes))
+        return FoldedRange(SeqRange(from_seq, to_seq), self.overlay.merge(summaries), tuple(hashes))
 
     def _where(self, position: tuple[int, int]) -> str:
         height, index = position

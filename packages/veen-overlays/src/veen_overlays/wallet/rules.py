@@ -57,7 +57,7 @@ USER_RECORDS: Final[frozenset[type[Record]]] = frozenset((Open, Withdraw, Transf
 """The records that an end user's device may send (WAL §8); all others are reserved to operators."""
 
 
-class Refusal(NamedTuple):
+class WalletRefusal(NamedTuple):
     """The code and the reason why a record must not be sent."""
 
     code: WalCode
@@ -77,15 +77,15 @@ class WalletPolicy:
     §8).
     """
 
-    def refusal(self, record: Record, authors: Collection[bytes]) -> Refusal | None:
+    def refusal(self, record: Record, authors: Collection[bytes]) -> WalletRefusal | None:
         """Why a sender with these keys may not send the record; None if it may."""
         ordinary = self.operators is not None and self.operators.isdisjoint(authors)
         if ordinary and type(record) not in USER_RECORDS:
-            return Refusal(WalCode.UNAUTHORIZED_OPERATION, f"only an operator may send {record.NAME}")
+            return WalletRefusal(WalCode.UNAUTHORIZED_OPERATION, f"only an operator may send {record.NAME}")
         if self.currencies is None or not isinstance(record, Open) or record.currency in self.currencies:
             return None
         known = ", ".join(sorted(self.currencies)) or "none"
-        return Refusal(
+        return WalletRefusal(
             WalCode.INVALID_CURRENCY, f"{record.currency} is not a currency of this deployment ({known})"
         )
 
@@ -93,7 +93,7 @@ class WalletPolicy:
 NO_RESTRICTION: Final = WalletPolicy()
 
 
-class Violation(NamedTuple):
+class WalletViolation(NamedTuple):
     """An event of a log that the rules forbid."""
 
     seq: int
@@ -180,12 +180,12 @@ RULES: Final[tuple[tuple[tuple[type[Record], ...], WalCode, RuleCheck, bool], ..
 
 def refusal(
     state: WalletState, record: Record, policy: WalletPolicy = NO_RESTRICTION, authors: Collection[bytes] = ()
-) -> Refusal | None:
+) -> WalletRefusal | None:
     """Why a producer with these keys must not send this record for a wallet in this state; None if it may."""
     return policy.refusal(record, authors) or next(_broken(state, record, reported=False), None)
 
 
-def violation_of(state: WalletState, record: Record) -> Refusal | None:
+def violation_of(state: WalletState, record: Record) -> WalletRefusal | None:
     """The violation that a verifier reports for a record that follows this state; None if it is allowed.
 
     Unlike ``refusal``, it allows a second opening, and the closing of a wallet with money: neither changes a
@@ -194,12 +194,12 @@ def violation_of(state: WalletState, record: Record) -> Refusal | None:
     return next(_broken(state, record, reported=True), None)
 
 
-def _broken(state: WalletState, record: Record, *, reported: bool) -> Iterator[Refusal]:
+def _broken(state: WalletState, record: Record, *, reported: bool) -> Iterator[WalletRefusal]:
     for records, code, breaks, is_violation in RULES:
         if isinstance(record, records) and (is_violation or not reported):
             why = breaks(state, record)
             if why is not None:
-                yield Refusal(code, why)
+                yield WalletRefusal(code, why)
 
 
 def violations(
@@ -208,7 +208,7 @@ def violations(
     *,
     policy: WalletPolicy = NO_RESTRICTION,
     authors: Callable[[Message], Collection[bytes]] = lambda _message: (),
-) -> Iterator[Violation]:
+) -> Iterator[WalletViolation]:
     """Every forbidden event of a log, read from its start, in stream order (WAL 5.4-5.6).
 
     ``authors`` returns the keys that sent a message; only a policy with operators needs it. If a mirrored
@@ -224,7 +224,7 @@ def violations(
             continue
         wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
         if (refused := policy.refusal(event.record, authors(message))) is not None:
-            yield Violation(event.seq, message.origin, wallet, *refused)
+            yield WalletViolation(event.seq, message.origin, wallet, *refused)
         credit_only = message.parent_id is not None and not states.get(wallet, NEVER_OPENED).exists
         debited_before = isinstance(event.record, Transfer) and event.repeated[:1] == (True,)
         if not credit_only and not debited_before:
@@ -241,16 +241,18 @@ def advance(states: dict[bytes, WalletState], event: Event) -> None:
         states[wallet] = account.apply(states.get(wallet, NEVER_OPENED))
 
 
-def _source_violations(states: dict[bytes, WalletState], event: Event, origin: bytes) -> Iterator[Violation]:
+def _source_violations(
+    states: dict[bytes, WalletState], event: Event, origin: bytes
+) -> Iterator[WalletViolation]:
     wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
     broken = violation_of(states.get(wallet, NEVER_OPENED), event.record)
     if broken is not None:
-        yield Violation(event.seq, origin, wallet, *broken)
+        yield WalletViolation(event.seq, origin, wallet, *broken)
 
 
 def _ref_violations(
     states: dict[bytes, WalletState], refs: dict[tuple[bytes, bytes], int], event: Event, origin: bytes
-) -> Iterator[Violation]:
+) -> Iterator[WalletViolation]:
     """Report a second payout under one ref, which is a retry by WAL §7, although the fold pays it."""
     if not isinstance(record := event.record, Withdraw) or record.ref is None:
         return
@@ -260,7 +262,7 @@ def _ref_violations(
     first = refs.setdefault((wallet, record.ref), event.seq)
     if first != event.seq:
         why = paid_under_ref(first)
-        yield Violation(event.seq, origin, wallet, WalCode.DUPLICATE_REF, why)
+        yield WalletViolation(event.seq, origin, wallet, WalCode.DUPLICATE_REF, why)
 
 
 def paid_under_ref(seq: int) -> str:
@@ -268,7 +270,7 @@ def paid_under_ref(seq: int) -> str:
     return f"message {seq} has paid out under this ref"
 
 
-def _transfer_id_violations(event: Event, origin: bytes) -> Iterator[Violation]:
+def _transfer_id_violations(event: Event, origin: bytes) -> Iterator[WalletViolation]:
     """Report a second transfer under a transfer_id, of which the fold counts only one half (WAL 5.5)."""
     if not isinstance(record := event.record, Transfer) or len(set(event.repeated)) != 2:
         return
@@ -276,12 +278,12 @@ def _transfer_id_violations(event: Event, origin: bytes) -> Iterator[Violation]:
     wallet = record.wallet_id if debited_before else record.to_wallet_id
     why = "credited without a debit" if debited_before else "debited without a credit"
     why = f"another transfer has the same transfer_id: {why}"
-    yield Violation(event.seq, origin, bytes(wallet), WalCode.DUPLICATE_TRANSFER, why)
+    yield WalletViolation(event.seq, origin, bytes(wallet), WalCode.DUPLICATE_TRANSFER, why)
 
 
 def _destination_violations(
     states: dict[bytes, WalletState], event: Event, origin: bytes
-) -> Iterator[Violation]:
+) -> Iterator[WalletViolation]:
     """Report a credit to a wallet that this log closed: the money is lost (WAL §6)."""
     record = event.record
     if not isinstance(record, Transfer) or record.to_wallet_id == record.wallet_id:
@@ -289,4 +291,4 @@ def _destination_violations(
     wallet, credited_before = bytes(record.to_wallet_id), bool(event.repeated and event.repeated[1])
     if states.get(wallet, NEVER_OPENED).closed and not credited_before:
         why = "the destination is closed and was not credited"
-        yield Violation(event.seq, origin, wallet, WalCode.CLOSED, why)
+        yield WalletViolation(event.seq, origin, wallet, WalCode.CLOSED, why)

@@ -15,7 +15,7 @@ from veen_overlays.identifiers import WalletId
 from veen_overlays.wallet.account import NEVER_OPENED, WalletState
 from veen_overlays.wallet.ledger import LEDGER
 from veen_overlays.wallet.records import Transfer
-from veen_overlays.wallet.rules import Violation, WalCode, advance
+from veen_overlays.wallet.rules import WalCode, WalletViolation, advance
 
 
 class TransferHalf(NamedTuple):
@@ -78,7 +78,7 @@ def counterparties(log: TransferHalves) -> frozenset[WalletId]:
 
 def unsettled(
     payer: WalletId, source: TransferHalves, payee: WalletId, destination: TransferHalves
-) -> Iterator[Violation]:
+) -> Iterator[WalletViolation]:
     """The transfers from payer to payee that were not both debited and credited.
 
     A violation names the wallet whose log contains the unmatched debit or credit, and its seq in that log.
@@ -87,14 +87,14 @@ def unsettled(
         if wallet == payee and credit.counts and credit.transfer.wallet_id == payer:
             debit = source.debits.get((bytes(payer), transfer_id))
             if (why := _not_debited(credit, debit)) is not None:
-                found = Violation(credit.seq, credit.origin, wallet, WalCode.NOT_DEBITED, why)
+                found = WalletViolation(credit.seq, credit.origin, wallet, WalCode.NOT_DEBITED, why)
                 yield _unless_sealed(found, debit, source)
     for (wallet, transfer_id), debit in source.debits.items():
         if wallet == payer and debit.counts and debit.transfer.to_wallet_id == payee:
             credited = destination.credits.get((bytes(payee), transfer_id))
             if credited is None or not credited.counts or credited.transfer.wallet_id != payer:
                 why = f"{debit.transfer.amount} debited but not credited to {payee.hex()}"
-                found = Violation(debit.seq, debit.origin, wallet, WalCode.NOT_CREDITED, why)
+                found = WalletViolation(debit.seq, debit.origin, wallet, WalCode.NOT_CREDITED, why)
                 yield _unless_sealed(found, credited, destination)
 
 
@@ -109,7 +109,9 @@ def _not_debited(credit: TransferHalf, debit: TransferHalf | None) -> str | None
     return None
 
 
-def _unless_sealed(found: Violation, other: TransferHalf | None, log: TransferHalves) -> Violation:
+def _unless_sealed(
+    found: WalletViolation, other: TransferHalf | None, log: TransferHalves
+) -> WalletViolation:
     """Replace the code by UNVERIFIED if the missing half may be in a message that the keys do not open."""
     if other is not None or not log.sealed:
         return found

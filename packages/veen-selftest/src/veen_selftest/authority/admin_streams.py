@@ -34,7 +34,7 @@ from veen_overlays.identifiers import RealmId
 from veen_overlays.schema.record import Record
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.peers.overlay_reader import TTL_SEC, connected, folded, writable_hub
-from veen_selftest.runner.check import Check, Violation, require, require_equal
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 
@@ -90,7 +90,7 @@ def _closed(context: CheckContext) -> None:
     """A client without a token cannot write to an admin stream (spec-2 1.3, H20)."""
     hub = context.hub()
     if not hub.known.gating:
-        raise Violation("the hub is open: anyone who reaches its port may revoke clients (H20)")
+        raise ClauseViolation("the hub is open: anyone who reaches its port may revoke clients (H20)")
     asyncio.run(_write_as_stranger(context, hub))
 
 
@@ -104,7 +104,7 @@ async def _write_as_stranger(context: CheckContext, hub: HttpHub) -> None:
             except Refused as refused:
                 require_equal(refused.detail_enum, CAP_MISSING.detail, "why a stranger is refused")
             else:
-                raise Violation("a stranger without a token wrote to an admin stream")
+                raise ClauseViolation("a stranger without a token wrote to an admin stream")
 
 
 CHECKS: Final = (

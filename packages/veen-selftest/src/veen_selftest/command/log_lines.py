@@ -7,10 +7,10 @@ import os
 from typing import Any
 
 from veen_hub.ops.logs import JsonLines
-from veen_selftest.runner.suite import CheckOutcome, Result, RunReport
+from veen_selftest.runner.suite import CheckOutcome, CheckResult, RunReport
 
 
-class LogLines:
+class ResultLines:
     """Formats results; role and tenant are those that the pod's environment names."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class LogLines:
         always = {"component": "selftest", "role": os.environ.get("VEEN_ROLE", "selftest")}
         self._formatter = JsonLines(**always, **({"tenant_id": tenant} if tenant else {}))
 
-    def result(self, result: Result) -> str:
+    def result(self, result: CheckResult) -> str:
         """Return the line of one check."""
         failed = result.outcome is CheckOutcome.FAILED
         return self._line(

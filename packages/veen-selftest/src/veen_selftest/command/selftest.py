@@ -30,13 +30,13 @@ from veen_cli.frame import (
     writable,
 )
 from veen_hub.load import table as clients_table
-from veen_selftest.command.log_lines import LogLines
+from veen_selftest.command.log_lines import ResultLines
 from veen_selftest.command.target import choose_hub, make_fleet
 from veen_selftest.runner import report as reports
 from veen_selftest.runner import suite as suites
 from veen_selftest.runner.check import Check
 from veen_selftest.runner.context import RunOptions
-from veen_selftest.runner.suite import Result, RunReport
+from veen_selftest.runner.suite import CheckResult, RunReport
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAX_SEED: Final = 2**63 - 1
@@ -62,7 +62,7 @@ class SelftestCommand(Command):
 class ProgressPrinter:
     """Prints each result as it comes and, on a terminal, the check that is running."""
 
-    def __init__(self, out: Output, total: int, log: LogLines | None = None) -> None:
+    def __init__(self, out: Output, total: int, log: ResultLines | None = None) -> None:
         """``log``: print results as log lines, for a container."""
         self._lines = out.for_people
         self._log = log
@@ -70,8 +70,8 @@ class ProgressPrinter:
         self._total = total
         self._done = 0
 
-    def __call__(self, event: Result | tuple[Check, int, int]) -> None:
-        if isinstance(event, Result):
+    def __call__(self, event: CheckResult | tuple[Check, int, int]) -> None:
+        if isinstance(event, CheckResult):
             self._done += 1
             self._clear()
             if self._log is not None:
@@ -262,7 +262,7 @@ def selftest(
         quick=quick,
         history=history,
     )
-    log = LogLines() if log_format == "json" and not out.as_json else None
+    log = ResultLines() if log_format == "json" and not out.as_json else None
     with stop_once():
         fleet = make_fleet(
             hub,

@@ -21,7 +21,7 @@ from veen_selftest.command.admin_key import read_key
 from veen_selftest.hubs.fleet import Fleet, KeyRefused, NoHub, OwnFleet, RemoteFleet
 from veen_selftest.hubs.other_road import is_other_road
 from veen_selftest.hubs.own_hub import PROGRAM
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import ClauseViolation
 
 
 def choose_hub(hub: str | None, out: Output, *, own: bool, hub_command: str | None) -> str | None:
@@ -112,7 +112,7 @@ def _check_remote(fleet: RemoteFleet, hub: str, admin_key: Path | None) -> None:
             Exit.NETWORK,
             "check that it runs and its address: http:// or https://, --ca, and --cert if it demands one",
         ) from None
-    except (VeenError, Violation) as exc:
+    except (VeenError, ClauseViolation) as exc:
         raise CommandFailed(
             f"the server at {hub} does not speak this protocol: {exc}", Exit.SELFTEST, "check --hub"
         ) from None

@@ -25,7 +25,7 @@ from veen_core.status import Status
 from veen_core.wire import Wire
 from veen_selftest.core.equivocation import live
 from veen_selftest.hubs.http_hub import CBOR_SEQ, JSON, HttpHub, HttpResponse
-from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal
+from veen_selftest.runner.check import Check, ClauseViolation, Skip, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 
@@ -186,7 +186,7 @@ def _follow(context: CheckContext) -> None:
         try:
             return [found.get(timeout=10) for _ in range(count)]
         except queue.Empty:
-            raise Violation("a follower does not get all entries (RESOLUTIONS H15)") from None
+            raise ClauseViolation("a follower does not get all entries (RESOLUTIONS H15)") from None
 
     require_equal([item.stream_seq for item in arrived(2)], [2, 3], "existing entries that a follower gets")
     receipts = hub.accept_many(writer.many(4))

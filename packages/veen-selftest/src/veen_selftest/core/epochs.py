@@ -10,7 +10,7 @@ from veen_core.status import Status
 from veen_selftest.core.checkpoints import make
 from veen_selftest.hubs.clock import CLOCK_SPEED
 from veen_selftest.hubs.http_hub import HttpHub, require_refused_by
-from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal, require_one
+from veen_selftest.runner.check import Check, ClauseViolation, Skip, require, require_equal, require_one
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import FAST_EPOCHS, ROTATING
 
@@ -42,7 +42,7 @@ def _window(context: CheckContext) -> None:
         if hub.status().epoch == status.epoch:
             break
     else:
-        raise Violation("the epoch ended during both attempts of this check (core §3.2)")
+        raise ClauseViolation("the epoch ended during both attempts of this check (core §3.2)")
     for epoch, answer in answers.items():
         if epoch in window:
             require_equal(answer.status, 200, f"status of a message at epoch {epoch - status.epoch:+}")
@@ -61,7 +61,7 @@ def _roll(context: CheckContext) -> None:
         if hub.status().epoch == before.epoch:
             break
     else:
-        raise Violation("the epoch ended during all three attempts of this check (core §3.2)")
+        raise ClauseViolation("the epoch ended during all three attempts of this check (core §3.2)")
     require_equal(answer.status, 200, "status of a message at the oldest epoch of the window")
     now = _next_epoch(hub, before)
     require_equal(now.epoch, stream.epoch_at(now.hub_ts, length), "the epoch after the change")

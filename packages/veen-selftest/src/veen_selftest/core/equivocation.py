@@ -16,7 +16,7 @@ from veen_core.receipt import Receipt, sign_receipt
 from veen_core.status import OkResponse
 from veen_selftest.hubs.http_hub import CBOR_SEQ, HttpHub
 from veen_selftest.peers.writer import key_of
-from veen_selftest.runner.check import Check, Violation, require, require_equal
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 
@@ -34,7 +34,7 @@ def live(hub: HttpHub, label: Label, start: int, count: int) -> Iterator[StreamI
             held, count = held[end:], count - 1
         if not count:
             return
-    raise Violation("the live stream ended (H15)")
+    raise ClauseViolation("the live stream ended (H15)")
 
 
 def _live_parts(hub: HttpHub, path: str) -> Iterator[bytes]:

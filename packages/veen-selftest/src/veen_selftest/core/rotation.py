@@ -13,7 +13,7 @@ from veen_selftest.core.checkpoints import fetch, make
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.peers.verifier import VerifiedLog
-from veen_selftest.runner.check import Check, Violation, require, require_equal, require_one
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal, require_one
 from veen_selftest.runner.context import CheckContext
 
 WINDOW_SECONDS: Final = 600
@@ -100,7 +100,7 @@ def start_when_valid(own: OwnHub) -> HttpHub:
         if status.hub_ts >= status.identity.newest.valid_from:
             return hub
         if time.monotonic() > deadline:
-            raise Violation("the new key is not valid 5 s after the rotation (core §8.4)")
+            raise ClauseViolation("the new key is not valid 5 s after the rotation (core §8.4)")
         time.sleep(0.1)
 
 

@@ -16,7 +16,7 @@ from veen_core.status import CheckpointsResponse, LabelRequest
 from veen_selftest.hubs.http_hub import HttpHub, require_refused_by
 from veen_selftest.peers.verifier import VerifiedLog, verify_entries
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Check, Violation, require, require_equal, require_one
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal, require_one
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import ROTATING
 
@@ -79,7 +79,7 @@ def _c(context: CheckContext) -> None:
         if hub.status().epoch == now:
             break
     else:
-        raise Violation("the epoch ended during both attempts of this check (core §3.2)")
+        raise ClauseViolation("the epoch ended during both attempts of this check (core §3.2)")
     origin = LabelOrigin(
         routing_key=stream.routing_key(hub.known.identity.hub_id),
         stream_id=writers[0].stream_id,

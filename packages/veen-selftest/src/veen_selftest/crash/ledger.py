@@ -15,7 +15,7 @@ from veen_core.rejection import DUPLICATE
 from veen_selftest.hubs.http_hub import CBOR_SEQ, HttpHub
 from veen_selftest.peers.verifier import VerifiedLog
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Violation, require, require_equal
+from veen_selftest.runner.check import ClauseViolation, require, require_equal
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Lane:
                     self.send(connection)
             except (OSError, http.client.HTTPException, EOFError):
                 pass  # killed
-            except (DecodeError, Violation) as exc:
+            except (DecodeError, ClauseViolation) as exc:
                 self.violations.append(str(exc))
 
     def send(self, connection: http.client.HTTPConnection) -> None:
@@ -81,7 +81,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Ledger:
+class WriterLedger:
     """All writers of one label."""
 
     lanes: list[Lane]
@@ -126,4 +126,4 @@ class Ledger:
     @staticmethod
     def _no_violations(lane: Lane) -> None:
         if lane.violations:
-            raise Violation(lane.violations[0])
+            raise ClauseViolation(lane.violations[0])

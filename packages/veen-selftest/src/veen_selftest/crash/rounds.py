@@ -8,7 +8,7 @@ from typing import Final
 
 from veen_core.api import ReceiptRequest, ReceiptResponse
 from veen_core.receipt import Receipt
-from veen_selftest.crash.ledger import Lane, Ledger
+from veen_selftest.crash.ledger import Lane, WriterLedger
 from veen_selftest.peers.verifier import VerifiedLog
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
@@ -48,7 +48,7 @@ def _under_load(context: CheckContext) -> None:
     own = context.own_hub()
     hub = own.start()
     lanes = [Lane(context.writer(hub, f"lane {n}"), together) for n, together in enumerate(LANES)]
-    ledger = Ledger(lanes)
+    ledger = WriterLedger(lanes)
     for done in range(1, context.options.crash_rounds + 1):
         threads = [threading.Thread(target=lane.run, args=(hub,), daemon=True) for lane in lanes]
         for thread in threads:

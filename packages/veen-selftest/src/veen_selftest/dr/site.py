@@ -18,7 +18,7 @@ from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.operator import Operator
 from veen_selftest.hubs.own_hub import LISTENING, PROBES, OwnHub
 from veen_selftest.hubs.ports import free_port
-from veen_selftest.runner.check import Violation, require
+from veen_selftest.runner.check import ClauseViolation, require
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 
@@ -78,7 +78,7 @@ class Site(Operator):
         return self.veen_object(*self._promotion, *flags)[1]
 
     def require_no_promotion(self, reason: str) -> None:
-        """Raise ``Violation`` unless `veen hub promote` refuses for this reason."""
+        """Raise ``ClauseViolation`` unless `veen hub promote` refuses for this reason."""
         done = self.run(*self._promotion)
         said = done.stderr or done.stdout
         require(done.returncode != 0 and reason in said, f"promotion not refused with {reason!r}: {said}")
@@ -108,7 +108,7 @@ class Site(Operator):
         deadline = time.monotonic() + self._max_wait
         while not holds():
             if time.monotonic() >= deadline:
-                raise Violation(f"{violation} after {self._max_wait} s")
+                raise ClauseViolation(f"{violation} after {self._max_wait} s")
             time.sleep(POLL_SECONDS)
 
     # --- the steps of a client

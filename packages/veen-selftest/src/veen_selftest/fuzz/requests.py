@@ -27,7 +27,7 @@ from veen_core.status import LabelRequest
 from veen_selftest.fuzz.mutator import FuzzRequest, Mutator
 from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON, HttpHub
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Check, Violation, require, require_equal
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 MAPPED: Final = frozenset(HTTP_STATUS.values())
@@ -120,7 +120,9 @@ def check(request: FuzzRequest, status: int, kind: str, body: bytes) -> None:
     try:
         error = ErrorEnvelope.from_json(body) if kind.startswith(JSON) else ErrorEnvelope.decode(body)
     except DecodeError as exc:
-        raise Violation(f"status {status} without an error envelope ({exc}) in answer to {request}") from None
+        raise ClauseViolation(
+            f"status {status} without an error envelope ({exc}) in answer to {request}"
+        ) from None
     require_equal(status, HTTP_STATUS[Code(error.code)], f"status of {error.code} in answer to {request}")
     require(error.request_id, f"no request_id in the answer to {request}")
     require(
@@ -140,7 +142,7 @@ def _fuzz(requests_of: Callable[[Writer], list[FuzzRequest]]) -> Callable[[Check
             try:
                 status, kind, body = ask(hub, request)
             except (OSError, http.client.HTTPException) as exc:
-                raise Violation(f"no answer ({exc!r}) to {request}") from exc
+                raise ClauseViolation(f"no answer ({exc!r}) to {request}") from exc
             check(request, status, kind, body)
             if done % REQUESTS_PER_MESSAGE == 0:
                 hub.accept(other.next())

@@ -13,7 +13,7 @@ from veen_core.receipt import Receipt
 from veen_hub.client import Identity, Message
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.peers.overlay_reader import connected, writable_hub
-from veen_selftest.runner.check import Check, Violation, require_equal
+from veen_selftest.runner.check import Check, ClauseViolation, require_equal
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.trust.coverage import max_seconds
 
@@ -64,7 +64,7 @@ def _judge(evidence: HubEvidence, pinned: HubId, receipt: Receipt, message: Mess
             verify_evidence(parse_evidence(altered.encode()), pinned=trusted)
         except VeenError:
             continue
-        raise Violation(f"evidence {what} is accepted for message {message.stream_seq}")
+        raise ClauseViolation(f"evidence {what} is accepted for message {message.stream_seq}")
 
 
 CHECKS: Final = (Check("goal.core-pipeline", "goals_core_pipeline", _pipeline),)

@@ -25,7 +25,7 @@ from veen_selftest.hubs.own_witness import OwnWitness
 from veen_selftest.hubs.server_process import START_STOP_SECONDS
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
 from veen_selftest.peers.writer import key_of
-from veen_selftest.runner.check import Skip, Violation
+from veen_selftest.runner.check import ClauseViolation, Skip
 from veen_selftest.runner.hub_setup import HUB_LOG, HubSetup
 
 
@@ -91,11 +91,11 @@ class OwnFleet:
 
     def hub(self, setup: HubSetup) -> HttpHub:
         if setup in self._failed:
-            raise Violation(self._failed[setup])
+            raise ClauseViolation(self._failed[setup])
         if setup not in self._running:
             try:
                 self._running[setup] = self.own_hub(setup).start()
-            except Violation as exc:  # do not try again for every check
+            except ClauseViolation as exc:  # do not try again for every check
                 self._failed[setup] = str(exc)
                 raise
         return self._running[setup]

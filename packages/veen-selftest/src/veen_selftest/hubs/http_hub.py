@@ -36,7 +36,7 @@ from veen_core.status import AuthorizeResponse, Status, admin_digest
 from veen_core.wire import Wire
 from veen_hub.client import Tls
 from veen_selftest.hubs.other_road import OtherRoad, is_other_road
-from veen_selftest.runner.check import Skip, Violation, require, require_equal
+from veen_selftest.runner.check import ClauseViolation, Skip, require, require_equal
 
 W = TypeVar("W", bound=Wire)
 
@@ -73,7 +73,7 @@ class HttpResponse:
     def read(self, kind: type[W]) -> W:
         """Decode the body of a 200 response, which must be canonical (core §10.4, B3)."""
         if self.status != 200:
-            raise Violation(f"expected a {kind.codec.name}, found status {self.status}: {self.reason}")
+            raise ClauseViolation(f"expected a {kind.codec.name}, found status {self.status}: {self.reason}")
         return self._decode(kind)
 
     @property
@@ -94,7 +94,7 @@ class HttpResponse:
     @property
     def reason(self) -> str:
         """The reason of a refusal, as text."""
-        with contextlib.suppress(DecodeError, Violation):
+        with contextlib.suppress(DecodeError, ClauseViolation):
             error = self._decode(ErrorEnvelope)
             detail = f" / {error.detail.detail_enum}" if error.detail and error.detail.detail_enum else ""
             return f"{error.code}{detail}: {error.message}"
@@ -308,7 +308,7 @@ class HttpHub:
         for start in range(0, len(wires), together):
             for outcome in self.submit_many(wires[start : start + together]):
                 if isinstance(outcome, ErrorEnvelope):
-                    raise Violation(f"a valid message was refused: {outcome.code}: {outcome.message}")
+                    raise ClauseViolation(f"a valid message was refused: {outcome.code}: {outcome.message}")
                 receipts.append(outcome)
         return receipts
 

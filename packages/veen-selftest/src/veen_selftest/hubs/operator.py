@@ -13,7 +13,7 @@ from veen_core.ids import UnixTime
 from veen_core.keys import DhSecret, SigningKey
 from veen_core.keystore import Secrets
 from veen_selftest.hubs.server_process import environment
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import ClauseViolation
 
 PROGRAM: Final = (sys.executable, "-P", "-c", "from veen_cli.frame.start import main; main()")
 MAX_COMMAND_SECONDS: Final = 120
@@ -41,14 +41,16 @@ class Operator:
             )
         except subprocess.TimeoutExpired:
             words = " ".join(arguments[:2])
-            raise Violation(f"`veen {words}` has not ended after {MAX_COMMAND_SECONDS} s") from None
+            raise ClauseViolation(f"`veen {words}` has not ended after {MAX_COMMAND_SECONDS} s") from None
 
     def veen(self, *arguments: str) -> str:
-        """Run `veen`; return its output, or raise ``Violation`` if the exit code is not 0."""
+        """Run `veen`; return its output, or raise ``ClauseViolation`` if the exit code is not 0."""
         done = self.run(*arguments)
         if done.returncode != 0:
             words = " ".join(arguments[:2])
-            raise Violation(f"`veen {words}` ended with {done.returncode}: {done.stderr or done.stdout}")
+            raise ClauseViolation(
+                f"`veen {words}` ended with {done.returncode}: {done.stderr or done.stdout}"
+            )
         return done.stdout
 
     def veen_object(self, *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -58,7 +60,7 @@ class Operator:
         try:
             found = json.loads(done.stdout)
         except ValueError:
-            raise Violation(f"`veen {words}` printed no result: {done.stderr or done.stdout}") from None
+            raise ClauseViolation(f"`veen {words}` printed no result: {done.stderr or done.stdout}") from None
         return done.returncode, found
 
     def write_identity(self, name: str, key: SigningKey) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from veen_selftest.hubs.ports import free_port
 from veen_selftest.hubs.server_process import START_STOP_SECONDS, ServerProcess
 from veen_selftest.peers.note_verifier import WITNESS_KEY, parse_verifier_key
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import ClauseViolation
 
 WITNESS_PROGRAM: Final = (sys.executable, "-P", "-m", "veen_hub.witness.main")
 LISTENING: Final = "veen-witness listening on "
@@ -74,5 +74,5 @@ class OwnWitness:
             answer = connection.getresponse()
             body = answer.read()
         if answer.status not in (200, 404):
-            raise Violation(f"the witness answers {path} with status {answer.status}")
+            raise ClauseViolation(f"the witness answers {path} with status {answer.status}")
         return body if answer.status == 200 else None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import ClauseViolation
 
 START_STOP_SECONDS: Final = 60
 """Longest time that a server may take to start, and to stop."""
@@ -47,11 +47,11 @@ class ServerProcess:
                 env=environment(),
             )
         except subprocess.TimeoutExpired:
-            raise Violation(
+            raise ClauseViolation(
                 f"{self._program[-1]} {arguments[0]} has not ended after {self._timeout} s"
             ) from None
         if done.returncode != 0:
-            raise Violation(f"{self._program[-1]} {arguments[0]} failed: {done.stderr.strip()[-300:]}")
+            raise ClauseViolation(f"{self._program[-1]} {arguments[0]} failed: {done.stderr.strip()[-300:]}")
         return done.stdout
 
     def start(self, announcement: str, *arguments: str) -> str:
@@ -71,7 +71,7 @@ class ServerProcess:
         line = self._first_line(self._process.stdout)
         if not line.startswith(announcement):
             self.kill()
-            raise Violation(f"{self._what} did not start: {line.strip()} {self._log_tail()}")
+            raise ClauseViolation(f"{self._what} did not start: {line.strip()} {self._log_tail()}")
         return line.removeprefix(announcement).strip()
 
     def _first_line(self, said: IO[str] | None) -> str:

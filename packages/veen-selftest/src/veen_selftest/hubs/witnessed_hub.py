@@ -11,7 +11,7 @@ from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.hubs.own_witness import OwnWitness
 from veen_selftest.hubs.server_process import START_STOP_SECONDS
 from veen_selftest.peers.note_verifier import LOG_KEY, verifier_key
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import ClauseViolation
 
 RECOSIGN_SEC: Final = 1
 """Age at which the hub renews the cosignatures of an unchanged hub log."""
@@ -41,7 +41,7 @@ class WitnessedHub:
         deadline = time.monotonic() + START_STOP_SECONDS
         while self.witness.newest(self.origin) is None:
             if time.monotonic() > deadline:
-                raise Violation(f"the hub has not asked its witness after {START_STOP_SECONDS} s (P2)")
+                raise ClauseViolation(f"the hub has not asked its witness after {START_STOP_SECONDS} s (P2)")
             time.sleep(POLL_SEC)
 
     def restart(self) -> None:

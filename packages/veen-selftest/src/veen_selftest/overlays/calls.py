@@ -22,7 +22,7 @@ from veen_overlays.live.rpc import (
 from veen_overlays.rpc.exchange import NO_SERVER, UNKNOWN_METHOD
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.peers.overlay_reader import connected, writable_hub
-from veen_selftest.runner.check import Check, Violation, require_equal
+from veen_selftest.runner.check import Check, ClauseViolation, require_equal
 from veen_selftest.runner.context import CheckContext
 
 CALL_SECONDS: Final = 20.0
@@ -88,7 +88,7 @@ async def _serving(
         )
         try:
             if announced not in done:
-                raise Violation(f"no announcement of the server is in the log after {CALL_SECONDS} s")
+                raise ClauseViolation(f"no announcement of the server is in the log after {CALL_SECONDS} s")
             yield
         finally:
             announced.cancel()

@@ -26,7 +26,7 @@ from veen_selftest.peers.tree_verifier import (
     tile_path,
     tree_hash,
 )
-from veen_selftest.runner.check import Violation, require, require_equal
+from veen_selftest.runner.check import ClauseViolation, require, require_equal
 
 CHECKPOINT_PATH: Final = "/log/checkpoint"
 TILE_HEIGHT: Final = 8
@@ -67,11 +67,11 @@ def fetch_checkpoint(hub: HttpHub) -> HubCheckpoint:
     """Return the hub checkpoint that the hub serves now, verified."""
     found = try_checkpoint(hub)
     if found is None:
-        raise Violation("the hub serves no hub checkpoint (C2SP tlog-tiles)")
+        raise ClauseViolation("the hub serves no hub checkpoint (C2SP tlog-tiles)")
     return found
 
 
-class HubLogView:
+class PeerHubLogView:
     """The tree of one hub checkpoint, read by one client as tiles; each tile is fetched once."""
 
     def __init__(self, hub: HttpHub, checkpoint: HubCheckpoint) -> None:
@@ -177,4 +177,4 @@ def content_of(answer: HttpResponse) -> bytes:
     try:
         return gzip.decompress(answer.body)
     except (OSError, EOFError) as exc:
-        raise Violation(f"a tile is not gzip, although its Content-Encoding says so: {exc}") from None
+        raise ClauseViolation(f"a tile is not gzip, although its Content-Encoding says so: {exc}") from None

@@ -15,7 +15,7 @@ from typing import Final
 from nacl.exceptions import BadSignatureError
 from nacl.signing import VerifyKey
 
-from veen_selftest.runner.check import Violation, require
+from veen_selftest.runner.check import ClauseViolation, require
 
 LOG_KEY: Final = b"\x01"
 """Signature type of a log's key (C2SP signed-note)."""
@@ -51,13 +51,13 @@ class HubCheckpoint:
 
 
 def parse_hub_checkpoint(data: bytes) -> HubCheckpoint:
-    """Parse a hub checkpoint; raise ``Violation`` unless it has exactly the form of P1 and C2SP."""
+    """Parse a hub checkpoint; raise ``ClauseViolation`` unless it has exactly the form of P1 and C2SP."""
     try:
         match = _CHECKPOINT.fullmatch(data.decode())
     except UnicodeDecodeError:
-        raise Violation("the hub checkpoint is not UTF-8 (C2SP signed-note)") from None
+        raise ClauseViolation("the hub checkpoint is not UTF-8 (C2SP signed-note)") from None
     if match is None:
-        raise Violation(
+        raise ClauseViolation(
             "the hub checkpoint is not a note of origin, size, root and signatures (C2SP tlog-checkpoint)"
         )
     return HubCheckpoint(
@@ -77,7 +77,7 @@ def _parse_line(line: str) -> SignatureLine:
 
 
 def _decode(text: str) -> bytes:
-    """Decode base64; raise ``Violation`` if the text has another spelling than the encoder's."""
+    """Decode base64; raise ``ClauseViolation`` if the text has another spelling than the encoder's."""
     try:
         content = base64.b64decode(text, validate=True)
     except ValueError:
@@ -105,7 +105,7 @@ def parse_verifier_key(text: str, kind: bytes) -> tuple[str, bytes]:
 
 
 def is_signed(checkpoint: HubCheckpoint, name: str, public: bytes) -> bool:
-    """Return whether a log's key signed; raise ``Violation`` if its signature does not verify."""
+    """Return whether a log's key signed; raise ``ClauseViolation`` if its signature does not verify."""
     for line in _lines_of(checkpoint, name, LOG_KEY, public):
         _verify(public, checkpoint.text, line.signature, name)
         return True
@@ -113,7 +113,7 @@ def is_signed(checkpoint: HubCheckpoint, name: str, public: bytes) -> bool:
 
 
 def cosigned_at(checkpoint: HubCheckpoint, name: str, public: bytes) -> int | None:
-    """Return when a witness cosigned, or None; raise ``Violation`` if its cosignature does not verify."""
+    """Return when a witness cosigned, or None; raise ``ClauseViolation`` if it did so wrongly."""
     for line in _lines_of(checkpoint, name, WITNESS_KEY, public):
         time = int.from_bytes(line.signature[:8], "big")
         message = b"cosignature/v1\ntime " + str(time).encode() + b"\n" + checkpoint.text
@@ -133,4 +133,4 @@ def _verify(public: bytes, message: bytes, signature: bytes, name: str) -> None:
     try:
         VerifyKey(public).verify(message, signature)
     except (BadSignatureError, ValueError):
-        raise Violation(f"the signature of {name} does not verify (C2SP signed-note)") from None
+        raise ClauseViolation(f"the signature of {name} does not verify (C2SP signed-note)") from None

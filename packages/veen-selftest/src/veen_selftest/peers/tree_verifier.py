@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from veen_selftest.runner.check import Violation, require, require_equal
+from veen_selftest.runner.check import ClauseViolation, require, require_equal
 
 TILE_WIDTH: Final = 256
 HASH_SIZE: Final = 32
@@ -124,7 +124,7 @@ class HeadEntry:
 
 
 def parse_head(entry: bytes) -> HeadEntry:
-    """Parse CBOR([1, label, upto_seq, mmr_root, hub_ts]); raise ``Violation`` for other bytes (P1, B3)."""
+    """Parse CBOR([1, label, upto_seq, mmr_root, hub_ts]); raise ``ClauseViolation`` for others (P1, B3)."""
     require(entry[:4] == b"\x85\x01\x58\x20", "an entry of the hub log does not begin as a label head (P1)")
     label, rest = entry[4:36], entry[36:]
     upto_seq, rest = _take_uint(rest)
@@ -141,7 +141,7 @@ def _take_uint(data: bytes) -> tuple[int, bytes]:
     if first < 24:
         return first, data[1:]
     if first > 27:
-        raise Violation("an entry of the hub log has a field that is not an unsigned integer (P1)")
+        raise ClauseViolation("an entry of the hub log has a field that is not an unsigned integer (P1)")
     size = 1 << first - 24
     value = int.from_bytes(data[1 : 1 + size], "big")
     smallest = 24 if size == 1 else 1 << 4 * size

@@ -20,12 +20,12 @@ import uvloop
 from veen_core.cap import mint
 from veen_core.stream import stream_id
 from veen_hub.client import Refused
-from veen_hub.load import BATCH, LoadSizes, LoadTarget, batched, measure_clients
+from veen_hub.load import MESSAGES_PER_BATCH, LoadSizes, LoadTarget, batched, measure_clients
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.peers.writer import LONG_TTL_SEC, NEEDS_TOKEN, Writer
 from veen_selftest.perf import load
 from veen_selftest.perf.yardstick import crypto_floor, lone_seconds
-from veen_selftest.runner.check import Check, Skip, Violation
+from veen_selftest.runner.check import Check, ClauseViolation, Skip
 from veen_selftest.runner.context import CheckContext, Figure
 
 IN_FLIGHT: Final = 256
@@ -80,14 +80,14 @@ def _report(
     least: float | None = None,
     most: float | None = None,
 ) -> None:
-    """Record a figure; raises ``Violation`` if it misses its target."""
+    """Record a figure; raises ``ClauseViolation`` if it misses its target."""
     ok = (least is None or value >= least) and (most is None or value <= most)
     target = f"at least {least:,g}" if least is not None else f"at most {most:,g}"
     context.figures.append(
         Figure(name=context.name, value=round(value, 3), unit=unit, target=target, ok=ok, about=about)
     )
     if not ok:
-        raise Violation(f"{value:,.3f} {unit}, the target is {target}: {about}")
+        raise ClauseViolation(f"{value:,.3f} {unit}, the target is {target}: {about}")
 
 
 def _hub(context: CheckContext) -> HttpHub:
@@ -129,7 +129,7 @@ def _batch(context: CheckContext) -> None:
     """Durable submits per second in sequences of 64, 16 requests in flight, divided by the crypto floor."""
     hub, each = _hub(context), sizes(context).batch // LANES
     prepared = [batched(load.bodies(writer, each)) for writer in _writers(context, hub, LANES)]
-    _to_floor(context, hub, prepared, BATCH, 0.8)
+    _to_floor(context, hub, prepared, MESSAGES_PER_BATCH, 0.8)
 
 
 def _to_floor(

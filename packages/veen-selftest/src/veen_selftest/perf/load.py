@@ -15,7 +15,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_hub.load import RawConnection, batched, open_raw
 from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, HttpHub, outcome_of
 from veen_selftest.peers.writer import Writer, ciphertext_layout
-from veen_selftest.runner.check import Skip, Violation
+from veen_selftest.runner.check import ClauseViolation, Skip
 
 SEALED = ciphertext_layout(b"".join(H(bytes([n])) for n in range(32))[:1_000])
 """The ciphertext of every message, one kilobyte."""
@@ -32,7 +32,7 @@ class RefusedUnderLoad:
             self._hub.skip_if_announced(body)
         except Skip as why:
             return why
-        return Violation(f"refused under load: {head!r} {body[:200]!r}")
+        return ClauseViolation(f"refused under load: {head!r} {body[:200]!r}")
 
 
 def open_connection(hub: HttpHub) -> AbstractAsyncContextManager[RawConnection]:

@@ -13,7 +13,7 @@ from veen_core.msg import Msg
 from veen_selftest.hubs.http_hub import JSON, require_refused_by
 from veen_selftest.peers.verifier import read_entries
 from veen_selftest.peers.writer import ciphertext_layout
-from veen_selftest.runner.check import Check, Violation, require, require_equal, require_one
+from veen_selftest.runner.check import Check, ClauseViolation, require, require_equal, require_one
 from veen_selftest.runner.context import CheckContext
 
 TRIES: Final = 40
@@ -95,7 +95,7 @@ def _bit_flips(context: CheckContext) -> None:
     for at, broken in flipped:
         answer = hub.submit(broken)
         if answer.status == 200:
-            raise Violation(
+            raise ClauseViolation(
                 f"a message with a bit flipped in byte {at} of {len(wire)} was accepted: {broken.hex()}"
             )
         require(answer.error.detail is not None, "the refusal of a message names no row (core §8.2)")

@@ -24,7 +24,7 @@ from veen_overlays.recorder.records import RecordEvent, UnixMilliseconds
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.operator import Operator
 from veen_selftest.hubs.server_process import ServerProcess
-from veen_selftest.runner.check import Skip, Violation
+from veen_selftest.runner.check import ClauseViolation, Skip
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 
@@ -153,7 +153,7 @@ class QuerySite(Operator):
         """Submit a query and return its result_id."""
         answer = self.ask("/api/query/submit", query(**changes))
         if answer.status != 202:
-            raise Violation(f"a valid query is answered with {answer.status}: {answer.body[:200]!r}")
+            raise ClauseViolation(f"a valid query is answered with {answer.status}: {answer.body[:200]!r}")
         found: str = answer.json["result_id"]
         return found
 
@@ -166,7 +166,7 @@ class QuerySite(Operator):
     def wait(self, name: str) -> None:
         state = self.ask(f"/api/query/status/{name}?wait=30").json
         if state.get("status") != "completed":
-            raise Violation(f"a query of 20 events ends as {state}")
+            raise ClauseViolation(f"a query of 20 events ends as {state}")
 
     def file(self, name: str) -> Path:
         """Fetch the result file."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.operator import Operator
-from veen_selftest.runner.check import Violation
+from veen_selftest.runner.check import ClauseViolation
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 
@@ -56,7 +56,7 @@ class RecorderSite(Operator):
         """Run a command of the administrator with ``--json``; return its exit code and its answer."""
         done = self.run("record", command, *arguments, "-c", "admin/recorder.yaml", "--json")
         if not done.stdout:
-            raise Violation(f"`veen record {command}` ended with {done.returncode}: {done.stderr}")
+            raise ClauseViolation(f"`veen record {command}` ended with {done.returncode}: {done.stderr}")
         answer: dict[str, Any] = json.loads(done.stdout)
         return done.returncode, answer
 
@@ -64,7 +64,7 @@ class RecorderSite(Operator):
         """Make a checkpoint; return what it says."""
         code, made = self.admin("checkpoint", "--out", folder, "--cover-timeout", COVER_SECONDS)
         if code:
-            raise Violation(f"`veen record checkpoint` ended with {code}")
+            raise ClauseViolation(f"`veen record checkpoint` ended with {code}")
         return made
 
     def replay(self, *arguments: str) -> list[dict[str, Any]]:

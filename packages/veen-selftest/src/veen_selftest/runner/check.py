@@ -1,7 +1,8 @@
 """A check: a name, the clause that it tests, and a function that asks a hub.
 
-A check ends in one of three ways, and only the first is a pass: the function returns; it raises ``Violation``
-or one of VEEN's verification errors; it raises ``Skip``, which says why the clause cannot be tested here.
+A check ends in one of three ways, and only the first is a pass: the function returns; it raises
+``ClauseViolation`` or one of VEEN's verification errors; it raises ``Skip``, which says why the clause cannot
+be tested here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MAX_SHOWN_CHARACTERS: Final = 120
 """Characters of a value in an error."""
 
 
-class Violation(Exception):  # noqa: N818 - a finding about the hub, not an error of this program
+class ClauseViolation(Exception):  # noqa: N818 - a finding about the hub, not an error of this program
     """The hub violates the clause."""
 
 
@@ -43,22 +44,22 @@ class Check:
 
 
 def require(holds: object, violation: str) -> None:
-    """Raise ``Violation`` unless the condition holds."""
+    """Raise ``ClauseViolation`` unless the condition holds."""
     if not holds:
-        raise Violation(violation)
+        raise ClauseViolation(violation)
 
 
 def require_equal(found: object, expected: object, what: str) -> None:
-    """Raise ``Violation`` unless the values are equal."""
+    """Raise ``ClauseViolation`` unless the values are equal."""
     if found != expected:
-        raise Violation(f"{what}: expected {_short(expected)}, found {_short(found)}")
+        raise ClauseViolation(f"{what}: expected {_short(expected)}, found {_short(found)}")
 
 
 def require_one(items: Iterable[T], what: str) -> T:
-    """Return the only item; raise ``Violation`` if there is none, or more than one."""
+    """Return the only item; raise ``ClauseViolation`` if there is none, or more than one."""
     found = list(items)
     if len(found) != 1:
-        raise Violation(f"{what}: expected one, found {len(found)}")
+        raise ClauseViolation(f"{what}: expected one, found {len(found)}")
     return found[0]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from veen_selftest.runner.context import Figure
-from veen_selftest.runner.suite import CheckOutcome, Result, RunReport
+from veen_selftest.runner.suite import CheckOutcome, CheckResult, RunReport
 
 MARKS = {CheckOutcome.PASSED: "ok", CheckOutcome.FAILED: "FAIL", CheckOutcome.SKIPPED: "skip"}
 
@@ -56,7 +56,7 @@ def as_junit(report: RunReport) -> bytes:
     return document + b"\n"
 
 
-def _counted(name: str, results: Sequence[Result], seconds: float) -> dict[str, str]:
+def _counted(name: str, results: Sequence[CheckResult], seconds: float) -> dict[str, str]:
     """Return the attributes that JUnit's readers expect. A check that crashes counts as a failure."""
     return {
         "name": name,
@@ -68,7 +68,7 @@ def _counted(name: str, results: Sequence[Result], seconds: float) -> dict[str, 
     }
 
 
-def _case(suite: ET.Element, result: Result) -> None:
+def _case(suite: ET.Element, result: CheckResult) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
@@ -88,7 +88,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def line(result: Result) -> str:
+def line(result: CheckResult) -> str:
     """Return one result as a line for people, with the reason on a second line."""
     check = result.check
     text = f"{MARKS[result.outcome]:<4}  {check.name:<32}  {check.clause:<18}  {check.statement}"

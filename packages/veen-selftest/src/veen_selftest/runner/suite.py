@@ -16,7 +16,7 @@ from typing import Final
 from veen_core.errors import VeenError
 from veen_hub.load import ClientRates
 from veen_selftest.hubs.fleet import Fleet
-from veen_selftest.runner.check import Check, Skip, Violation
+from veen_selftest.runner.check import Check, ClauseViolation, Skip
 from veen_selftest.runner.context import CheckContext, Figure, RunOptions
 
 SUITES: Final = {
@@ -59,7 +59,7 @@ class CheckOutcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class CheckResult:
     """The result of one check."""
 
     suite: str
@@ -77,7 +77,7 @@ class RunReport:
 
     hub: str
     seed: int
-    results: list[Result] = field(default_factory=list)
+    results: list[CheckResult] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -105,7 +105,7 @@ class RunReport:
         return [rates for result in self.results for rates in result.clients]
 
 
-def run_check(suite: str, check: Check, context: CheckContext) -> Result:
+def run_check(suite: str, check: Check, context: CheckContext) -> CheckResult:
     """Run one check; an exception that it raises becomes its outcome."""
     started = time.monotonic()
     outcome, why = CheckOutcome.FAILED, ""
@@ -114,14 +114,14 @@ def run_check(suite: str, check: Check, context: CheckContext) -> Result:
         outcome = CheckOutcome.PASSED
     except Skip as exc:
         outcome, why = CheckOutcome.SKIPPED, str(exc)
-    except (Violation, VeenError) as exc:
+    except (ClauseViolation, VeenError) as exc:
         why = str(exc)
     except (OSError, EOFError, http.client.HTTPException) as exc:
         why = f"no answer from the hub: {type(exc).__name__} {exc}".strip()
     except Exception as exc:  # noqa: BLE001 - a check that crashes has not passed
         last = traceback.extract_tb(exc.__traceback__)[-1]
         why = f"the check crashed: {type(exc).__name__} {exc} ({last.name}, line {last.lineno})"
-    return Result(
+    return CheckResult(
         suite=suite,
         check=check,
         outcome=outcome,
@@ -137,7 +137,7 @@ def run(
     fleet: Fleet,
     seed: int,
     options: RunOptions,
-    on_event: Callable[[Result | tuple[Check, int, int]], None],
+    on_event: Callable[[CheckResult | tuple[Check, int, int]], None],
 ) -> RunReport:
     """Run the checks in order; Ctrl-C ends the run, and the report says so."""
     report = RunReport(hub=fleet.describe(), seed=seed)

@@ -12,7 +12,7 @@ from veen_core.hub_identity import HubKey
 from veen_core.receipt import Receipt
 from veen_selftest.core.rotation import WINDOW_SECONDS, start_when_valid
 from veen_selftest.hubs.http_hub import HttpResponse
-from veen_selftest.peers.hub_log_reader import CHECKPOINT_PATH, HubLogView, verify_checkpoint
+from veen_selftest.peers.hub_log_reader import CHECKPOINT_PATH, PeerHubLogView, verify_checkpoint
 from veen_selftest.peers.note_verifier import HubCheckpoint, is_signed
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
@@ -88,7 +88,7 @@ def _recorded(heads_file: Path) -> tuple[int, bytes]:
     return int(size), base64.b64decode(root)
 
 
-def _require_covered(view: HubLogView, size: int, root: bytes, receipts: Iterable[Receipt]) -> None:
+def _require_covered(view: PeerHubLogView, size: int, root: bytes, receipts: Iterable[Receipt]) -> None:
     """Require that the first ``size`` entries have this root, and a head for each receipt."""
     require_equal(view.root_at(size), root, "root of the last hub checkpoint before a stop (P1)")
     first = list(view.heads())[:size]

@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.peers.hub_log_reader import HubLogView, try_checkpoint
+from veen_selftest.peers.hub_log_reader import PeerHubLogView, try_checkpoint
 from veen_selftest.peers.tree_verifier import HeadEntry
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Violation, require, require_equal
+from veen_selftest.runner.check import ClauseViolation, require, require_equal
 from veen_selftest.runner.context import CheckContext
 
 T = TypeVar("T")
@@ -34,12 +34,12 @@ def max_seconds(context: CheckContext) -> float:
 def wait_for(
     context: CheckContext, what: str, found: Callable[[], T | None], seconds: float | None = None
 ) -> T:
-    """Return the first value other than None; raise ``Violation`` if there is none in time."""
+    """Return the first value other than None; raise ``ClauseViolation`` if there is none in time."""
     seconds = max_seconds(context) if seconds is None else seconds
     deadline = time.monotonic() + seconds
     while (value := found()) is None:
         if time.monotonic() > deadline:
-            raise Violation(f"{what} after {seconds:g} s")
+            raise ClauseViolation(f"{what} after {seconds:g} s")
         time.sleep(POLL_SEC)
     return value
 
@@ -62,7 +62,7 @@ class HeadCollector:
         self.size = size
         self.newest: dict[bytes, HeadEntry] = {}
 
-    def read(self, view: HubLogView) -> None:
+    def read(self, view: PeerHubLogView) -> None:
         """Read the entries that were added; require that each continues its label (P1, I3, H3)."""
         for head in view.heads(self.size):
             before = self.newest.get(head.label)
@@ -86,18 +86,18 @@ def size_of(hub: HttpHub) -> int:
 
 def wait_for_heads(
     context: CheckContext, hub: HttpHub, receipts: Iterable[Receipt], start: int = 0
-) -> HubLogView:
+) -> PeerHubLogView:
     """Wait until each receipt is its label's head in the hub log; read entries from ``start`` on."""
     wanted = {bytes(receipt.label): head_of(receipt) for receipt in receipts}
     collected = HeadCollector(start)
 
-    def covering() -> HubLogView | None:
+    def covering() -> PeerHubLogView | None:
         checkpoint = try_checkpoint(hub)
         size = checkpoint.size if checkpoint is not None else 0
         require(size >= collected.size, f"the hub log shrank from {collected.size} to {size} entries (P1)")
         if checkpoint is None or size == collected.size:
             return None
-        view = HubLogView(hub, checkpoint)
+        view = PeerHubLogView(hub, checkpoint)
         view.check_root()
         collected.read(view)
         for label, head in wanted.items():
@@ -118,7 +118,7 @@ def head_of(receipt: Receipt) -> HeadEntry:
     )
 
 
-def write(context: CheckContext, writer: Writer, count: int = 1) -> tuple[Receipt, HubLogView]:
+def write(context: CheckContext, writer: Writer, count: int = 1) -> tuple[Receipt, PeerHubLogView]:
     """Write messages and wait until the hub log covers them; returns the newest receipt and the view."""
     start = size_of(writer.hub)
     receipt = writer.hub.accept_many(writer.many(count))[-1]

@@ -10,11 +10,11 @@ from typing import Final
 from veen_core.errors import VeenError
 from veen_core.ids import Label
 from veen_core.receipt import Receipt
-from veen_selftest.crash.ledger import Lane, Ledger
+from veen_selftest.crash.ledger import Lane, WriterLedger
 from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
-from veen_selftest.peers.hub_log_reader import HubLogView, try_checkpoint, verify_checkpoint
-from veen_selftest.runner.check import Check, Violation, require
+from veen_selftest.peers.hub_log_reader import PeerHubLogView, try_checkpoint, verify_checkpoint
+from veen_selftest.runner.check import Check, ClauseViolation, require
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.trust.coverage import MAX_ANSWER_SEC, wait_for, wait_for_heads, wait_until_signing
 from veen_selftest.trust.views import CheckpointWatch
@@ -48,7 +48,7 @@ class CheckpointReader:
                     self.seen += 1
         except (OSError, http.client.HTTPException, EOFError):
             pass  # killed
-        except (Violation, VeenError) as exc:
+        except (ClauseViolation, VeenError) as exc:
             self.violations.append(str(exc))
 
 
@@ -76,7 +76,7 @@ def _kill_often(context: CheckContext, witnessed: WitnessedHub) -> None:
     reader, rounds = CheckpointReader(watch), context.options.crash_rounds
     wait_until_signing(context, witnessed.hub)
     ledgers = [
-        Ledger([Lane(context.writer(witnessed.hub, f"lane {n}", on=f"label {n}"), together)])
+        WriterLedger([Lane(context.writer(witnessed.hub, f"lane {n}", on=f"label {n}"), together)])
         for n, together in enumerate(LANES)
     ]
     for done in range(1, rounds + 1):
@@ -105,7 +105,7 @@ def _kill_under_load(
 
 
 def _check_round(
-    context: CheckContext, witnessed: WitnessedHub, watch: CheckpointWatch, ledgers: list[Ledger]
+    context: CheckContext, witnessed: WitnessedHub, watch: CheckpointWatch, ledgers: list[WriterLedger]
 ) -> None:
     """Compare what the hub, its witness and its clients have after a kill."""
     hub = witnessed.hub
@@ -120,19 +120,19 @@ def _check_round(
         watch.check_all(_wait_for_size(context, hub, watch.newest.size))
 
 
-def _wait_for_size(context: CheckContext, hub: HttpHub, size: int) -> HubLogView:
+def _wait_for_size(context: CheckContext, hub: HttpHub, size: int) -> PeerHubLogView:
     """Wait until the hub serves a tree of the size that it has signed."""
 
-    def found() -> HubLogView | None:
+    def found() -> PeerHubLogView | None:
         checkpoint = try_checkpoint(hub)
-        return HubLogView(hub, checkpoint) if checkpoint is not None and checkpoint.size >= size else None
+        return PeerHubLogView(hub, checkpoint) if checkpoint is not None and checkpoint.size >= size else None
 
     what = f"the hub signed a hub log of {size} entries and serves a smaller one (P1)"
     return wait_for(context, what, found, MAX_ANSWER_SEC)
 
 
 def _check_end(
-    context: CheckContext, witnessed: WitnessedHub, watch: CheckpointWatch, ledgers: list[Ledger]
+    context: CheckContext, witnessed: WitnessedHub, watch: CheckpointWatch, ledgers: list[WriterLedger]
 ) -> None:
     """Check every receipt, every label's head, and every hub checkpoint that a client or witness has seen."""
     hub, receipts = witnessed.hub, []

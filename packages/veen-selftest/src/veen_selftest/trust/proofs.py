@@ -8,7 +8,7 @@ from typing import Final
 
 from veen_core.api import ProofRequest, ProofResponse
 from veen_core.hashing import H
-from veen_core.hub_evidence import HubEvidence, Verdict, parse_evidence, verify_evidence
+from veen_core.hub_evidence import EvidenceVerdict, HubEvidence, parse_evidence, verify_evidence
 from veen_core.hub_log import (
     HubConsistencyRequest,
     HubConsistencyResponse,
@@ -20,7 +20,7 @@ from veen_core.receipt import Receipt
 from veen_core.tlog.policy import WitnessPolicy
 from veen_core.wire import Wire
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.peers.hub_log_reader import HubLogView, verify_checkpoint
+from veen_selftest.peers.hub_log_reader import PeerHubLogView, verify_checkpoint
 from veen_selftest.peers.note_verifier import HubCheckpoint
 from veen_selftest.peers.tree_verifier import leaf_hash, require_consistent, root_of_inclusion
 from veen_selftest.runner.check import Check, require, require_equal
@@ -61,7 +61,7 @@ def _proof(context: CheckContext) -> None:
     found = (bytes(newest.head.label), newest.head.upto_seq, bytes(newest.head.mmr_root), newest.head.hub_ts)
     last = head_of(receipts[-1])
     require_equal(found, (last.label, last.upto_seq, last.mmr_root, last.hub_ts), "newest head of the label")
-    view = HubLogView(hub, checkpoint)
+    view = PeerHubLogView(hub, checkpoint)
     ends = [head.upto_seq for head in view.heads(start) if head.label == writer.label]
     for seq in range(1, last.upto_seq + 1):
         answer, _checkpoint = ask_proof(hub, writer.label, seq)
@@ -141,7 +141,9 @@ def make_evidence(hub: HttpHub, receipt: Receipt) -> HubEvidence:
     )
 
 
-def judge_offline(hub: HttpHub, evidence: HubEvidence, policy: WitnessPolicy | None = None) -> Verdict:
+def judge_offline(
+    hub: HttpHub, evidence: HubEvidence, policy: WitnessPolicy | None = None
+) -> EvidenceVerdict:
     """Verify evidence as a file: nothing but its bytes, the pinned hub_id and a policy."""
     return verify_evidence(parse_evidence(evidence.encode()), pinned=hub.known.identity.hub_id, policy=policy)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.peers.hub_log_reader import ENTRIES, HubLogView, content_of
+from veen_selftest.peers.hub_log_reader import ENTRIES, PeerHubLogView, content_of
 from veen_selftest.peers.tree_verifier import TILE_WIDTH, tile_path
 from veen_selftest.runner.check import Check, require, require_equal
 from veen_selftest.runner.context import CheckContext
@@ -54,7 +54,7 @@ def _sample(context: CheckContext, count: int) -> set[int]:
     return newest | set(context.rng.sample(range(count - 2), MAX_BUNDLES - len(newest)))
 
 
-def _grown(context: CheckContext, hub: HttpHub) -> HubLogView:
+def _grown(context: CheckContext, hub: HttpHub) -> PeerHubLogView:
     """Write until the log fills a tile, if the hub belongs to this run; otherwise write one label."""
     start = size_of(hub)
     count = FULL_TILE_ENTRIES - start if context.fleet.starts_hubs else 1
@@ -69,7 +69,7 @@ def _partial(context: CheckContext) -> None:
     index = (before.size - 1) // TILE_WIDTH
     hashes, entries = before.hashes(0, index), before.entries(index)
     _receipt, _after = write(context, writer)
-    again = HubLogView(hub, before.checkpoint)
+    again = PeerHubLogView(hub, before.checkpoint)
     require_equal(again.hashes(0, index), hashes, "a tile that was fetched again")
     require_equal(again.entries(index), entries, "an entry bundle that was fetched again")
     width = len(hashes)

@@ -6,9 +6,9 @@ import threading
 from typing import Final
 
 from veen_selftest.hubs.http_hub import HttpHub
-from veen_selftest.peers.hub_log_reader import HubLogView, fetch_checkpoint
+from veen_selftest.peers.hub_log_reader import PeerHubLogView, fetch_checkpoint
 from veen_selftest.peers.note_verifier import HubCheckpoint
-from veen_selftest.runner.check import Check, Violation, require
+from veen_selftest.runner.check import Check, ClauseViolation, require
 from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import HUB_LOG
 from veen_selftest.trust.coverage import write
@@ -28,27 +28,29 @@ class CheckpointWatch:
         self.newest: HubCheckpoint | None = None
 
     def add(self, checkpoint: HubCheckpoint) -> None:
-        """Add a hub checkpoint of any age; raise ``Violation`` if another one has the same size."""
+        """Add a hub checkpoint of any age; raise ``ClauseViolation`` if another one has the same size."""
         with self._lock:
             known = self._roots.setdefault(checkpoint.size, checkpoint.root)
             if known != checkpoint.root:
-                raise Violation(f"the hub signed two roots at size {checkpoint.size}: two histories (P1)")
+                raise ClauseViolation(
+                    f"the hub signed two roots at size {checkpoint.size}: two histories (P1)"
+                )
             self._unchecked.add(checkpoint.size)
             if self.newest is None or checkpoint.size > self.newest.size:
                 self.newest = checkpoint
 
-    def see(self, hub: HttpHub) -> HubLogView:
+    def see(self, hub: HttpHub) -> PeerHubLogView:
         """Fetch the hub checkpoint that is served now; require that it continues the newest one seen."""
         before, now = self.newest, fetch_checkpoint(hub)
         if before is not None and now.size < before.size:
-            raise Violation(f"the hub log shrank from {before.size} to {now.size} entries (P1)")
+            raise ClauseViolation(f"the hub log shrank from {before.size} to {now.size} entries (P1)")
         self.add(now)
-        view = HubLogView(hub, now)
+        view = PeerHubLogView(hub, now)
         if before is not None:
             view.require_start(before.size, before.root)
         return view
 
-    def check_all(self, view: HubLogView) -> None:
+    def check_all(self, view: PeerHubLogView) -> None:
         """Require that every hub checkpoint seen so far is the start of this tree.
 
         Those compared before are the start of the largest of them, which is compared again.
@@ -82,13 +84,13 @@ def _one_view(context: CheckContext) -> None:
     writer = context.writer(hub)
     for _turn in range(2):
         _receipt, mine = write(context, writer)
-        theirs = HubLogView(other, fetch_checkpoint(other))
+        theirs = PeerHubLogView(other, fetch_checkpoint(other))
         theirs.check_root()
         larger, smaller = (theirs, mine) if theirs.size >= mine.size else (mine, theirs)
         larger.require_start(smaller.size, smaller.checkpoint.root)
         for client in (hub, other):
             _answer, checkpoint = ask_proof(client, writer.label)
-            HubLogView(client, checkpoint).require_start(mine.size, mine.checkpoint.root)
+            PeerHubLogView(client, checkpoint).require_start(mine.size, mine.checkpoint.root)
 
 
 CHECKS: Final = (

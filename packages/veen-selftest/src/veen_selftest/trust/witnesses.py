@@ -14,7 +14,7 @@ from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.witnessed_hub import WitnessedHub
 from veen_selftest.peers.hub_log_reader import (
     CHECKPOINT_PATH,
-    HubLogView,
+    PeerHubLogView,
     fetch_checkpoint,
     verify_checkpoint,
 )
@@ -78,7 +78,7 @@ def _one_view(context: CheckContext) -> None:
     other = witnessed.hub.second_client()
     _receipt, view = write(context, context.writer(witnessed.hub))
     theirs = wait_cosigned(context, witnessed, other, view.size)
-    HubLogView(other, theirs).require_start(view.size, view.checkpoint.root)
+    PeerHubLogView(other, theirs).require_start(view.size, view.checkpoint.root)
     watch = CheckpointWatch()
     for shown in (witnessed.witness.newest(witnessed.origin) or b"", other.get(CHECKPOINT_PATH).body):
         watch.add(verify_checkpoint(other, shown))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame import Group, LazyCommand
+from veen_cli.frame import CommandGroup, LazyCommand
 
 COMMANDS: Final = {
     "verify": LazyCommand(
@@ -32,7 +32,7 @@ COMMANDS: Final = {
     ),
 }
 
-spark = Group(
+spark = CommandGroup(
     "spark",
     COMMANDS,
     path="spark",

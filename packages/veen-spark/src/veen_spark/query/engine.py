@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, Row, SourceReceipt
+from veen_overlays.query.engine import DEFAULT_BUDGET, Budget, QueryAnswer, Row, SourceReceipt
 from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.request.evidence_policy import EvidenceMode
@@ -46,7 +46,7 @@ class SparkEngine:
 
     def execute(
         self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
-    ) -> Answer:
+    ) -> QueryAnswer:
         """Answer a query from exactly these prefixes."""
         for prefix in prefixes:
             self._check(prefix)
@@ -71,7 +71,7 @@ class SparkEngine:
         else:
             made, sources, matched = self._aggregated(found, descriptor, streams, budget)
         covered = [coverage(p, counted[n], matched[n]) for n, p in enumerate(prefixes)]
-        return Answer(rows=made, coverage=tuple(covered), sources=sources)
+        return QueryAnswer(rows=made, coverage=tuple(covered), sources=sources)
 
     def _aggregated(
         self, found: DataFrame, descriptor: QueryDescriptor, streams: Sequence[str], budget: Budget

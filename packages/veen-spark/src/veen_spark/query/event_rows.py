@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from veen_overlays.query.columns import COLUMNS, ColumnType
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.request.descriptor import QueryDescriptor
-from veen_overlays.query.request.fields import Field
+from veen_overlays.query.request.fields import QueryField
 
 UINT64: Final = pa.decimal128(20, 0)
 _SPARK_TYPES: Final[dict[ColumnType, pa.DataType]] = {
@@ -108,7 +108,7 @@ def _filter_columns(descriptor: QueryDescriptor) -> set[str]:
     return {name for name, is_used in used.items() if is_used}
 
 
-def column_of(field: Field) -> str:
+def column_of(field: QueryField) -> str:
     """Return the column that holds a field."""
     return "payload_json" if field.in_payload else _COLUMN_OF.get(field.name, field.name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget
+from veen_overlays.query.engine import DEFAULT_BUDGET, Budget, QueryAnswer
 from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.result.coverage import Prefix
 from veen_overlays.query.result.evidence import HubLogLink, build_evidence, chosen
@@ -20,13 +20,13 @@ class SparkEvidence:
     """An ``EvidenceSource``: heads and leaves from the rows of the query, links from exports."""
 
     def __init__(
-        self, view: EventView, engine: SparkEngine, descriptor: QueryDescriptor, answer: Answer
+        self, view: EventView, engine: SparkEngine, descriptor: QueryDescriptor, answer: QueryAnswer
     ) -> None:
         self._view, self._engine = view, engine
         self._number = {bytes(prefix.label): number for number, prefix in enumerate(answer.coverage)}
         self._nodes = self._computed(descriptor, answer)
 
-    def _computed(self, descriptor: QueryDescriptor, answer: Answer) -> TreeNodes:
+    def _computed(self, descriptor: QueryDescriptor, answer: QueryAnswer) -> TreeNodes:
         """Compute the nodes that the proofs of all sources need, in one pass."""
         picked: dict[int, list[int]] = {}
         for each in chosen(descriptor, answer.sources):

@@ -19,7 +19,13 @@ from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Label, StreamSeq
 from veen_core.keys import DhKey
-from veen_overlays.live.query_view.feed.opened_entries import EntryOpener, Found, OriginHub, Place, row_of
+from veen_overlays.live.query_view.feed.opened_entries import (
+    CommitPlace,
+    EntryOpener,
+    Found,
+    OriginHub,
+    row_of,
+)
 from veen_overlays.live.query_view.files.data_files import CARRIED
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.recorder.attribution import links
@@ -132,7 +138,7 @@ def entries(batch: pa.RecordBatch, pieces: Pieces) -> Iterator[tuple[Entry, Piec
 
 def _rows(piece: Piece, entry: Entry, opener: EntryOpener | None) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of an entry; ``opener`` is None for a pruned entry, which has no message to open."""
-    place = Place(piece.hub_id, entry.label, piece.epoch, entry.receipt, entry.receipt_bytes)
+    place = CommitPlace(piece.hub_id, entry.label, piece.epoch, entry.receipt, entry.receipt_bytes)
     read = piece.stream, bytes(entry.label), piece.epoch, entry.stream_seq
     if opener is None:
         yield *read, None, None, None, *row_of(place, EntryKind.PRUNED)

@@ -23,7 +23,7 @@ from veen_overlays.query.result.evidence import HubLogLink
 from veen_spark.errors import DamagedLog
 from veen_spark.read.log_files import VERSION, find_logs, home_of
 from veen_spark.read.pushdown import first_ts
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 from veen_spark.verify import LabelReport, VerificationReport
 from veen_spark.verify.origin import REGISTRY, read_identity
 
@@ -105,14 +105,14 @@ def whole_hubs(paths: Iterable[str], report: VerificationReport) -> list[HubId]:
     )
 
 
-def _first_segments(paths: Iterable[str]) -> dict[tuple[str, bytes], Segment]:
-    found: dict[tuple[str, bytes], Segment] = {}
+def _first_segments(paths: Iterable[str]) -> dict[tuple[str, bytes], SparkSegment]:
+    found: dict[tuple[str, bytes], SparkSegment] = {}
     for segment in find_logs(paths).segments:  # in the order of entries
         found.setdefault((segment.origin, bytes(segment.label)), segment)
     return found
 
 
-def _place(hub: HubId, label: Label, segment: Segment, names: StreamNames) -> tuple[str, int] | None:
+def _place(hub: HubId, label: Label, segment: SparkSegment, names: StreamNames) -> tuple[str, int] | None:
     """Return the name in scope and the epoch of a label; None if it is none of the streams."""
     routing = streams.routing_key(hub)
     epochs = list(_epochs(segment))
@@ -123,7 +123,7 @@ def _place(hub: HubId, label: Label, segment: Segment, names: StreamNames) -> tu
     return None
 
 
-def _epochs(segment: Segment) -> Iterator[int]:
+def _epochs(segment: SparkSegment) -> Iterator[int]:
     """Yield the possible epochs of a label: those that the hub accepted at its first entry (core §12)."""
     path = home_of(Path(segment.origin)) / REGISTRY
     try:

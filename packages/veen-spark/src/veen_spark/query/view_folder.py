@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veen_core.export import FileHash
 from veen_core.hub_identity import HubIdentity
 from veen_overlays.live.query_view.files.data_files import check_file, path_of
-from veen_overlays.live.query_view.files.manifest import MANIFEST, FileHash, load_manifest
+from veen_overlays.live.query_view.files.manifest import MANIFEST, load_manifest
 from veen_overlays.live.query_view.snapshot import prefix_of
 from veen_spark.errors import SparkSetupError
 from veen_spark.fold.ranges import spark_type

@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from veen_core.entry import ENTRY_VERSION, FLAG_AUTHORIZE, FRAME_SIZE
-from veen_core.limits import DEFAULT_LIMITS, ENTRY_OVERHEAD
+from veen_core.limits import DEFAULT_LIMITS, ENTRY_OVERHEAD_BYTES
 from veen_spark.read import field_layout
-from veen_spark.read.segment import SAMPLE_BYTES, ControlEntry, Damage, Items, Segment, Span
+from veen_spark.read.segment import SAMPLE_BYTES, ControlEntry, Damage, Items, Span, SparkSegment
 
 WINDOW_BYTES: Final = 4 * 1_048_576
 PIECE_BYTES: Final = 16_384
 """Bytes decompressed at once; at most this many good bytes are lost before the point where zstd fails."""
 MAX_SPAN_ENTRIES: Final = 8_192
-MAX_FRAME_BYTES: Final = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD
+MAX_FRAME_BYTES: Final = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD_BYTES
 _LENGTHS: Final = struct.Struct(">II")
 _LENGTHS_AT: Final = 42
 _NUMBERS: Final = struct.Struct(">QII")
@@ -86,7 +86,7 @@ class _SkippedBytes:
 class ChunkWalk:
     """One pass over the frames of a chunk."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: SparkSegment) -> None:
         self._segment = segment
         self._starts = tuple(bytes((ENTRY_VERSION, flags)) + segment.label for flags in (0, FLAG_AUTHORIZE))
         self._data = _PADDING
@@ -264,7 +264,7 @@ class ChunkWalk:
         return bounds
 
 
-def headers(segment: Segment) -> Iterator[tuple[int, int]]:
+def headers(segment: SparkSegment) -> Iterator[tuple[int, int]]:
     """Yield offset and stream_seq of the frames of an uncompressed chunk, from the headers alone.
 
     Ends at the first implausible header, because the size in it cannot be trusted.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Column(NamedTuple):
+class SparkColumn(NamedTuple):
     """One column; the comment is its description in the reference documentation."""
 
     name: str
@@ -26,22 +26,22 @@ class Column(NamedTuple):
 _BINARY, _LONG, _TEXT = pa.binary(), pa.int64(), pa.string()
 
 COLUMNS: Final = (
-    Column("label", _BINARY, "RECEIPT.label"),
-    Column("stream_seq", _LONG, "RECEIPT.stream_seq"),
-    Column("hub_ts", _LONG, "RECEIPT.hub_ts, in Unix seconds"),
-    Column("client_id", _BINARY, "MSG.client_id"),
-    Column("client_seq", _LONG, "MSG.client_seq"),
-    Column("prev_ack", _LONG, "MSG.prev_ack"),
-    Column("auth_ref", _BINARY, "MSG.auth_ref; for kind authorize, the token's auth_ref"),
-    Column("leaf_hash", _BINARY, "RECEIPT.leaf_hash"),
-    Column("mmr_root", _BINARY, "RECEIPT.mmr_root"),
-    Column("ct_hash", _BINARY, "MSG.ct_hash"),
-    Column("msg", _BINARY, "the encoded MSG; for kind authorize, the encoded token"),
-    Column("receipt", _BINARY, "the encoded RECEIPT"),
-    Column("kind", _TEXT, "msg, authorize or pruned"),
-    Column("hub_id", _BINARY, "the hub_id from hub-identity.cbor or manifest.cbor"),
-    Column("file", _TEXT, "the file that holds the entry"),
-    Column("offset", _LONG, "the byte offset of the entry in that file"),
+    SparkColumn("label", _BINARY, "RECEIPT.label"),
+    SparkColumn("stream_seq", _LONG, "RECEIPT.stream_seq"),
+    SparkColumn("hub_ts", _LONG, "RECEIPT.hub_ts, in Unix seconds"),
+    SparkColumn("client_id", _BINARY, "MSG.client_id"),
+    SparkColumn("client_seq", _LONG, "MSG.client_seq"),
+    SparkColumn("prev_ack", _LONG, "MSG.prev_ack"),
+    SparkColumn("auth_ref", _BINARY, "MSG.auth_ref; for kind authorize, the token's auth_ref"),
+    SparkColumn("leaf_hash", _BINARY, "RECEIPT.leaf_hash"),
+    SparkColumn("mmr_root", _BINARY, "RECEIPT.mmr_root"),
+    SparkColumn("ct_hash", _BINARY, "MSG.ct_hash"),
+    SparkColumn("msg", _BINARY, "the encoded MSG; for kind authorize, the encoded token"),
+    SparkColumn("receipt", _BINARY, "the encoded RECEIPT"),
+    SparkColumn("kind", _TEXT, "msg, authorize or pruned"),
+    SparkColumn("hub_id", _BINARY, "the hub_id from hub-identity.cbor or manifest.cbor"),
+    SparkColumn("file", _TEXT, "the file that holds the entry"),
+    SparkColumn("offset", _LONG, "the byte offset of the entry in that file"),
 )
 DAMAGE: Final = pa.struct([pa.field("reason", _TEXT), pa.field("length", _LONG), pa.field("bytes", _BINARY)])
 """The last column with ``mode=quarantine``: null for an entry. For damage it holds the reason, the number of

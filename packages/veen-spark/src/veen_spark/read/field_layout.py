@@ -60,7 +60,7 @@ class Msgs(NamedTuple):
     ct_size: Ints
 
 
-class LabelHeads(NamedTuple):
+class HeadColumns(NamedTuple):
     """For each label head: whether it was recognized, its integers, and the offsets of its hashes."""
 
     ok: Mask
@@ -120,7 +120,7 @@ def receipts(data: Bytes, at: Ints, size: Ints) -> Receipts:
     return Receipts(ok, at + 4, stream_seq, leaf_at + 2, root_at + 2, hub_ts)
 
 
-def label_heads(data: Bytes, at: Ints, size: Ints) -> LabelHeads:
+def label_heads(data: Bytes, at: Ints, size: Ints) -> HeadColumns:
     """Locate the fields of the entries of a hub log (RESOLUTIONS P1).
 
     ``85 01 label upto_seq mmr_root hub_ts``
@@ -129,7 +129,7 @@ def label_heads(data: Bytes, at: Ints, size: Ints) -> LabelHeads:
     seq_ok, upto_seq, root_at = _head(data, at + 36, 0)
     ts_ok, hub_ts, end = _head(data, root_at + 34, 0)
     ok &= seq_ok & ts_ok & (end == at + size) & _equal(data, root_at, _BSTR_32)
-    return LabelHeads(ok, at + 4, upto_seq, root_at + 2, hub_ts)
+    return HeadColumns(ok, at + 4, upto_seq, root_at + 2, hub_ts)
 
 
 def msgs(data: Bytes, at: Ints, size: Ints) -> Msgs:

@@ -22,7 +22,7 @@ from veen_core.hub_export import HUB_EXPORT, HUB_LOG
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_spark.errors import DamagedLog, SparkSetupError
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 
 IDENTITY: Final = "hub-identity.cbor"
 VERSION: Final = "VERSION"
@@ -44,7 +44,7 @@ NamedChunk = tuple[str, ChunkName, int]
 class FoundLogs(NamedTuple):
     """The logs under some paths."""
 
-    segments: list[Segment]
+    segments: list[SparkSegment]
     """Ordered by hub, label and entry."""
     whole: set[str]
     """Folders that were searched completely, so that a file missing there is a fault."""
@@ -66,7 +66,7 @@ def matching(path: str) -> list[str]:
     return [path]
 
 
-def find_segments(paths: Iterable[str]) -> list[Segment]:
+def find_segments(paths: Iterable[str]) -> list[SparkSegment]:
     """Return the segments under the paths; raise for a path without logs and for a damaged folder."""
     found = find_logs(paths)
     for _, damage in sorted(found.damaged.items()):
@@ -79,7 +79,7 @@ def find_segments(paths: Iterable[str]) -> list[Segment]:
 
 def find_logs(paths: Iterable[str]) -> FoundLogs:
     """Return the logs under the paths; a damaged folder is recorded and does not stop the search."""
-    segments: dict[str, Segment] = {}
+    segments: dict[str, SparkSegment] = {}
     files: list[Path] = []
     dependent: list[Path] = []
     """Named files that are no log by themselves. If their folder is not read either, the search raises."""
@@ -123,7 +123,7 @@ def _no_log(path: Path) -> SparkSetupError:
     )
 
 
-def _search(path: Path, depth: int, logs: FoundLogs) -> list[Segment] | None:
+def _search(path: Path, depth: int, logs: FoundLogs) -> list[SparkSegment] | None:
     """Return the segments under a path: an empty list for an empty log, None if there is no log.
 
     A folder that cannot be listed is recorded in ``logs`` and does not stop the search.
@@ -140,7 +140,7 @@ def _unreadable(path: Path, exc: OSError) -> DamagedLog:
     return DamagedLog(str(path), 0, f"cannot be read: {exc.strerror or exc}", action="check its permissions")
 
 
-def _search_readable(path: Path, depth: int, logs: FoundLogs) -> list[Segment] | None:
+def _search_readable(path: Path, depth: int, logs: FoundLogs) -> list[SparkSegment] | None:
     if not path.exists():
         raise SparkSetupError(f"{path} does not exist", action="check the path and the working folder")
     if path.is_file():
@@ -171,11 +171,11 @@ def _is_hub_export(names: set[str]) -> bool:
     return HUB_EXPORT in names or (HUB_LOG in names and LOG not in names)
 
 
-def _without_manifest(folder: Path) -> list[Segment]:
+def _without_manifest(folder: Path) -> list[SparkSegment]:
     raise DamagedLog(str(folder / MANIFEST), 0, "the file is missing, so the export is incomplete")
 
 
-def _complete(folder: Path, search: Callable[[], list[Segment]], logs: FoundLogs) -> list[Segment]:
+def _complete(folder: Path, search: Callable[[], list[SparkSegment]], logs: FoundLogs) -> list[SparkSegment]:
     """Search a whole folder; if it cannot be read completely, record the reason in ``logs``."""
     logs.whole.add(str(folder))
     try:
@@ -187,26 +187,26 @@ def _complete(folder: Path, search: Callable[[], list[Segment]], logs: FoundLogs
     return []
 
 
-def _chunk_files(files: Iterable[Path], logs: FoundLogs) -> list[Segment]:
+def _chunk_files(files: Iterable[Path], logs: FoundLogs) -> list[SparkSegment]:
     """Return the segments of chunk files that the user named; ignore other files, such as summaries."""
     folders: dict[Path, list[NamedChunk]] = {}
     for path in dict.fromkeys(files):
         if (parsed := _chunk(path.name)) is not None:
             folders.setdefault(path.parent, []).append((path.name, parsed, _size(path)))
-    segments: list[Segment] = []
+    segments: list[SparkSegment] = []
     for folder, named in folders.items():
         home = home_of(folder)
         segments += _newest_forms(folder, _hub(folder, home, logs), named)
     return segments
 
 
-def _chunks(folder: Path, home: Path, logs: FoundLogs) -> list[Segment]:
+def _chunks(folder: Path, home: Path, logs: FoundLogs) -> list[SparkSegment]:
     """Return the segments of a folder of chunk files; ``home`` has the hub's identity."""
     return _newest_forms(folder, _hub(folder, home, logs), _names(folder))
 
 
-def _newest_forms(folder: Path, hub: HubId | None, names: Iterable[NamedChunk]) -> list[Segment]:
-    best: dict[tuple[bytes, int], tuple[int, list[Segment]]] = {}
+def _newest_forms(folder: Path, hub: HubId | None, names: Iterable[NamedChunk]) -> list[SparkSegment]:
+    best: dict[tuple[bytes, int], tuple[int, list[SparkSegment]]] = {}
     for name, parsed, size in names:
         rank, key = _CHUNK_KINDS[parsed.kind], (parsed.label, parsed.start)
         if key not in best or rank < best[key][0]:
@@ -236,8 +236,8 @@ def _size(file: Path | os.DirEntry[str]) -> int:
         return 0
 
 
-def _segment(folder: Path, name: str, parsed: ChunkName, hub: HubId | None, size: int) -> Segment:
-    return Segment(
+def _segment(folder: Path, name: str, parsed: ChunkName, hub: HubId | None, size: int) -> SparkSegment:
+    return SparkSegment(
         form="pruned" if parsed.kind == "pruned" else "chunk",
         origin=str(folder),
         path=str(folder / name),
@@ -257,7 +257,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise DamagedLog(str(folder / MANIFEST), 0, str(exc)) from exc
 
 
-def _exported(folder: Path, logs: FoundLogs) -> list[Segment]:
+def _exported(folder: Path, logs: FoundLogs) -> list[SparkSegment]:
     """Return the segments of an export; raise ``DamagedLog``."""
     manifest = read_manifest(folder)
     if manifest.to_seq >= 2**63 or manifest.from_seq > manifest.to_seq:
@@ -272,7 +272,7 @@ def _exported(folder: Path, logs: FoundLogs) -> list[Segment]:
         if not path.is_file():
             raise DamagedLog(str(path), 0, "the file is missing from the export")
     return [
-        Segment(
+        SparkSegment(
             form="set",
             origin=str(folder),
             path=str(payloads),

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from veen_core.export import PAYLOADS, RECEIPTS, sidecar_name
 from veen_spark.read.chunk_walk import headers, is_compressed
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 from veen_spark.read.set_walk import SequenceIndex
 
 T = TypeVar("T")
@@ -30,20 +30,20 @@ MAX_PARTITION_SEGMENTS: Final = 4_096
 """Largest number of segments in a partition, because opening a file takes time too."""
 
 
-def pack(segments: Iterable[Segment], max_bytes: int = MAX_PARTITION_BYTES) -> list[list[Segment]]:
+def pack(segments: Iterable[SparkSegment], max_bytes: int = MAX_PARTITION_BYTES) -> list[list[SparkSegment]]:
     """Split and group segments into partitions, in order."""
     segments = list(segments)
     limit = task_bytes(segments, max_bytes)
     return group_by_size((part for segment in segments for part in split(segment, limit)), _size, limit)
 
 
-def task_bytes(segments: Iterable[Segment], max_bytes: int) -> int:
+def task_bytes(segments: Iterable[SparkSegment], max_bytes: int) -> int:
     """Return the number of bytes that one task should read, so that every core gets a few large tasks."""
     total = sum(map(_size, segments))
     return min(max_bytes, max(MIN_TASK_BYTES, total // (TASKS_PER_CORE * (os.cpu_count() or 1))))
 
 
-def _size(segment: Segment) -> int:
+def _size(segment: SparkSegment) -> int:
     return segment.size
 
 
@@ -61,7 +61,7 @@ def group_by_size(work: Iterable[T], size_of: Callable[[T], int], max_bytes: int
     return partitions
 
 
-def split(segment: Segment, max_bytes: int) -> Iterator[Segment]:
+def split(segment: SparkSegment, max_bytes: int) -> Iterator[SparkSegment]:
     """Yield the segment, or parts of it of about ``max_bytes`` each.
 
     A file that cannot be read is not split: the task that reads it reports the error.
@@ -73,7 +73,7 @@ def split(segment: Segment, max_bytes: int) -> Iterator[Segment]:
     yield from parts
 
 
-def _split(segment: Segment, max_bytes: int) -> Iterator[Segment]:
+def _split(segment: SparkSegment, max_bytes: int) -> Iterator[SparkSegment]:
     if segment.size <= max_bytes or segment.form == "pruned":
         yield segment
     elif segment.form == "set":
@@ -84,7 +84,7 @@ def _split(segment: Segment, max_bytes: int) -> Iterator[Segment]:
         yield from _split_chunk(segment, max_bytes)
 
 
-def _split_chunk(segment: Segment, max_bytes: int) -> Iterator[Segment]:
+def _split_chunk(segment: SparkSegment, max_bytes: int) -> Iterator[SparkSegment]:
     starts = [(0, segment.start_seq)]
     for offset, seq in headers(segment):
         if offset - starts[-1][0] >= max_bytes:
@@ -103,7 +103,7 @@ def _split_chunk(segment: Segment, max_bytes: int) -> Iterator[Segment]:
         )
 
 
-def _split_set(segment: Segment, parts: int) -> Iterator[Segment]:
+def _split_set(segment: SparkSegment, parts: int) -> Iterator[SparkSegment]:
     folder = Path(segment.origin)
     paths = [folder / sidecar_name(stem) for stem in (PAYLOADS, RECEIPTS)]
     if not all(path.is_file() for path in paths):

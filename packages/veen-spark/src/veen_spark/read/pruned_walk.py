@@ -11,12 +11,12 @@ import struct
 from veen_core import cbor
 from veen_core.chunk import PrunedEntry, PrunedHead
 from veen_core.errors import DecodeError, VeenError
-from veen_spark.read.segment import SAMPLE_BYTES, Damage, Items, PrunedLogEntry, Segment
+from veen_spark.read.segment import SAMPLE_BYTES, Damage, Items, PrunedLogEntry, SparkSegment
 
 _WHERE = "pruned chunk"
 
 
-def walk_pruned(segment: Segment) -> Items:
+def walk_pruned(segment: SparkSegment) -> Items:
     """Yield the entries of a pruned chunk.
 
     The whole file is read at once: a chunk has at most 65,536 entries (core §4.8.2), and a pruned entry
@@ -40,7 +40,7 @@ def walk_pruned(segment: Segment) -> Items:
         yield Damage(offset, len(data) - offset, str(exc), data[offset:][:SAMPLE_BYTES])
 
 
-def _sizes(head: PrunedHead, segment: Segment) -> tuple[int, ...]:
+def _sizes(head: PrunedHead, segment: SparkSegment) -> tuple[int, ...]:
     """Return the original frame sizes; raise if the head does not match the file name."""
     if (head.label, head.start_seq, head.end_seq) != (segment.label, segment.start_seq, segment.end_seq):
         raise DecodeError("the head names another label or range than the file name", where=_WHERE)

@@ -22,7 +22,7 @@ from veen_core.entry import FRAME_SIZE, frame_size, unframe
 from veen_core.errors import VeenError
 from veen_core.receipt import Receipt
 from veen_spark.read.chunk_walk import MAX_FRAME_BYTES, open_raw
-from veen_spark.read.segment import PrunedLogEntry, Segment, Span
+from veen_spark.read.segment import PrunedLogEntry, Span, SparkSegment
 from veen_spark.read.walk import walk
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PushedFilters:
         given = frozenset(bytes(value) for value in values if value is not None)
         return dataclasses.replace(self, labels=given if self.labels is None else self.labels & given)
 
-    def segments(self, all_: Sequence[Segment]) -> list[Segment]:
+    def segments(self, all_: Sequence[SparkSegment]) -> list[SparkSegment]:
         """Return the segments that may hold a matching row; ``all_`` is ordered by label and entry."""
         kept = [segment for segment in all_ if self._may_hold(segment)]
         if self.times == (_MIN_SEQ, _MAX_SEQ):
@@ -74,7 +74,7 @@ class PushedFilters:
                 found.append(segment)
         return found
 
-    def _may_hold(self, segment: Segment) -> bool:
+    def _may_hold(self, segment: SparkSegment) -> bool:
         low, high = self.seqs
         if self.labels is not None and bytes(segment.label) not in self.labels:
             return False
@@ -109,7 +109,7 @@ def _narrow(bounds: tuple[int, int], name: str, value: Any) -> tuple[int, int]:
     return _BOUNDS[name](*bounds, values)
 
 
-def first_ts(segment: Segment) -> int | None:
+def first_ts(segment: SparkSegment) -> int | None:
     """Return the hub_ts of the first entry, or None if it cannot be read, so that nothing is excluded."""
     try:
         if segment.form == "chunk":
@@ -123,7 +123,7 @@ def first_ts(segment: Segment) -> int | None:
     return None
 
 
-def _first_ts_of_chunk(segment: Segment) -> int:
+def _first_ts_of_chunk(segment: SparkSegment) -> int:
     file, stream = open_raw(segment.path, segment.begin)
     with file:
         header = stream.read(FRAME_SIZE)

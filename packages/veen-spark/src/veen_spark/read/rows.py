@@ -32,9 +32,9 @@ from veen_spark.read.segment import (
     Item,
     Pair,
     PrunedLogEntry,
-    Segment,
     SingleItem,
     Span,
+    SparkSegment,
     single_items,
 )
 from veen_spark.read.walk import walk_to_end
@@ -48,7 +48,7 @@ _SIGNED_MAX: Final = 2**63 - 1
 Row = dict[str, Any]
 
 
-def batches(segments: Iterable[Segment], *, quarantine: bool) -> Iterator[pa.RecordBatch]:
+def batches(segments: Iterable[SparkSegment], *, quarantine: bool) -> Iterator[pa.RecordBatch]:
     """Yield the rows of segments; damage raises ``DamagedLog``, or becomes a row with ``quarantine``."""
     slow, size = list[Row](), 0
     for segment, item in ((each, item) for each in segments for item in walk_to_end(each)):
@@ -71,7 +71,7 @@ def batches(segments: Iterable[Segment], *, quarantine: bool) -> Iterator[pa.Rec
 # --- a whole span
 
 
-def fast_batch(segment: Segment, span: Item) -> pa.RecordBatch | None:
+def fast_batch(segment: SparkSegment, span: Item) -> pa.RecordBatch | None:
     """Convert a span column by column; return None if it is short or an entry is not recognized."""
     if not isinstance(span, Span) or len(span.offset) <= MAX_SLOW_SPAN:
         return None
@@ -165,7 +165,7 @@ def _with_damage(batch: pa.RecordBatch) -> pa.RecordBatch:
 # --- entry by entry
 
 
-def _row(segment: Segment, item: SingleItem, *, quarantine: bool) -> Row:
+def _row(segment: SparkSegment, item: SingleItem, *, quarantine: bool) -> Row:
     if not isinstance(item, Damage):
         try:
             return _entry_row(segment, item)
@@ -192,7 +192,7 @@ def _damaged(item: Pair | ControlEntry | PrunedLogEntry, reason: str) -> Damage:
     return Damage(item.offset, len(data), reason, data[:SAMPLE_BYTES])
 
 
-def _entry_row(segment: Segment, item: Pair | ControlEntry | PrunedLogEntry) -> Row:
+def _entry_row(segment: SparkSegment, item: Pair | ControlEntry | PrunedLogEntry) -> Row:
     if isinstance(item, PrunedLogEntry):
         receipt, row = item.entry.receipt, _pruned_fields(item)
     else:
@@ -216,7 +216,7 @@ def _entry_row(segment: Segment, item: Pair | ControlEntry | PrunedLogEntry) -> 
     return row
 
 
-def _check_leaf(segment: Segment, item: Pair | ControlEntry | PrunedLogEntry, receipt: Receipt) -> None:
+def _check_leaf(segment: SparkSegment, item: Pair | ControlEntry | PrunedLogEntry, receipt: Receipt) -> None:
     """Raise unless the payload is the one that the RECEIPT's leaf_hash commits to (core §2)."""
     if isinstance(item, ControlEntry):
         entry = Entry(segment.label, StreamSeq(item.seq), item.token, item.receipt, FLAG_AUTHORIZE)

@@ -21,7 +21,7 @@ SAMPLE_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class SparkSegment:
     """The location of a segment, and the range that its file name or manifest states."""
 
     form: Form

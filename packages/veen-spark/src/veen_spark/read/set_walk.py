@@ -25,8 +25,8 @@ from veen_spark.read.segment import (
     Item,
     Items,
     PrunedLogEntry,
-    Segment,
     Span,
+    SparkSegment,
 )
 
 MAX_ITEM_BYTES: Final = DEFAULT_LIMITS.max_msg_bytes + 65_536
@@ -67,7 +67,7 @@ def sequence(path: str, begin: int, end: int | None) -> Iterator[tuple[int, byte
             base, rest = base + used, window[used:]
 
 
-def walk_set(segment: Segment) -> Items:
+def walk_set(segment: SparkSegment) -> Items:
     """Yield the entries of a segment of a set-form export, in order."""
     assert segment.receipts is not None
     receipts = sequence(segment.receipts, segment.receipts_begin, segment.receipts_end)
@@ -109,7 +109,7 @@ def _without_msg(seq: int, offset: int, payload: bytes, receipt: bytes) -> Item:
     return Damage(offset, len(payload), reason, payload[:SAMPLE_BYTES])
 
 
-def _remaining(segment: Segment, at: int, reason: str) -> Damage:
+def _remaining(segment: SparkSegment, at: int, reason: str) -> Damage:
     """Describe everything from ``at`` to the end of the segment as damage."""
     with open(segment.path, "rb") as file:
         size = (os.fstat(file.fileno()).st_size if segment.end is None else segment.end) - at

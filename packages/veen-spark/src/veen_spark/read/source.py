@@ -18,7 +18,7 @@ from veen_spark.read.options import Options
 from veen_spark.read.plan import MAX_PARTITION_BYTES, pack
 from veen_spark.read.pushdown import PushedFilters
 from veen_spark.read.rows import batches
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def register(spark: SparkSession) -> None:
 class LogPartition(InputPartition):
     """The segments that one task reads."""
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, segments: list[SparkSegment]) -> None:
         super().__init__(segments)
         self.segments = segments
 

@@ -8,11 +8,11 @@ from hashlib import file_digest
 from veen_core.export import MANIFEST
 from veen_spark.read.chunk_walk import ChunkWalk
 from veen_spark.read.pruned_walk import walk_pruned
-from veen_spark.read.segment import Damage, Items, Segment, Span
+from veen_spark.read.segment import Damage, Items, Span, SparkSegment
 from veen_spark.read.set_walk import walk_set
 
 
-def walk(segment: Segment) -> Items:
+def walk(segment: SparkSegment) -> Items:
     """Yield the segment's entries in order; yield ``Damage`` for bytes that are not an entry."""
     if segment.form == "set":
         return walk_set(segment)
@@ -21,7 +21,7 @@ def walk(segment: Segment) -> Items:
     return ChunkWalk(segment).items()
 
 
-def walk_to_end(segment: Segment) -> Items:
+def walk_to_end(segment: SparkSegment) -> Items:
     """Yield what ``walk`` yields, and ``Damage`` for missing entries and changed files.
 
     The last ``Damage`` names the entries that the file name or manifest states and the file lacks. It
@@ -49,7 +49,7 @@ def walk_to_end(segment: Segment) -> Items:
     yield from _changed_files(segment)
 
 
-def _walk_readable(segment: Segment) -> Items:
+def _walk_readable(segment: SparkSegment) -> Items:
     """Yield what ``walk`` yields, and ``Damage`` where the operating system refuses to read on."""
     try:
         yield from walk(segment)
@@ -57,7 +57,7 @@ def _walk_readable(segment: Segment) -> Items:
         yield Damage(segment.begin, 0, f"the file cannot be read: {exc.strerror or exc}", b"")
 
 
-def _changed_files(segment: Segment) -> Items:
+def _changed_files(segment: SparkSegment) -> Items:
     """Yield ``Damage`` for each file of a set-form export whose SHA-256 is not the manifest's."""
     if segment.file_digests is None or segment.receipts is None:
         return

@@ -27,7 +27,7 @@ from veen_core.export import CHECKPOINTS, Manifest, sequence_name
 from veen_core.ids import Label, StreamSeq
 from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 from veen_spark.read.set_walk import sequence
 
 _NAME: Final = re.compile(r"(checkpoint|peaks)-([0-9a-f]{64})-(\d{20})\.cbor")
@@ -124,7 +124,7 @@ def _index_rows(path: Path) -> Iterator[Artifact]:
 
 
 def assign_to_parts(
-    parts: Sequence[Segment], artifacts: Iterable[Artifact]
+    parts: Sequence[SparkSegment], artifacts: Iterable[Artifact]
 ) -> tuple[dict[tuple[str, int], list[Artifact]], list[Artifact]]:
     """Return the artifacts by the part of the label that holds their entry, and those without a part."""
     by_part: dict[tuple[str, int], list[Artifact]] = {}

@@ -14,12 +14,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from veen_core.receipt import Receipt
-from veen_spark.read.segment import ControlEntry, Item, PrunedLogEntry, Segment, Span
+from veen_spark.read.segment import ControlEntry, Item, PrunedLogEntry, Span, SparkSegment
 from veen_spark.read.walk import walk
 from veen_spark.verify.report import LabelReport, key_of
 from veen_spark.verify.segment_verifier import LabelFault
 
-Parts = Mapping[tuple[bytes, bytes, str], Sequence[Segment]]
+Parts = Mapping[tuple[bytes, bytes, str], Sequence[SparkSegment]]
 """The segments of each label in each folder, in order."""
 
 
@@ -38,13 +38,13 @@ class CopyPair(NamedTuple):
 class RootLookup(NamedTuple):
     """A request for the root after one entry of a segment."""
 
-    part: Segment
+    part: SparkSegment
     seq: int
 
 
 def compare_copies(
     reports: Iterable[LabelReport],
-    parts: Iterable[Segment],
+    parts: Iterable[SparkSegment],
     look_up: Callable[[list[RootLookup]], list[bytes | None]],
 ) -> None:
     """Compare all copies of each label; set ``fault`` of a copy that contradicts a shorter one."""
@@ -104,7 +104,7 @@ def roots_at(lookups: list[RootLookup]) -> list[bytes | None]:
     return [_root_at(*lookup) for lookup in lookups]
 
 
-def _root_at(part: Segment, seq: int) -> bytes | None:
+def _root_at(part: SparkSegment, seq: int) -> bytes | None:
     try:
         for item in walk(part):
             if (receipt := _receipt(item, seq)) is not None:

@@ -14,9 +14,9 @@ from itertools import groupby
 from veen_core.errors import VeenError
 from veen_core.ids import Label
 from veen_spark.errors import DamagedLog
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 from veen_spark.verify.artifacts import Artifact, assign_to_parts, find_artifacts
-from veen_spark.verify.origin import LabelExtent, Origin, PrunedRanges
+from veen_spark.verify.origin import LabelExtent, LogOrigin, PrunedRanges
 from veen_spark.verify.report import LabelReport, empty_label
 from veen_spark.verify.segment_verifier import LabelFault, SegmentVerdict
 
@@ -27,7 +27,9 @@ Key = tuple[str, bytes]
 class ArtifactIndex:
     """The artifacts of all folders: those of each part, and those whose entry is missing."""
 
-    def __init__(self, parts: Sequence[Segment], origins: Mapping[str, Origin], whole: set[str]) -> None:
+    def __init__(
+        self, parts: Sequence[SparkSegment], origins: Mapping[str, LogOrigin], whole: set[str]
+    ) -> None:
         self.by_part: dict[tuple[str, int], list[Artifact]] = {}
         """By path and first byte of the part that holds the artifact's entry."""
         self._origins, self._whole = origins, whole

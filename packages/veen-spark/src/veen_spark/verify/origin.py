@@ -110,7 +110,7 @@ def _check_pinned(identity: HubIdentity, pinned: Collection[HubId], what: str) -
     return identity
 
 
-class Origin:
+class LogOrigin:
     """A folder of logs with its verified identity, registry and manifest.
 
     The constructor raises ``DamagedLog`` for the file that does not verify.

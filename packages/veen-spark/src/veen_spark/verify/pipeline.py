@@ -30,13 +30,13 @@ from veen_core.mmr import Mmr
 from veen_spark.errors import DamagedLog
 from veen_spark.read.log_files import FoundLogs, find_logs
 from veen_spark.read.plan import MAX_PARTITION_BYTES, group_by_size, split, task_bytes
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 from veen_spark.verify.artifacts import Artifact
 from veen_spark.verify.histories_agree import compare_copies, roots_at
 from veen_spark.verify.hub_log.check import check_hub_logs, find_hub_logs
 from veen_spark.verify.hub_log.entries import HEAD
 from veen_spark.verify.missing_entries import ArtifactIndex
-from veen_spark.verify.origin import Origin, Peaks
+from veen_spark.verify.origin import LogOrigin, Peaks
 from veen_spark.verify.report import (
     PartKey,
     VerificationReport,
@@ -52,7 +52,7 @@ from veen_spark.verify.tasks import TaskExchange, TaskRunner, exchange, exchange
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Work = tuple[Segment, LogTerms, Peaks | None, list[Artifact]]
+Work = tuple[SparkSegment, LogTerms, Peaks | None, list[Artifact]]
 
 
 def verify(
@@ -143,9 +143,9 @@ def _hub_id(pinned: object) -> HubId:
 
 def _origins(
     found: FoundLogs, pinned: Collection[HubId], identity: HubIdentity | None
-) -> tuple[dict[str, Origin], dict[str, LabelFault]]:
+) -> tuple[dict[str, LogOrigin], dict[str, LabelFault]]:
     """Return the verified folders, and the fault of each folder that does not verify."""
-    origins: dict[str, Origin] = {}
+    origins: dict[str, LogOrigin] = {}
     refused: dict[str, LabelFault] = {}
     starts = {
         segment.origin: segment.start_seq for segment in reversed(found.segments)
@@ -154,7 +154,7 @@ def _origins(
         try:
             if folder in found.damaged:
                 raise found.damaged[folder]
-            origins[folder] = Origin(folder, pinned, identity)
+            origins[folder] = LogOrigin(folder, pinned, identity)
         except DamagedLog as exc:
             refused[folder] = LabelFault(
                 seq=starts.get(folder, 1), file=exc.file, offset=exc.offset, reason=exc.reason
@@ -163,7 +163,7 @@ def _origins(
 
 
 def _peaks(
-    run: TaskRunner, parts: Sequence[Segment], origins: dict[str, Origin]
+    run: TaskRunner, parts: Sequence[SparkSegment], origins: dict[str, LogOrigin]
 ) -> dict[PartKey, Peaks | None]:
     """Return the peaks before each part: claimed by a file, or computed from the parts before it."""
     before = {part_key(p): origins[p.origin].peaks_before(p.label, p.start_seq) for p in parts}
@@ -185,11 +185,11 @@ def _peaks(
     return before
 
 
-def _in_order(segment: Segment) -> tuple[Any, ...]:
+def _in_order(segment: SparkSegment) -> tuple[Any, ...]:
     return (*key_of(segment), segment.start_seq, segment.begin)
 
 
-def _peaks_after(part: Segment, peaks: Peaks | None, tiles: list[Tile] | None) -> Peaks | None:
+def _peaks_after(part: SparkSegment, peaks: Peaks | None, tiles: list[Tile] | None) -> Peaks | None:
     """Return the peaks after a part, or None if they cannot be computed."""
     if peaks is None or tiles is None:
         return None
@@ -210,6 +210,6 @@ def verify_parts(work: list[Work]) -> list[SegmentVerdict]:
     return [SegmentVerifier(*one).run() for one in work]
 
 
-def reduce_parts(parts: list[Segment]) -> list[list[Tile] | None]:
+def reduce_parts(parts: list[SparkSegment]) -> list[list[Tile] | None]:
     """Reduce the parts of one task to subtrees."""
     return [tiles_of(part) for part in parts]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from veen_core.errors import VeenError
 from veen_core.log_rules import CONSECUTIVE, POSITION, TIME, TOKEN
 from veen_core.mmr import Mmr
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 from veen_spark.verify.origin import Peaks
 from veen_spark.verify.segment_verifier import (
     LabelFault,
@@ -181,7 +181,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
 
 
-def key_of(segment: Segment) -> tuple[bytes, bytes, str]:
+def key_of(segment: SparkSegment) -> tuple[bytes, bytes, str]:
     """Return hub, label and folder: segments with the same key make up one ``LabelReport``."""
     return (segment.hub_id or b"", segment.label, segment.origin)
 
@@ -190,7 +190,7 @@ PartKey = tuple[str, int]
 """Path and first byte of a part."""
 
 
-def part_key(segment: Segment) -> PartKey:
+def part_key(segment: SparkSegment) -> PartKey:
     """Return the key of a part."""
     return segment.path, segment.begin
 

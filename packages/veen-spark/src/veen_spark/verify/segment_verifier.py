@@ -21,7 +21,14 @@ from veen_core.ids import EntryHash, Label, MmrRoot, StreamSeq
 from veen_core.log_rules import LogStep, LogTerms
 from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
-from veen_spark.read.segment import ControlEntry, Damage, PrunedLogEntry, Segment, SingleItem, single_items
+from veen_spark.read.segment import (
+    ControlEntry,
+    Damage,
+    PrunedLogEntry,
+    SingleItem,
+    SparkSegment,
+    single_items,
+)
 from veen_spark.read.walk import walk
 from veen_spark.verify.artifacts import Artifact
 from veen_spark.verify.origin import Peaks, PrunedRanges
@@ -50,7 +57,7 @@ class LabelFault:
 class SegmentVerdict:
     """The result of one segment: O(log n) hashes, at most 4,096 writers and 65,536 tokens."""
 
-    segment: Segment
+    segment: SparkSegment
     entries: int = 0
     pruned_ranges: PrunedRanges = field(default_factory=list)
     first_ts: int = 0
@@ -84,7 +91,7 @@ class SegmentVerifier:
     """Verifies the entries and artifacts of one segment."""
 
     def __init__(
-        self, segment: Segment, terms: LogTerms, peaks: Peaks | None, artifacts: Sequence[Artifact] = ()
+        self, segment: SparkSegment, terms: LogTerms, peaks: Peaks | None, artifacts: Sequence[Artifact] = ()
     ) -> None:
         self._segment = segment
         self._position = (segment.path, segment.begin)
@@ -211,13 +218,13 @@ def check_summary(path: Path, label: Label, root: bytes, parts: Sequence[Segment
         raise InvariantError(_SUMMARY, f"{path.name} does not match its chunk")
 
 
-def _chunk_start(segment: Segment) -> int:
+def _chunk_start(segment: SparkSegment) -> int:
     """Return the first entry of the segment's chunk, from the file name."""
     name = parse_chunk_name(Path(segment.path).name)
     return segment.start_seq if name is None else name.start
 
 
-def summary_of(segment: Segment) -> Path | None:
+def summary_of(segment: SparkSegment) -> Path | None:
     """Return the summary file of the segment's chunk, or None if there is none (core §4.8.3)."""
     name = parse_chunk_name(Path(segment.path).name)
     if segment.form == "set" or name is None or name.end is None:

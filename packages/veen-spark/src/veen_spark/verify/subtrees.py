@@ -15,7 +15,7 @@ from veen_core.errors import VeenError
 from veen_core.mmr import node_hash
 from veen_core.receipt import Receipt
 from veen_spark.read import field_layout
-from veen_spark.read.segment import ControlEntry, Item, PrunedLogEntry, Segment, Span
+from veen_spark.read.segment import ControlEntry, Item, PrunedLogEntry, Span, SparkSegment
 from veen_spark.read.walk import walk
 
 Tile = tuple[int, bytes]
@@ -51,7 +51,7 @@ class Tiles:
         return [(height, node) for height, _, node in self._tiles]
 
 
-def tiles_of(segment: Segment) -> list[Tile] | None:
+def tiles_of(segment: SparkSegment) -> list[Tile] | None:
     """Return the subtrees over the leaf hashes in a segment's receipts, or None if it is incomplete."""
     tiles = Tiles(segment.start_seq - 1)
     try:

@@ -4,7 +4,7 @@ Files of two hubs can only be mixed up file by file, so one receipt per file is 
 enough: two hubs that accepted the same messages in the same order have the same roots, but different
 receipts. A file is checked when it is first read, and a growing chunk before its label is first appended to,
 so that no entry of another hub is shown or extended. Opening checks the growing chunks of a fixed number of
-labels (``disk.open_checks``).
+labels (``opening.open_checks``).
 """
 
 from __future__ import annotations

@@ -130,8 +130,8 @@ class Pruner:
             held_back += is_held_back(self.index, label, rule, now)
         if held_back:
             LOGGER.warning(
-                "retention: %d labels keep payloads that are too old, because their chunk has not ended "
-                "(max_checkpoint_interval, max_chunk_bytes)",
+                "retention_waits: %d labels keep payloads that are too old, because their chunk has not "
+                "ended (max_checkpoint_interval, max_chunk_bytes)",
                 held_back,
             )
         return decisions

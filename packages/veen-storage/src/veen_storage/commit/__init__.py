@@ -1,1 +1,1 @@
-"""The path of a message to disk: writer, ledger, journal, applier with its queue, recovery (H2)."""
+"""The path of a message to disk: writer, ledger, journal, tail, applier with its queue, recovery (H2)."""

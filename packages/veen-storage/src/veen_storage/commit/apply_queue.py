@@ -10,8 +10,8 @@ from typing import Final
 from veen_core.errors import VeenError
 from veen_storage.commit.applier import ROUND_BYTES
 from veen_storage.commit.changes import Changes
+from veen_storage.commit.tail import Tail
 from veen_storage.errors import PoisonedError
-from veen_storage.read.tail import Tail
 
 GATHER_BYTES: Final = 4 * 1_048_576
 """A round starts when this much waits, or after ``GATHER_SECONDS``: a round has fixed costs."""

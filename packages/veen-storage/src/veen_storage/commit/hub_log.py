@@ -43,7 +43,7 @@ def extend(draft: Draft, origin: str, signer: NoteSigner, now: UnixTime) -> HubE
     check_name(origin, "origin of the hub log (RESOLUTIONS P1)")
     if not (moved := draft.moved()):
         return None
-    after, entries = _lay_out(draft.hub_log, moved)
+    after, entries = lay_out(draft.hub_log, moved)
     head = TreeHead(origin, after.size, after.tree.root)
     signed = SignedHead(head, signer.sign_note(head.text, origin, now))
     bundle = encode_bundle(entry.data for entry in entries)
@@ -54,7 +54,7 @@ def extend(draft: Draft, origin: str, signer: NoteSigner, now: UnixTime) -> HubE
 
 def replay(draft: Draft, identity: HubIdentity, item: HubExtension) -> None:
     """Repeat an extension from the journal; raise unless it is exactly what the writer must have made."""
-    after, entries = _lay_out(draft.hub_log, draft.moved())
+    after, entries = lay_out(draft.hub_log, draft.moved())
     _check_entries(decode_bundle(item.entries), entries)
     signed = parse_signed_head(item.checkpoint)
     if (signed.head.size, signed.head.root) != (after.size, after.tree.root):
@@ -82,7 +82,7 @@ def _check_entries(found: list[bytes], expected: tuple[HubEntry, ...]) -> None:
             )
 
 
-def _lay_out(
+def lay_out(
     before: HubLogCursor, moved: Iterable[tuple[LabelNo, LabelHead]]
 ) -> tuple[HubLogCursor, tuple[HubEntry, ...]]:
     """Append the heads of labels to a copy of the hub log's state."""

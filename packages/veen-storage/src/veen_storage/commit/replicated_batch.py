@@ -31,7 +31,7 @@ from veen_core.log_rules import (
 )
 from veen_core.log_verifier import HubSignatures
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verifying
+from veen_core.signatures import SignatureClaim, verifying
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Changes, Placed
 from veen_storage.commit.journal_format import Item, JournalBatch, split_segment
@@ -69,7 +69,7 @@ class ReplicatedBatch:
         self._identity = identity
         self._draft = Draft(ledger)
         self._checks: dict[Label, HubSignatures] = {}
-        self._claims: list[Claim] = []
+        self._claims: list[SignatureClaim] = []
         self._at: Receipt | None = None
         try:
             with verifying(self._claims):

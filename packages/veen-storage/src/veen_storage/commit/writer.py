@@ -45,7 +45,7 @@ SIGN_AHEAD: Final = 32
 fewer let it start earlier."""
 
 
-class Signer(Protocol):
+class BatchSigner(Protocol):
     """Signs with the hub's keys; ``HubKeys`` is the real one."""
 
     identity: HubIdentity
@@ -113,7 +113,9 @@ class PendingEntry:
 class Batch:
     """One group commit that is being prepared."""
 
-    def __init__(self, ledger: Ledger, signer: Signer, previous_label: PreviousLabel, now: UnixTime) -> None:
+    def __init__(
+        self, ledger: Ledger, signer: BatchSigner, previous_label: PreviousLabel, now: UnixTime
+    ) -> None:
         self._draft = Draft(ledger)
         self._signer = signer
         self._previous_label = previous_label
@@ -155,6 +157,18 @@ class Batch:
         pending = self._append(cursor, token_bytes, authorize_leaf(auth_ref, token_bytes), FLAG_AUTHORIZE)
         self._draft.note_token(auth_ref, token_bytes, cursor)
         return pending
+
+    def copy_entry(self, frame: bytes) -> None:
+        """Append an entry that another part of this hub has written and signed, byte for byte (``shards``).
+
+        Raise unless it continues its label exactly. The caller has verified its receipt.
+        """
+        self.sign()
+        cursor = self._draft.own(unframe(frame).label)
+        if self._draft.must_roll(cursor, len(frame)) and cursor.checkpointed != cursor.log.size:
+            self._checkpoint(cursor)
+        _replay_entry(self._draft, frame)
+        self.items.append(Item(journal.ENTRY, frame))
 
     def checkpoint(self, label: Label) -> Checkpoint | None:
         """Checkpoint a label with all its entries; None if its last checkpoint covers them."""

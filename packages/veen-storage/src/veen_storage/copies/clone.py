@@ -18,7 +18,7 @@ Two directories that sign with the same key would contradict each other: copy ke
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -47,8 +47,8 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import REPAIR, DamageError, StorageError, read_file, reading
 from veen_storage.fsck.repair import RefusedError, rebuild_index
+from veen_storage.opening.observer import Observer, Source, open_source
 from veen_storage.read.attachments import Attachments
-from veen_storage.read.observer import Observer, Source, open_source
 from veen_storage.store import Store
 
 COPY_BYTES: Final = 1_048_576
@@ -150,19 +150,32 @@ class LogCopier:
     def copy_log(self, cut: Cut, *, whole: bool) -> None:
         self._make_folders()
         try:
-            for held in cut.labels:
-                path = self._target.chunk(held.label, held.chunk_start, None)
-                self._write(path, self._growing(held))
-            for done, held in enumerate(cut.labels, start=1):
-                self._copy_label(held)
-                self._progress(done, len(cut.labels))
-            self._write(self._target.checkpoint_binding, [self._bindings(cut, whole=whole)])
+            self._copy_labels(cut.labels)
+            self._write(self._target.checkpoint_binding, [self.bindings(cut, whole=whole)])
             if cut.hub_log is not None:
                 self._copy_hub_log(cut.hub_log)
             self._sync()
         finally:
             self._close()
         self._sync_folders()
+
+    def copy_labels(self, labels: Sequence[LabelCut]) -> None:
+        """Copy some labels durably, and nothing else; the target may have other labels already."""
+        self._make_folders()
+        try:
+            self._copy_labels(labels)
+            self._sync()
+        finally:
+            self._close()
+        self._sync_folders()
+
+    def _copy_labels(self, labels: Sequence[LabelCut]) -> None:
+        for held in labels:
+            path = self._target.chunk(held.label, held.chunk_start, None)
+            self._write(path, self._growing(held))
+        for done, held in enumerate(labels, start=1):
+            self._copy_label(held)
+            self._progress(done, len(labels))
 
     def _make_folders(self) -> None:
         self._files.make_directories(self._target.root)
@@ -261,7 +274,7 @@ class LogCopier:
             pass  # a half-written line
         raise DamageError(path.name, size, f"has no line for the checkpoint at {cut.checkpointed}", REPAIR)
 
-    def _bindings(self, cut: Cut, *, whole: bool) -> bytes:
+    def bindings(self, cut: Cut, *, whole: bool) -> bytes:
         """Return the binding lines of the copied checkpoints."""
         path = self._source.checkpoint_binding
         lines = read_file(path, missing=REPAIR)[: cut.binding_bytes]

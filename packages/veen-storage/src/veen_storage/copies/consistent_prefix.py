@@ -16,8 +16,9 @@ from veen_core.ids import Label, MmrRoot, StreamSeq
 from veen_storage.errors import AbsentError, PrunedError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, View
-from veen_storage.index.records import LABEL_SEQ, U32, U64, ChunkRecord, LabelCursor, LabelNo
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.index.records import LabelCursor, LabelNo
+from veen_storage.index.tables import ANCHORS, CHECKPOINTS, CHUNKS, HEADS, LABELS
+from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.reader import Reader
 
 
@@ -73,16 +74,16 @@ class SealedPart:
 def take_cut(index: Index) -> Cut:
     """Return the end of every label, as far as the index has applied it."""
     with index.reading() as view:
-        stored = view.get("meta", b"binding_bytes")
-        labels = tuple(_of_label(view, number) for _label, number in view.scan("labels", b""))
+        labels = tuple(_of_label(view, number) for _label, number in LABELS.scan(view))
         hub_log, checkpoint = tables.read_hub_log(view), tables.META.get(view, tables.HUB_CHECKPOINT)
         applied = tables.read_number(view, tables.APPLIED)
+        binding_bytes = tables.read_number(view, tables.BINDING_BYTES)
     cut = HubLogCut(hub_log.size, hub_log.entries_bytes, checkpoint) if checkpoint is not None else None
-    return Cut(labels, U64.unpack(stored)[0] if stored is not None else 0, cut, applied)
+    return Cut(labels, binding_bytes, cut, applied)
 
 
-def _of_label(view: View, number: bytes) -> LabelCut:
-    cursor = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), view.get("heads", number) or b"")
+def _of_label(view: View, number: LabelNo) -> LabelCut:
+    cursor = LabelCursor.unpack(number, HEADS.require(view, number))
     return LabelCut(
         cursor.label,
         cursor.number,
@@ -95,7 +96,7 @@ def _of_label(view: View, number: bytes) -> LabelCut:
 
 
 def shorten(
-    cut: Cut, index: Index, read: Reader, hub_log: HubLogReader, upto: Mapping[Label, StreamSeq]
+    cut: Cut, index: Index, read: Reader, hub_log: StoredHubLog, upto: Mapping[Label, StreamSeq]
 ) -> Cut:
     """Return the cut with the named labels ending earlier; a label that ends at 0 is left out.
 
@@ -117,7 +118,7 @@ def shorten(
     return dataclasses.replace(cut, labels=tuple(shortened), hub_log=kept)
 
 
-def _newest_head(hub_log: HubLogReader, label: Label, size: int) -> int:
+def _newest_head(hub_log: StoredHubLog, label: Label, size: int) -> int:
     """Return ``upto_seq`` of the label's newest head in the first ``size`` entries; 0 if there is none."""
     try:
         return hub_log.head_of(label, None, size)[0].upto_seq
@@ -137,26 +138,24 @@ def _shorten(cut: LabelCut, index: Index, read: Reader, upto: StreamSeq) -> Labe
             "pruned; cut before or after them"
         )
     with index.reading() as view:
-        number = U32.pack(cut.number)
-        row = view.last_before("checkpoints", number + U64.pack(upto), number)
+        checkpoint = CHECKPOINTS.last_of_label(view, cut.number, upto)
     return dataclasses.replace(
         cut,
         stream_seq=upto,
         mmr_root=read.root(cut.label, upto),
         chunk_start=held.start if held is not None else cut.chunk_start,
         chunk_bytes=None,
-        checkpointed=StreamSeq(LABEL_SEQ.unpack(row[0])[1] if row is not None else 0),
+        checkpointed=checkpoint[0][1] if checkpoint is not None else StreamSeq(0),
     )
 
 
 def sealed_parts(index: Index, cut: LabelCut) -> Iterator[SealedPart]:
     """Return the sealed chunks below a cut in order, as the index knows them now."""
     with index.reading() as view:
-        number = U32.pack(cut.number)
         parts = [
-            SealedPart(StreamSeq(LABEL_SEQ.unpack(key)[1]), record.end, record.pruned)
-            for key, value in view.scan("chunks", number, number)
-            if (record := ChunkRecord.unpack(value)).end < cut.chunk_start
+            SealedPart(start, record.end, record.pruned)
+            for (_number, start), record in CHUNKS.scan_label(view, cut.number)
+            if record.end < cut.chunk_start
         ]
     return iter(parts)
 
@@ -164,28 +163,26 @@ def sealed_parts(index: Index, cut: LabelCut) -> Iterator[SealedPart]:
 def sealed_end(index: Index, cut: LabelCut) -> StreamSeq | None:
     """Return where the chunk that grew at the cut was sealed since then; None if it still grows."""
     with index.reading() as view:
-        record = view.get("chunks", LABEL_SEQ.pack(cut.number, cut.chunk_start))
-    return ChunkRecord.unpack(record).end if record is not None else None
+        record = CHUNKS.get(view, (cut.number, cut.chunk_start))
+    return record.end if record is not None else None
 
 
 def checkpoints(index: Index, cut: LabelCut) -> list[StreamSeq]:
     """Return ``upto_seq`` of every checkpoint within the cut, in order."""
     with index.reading() as view:
-        number = U32.pack(cut.number)
-        seqs = (StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, _ in view.scan("checkpoints", number, number))
-        return [upto for upto in seqs if upto <= cut.checkpointed]
+        keys = CHECKPOINTS.keys_of_label(view, cut.number)
+        return [upto for _number, upto in keys if upto <= cut.checkpointed]
 
 
 def anchored(index: Index, cut: LabelCut) -> set[StreamSeq]:
     """Return ``upto_seq`` of every checkpoint whose anchor the applier has written to a file."""
     with index.reading() as view:
-        number = U32.pack(cut.number)
-        return {StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, _ in view.scan("anchors", number, number)}
+        return {upto for _number, upto in ANCHORS.keys_of_label(view, cut.number)}
 
 
 def chunk_starts(index: Index, label: Label) -> dict[StreamSeq, StreamSeq]:
     """Return the first entry of each sealed chunk of a label, by its last entry."""
     with index.reading() as view:
-        number = view.get("labels", label)
-        rows = view.scan("chunks", number, number) if number is not None else iter(())
-        return {ChunkRecord.unpack(value).end: StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, value in rows}
+        if (number := LABELS.get(view, label)) is None:
+            return {}
+        return {record.end: start for (_number, start), record in CHUNKS.scan_label(view, number)}

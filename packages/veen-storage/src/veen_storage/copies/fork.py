@@ -26,7 +26,7 @@ from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import StorageError
-from veen_storage.read.observer import open_source
+from veen_storage.opening.observer import open_source
 from veen_storage.store import Store, create
 
 __all__ = ["Fork", "ForkCut", "ancestors", "fork", "read_fork"]

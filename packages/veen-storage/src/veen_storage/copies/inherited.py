@@ -11,7 +11,7 @@ from pathlib import Path
 from veen_core import stream as streams
 from veen_core.ids import Epoch, HubId, StreamId, UnixTime
 from veen_storage.copies.fork_record import ancestors
-from veen_storage.read.observer import Source, open_source
+from veen_storage.opening.observer import Source, open_source
 
 
 def holder_of_stream(root: Path, stream: StreamId) -> HubId | None:

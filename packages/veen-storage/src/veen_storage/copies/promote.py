@@ -32,7 +32,7 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import KeyFile
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import AbsentError, StorageError, read_file
-from veen_storage.read.observer import Source, open_source
+from veen_storage.opening.observer import Source, open_source
 
 
 def make_successor_key(directory: Path, key: SigningKey, files: Files | None = None) -> HubId:

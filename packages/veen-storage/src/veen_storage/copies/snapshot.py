@@ -32,7 +32,7 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import StorageError
 from veen_storage.fsck.repair import RefusedError, rebuild_index
-from veen_storage.read.observer import Source
+from veen_storage.opening.observer import Source
 
 Emit = Callable[[bytes], None]
 """Sends one encoded item; may block, and may raise to end the snapshot."""

@@ -1,1 +1,1 @@
-"""The data directory on disk: file names, writes and syncs, the lock, keys, creation, checks on open."""
+"""The data directory on disk: file names, writes and syncs, the lock, keys."""

@@ -21,7 +21,7 @@ class DirectoryLock:
     def __init__(self, layout: Layout, *, observable: bool = False) -> None:
         """Take the lock or raise ``LockedError``.
 
-        ``observable``: other processes may read the directory meanwhile (``read.observer``).
+        ``observable``: other processes may read the directory meanwhile (``opening.observer``).
         """
         self._fd = _open_directory(layout.root)
         try:

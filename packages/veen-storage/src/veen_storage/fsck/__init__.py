@@ -17,11 +17,11 @@ check, repair   the two commands
 
 from veen_storage.fsck.check import fsck
 from veen_storage.fsck.repair import RefusedError, RepairReport, rebuild_index, repair
-from veen_storage.fsck.report import Fault, Level, Report
+from veen_storage.fsck.report import Fault, FsckLevel, Report
 
 __all__ = [
     "Fault",
-    "Level",
+    "FsckLevel",
     "RefusedError",
     "RepairReport",
     "Report",

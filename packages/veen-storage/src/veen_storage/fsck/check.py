@@ -18,12 +18,12 @@ from veen_storage.commit.applier import NOTHING_TO_FINISH, decode_finishing, enc
 from veen_storage.commit.changes import Changes
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
-from veen_storage.disk.registry import not_a_data_directory
+from veen_storage.disk.registry import MOVED, not_a_data_directory
 from veen_storage.errors import REPAIR, DamageError
 from veen_storage.fsck import index_check
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_index import DerivedIndex
-from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.entries import LogTrust
 from veen_storage.fsck.files.attachments import check_attachments, record_attachments, record_fault
 from veen_storage.fsck.files.directory import (
     add_fault,
@@ -43,8 +43,8 @@ from veen_storage.fsck.journal_items import (
     read_journal,
 )
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Fault, Level, Report, ReportProgress, counted
-from veen_storage.fsck.workers import Workers, available_cores
+from veen_storage.fsck.report import Fault, FsckLevel, Report, ReportProgress, counted
+from veen_storage.fsck.workers import FsckWorkers, available_cores
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.tables import (
     ANCHORS,
@@ -71,20 +71,28 @@ def fsck(
     level: Literal["full", "quick"] = "full",
     progress: ReportProgress | None = None,
     processes: int | None = None,
+    part: bool = False,
 ) -> Report:
-    """Check a data directory that no process has open; raise ``LockedError`` if one has."""
+    """Check a data directory that no process has open; raise ``LockedError`` if one has.
+
+    ``part``: it is a part of a sharded hub (``shards``).
+    """
     layout = Layout(root)
-    if not layout.version.exists() and not layout.registry.exists():
+    is_moved = (root / MOVED).exists()
+    if not layout.version.exists() and (is_moved or not layout.registry.exists()):
         raise not_a_data_directory(root)
     lock = DirectoryLock(layout)
     try:
-        return _Fsck(layout, Level(level), progress, processes or available_cores()).run()
+        return _Fsck(layout, FsckLevel(level), progress, processes or available_cores(), part=part).run()
     finally:
         lock.release()
 
 
 class _Fsck:
-    def __init__(self, layout: Layout, level: Level, progress: ReportProgress | None, processes: int) -> None:
+    def __init__(
+        self, layout: Layout, level: FsckLevel, progress: ReportProgress | None, processes: int, *, part: bool
+    ) -> None:
+        self._part = part
         self._layout = layout
         self._level = level
         self._progress = progress
@@ -93,7 +101,7 @@ class _Fsck:
 
     def run(self) -> Report:
         report, layout = self._report, self._layout
-        registry = check_registry(layout, report)
+        registry = check_registry(layout, report, part=self._part)
         if registry is None:
             return report
         check_names(layout, report)
@@ -103,10 +111,10 @@ class _Fsck:
             return report
         check_keys(layout, identity, report)
         check_fork_record(layout, identity, report)
-        trust = Trust(identity, registry)
+        trust = LogTrust(identity, registry)
         with tempfile.TemporaryDirectory(prefix="veen-fsck-") as scratch:
             self._check_contents(trust, Path(scratch, "index"))
-        if self._level is Level.QUICK:
+        if self._level is FsckLevel.QUICK:
             report.notes.append(
                 f"quick: signatures were verified only of each label's last {QUICK_ENTRIES} entries (as far "
                 "as they lie in its last chunk), of the last entry of each other chunk and of entries in "
@@ -114,13 +122,13 @@ class _Fsck:
             )
         return report
 
-    def _check_contents(self, trust: Trust, scratch: Path) -> None:
+    def _check_contents(self, trust: LogTrust, scratch: Path) -> None:
         """Check log, attachments and index."""
         has_log = self._layout.log.is_dir() and self._layout.journal.is_dir()
         survey = self._survey() if has_log else None  # before workers start: forking is faster then
         faulty: set[bytes] = set()
         context = None
-        with Workers(trust, self._processes) as workers:
+        with FsckWorkers(trust, self._processes) as workers:
             index = Index(scratch, sync=False)
             try:
                 if has_log:
@@ -134,7 +142,7 @@ class _Fsck:
 
     # --- the log
 
-    def _check_log(self, workers: Workers, survey: Survey | None, index: Index) -> FoldContext:
+    def _check_log(self, workers: FsckWorkers, survey: Survey | None, index: Index) -> FoldContext:
         layout, report, registry = self._layout, self._report, workers.trust.registry
         items = read_journal(layout, report, survey.applied or 0 if survey is not None else 0)
         log = list_log(layout, report)
@@ -147,7 +155,7 @@ class _Fsck:
         index_format = survey.meta.get(FORMAT) if survey is not None else None
         context = FoldContext(layout, workers.trust, report, log, items, derived, index_format, sizes)
         unfinished = self._unfinished(survey, log)
-        recent = QUICK_ENTRIES if self._level is Level.QUICK else None
+        recent = QUICK_ENTRIES if self._level is FsckLevel.QUICK else None
         check_log(context, workers, recent=recent, surplus_remedy=REPAIR, progress=self._progress)
         if unfinished is not None:
             self._check_unfinished(context, unfinished)

@@ -10,7 +10,7 @@ from veen_core.ids import AuthRef, Label, StreamSeq
 from veen_storage.commit.changes import Step
 from veen_storage.disk.layout import Layout
 from veen_storage.fsck.derived_index import DerivedIndex
-from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.entries import LogTrust
 from veen_storage.fsck.files.derived_files import Bindings
 from veen_storage.fsck.files.log_files import LogFiles
 from veen_storage.fsck.journal_items import HubItem, JournalItem, JournalItems
@@ -22,7 +22,7 @@ class FoldContext:
     """Inputs and results of checking the log."""
 
     layout: Layout
-    trust: Trust
+    trust: LogTrust
     report: Report
     log: LogFiles
     """The files that the check has not accounted for yet; those left at the end belong to no entry or

@@ -32,7 +32,7 @@ label."""
 
 
 @dataclass(slots=True)
-class Tokens:
+class TokenFacts:
     """Facts about tokens that their records do not contain."""
 
     authorized_at: dict[AuthRef, UnixTime] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Tokens:
 class DerivedDraft(Draft):
     """A draft that sees labels one after another instead of in the order in which they were written."""
 
-    def __init__(self, ledger: Ledger, tokens: Tokens) -> None:
+    def __init__(self, ledger: Ledger, tokens: TokenFacts) -> None:
         super().__init__(ledger)
         self._tokens = tokens
 
@@ -90,7 +90,7 @@ class DerivedIndex:
     numbers: Mapping[Label, LabelNo]
     """Numbers that labels have in the existing index; other labels get the next free ones."""
     applied: int
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: TokenFacts = field(default_factory=TokenFacts)
     ledger: Ledger = field(init=False)
     draft: DerivedDraft = field(init=False)
     _waiting: list[Changes] = field(default_factory=list)

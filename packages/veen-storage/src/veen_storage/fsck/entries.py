@@ -1,7 +1,8 @@
 """Checks of single entries: frame, hash, the rules that need no other entry, signatures (core §4.8.1, §7).
 
 Nothing here depends on the entry before; the order of entries is checked in ``label_fold``. Work comes as
-``Span``s and returns as ``SpanResult``s, so that any process can do it. Workers read the files themselves.
+``EntryRun``s and returns as ``EntryRunResult``s, so that any process can do it. Workers read the files
+themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from veen_core.ids import (
 )
 from veen_core.log_rules import LogStep, LogTerms, examine, examine_pruned
 from veen_core.log_verifier import HubSignatures
-from veen_core.signatures import Claim, invalid_signatures
+from veen_core.signatures import SignatureClaim, invalid_signatures
 from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.chunks.pruned_chunk import read_pruned_chunk
 from veen_storage.disk.registry import Registry
@@ -64,7 +65,7 @@ class EntryFacts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class EntryRun:
     """A run of entries of one label in one file: the unit of work for one process."""
 
     path: Path
@@ -84,7 +85,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class SpanResult:
+class EntryRunResult:
     """The outcome of checking one span."""
 
     facts: list[EntryFacts] = field(default_factory=list)
@@ -104,18 +105,18 @@ def _pack(fact: EntryFacts) -> bytes:
     return _FACTS.pack(*fact[:11], fact.auth_ref or _NO_HASH, fact.auth_ref is not None, bool(fact.token))
 
 
-def _unpack(packed: bytes, tokens: list[bytes], faults: list[Fault], signatures: int) -> SpanResult:
+def _unpack(packed: bytes, tokens: list[bytes], faults: list[Fault], signatures: int) -> EntryRunResult:
     """Undo ``_pack``. Hashes become plain bytes, which compare equal to the hash types."""
     rest = iter(tokens)
     facts = [
         EntryFacts._make((*row[:11], row[11] if row[12] else None, next(rest) if row[13] else b""))
         for row in _FACTS.iter_unpack(packed)
     ]
-    return SpanResult(facts, faults, signatures)
+    return EntryRunResult(facts, faults, signatures)
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class LogTrust:
     """The hub identity and the registry that a log is verified against."""
 
     identity: HubIdentity
@@ -126,7 +127,7 @@ class Trust:
         return LogTerms(label=label, identity=self.identity, profile=registry.profile, limits=registry.limits)
 
 
-def check_span(trust: Trust, span: Span) -> SpanResult:
+def check_span(trust: LogTrust, span: EntryRun) -> EntryRunResult:
     """Verify every entry of a span."""
     check = _SpanCheck(trust, span)
     try:
@@ -143,7 +144,7 @@ def check_span(trust: Trust, span: Span) -> SpanResult:
     return check.result
 
 
-def _frames(span: Span) -> Iterator[tuple[int, bytes]]:
+def _frames(span: EntryRun) -> Iterator[tuple[int, bytes]]:
     if span.inline:
         yield from ((offset, frame) for (offset, _), frame in zip(span.frames, span.inline, strict=True))
         return
@@ -160,10 +161,10 @@ class _SpanCheck:
     Signatures are collected and verified together: verified one by one, each takes a fifth longer.
     """
 
-    def __init__(self, trust: Trust, span: Span) -> None:
-        self.result = SpanResult()
+    def __init__(self, trust: LogTrust, span: EntryRun) -> None:
+        self.result = EntryRunResult()
         self._terms = trust.terms(span.label)
-        self._claims: list[Claim] = []
+        self._claims: list[SignatureClaim] = []
         self._places: list[tuple[int, StreamSeq]] = []
         """Offset and stream_seq of the entry that each signature belongs to."""
         self._signatures = HubSignatures(self._terms, later=self._claims)

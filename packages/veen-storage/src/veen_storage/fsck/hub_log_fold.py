@@ -153,12 +153,12 @@ class HubLogFold:
 
     # --- step 2
 
-    def heads_of(self, label: Label) -> LabelHeads:
+    def heads_of(self, label: Label) -> FoldedHeads:
         """Return the heads of a label, to be compared with its entries."""
         newest = self._table.newest.get(label)
         places = self._places(label) if newest is not None else iter(())
         covered = newest.upto_seq if newest is not None else 0
-        return LabelHeads(self._context, label, places, covered, self._table.hub_ts)
+        return FoldedHeads(self._context, label, places, covered, self._table.hub_ts)
 
     def _places(self, label: Label) -> Iterator[tuple[StreamSeq, int]]:
         """Yield ``upto_seq`` and offset of each head of a label in order, a page of rows at a time."""
@@ -210,7 +210,7 @@ class HubLogFold:
         context.derived.index.write(write)
 
 
-class LabelHeads:
+class FoldedHeads:
     """The heads of one label in the hub log, compared with its entries in order."""
 
     def __init__(

@@ -29,7 +29,7 @@ from veen_storage.fsck.entry_order import note_content, place_entry
 from veen_storage.fsck.files.checkpoint_files import CheckpointFiles
 from veen_storage.fsck.files.derived_files import LabelArtifacts, describe
 from veen_storage.fsck.files.log_files import ChunkRef
-from veen_storage.fsck.hub_log_fold import LabelHeads
+from veen_storage.fsck.hub_log_fold import FoldedHeads
 from veen_storage.fsck.plan import ChunkEnds
 from veen_storage.fsck.report import MOVE_AWAY
 from veen_storage.index.records import LabelCursor
@@ -38,7 +38,7 @@ from veen_storage.index.records import LabelCursor
 class LabelFold:
     """Folds one label: ``begin_chunk``, ``add`` and ``end_chunk`` for each chunk, then ``end``."""
 
-    def __init__(self, context: FoldContext, label: Label, heads: LabelHeads) -> None:
+    def __init__(self, context: FoldContext, label: Label, heads: FoldedHeads) -> None:
         self._context = context
         self._heads = heads
         self._label = label

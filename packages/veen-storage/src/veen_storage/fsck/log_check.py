@@ -11,26 +11,28 @@ from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.commit.applier import encode_finishing
 from veen_storage.commit.changes import Changes
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.entries import Span
+from veen_storage.fsck.entries import EntryRun
 from veen_storage.fsck.files.log_files import chunks_of
 from veen_storage.fsck.hub_log_fold import HubLogFold
 from veen_storage.fsck.label_fold import LabelFold
 from veen_storage.fsck.pending import pending_entries, replay_pending
-from veen_storage.fsck.plan import ChunkBegins, ChunkEnds, Event, LabelBegins, LabelEnds, Planner
+from veen_storage.fsck.plan import ChunkBegins, ChunkEnds, Event, LabelBegins, LabelEnds, SpanPlanner
 from veen_storage.fsck.report import ReportProgress
-from veen_storage.fsck.workers import Workers
+from veen_storage.fsck.workers import FsckWorkers
 
 
 def check_log(
     context: FoldContext,
-    workers: Workers,
+    workers: FsckWorkers,
     *,
     recent: int | None,
     surplus_remedy: str,
     progress: ReportProgress | None = None,
 ) -> None:
     """Check the log into the context; its derived index is complete afterwards."""
-    planner = Planner(layout=context.layout, zstd=context.zstd, recent=recent, surplus_remedy=surplus_remedy)
+    planner = SpanPlanner(
+        layout=context.layout, zstd=context.zstd, recent=recent, surplus_remedy=surplus_remedy
+    )
     labels = sorted(
         context.log.labels.keys() | context.journal.labels.keys(),
         key=lambda label: (not _holds_tokens(context, label), label),
@@ -70,7 +72,7 @@ def check_log(
     _report_strays(context)
 
 
-def _plan(planner: Planner, context: FoldContext, labels: list[Label]) -> Iterator[Event | Span]:
+def _plan(planner: SpanPlanner, context: FoldContext, labels: list[Label]) -> Iterator[Event | EntryRun]:
     for label in labels:
         yield from planner.plan(label, context.log.of(label), pending_entries(context, label))
 

@@ -18,13 +18,13 @@ from veen_storage.commit.ledger import Draft
 from veen_storage.commit.writer import file_anchor, file_checkpoint, file_prune
 from veen_storage.errors import REPAIR
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.entries import EntryFacts, Span
+from veen_storage.fsck.entries import EntryFacts, EntryRun
 from veen_storage.fsck.entry_order import note_content, place_entry
 from veen_storage.fsck.files.checkpoint_files import check_checkpoint
 from veen_storage.fsck.files.derived_files import check_tail, describe
 from veen_storage.fsck.files.log_files import MAX_SEQ
 from veen_storage.fsck.journal_items import HubItem, JournalItem
-from veen_storage.fsck.workers import Workers
+from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.records import LabelCursor
 
 
@@ -34,7 +34,7 @@ def pending_entries(context: FoldContext, label: Label) -> dict[StreamSeq, Journ
     return {item.seq: item for item in items if context.is_pending(item)}
 
 
-def replay_pending(context: FoldContext, workers: Workers, *, verify_sigs: bool) -> None:
+def replay_pending(context: FoldContext, workers: FsckWorkers, *, verify_sigs: bool) -> None:
     """Replay every pending item; report those that the next start could not apply."""
     replay = _Replay(context)
     for event, result in workers.verify(_events(context, verify_sigs=verify_sigs)):
@@ -49,7 +49,7 @@ def replay_pending(context: FoldContext, workers: Workers, *, verify_sigs: bool)
     replay.finish()
 
 
-def _events(context: FoldContext, *, verify_sigs: bool) -> Iterator[JournalItem | HubItem | Span]:
+def _events(context: FoldContext, *, verify_sigs: bool) -> Iterator[JournalItem | HubItem | EntryRun]:
     """Yield each pending item; before an entry, also the span with which a worker verifies it."""
     for item in context.journal.items:
         if not context.is_pending(item):
@@ -60,7 +60,7 @@ def _events(context: FoldContext, *, verify_sigs: bool) -> Iterator[JournalItem 
         if item.kind == journal.ENTRY and item.seq <= context.sizes.get(item.label, 0):
             continue  # not pending: a chunk contains it already
         if item.kind == journal.ENTRY:
-            yield Span(
+            yield EntryRun(
                 path=context.layout.journal / item.file,
                 label=item.label,
                 frames=((item.offset, len(item.data)),),

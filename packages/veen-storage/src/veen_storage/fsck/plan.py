@@ -13,7 +13,7 @@ from typing import Final
 from veen_core.ids import NO_ENTRIES, Label, StreamSeq
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, unreadable
-from veen_storage.fsck.entries import Span
+from veen_storage.fsck.entries import EntryRun
 from veen_storage.fsck.files.derived_files import check_tail
 from veen_storage.fsck.files.log_files import (
     MAX_SEQ,
@@ -64,7 +64,7 @@ Event = LabelBegins | LabelEnds | ChunkBegins | ChunkEnds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planner:
+class SpanPlanner:
     """Plans one label at a time."""
 
     layout: Layout
@@ -76,7 +76,7 @@ class Planner:
 
     def plan(
         self, label: Label, files: LabelFiles, pending: Mapping[StreamSeq, JournalItem]
-    ) -> Iterator[Event | Span]:
+    ) -> Iterator[Event | EntryRun]:
         """Yield the events of a label. ``pending`` are its entries that the index has not applied."""
         yield LabelBegins(label)
         first_pending = min(pending, default=MAX_SEQ)
@@ -97,14 +97,14 @@ class Planner:
 
     def _spans(
         self, label: Label, chunk: ChunkRef, walk: FrameWalk, stop: StreamSeq, *, last: bool
-    ) -> Iterator[Span]:
+    ) -> Iterator[EntryRun]:
         """Yield spans while the chunk is walked, so that workers verify the first during the walk."""
         sigs_from = self._sigs_from(chunk, stop, last=last)
         if chunk.pruned:
-            yield Span(path=chunk.path, label=label, frames=(), pruned=True, sigs_from=sigs_from)
+            yield EntryRun(path=chunk.path, label=label, frames=(), pruned=True, sigs_from=sigs_from)
             return
         for run in _runs(walk):
-            yield Span(
+            yield EntryRun(
                 path=chunk.path, label=label, frames=run, compressed=chunk.compressed, sigs_from=sigs_from
             )
 

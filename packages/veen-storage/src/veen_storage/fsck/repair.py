@@ -37,15 +37,15 @@ from veen_storage.errors import RESTORE, DamageError, read_file
 from veen_storage.fsck import index_check
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_index import DerivedIndex
-from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.entries import LogTrust
 from veen_storage.fsck.files.attachments import attachment_sizes, record_attachments
 from veen_storage.fsck.files.directory import check_identity
 from veen_storage.fsck.files.log_files import list_log
 from veen_storage.fsck.index_check import Row, Survey
 from veen_storage.fsck.journal_items import applied_by_files, lowest_applied, newest_segment, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Counters, Fault, Level, Report, ReportProgress, counted
-from veen_storage.fsck.workers import Workers
+from veen_storage.fsck.report import Fault, FsckCounters, FsckLevel, Report, ReportProgress, counted
+from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
 from veen_storage.index.tables import FORMAT
@@ -68,7 +68,7 @@ class RepairReport:
     rewritten: list[str] = field(default_factory=list)
     """Files that were replaced, besides the index."""
     notes: list[str] = field(default_factory=list)
-    counters: Counters = field(default_factory=Counters)
+    counters: FsckCounters = field(default_factory=FsckCounters)
 
     def __str__(self) -> str:
         lines = [f"rewrote {name}" for name in self.rewritten]
@@ -78,10 +78,19 @@ class RepairReport:
         return "\n".join([*lines, f"rebuilt the index of {entries} in {labels} from the log"])
 
 
-def repair(root: Path, progress: ReportProgress | None = None, *, files: Files | None = None) -> RepairReport:
-    """Repair a directory that no process has open; raise ``RefusedError`` if the log itself is damaged."""
+def repair(
+    root: Path,
+    progress: ReportProgress | None = None,
+    *,
+    files: Files | None = None,
+    part: bool = False,
+) -> RepairReport:
+    """Repair a directory that no process has open; raise ``RefusedError`` if the log itself is damaged.
+
+    ``part``: it is a part of a sharded hub (``shards``).
+    """
     layout = Layout(root)
-    registry = read_registry(layout)
+    registry = read_registry(layout, part=part)
     lock = DirectoryLock(layout)
     try:
         return _Repair(layout, registry, files or Files(), progress).run()
@@ -119,7 +128,7 @@ class _Repair:
         self._registry = registry
         self._files = files
         self._progress = progress
-        self._report = Report(Level.QUICK)
+        self._report = Report(FsckLevel.QUICK)
         self._new = layout.root / "index.tmp"
         self._old = layout.root / "index.old"
 
@@ -150,7 +159,7 @@ class _Repair:
 
     def _identity(self) -> tuple[HubIdentity, dict[Path, bytes]]:
         """Return the identity and the files that follow from it and are damaged; finish a key rotation."""
-        layout, found = self._layout, Report(Level.QUICK)
+        layout, found = self._layout, Report(FsckLevel.QUICK)
         hub_keys.finish_identity(self._files, layout, self._registry.hub_id)
         identity = check_identity(layout, self._registry, found)
         wrong = {fault.file for fault in found.faults}
@@ -184,10 +193,10 @@ class _Repair:
         try:
             derived = DerivedIndex(index, self._registry, {}, applied)
             sizes = survey.sizes if survey is not None else {}
-            trust = Trust(identity, self._registry)
+            trust = LogTrust(identity, self._registry)
             index_format = survey.meta.get(FORMAT) if survey is not None else None
             context = FoldContext(layout, trust, report, log, items, derived, index_format, sizes)
-            with Workers(context.trust, 1) as workers:
+            with FsckWorkers(context.trust, 1) as workers:
                 check_log(
                     context, workers, recent=self._recent, surplus_remedy=RESTORE, progress=self._progress
                 )

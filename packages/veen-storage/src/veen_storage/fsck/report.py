@@ -13,7 +13,7 @@ from veen_storage.errors import RESTORE
 MOVE_AWAY: Final = "move it out of the data directory"
 
 
-class Level(enum.Enum):
+class FsckLevel(enum.Enum):
     """How many signatures fsck verifies; both levels check everything else."""
 
     FULL = "full"
@@ -46,7 +46,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Counters:
+class FsckCounters:
     """How much was checked."""
 
     labels: int = 0
@@ -72,10 +72,10 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
 class Report:
     """The result of a check. ``notes`` says what the check left out and what the next start will finish."""
 
-    level: Level
+    level: FsckLevel
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    counters: Counters = field(default_factory=Counters)
+    counters: FsckCounters = field(default_factory=FsckCounters)
 
     @property
     def ok(self) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
-from veen_storage.fsck.entries import Span, SpanResult, Trust, check_span
+from veen_storage.fsck.entries import EntryRun, EntryRunResult, LogTrust, check_span
 
 BUNDLE_FRAMES: Final = 512
 """Frames handed to a process at once."""
@@ -62,10 +62,10 @@ def _has_one_thread() -> bool:
     return True
 
 
-_trust: Trust | None = None
+_trust: LogTrust | None = None
 
 
-def _start_worker(trust: Trust) -> None:
+def _start_worker(trust: LogTrust) -> None:
     global _trust  # noqa: PLW0603 - set once, when the worker process starts
     _trust = trust
     gc.disable()
@@ -83,21 +83,21 @@ def _start_now() -> None:
     """Do nothing: the first job makes the pool start its processes."""
 
 
-def _check_spans(spans: list[Span]) -> list[SpanResult]:
+def _check_spans(spans: list[EntryRun]) -> list[EntryRunResult]:
     assert _trust is not None
     return [check_span(_trust, span) for span in spans]
 
 
 @dataclass(slots=True)
-class Workers:
+class FsckWorkers:
     """A pool that checks spans in ``processes`` processes, or in this one. A context manager."""
 
-    trust: Trust
+    trust: LogTrust
     processes: int
     _pool: ProcessPoolExecutor | None = field(default=None)
     _gc_was_on: bool = field(default=False)
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> FsckWorkers:
         # Millions of small tuples and no cycles: the collector would take 5 % of the time.
         self._gc_was_on = gc.isenabled()
         gc.disable()
@@ -119,15 +119,17 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=kind is not None)
 
-    def verify(self, events: Iterable[E | Span]) -> Iterator[tuple[E | Span, SpanResult | None]]:
+    def verify(self, events: Iterable[E | EntryRun]) -> Iterator[tuple[E | EntryRun, EntryRunResult | None]]:
         """Yield the events in their order, each span with its result."""
         for bundle, future in self._ahead(self._submit(bundle) for bundle in _bundles(events)):
             results = iter(future())
             for event in bundle:
-                yield event, next(results) if isinstance(event, Span) else None
+                yield event, next(results) if isinstance(event, EntryRun) else None
 
-    def _submit(self, bundle: list[E | Span]) -> tuple[list[E | Span], Callable[[], list[SpanResult]]]:
-        spans = [event for event in bundle if isinstance(event, Span)]
+    def _submit(
+        self, bundle: list[E | EntryRun]
+    ) -> tuple[list[E | EntryRun], Callable[[], list[EntryRunResult]]]:
+        spans = [event for event in bundle if isinstance(event, EntryRun)]
         if self._pool is None:
             return bundle, lambda: [check_span(self.trust, span) for span in spans]
         return bundle, self._pool.submit(_check_spans, spans).result
@@ -150,13 +152,13 @@ class Workers:
         yield from flying
 
 
-def _bundles(events: Iterable[E | Span]) -> Iterator[list[E | Span]]:
+def _bundles(events: Iterable[E | EntryRun]) -> Iterator[list[E | EntryRun]]:
     """Group events so that handing them over costs little."""
-    bundle: list[E | Span] = []
+    bundle: list[E | EntryRun] = []
     weight = 0
     for event in events:
         bundle.append(event)
-        weight += event.weight if isinstance(event, Span) else 0
+        weight += event.weight if isinstance(event, EntryRun) else 0
         if weight >= BUNDLE_FRAMES or len(bundle) >= 8 * BUNDLE_FRAMES:
             yield bundle
             bundle, weight = [], 0

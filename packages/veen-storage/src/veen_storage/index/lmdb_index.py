@@ -25,11 +25,11 @@ __all__ = ["TABLES", "Index", "Transaction", "View"]
 
 T = TypeVar("T")
 
-FIRST_MAP: Final = 64 * 1_048_576
+FIRST_MAP_BYTES: Final = 64 * 1_048_576
 """Virtual size of a new map in bytes; it is doubled whenever half of it is used."""
-OBSERVER_MAP: Final = 1 << 40
+OBSERVER_MAP_BYTES: Final = 1 << 40
 """Virtual size of an observer's map: more than the writing process will grow it to."""
-CLOSE_TIMEOUT: Final = 10.0
+CLOSE_TIMEOUT_SEC: Final = 10.0
 """Seconds that ``close`` waits for open transactions."""
 
 
@@ -46,7 +46,7 @@ class Index:
         temporary one.
         """
         self._path = path
-        size = map_size(path, OBSERVER_MAP if observing else FIRST_MAP)
+        size = map_size(path, OBSERVER_MAP_BYTES if observing else FIRST_MAP_BYTES)
         try:
             self._env = lmdb.open(
                 str(path),
@@ -160,9 +160,9 @@ class Index:
                     self._gate.notify_all()
 
     def close(self) -> None:
-        """Close after every transaction has ended, but after ``CLOSE_TIMEOUT`` at the latest."""
+        """Close after every transaction has ended, but after ``CLOSE_TIMEOUT_SEC`` at the latest."""
         with self._gate:
             self._closed = True
             self._gate.notify_all()
-            self._gate.wait_for(lambda: self._open == 0, CLOSE_TIMEOUT)
+            self._gate.wait_for(lambda: self._open == 0, CLOSE_TIMEOUT_SEC)
         self._env.close()

@@ -1,4 +1,4 @@
-"""The twenty-one tables of the index: the name, key codec and row codec of each (spec-1 §3.4.1).
+"""The tables of the index, declared once: the name, key codec and row codec of each (spec-1 §3.4.1).
 
 Labels are numbered in the order in which they appear, so that a key spends 4 bytes on a label instead of 32.
 Integers in keys are big-endian, so that LMDB's byte order is their numeric order.
@@ -55,7 +55,7 @@ REPAIR: Final = "run `veen hub repair`"
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Generic[V]):
+class RowCodec(Generic[V]):
     """How a key or a row is packed into bytes, and unpacked."""
 
     pack: Callable[[V], bytes]
@@ -67,8 +67,8 @@ class Table(Generic[K, V]):
     """One LMDB table with typed keys and rows; ``View`` and ``Transaction`` move its raw bytes."""
 
     name: str
-    key: Codec[K]
-    row: Codec[V]
+    key: RowCodec[K]
+    row: RowCodec[V]
 
     def get(self, view: View, key: K) -> V | None:
         row = view.get(self.name, self.key.pack(key))
@@ -88,6 +88,11 @@ class Table(Generic[K, V]):
     def scan_label(self, view: View, number: LabelNo, seq: int = 0) -> Iterator[tuple[K, V]]:
         """Yield the rows of one label from ``seq`` on, in a table whose key begins with both."""
         return self.scan(view, LABEL_SEQ.pack(number, seq), U32.pack(number))
+
+    def keys_of_label(self, view: View, number: LabelNo) -> Iterator[K]:
+        """Yield the keys of one label, in a table whose key begins with it; no row is unpacked."""
+        for key, _row in view.scan(self.name, U32.pack(number), U32.pack(number)):
+            yield self.key.unpack(key)
 
     def last_of_label(self, view: View, number: LabelNo, seq: int = 2**64 - 1) -> tuple[K, V] | None:
         """Return the last row of one label at or before ``seq``, in a table whose key begins with both."""
@@ -109,57 +114,57 @@ class Table(Generic[K, V]):
         txn.put_many(self.name, [(self.key.pack(key), self.row.pack(row)) for key, row in rows])
 
 
-def _bytes(make: Callable[[bytes], V]) -> Codec[V]:
+def _bytes(make: Callable[[bytes], V]) -> RowCodec[V]:
     """Bytes that are stored as they are."""
-    return Codec(bytes, make)  # type: ignore[arg-type]
+    return RowCodec(bytes, make)  # type: ignore[arg-type]
 
 
-def _integer(packed: struct.Struct, make: Callable[[int], V]) -> Codec[V]:
-    return Codec(packed.pack, lambda data: make(packed.unpack(data)[0]))
+def _integer(packed: struct.Struct, make: Callable[[int], V]) -> RowCodec[V]:
+    return RowCodec(packed.pack, lambda data: make(packed.unpack(data)[0]))
 
 
-def _fields(packed: struct.Struct) -> Codec[Any]:
+def _fields(packed: struct.Struct) -> RowCodec[Any]:
     """A tuple of fixed-size fields; the table's declaration says which types they have."""
-    return Codec(lambda key: packed.pack(*key), packed.unpack)
+    return RowCodec(lambda key: packed.pack(*key), packed.unpack)
 
 
-NUMBER: Final[Codec[LabelNo]] = _integer(U32, LabelNo)
-SEQ: Final[Codec[StreamSeq]] = _integer(U64, StreamSeq)
-NUMBER_SEQ: Final[Codec[tuple[LabelNo, StreamSeq]]] = _fields(LABEL_SEQ)
+NUMBER: Final[RowCodec[LabelNo]] = _integer(U32, LabelNo)
+SEQ: Final[RowCodec[StreamSeq]] = _integer(U64, StreamSeq)
+NUMBER_SEQ: Final[RowCodec[tuple[LabelNo, StreamSeq]]] = _fields(LABEL_SEQ)
 
 LABELS: Final[Table[Label, LabelNo]] = Table("labels", _bytes(Label), NUMBER)
 HEADS: Final[Table[LabelNo, bytes]] = Table("heads", NUMBER, _bytes(bytes))
 """Packed ``LabelCursor``: read it with ``read_cursor``, which adds the number."""
 CLIENTS: Final[Table[tuple[LabelNo, ClientId], ClientCursor]] = Table(
-    "clients", _fields(LABEL_CLIENT), Codec(ClientCursor.pack, ClientCursor.unpack)
+    "clients", _fields(LABEL_CLIENT), RowCodec(ClientCursor.pack, ClientCursor.unpack)
 )
 ENTRIES: Final[Table[tuple[LabelNo, StreamSeq], Location]] = Table(
-    "entries", NUMBER_SEQ, Codec(Location.pack, Location.unpack)
+    "entries", NUMBER_SEQ, RowCodec(Location.pack, Location.unpack)
 )
 NODES: Final[Table[tuple[LabelNo, int, int], bytes]] = Table("nodes", _fields(NODE), _bytes(bytes))
 """Inner nodes of the labels' MMRs by height (from 1) and index; leaves are read from receipts."""
 CHUNKS: Final[Table[tuple[LabelNo, StreamSeq], ChunkRecord]] = Table(
-    "chunks", NUMBER_SEQ, Codec(ChunkRecord.pack, ChunkRecord.unpack)
+    "chunks", NUMBER_SEQ, RowCodec(ChunkRecord.pack, ChunkRecord.unpack)
 )
 MANIFEST: Final[Table[tuple[LabelNo, Epoch, StreamSeq, StreamSeq], Segment]] = Table(
-    "manifest", _fields(MANIFEST_KEY), Codec(Segment.pack, Segment.unpack)
+    "manifest", _fields(MANIFEST_KEY), RowCodec(Segment.pack, Segment.unpack)
 )
 TOMBSTONES: Final[Table[tuple[LabelNo, StreamSeq], Tombstone]] = Table(
-    "tombstones", NUMBER_SEQ, Codec(Tombstone.pack, Tombstone.unpack)
+    "tombstones", NUMBER_SEQ, RowCodec(Tombstone.pack, Tombstone.unpack)
 )
 TIMES: Final[Table[tuple[LabelNo, UnixTime], StreamSeq]] = Table("times", _fields(LABEL_SEQ), SEQ)
 """The first entry of a label at each second of hub_ts."""
 ALL_TIMES: Final[Table[tuple[UnixTime, LabelNo], StreamSeq]] = Table("all_times", _fields(TIME_LABEL), SEQ)
 """The rows of ``TIMES``, ordered by time across labels."""
 CAPS: Final[Table[AuthRef | ClaimsRef, CapRecord]] = Table(
-    "caps", _bytes(AuthRef), Codec(CapRecord.pack, CapRecord.unpack)
+    "caps", _bytes(AuthRef), RowCodec(CapRecord.pack, CapRecord.unpack)
 )
 """Tokens by auth_ref, and the claims that several tokens share by claims_ref."""
 BUCKETS: Final[Table[tuple[ClaimsRef, LabelNo], Bucket]] = Table(
-    "buckets", _fields(CAP_LABEL), Codec(pack_bucket, unpack_bucket)
+    "buckets", _fields(CAP_LABEL), RowCodec(pack_bucket, unpack_bucket)
 )
 CHECKPOINTS: Final[Table[tuple[LabelNo, StreamSeq], Checkpoint]] = Table(
-    "checkpoints", NUMBER_SEQ, Codec(Checkpoint.encode, Checkpoint.decode)
+    "checkpoints", NUMBER_SEQ, RowCodec(Checkpoint.encode, Checkpoint.decode)
 )
 EPOCHS: Final[Table[tuple[Epoch, LabelNo, StreamSeq], bytes]] = Table(
     "epochs", _fields(EPOCH_LABEL_SEQ), _bytes(bytes)
@@ -175,7 +180,7 @@ In this order rows are only appended, so that LMDB fills its pages. Leaves are r
 HUB_BUNDLES: Final[Table[int, int]] = Table("hub_bundles", _integer(U64, int), _integer(U64, int))
 """The offset in ``hublog/entries`` of each entry bundle: of every 256th entry."""
 HUB_HEADS: Final[Table[tuple[LabelNo, StreamSeq], HubPlace]] = Table(
-    "hub_heads", NUMBER_SEQ, Codec(HubPlace.pack, HubPlace.unpack)
+    "hub_heads", NUMBER_SEQ, RowCodec(HubPlace.pack, HubPlace.unpack)
 )
 """The heads in the hub log, by label and ``upto_seq``."""
 HUB_MOVED: Final[Table[Label, bytes]] = Table("hub_moved", _bytes(Label), _bytes(bytes))
@@ -200,7 +205,7 @@ FORMAT: Final = b"format"
 INDEX_FORMAT: Final = b"3"
 """Value of ``FORMAT``. 2: buckets and issued_at are keyed by a token's claims. 3: the hub log."""
 FORMAT_WITHOUT_HUB_LOG: Final = b"2"
-"""An index of this format gets its hub log when a directory is opened (``disk.hub_log_start``)."""
+"""An index of this format gets its hub log when a directory is opened (``opening.hub_log_start``)."""
 APPLIED: Final = b"applied"
 """Number of the last journal batch that this index includes."""
 HUB_TS: Final = b"hub_ts"

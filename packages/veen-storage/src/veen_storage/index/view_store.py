@@ -24,7 +24,7 @@ from veen_storage.index.lmdb_map import is_truncated, map_size
 
 T = TypeVar("T")
 
-FIRST_MAP: Final = 16 * 1_048_576
+FIRST_MAP_BYTES: Final = 16 * 1_048_576
 """Virtual size of a new map in bytes; it is doubled whenever it is full."""
 MAX_KEY: Final = 510
 """One byte less than LMDB's bound: a prefix is added to each key, because LMDB refuses an empty one."""
@@ -40,7 +40,7 @@ class ViewStore:
         self._path = path
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            env = lmdb.open(str(path), map_size=map_size(path, FIRST_MAP), mode=0o600)
+            env = lmdb.open(str(path), map_size=map_size(path, FIRST_MAP_BYTES), mode=0o600)
         except lmdb.Error as exc:
             raise self._damage(str(exc)) from exc
         self._env: lmdb.Environment | None = env

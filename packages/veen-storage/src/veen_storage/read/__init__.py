@@ -1,1 +1,1 @@
-"""Everything a hub answers from a data directory, and reading next to a running hub."""
+"""Everything a hub answers from a data directory."""

@@ -1,6 +1,6 @@
 """Reading heads, labels and entries of an open data directory (core §3.4, §10.2).
 
-Every durable entry is in the tail or in the index (``read.tail``). So a reader asks the tail first, and
+Every durable entry is in the tail or in the index (``commit.tail``). So a reader asks the tail first, and
 opens its index transaction afterwards, never before.
 """
 
@@ -16,13 +16,13 @@ from veen_core.receipt import Receipt
 from veen_storage.chunks.chunk_files import open_chunk
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.chunks.pruned_chunk import read_pruned
+from veen_storage.commit.tail import Tail, receipt_of
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError, DamageError, PrunedError
 from veen_storage.index.lmdb_index import Index, View
 from veen_storage.index.records import ChunkRecord, LabelCursor, LabelNo, Location
 from veen_storage.index.tables import CHUNKS, ENTRIES, LABELS, read_cursor
-from veen_storage.read.tail import Tail, receipt_of
 
 MAX_ATTEMPTS = 4
 """Attempts to open a chunk, whose name may change twice meanwhile: when it is sealed, and when pruned."""

@@ -18,18 +18,18 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.tlog import tree
 from veen_core.tlog.tiles import ENTRIES, Tile, encode_bundle
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
+from veen_storage.commit.tail import Tail
 from veen_storage.disk.layout import HUB_LOG_PUBLISHED, Layout
 from veen_storage.errors import REPAIR, AbsentError, DamageError, StorageError, reading
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.hub_log_view import HubLogView
-from veen_storage.read.tail import Tail
 
 PAGE_LABELS: Final = 1_024
 """Labels that are read in one index transaction."""
 
 
-class HubLogReader:
+class StoredHubLog:
     """Reads the hub log of one open data directory. Use it from any thread."""
 
     def __init__(

@@ -16,6 +16,7 @@ from veen_core.ids import NO_ENTRIES, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import NodeLookup, mmr_at
 from veen_core.proof import MmrProof, prove_inclusion
 from veen_storage.chunks.chunk_origin_check import OriginCheck
+from veen_storage.commit.tail import Tail
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError
@@ -34,7 +35,6 @@ from veen_storage.index.tables import (
 )
 from veen_storage.read.entry_reader import EntryReader, Head
 from veen_storage.read.proof_cache import ProofCache, ProofKey
-from veen_storage.read.tail import Tail
 
 __all__ = ["FOREVER", "Head", "LabelProgress", "Reader"]
 

@@ -11,7 +11,7 @@ from veen_cli.evidence.fetch import fetch_commands
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Epoch
 from veen_hub.client import Stream
@@ -39,7 +39,7 @@ def get(
     async def ask(source: Stream, at: Epoch | None) -> Checkpoint:
         found = await source.checkpoint(upto or 0, epoch=at)
         if found is None:
-            which = f"of {upto} messages" if upto is not None else "yet"
+            which = f"of {plural(upto, 'message')}" if upto is not None else "yet"
             raise CommandFailed(
                 f"stream {stream} has no checkpoint {which}",
                 Exit.REFUSED,

@@ -16,7 +16,7 @@ from veen_cli.evidence.recognition.recognize import read
 from veen_cli.evidence.verify import TrustOptions, print_verdicts, trust_options, verify_files
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import Command, command
-from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.command_groups import CommandGroup, LazyCommand
 from veen_cli.frame.connection import Target
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -42,7 +42,7 @@ def _article(what: str) -> str:
     return "an" if what[0] in "aeiou" else "a"
 
 
-def group(noun: str, what: str, cls: type[Group] = Group, more: str = "") -> Group:
+def group(noun: str, what: str, cls: type[CommandGroup] = CommandGroup, more: str = "") -> CommandGroup:
     """Make the group ``veen NOUN get|show|verify``; the commands are in the module of that name.
 
     ``more`` is a paragraph of the help after its first line.

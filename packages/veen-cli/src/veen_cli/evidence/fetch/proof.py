@@ -14,7 +14,7 @@ from veen_cli.arguments.numbers import Integer
 from veen_cli.arguments.object_files import must_be_writable, write_whole
 from veen_cli.evidence.fetch import fetch_commands
 from veen_cli.frame.command_class import command
-from veen_cli.frame.command_groups import Group
+from veen_cli.frame.command_groups import CommandGroup
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
@@ -24,7 +24,7 @@ from veen_core.proof import MmrProof
 from veen_hub.client import Stream
 
 
-class ProofGroup(Group):
+class ProofGroup(CommandGroup):
     """``veen proof --to-hub SEQ`` is ``veen proof get --to-hub SEQ``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -22,7 +22,7 @@ from veen_core.tlog.note import MAX_NOTE_BYTES
 from veen_core.tlog.policy import MAX_POLICY_BYTES, parse_policy
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage import DamageError
-from veen_storage.commit.journal_floor import Floor
+from veen_storage.formats import Floor
 
 SIGNED: Final = {"hub-identity.sig": ("hub-identity", "8.4"), "manifest.sig": ("export manifest", "ADR 0007")}
 MAX_PEAKS: Final = 64

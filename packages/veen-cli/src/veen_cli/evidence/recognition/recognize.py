@@ -22,9 +22,7 @@ from veen_core import cbor, chunk
 from veen_core.entry import split_frames
 from veen_core.errors import DecodeError
 from veen_core.tlog.policy import POLICY_ACTION
-from veen_storage import DamageError
-from veen_storage.chunks import compression
-from veen_storage.chunks.pruned_chunk import decode_pruned_chunk
+from veen_storage import DamageError, formats
 
 MAX_FILE_BYTES: Final = 256 * 1_048_576
 """No object and no chunk is larger."""
@@ -62,12 +60,12 @@ def read(path: str) -> bytes:
 
 def _decompress(fd: int, path: str) -> bytes:
     """Decompress a compressed chunk (core §4.8.4)."""
-    if (size := compression.raw_size(fd, path)) > MAX_FILE_BYTES:
+    if (size := formats.raw_size(fd, path)) > MAX_FILE_BYTES:
         raise CommandFailed(
             f"{path} is not a chunk: decompressed it has {size} bytes, more than {MAX_FILE_BYTES}",
             Exit.PROTOCOL,
         )
-    return compression.read_range(fd, path, 0, size)
+    return formats.read_range(fd, path, 0, size)
 
 
 def recognize(where: str, data: bytes) -> list[Recognized]:
@@ -129,7 +127,7 @@ def _begins_pruned(data: bytes) -> bool:
 
 def _pruned_chunk(where: str, data: bytes) -> Iterator[Recognized]:
     """Yield what retention has left of a chunk (spec-2 COMP0.1)."""
-    head, kept = decode_pruned_chunk(where, data)
+    head, kept = formats.decode_pruned_chunk(where, data)
     yield Recognized(where, head, head.encode())
     for _position, entry in kept:
         yield Recognized(f"{where} entry {entry.receipt.stream_seq}", entry, entry.encode())

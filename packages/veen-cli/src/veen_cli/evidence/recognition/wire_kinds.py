@@ -36,10 +36,8 @@ from veen_hub.witness.contradiction import LogContradiction
 from veen_overlays.query.result.result_file import ResultFile
 from veen_overlays.rpc.transcript import Transcript
 from veen_storage import Registry
-from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.copies.export import Manifest
-from veen_storage.copies.fork import Fork, ForkCut
-from veen_storage.disk.hub_keys import KeyFile, NextIdentity
+from veen_storage.formats import Anchor, Fork, ForkCut, KeyFile, NextIdentity, Prune
 
 KINDS: Final[tuple[type[Wire], ...]] = (
     Receipt,

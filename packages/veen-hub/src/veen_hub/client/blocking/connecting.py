@@ -12,7 +12,7 @@ from veen_core.keystore import Secrets
 from veen_core.tlog.policy import WitnessPolicy
 from veen_hub.client import connecting as asynchronous
 from veen_hub.client.blocking.hub import BlockingHub
-from veen_hub.client.connecting import LOCK_TIMEOUT, MAX_POW_DIFFICULTY, MESSAGES_PER_REQUEST
+from veen_hub.client.connecting import LOCK_TIMEOUT_SEC, MAX_POW_DIFFICULTY, MESSAGES_PER_REQUEST
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.loop_thread import LoopThread
 from veen_hub.client.state.store import StateStore
@@ -37,7 +37,7 @@ def connect(
     retry: Retry | None = None,
     bounds: ClientBounds | None = None,
     batch: int = MESSAGES_PER_REQUEST,
-    lock_timeout: float = LOCK_TIMEOUT,
+    lock_timeout: float = LOCK_TIMEOUT_SEC,
     max_pow_difficulty: int = MAX_POW_DIFFICULTY,
     randomness: Randomness = os.urandom,
 ) -> Iterator[BlockingHub]:

@@ -26,7 +26,7 @@ from veen_core.tlog.tree_head import SignedHead
 from veen_hub.client.admin import Admin
 from veen_hub.client.blocking.stream import BlockingStream
 from veen_hub.client.hub import Hub
-from veen_hub.client.hub_log import CONFIRM_TIMEOUT, LabelHeads
+from veen_hub.client.hub_log import CONFIRM_TIMEOUT_SEC, LabelHeads
 from veen_hub.client.loop_thread import LoopThread
 from veen_hub.client.stream import Recipient
 
@@ -112,16 +112,16 @@ class BlockingHub:
         """The newest hub checkpoint that fulfils the witness policy; None without a policy."""
         return self._hub.hub_checkpoint
 
-    def confirm(self, *receipts: Receipt, timeout: float = CONFIRM_TIMEOUT) -> None:
+    def confirm(self, *receipts: Receipt, timeout: float = CONFIRM_TIMEOUT_SEC) -> None:
         """Wait until a quorum of witnesses covers the receipts; raise ``Unconfirmed`` after ``timeout`` s."""
         self._loop.run(self._hub.confirm(*receipts, timeout=timeout))
 
-    def evidence(self, label: Label, stream_seq: int, *, timeout: float = CONFIRM_TIMEOUT) -> HubEvidence:
+    def evidence(self, label: Label, stream_seq: int, *, timeout: float = CONFIRM_TIMEOUT_SEC) -> HubEvidence:
         """Return verified evidence that proves one message without the log (``HubEvidence``, P1)."""
         return self._loop.run(self._hub.evidence(label, stream_seq, timeout=timeout))
 
     def label_head(
-        self, label: Label, stream_seq: int | None = None, *, timeout: float = CONFIRM_TIMEOUT
+        self, label: Label, stream_seq: int | None = None, *, timeout: float = CONFIRM_TIMEOUT_SEC
     ) -> HubProofResponse:
         """Return a label's newest head in the hub log, or the first that covers ``stream_seq`` (P1)."""
         return self._loop.run(self._hub.label_head(label, stream_seq, timeout=timeout))

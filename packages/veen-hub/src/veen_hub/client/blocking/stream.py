@@ -25,7 +25,7 @@ from veen_core.keys import DhKey
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_hub.client.blocking.sending import BlockingSending
-from veen_hub.client.hub_log import CONFIRM_TIMEOUT
+from veen_hub.client.hub_log import CONFIRM_TIMEOUT_SEC
 from veen_hub.client.loop_thread import LoopThread
 from veen_hub.client.reading.message import Message
 from veen_hub.client.sending.attachments import Source
@@ -92,7 +92,7 @@ class BlockingStream:
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
         confirm: bool = False,
-        confirm_timeout: float = CONFIRM_TIMEOUT,
+        confirm_timeout: float = CONFIRM_TIMEOUT_SEC,
     ) -> Receipt:
         """Seal and send a message; returns the verified receipt once the message is durable (H2).
 
@@ -126,7 +126,7 @@ class BlockingStream:
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
         confirm: bool = False,
-        confirm_timeout: float = CONFIRM_TIMEOUT,
+        confirm_timeout: float = CONFIRM_TIMEOUT_SEC,
     ) -> BlockingSending:
         """Send messages in batches; returns an iterator of their receipts, in order.
 
@@ -175,7 +175,7 @@ class BlockingStream:
         return self._loop.run(self._stream.proof(stream_seq, tree_size, epoch=epoch))
 
     def evidence(
-        self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT
+        self, stream_seq: int, *, epoch: Epoch | None = None, timeout: float = CONFIRM_TIMEOUT_SEC
     ) -> HubEvidence:
         """Return verified evidence that proves one message without the log (``HubEvidence``, P1)."""
         return self._loop.run(self._stream.evidence(stream_seq, epoch=epoch, timeout=timeout))

@@ -1,7 +1,7 @@
 """The hub log as a client sees it: accepted checkpoints, confirmations, evidence, and its tiles (P1, P2)."""
 
-from veen_hub.client.hub_log.checkpoints import Accepted, HubCheckpoints, load_policy
-from veen_hub.client.hub_log.confirmations import CONFIRM_TIMEOUT, Confirmations
+from veen_hub.client.hub_log.checkpoints import AcceptedCheckpoint, HubCheckpoints, load_policy
+from veen_hub.client.hub_log.confirmations import CONFIRM_TIMEOUT_SEC, Confirmations
 from veen_hub.client.hub_log.gathering import gather_evidence, gather_head
 from veen_hub.client.hub_log.label_heads import (
     LabelHeads,
@@ -12,8 +12,8 @@ from veen_hub.client.hub_log.label_heads import (
 from veen_hub.client.hub_log.tile_reader import TileReader
 
 __all__ = [
-    "CONFIRM_TIMEOUT",
-    "Accepted",
+    "CONFIRM_TIMEOUT_SEC",
+    "AcceptedCheckpoint",
     "Confirmations",
     "HubCheckpoints",
     "LabelHeads",

@@ -76,7 +76,7 @@ def load_policy(given: WitnessPolicy | Path | str) -> WitnessPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedCheckpoint:
     """A hub checkpoint, and the witnesses that cosigned it."""
 
     signed: SignedHead
@@ -101,7 +101,7 @@ class HubCheckpoints:
 
     def __init__(self, connection: HubConnection, policy: WitnessPolicy) -> None:
         self.policy = policy
-        self.newest: Accepted | None = None
+        self.newest: AcceptedCheckpoint | None = None
         """The newest accepted one; everything in its tree is confirmed."""
         self.missing = ""
         """Why the hub's newest checkpoint is not accepted; empty if it is, or if there is none."""
@@ -168,9 +168,9 @@ class HubCheckpoints:
             held = self.newest.signed
         if held is not None:
             await self._verify_consistent(held, shown)
-        accepted: Accepted | None
+        accepted: AcceptedCheckpoint | None
         try:
-            accepted = Accepted(shown, self.policy.check(shown, log_keys=self._keys()))
+            accepted = AcceptedCheckpoint(shown, self.policy.check(shown, log_keys=self._keys()))
         except QuorumError as exc:
             self.missing = exc.message
             accepted = self._by_policy(held)
@@ -181,10 +181,10 @@ class HubCheckpoints:
         if accepted is not None and (self.newest is None or self.newest.rank < accepted.rank):
             self.newest = accepted
 
-    def _by_policy(self, held: SignedHead | None) -> Accepted | None:
+    def _by_policy(self, held: SignedHead | None) -> AcceptedCheckpoint | None:
         """Return the stored hub checkpoint if it fulfils the policy, which may have changed since."""
         try:
-            return Accepted(held, self.policy.check(held, log_keys=self._keys())) if held else None
+            return AcceptedCheckpoint(held, self.policy.check(held, log_keys=self._keys())) if held else None
         except (QuorumError, SignatureError):
             return None
 

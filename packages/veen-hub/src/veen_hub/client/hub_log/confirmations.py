@@ -30,7 +30,7 @@ ASK_SECONDS: Final = 1.0
 second."""
 POLL_SECONDS: Final = 0.2
 """Time between two requests while senders wait for a confirmation, in seconds."""
-CONFIRM_TIMEOUT: Final = 30.0
+CONFIRM_TIMEOUT_SEC: Final = 30.0
 """Default time that a sender waits for a quorum, in seconds."""
 NOT_COVERED: Final = "the hub's published checkpoint does not cover it yet"
 

@@ -22,6 +22,8 @@ class Followers:
     """The live streams of one label that wait for entries."""
 
     def __init__(self) -> None:
+        self.count = 0
+        """Live streams that are open, also those whose consumer is at work."""
         self._read: dict[object, int] = {}
         self._waiting: dict[asyncio.Future[None], int] = {}
 
@@ -29,9 +31,11 @@ class Followers:
     def follower(self) -> Iterator[object]:
         """Register a follower until the block ends; yields the key that ``advance`` and ``pause`` take."""
         key = object()
+        self.count += 1
         try:
             yield key
         finally:
+            self.count -= 1
             self._read.pop(key, None)
 
     def pause(self, key: object) -> None:

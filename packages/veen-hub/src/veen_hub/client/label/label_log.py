@@ -33,7 +33,7 @@ from veen_hub.client.state.records import LabelRecord, decode_record
 from veen_hub.client.wire.connection import HubConnection
 
 T = TypeVar("T")
-SEARCH_PAGE: Final = 500
+SEARCH_PAGE_ENTRIES: Final = 500
 """Entries per page when only their receipts are needed."""
 
 

@@ -23,9 +23,9 @@ from veen_hub.client.state.store import LOCK_POLL_SECONDS, Lock
 if TYPE_CHECKING:
     from veen_hub.client.label.label_log import LabelLog
 
-PROGRESS_INTERVAL: Final = 5.0
+PROGRESS_INTERVAL_SECONDS: Final = 5.0
 """Seconds between two writes of a reader's progress."""
-RECEIPT_INTERVAL: Final = 0.05
+RECEIPT_INTERVAL_SECONDS: Final = 0.05
 """Seconds until receipts of own messages are written, unless the next message is committed before."""
 
 PrefixPosition = tuple[int, tuple[NodeHash, ...]]
@@ -135,10 +135,10 @@ class LabelState:
         self._dirty, self._written, self._stored = False, time.monotonic(), stored
 
     async def note_progress(self) -> None:
-        """Write the record at most once per ``PROGRESS_INTERVAL``; the caller holds ``prefix``."""
+        """Write the record at most once per ``PROGRESS_INTERVAL_SECONDS``; the caller holds ``prefix``."""
         if not self._dirty:
             self._dirty, self._dirty_since = True, time.monotonic()
-        if time.monotonic() - self._written >= PROGRESS_INTERVAL:
+        if time.monotonic() - self._written >= PROGRESS_INTERVAL_SECONDS:
             await self.flush()
 
     def note_receipts(self) -> None:
@@ -149,17 +149,17 @@ class LabelState:
         if not self._dirty:
             self._dirty, self._dirty_since = True, time.monotonic()
         if self._timer is None:
-            self._wait_to_write(RECEIPT_INTERVAL)
+            self._wait_to_write(RECEIPT_INTERVAL_SECONDS)
 
     def _wait_to_write(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._write_receipts)
 
     def _write_receipts(self) -> None:
-        """Write the record once its oldest receipt has waited for ``RECEIPT_INTERVAL``."""
+        """Write the record once its oldest receipt has waited for ``RECEIPT_INTERVAL_SECONDS``."""
         self._timer = None
         if not self._dirty:
             return
-        if (left := self._dirty_since + RECEIPT_INTERVAL - time.monotonic()) > 0:
+        if (left := self._dirty_since + RECEIPT_INTERVAL_SECONDS - time.monotonic()) > 0:
             self._wait_to_write(left)
         else:
             self._writing = asyncio.create_task(self._flush_in_background())

@@ -23,11 +23,11 @@ from veen_hub.client.reading.one_ahead import one_ahead
 from veen_hub.client.sending.epochs import current_window
 from veen_hub.client.wire.connection import HubConnection
 
-PAGE: Final = 250
+PAGE_ENTRIES: Final = 250
 """Entries fetched, verified and opened at a time: about 0.1 s of cryptography in threads."""
 GRACE_SECONDS: Final = 2.0
 """Time after the end of a label's window until the label is read one last time and left."""
-BULK_PAGE: Final = 1_000
+BULK_PAGE_ENTRIES: Final = 1_000
 """Entries that a reader of long logs fetches and verifies at a time; a page has at most 8 MiB."""
 MAX_QUEUED_PAGES: Final = 64
 """Pages of all labels that wait for the consumer."""
@@ -42,7 +42,7 @@ async def read(
     """Yield verified pages up to ``to_seq``, or to the end of the log; one page is fetched ahead."""
     await log.check_head_once()
     reader: PipelinedClient | None = None
-    async with aclosing(one_ahead(_fetch(log, from_seq, to_seq, page or PAGE))) as pages:
+    async with aclosing(one_ahead(_fetch(log, from_seq, to_seq, page or PAGE_ENTRIES))) as pages:
         async for entries in pages:
             reader = await log.accept(entries, reader)
             yield entries

@@ -15,8 +15,8 @@ import yaml
 
 from veen_core.errors import ConfigError
 from veen_core.ids import HubId
+from veen_hub import yaml_file
 from veen_hub.client.state import atomic_files
-from veen_hub.ops.config import yaml_file
 
 ACCESS_KEYS: Final = frozenset(
     ("hub", "trust", "client", "tokens", "ca", "cert", "cert_key", "readers", "witnesses")

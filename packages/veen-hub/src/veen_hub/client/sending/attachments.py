@@ -21,7 +21,15 @@ from veen_core.msg import SealedMsg, check_size, sign_msg
 from veen_core.payload import PayloadHeader
 from veen_core.status import AttachmentResponse, attachment_digest
 from veen_hub.client.errors import Misbehaved
-from veen_hub.client.sending.body import ATTACHED, Attached, AttachmentRef, Body, Composer, Draft, encode_body
+from veen_hub.client.sending.body import (
+    ATTACHED,
+    Attached,
+    AttachmentRef,
+    Body,
+    Composer,
+    MessageDraft,
+    encode_body,
+)
 from veen_hub.client.sending.sealing import header_of
 from veen_hub.client.wire.connection import HubConnection
 from veen_hub.client.wire.endpoints import decode_response
@@ -63,7 +71,9 @@ async def store_attachment(
 class AttachingMessage:
     """A message under construction: its attachments are sealed and stored first, then the message (§4.6)."""
 
-    def __init__(self, connection: HubConnection, draft: Draft, binding: Binding, signer: SigningKey) -> None:
+    def __init__(
+        self, connection: HubConnection, draft: MessageDraft, binding: Binding, signer: SigningKey
+    ) -> None:
         self._connection = connection
         self._draft = draft
         self._binding = binding

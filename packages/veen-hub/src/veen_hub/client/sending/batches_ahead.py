@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from veen_core.errors import VeenError
-from veen_hub.client.sending.body import Draft
+from veen_hub.client.sending.body import MessageDraft
 from veen_hub.client.sending.sealing import SealedBatch
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MAX_BATCHES: Final = 8
 """Most batches that are sent before their receipts are handed to the caller; fewer if another operation waits
 for its turn on the label."""
 
-Following = Callable[[int], Sequence[Draft]]
+Following = Callable[[int], Sequence[MessageDraft]]
 """Takes a number of drafts and returns the drafts after these, as far as they are known already."""
 
 

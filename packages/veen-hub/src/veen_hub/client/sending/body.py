@@ -18,7 +18,7 @@ __all__ = [
     "AttachmentRef",
     "Body",
     "Composer",
-    "Draft",
+    "MessageDraft",
     "Outgoing",
     "Record",
     "body_bytes",
@@ -73,7 +73,7 @@ def encode_body(body: Body, schema: SchemaId | str | None) -> tuple[SchemaId, by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class MessageDraft:
     """A message before it has a client_seq: what sealing needs in addition to the binding."""
 
     recipient: DhPublicKey
@@ -89,16 +89,18 @@ def draft_of(
     schema: SchemaId | str | None,
     parent: LeafHash | None,
     expires_at: UnixTime | None,
-) -> Draft:
+) -> MessageDraft:
     """Return the draft of a body; an ``Outgoing`` overrides the given header."""
     if isinstance(body, Outgoing):
         schema, parent = body.schema or schema, body.parent or parent
         expires_at = expires_at if body.expires_at is None else body.expires_at
         body = body.body
     schema_id, encoded = encode_body(body, schema)
-    return Draft(recipient=recipient, schema=schema_id, body=encoded, parent=parent, expires_at=expires_at)
+    return MessageDraft(
+        recipient=recipient, schema=schema_id, body=encoded, parent=parent, expires_at=expires_at
+    )
 
 
-def body_bytes(draft: Draft) -> int:
+def body_bytes(draft: MessageDraft) -> int:
     """Return the size of a draft's body."""
     return len(draft.body)

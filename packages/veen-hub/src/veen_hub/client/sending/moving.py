@@ -26,11 +26,12 @@ from veen_core.handover import Handover
 from veen_core.ids import Label, LeafHash, StreamId
 from veen_core.keys import DhKey
 from veen_core.msg import Msg, SealedMsg
+from veen_core.plural import plural
 from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_hub.client.errors import Misbehaved, NotFound, OutOfTime, Refused
-from veen_hub.client.sending.body import Draft
+from veen_hub.client.sending.body import MessageDraft
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.sending.settling import Delivery
 from veen_hub.client.state.records import MovedMessages, decode_record
@@ -121,8 +122,9 @@ class ClosedHub:
         if lost := len(messages) - len(kept):
             found.failure = OutOfTime(
                 Code.TIME,
-                f"{lost} message(s) of stream {stream.name} did not reach hub {self.hub.hub_id.hex()} before "
-                "it handed over, and this client cannot open them to seal them again",
+                f"{plural(lost, 'message')} of stream {stream.name} did not reach hub "
+                f"{self.hub.hub_id.hex()} before it handed over, and this client cannot open them to seal "
+                "them again",
                 action="send them again",
             )
             logger.warning("pending_messages_not_moved label=%s count=%d", old.log.label.hex(), lost)
@@ -158,7 +160,7 @@ class ClosedHub:
         await connection.workers.run(connection.store.save, connection.hub_id, name, moved.encode())
 
 
-def _draft_of(msg: Msg, keys: Sequence[DhKey]) -> Draft | None:
+def _draft_of(msg: Msg, keys: Sequence[DhKey]) -> MessageDraft | None:
     """Open a message; None if no key opens it, or if it has attachments: their keys belong to it."""
     for key in keys:
         try:
@@ -168,7 +170,7 @@ def _draft_of(msg: Msg, keys: Sequence[DhKey]) -> Draft | None:
         header = opened.header
         if header.att_root is not None:
             return None
-        return Draft(
+        return MessageDraft(
             recipient=key.public,
             schema=header.schema,
             body=opened.body,

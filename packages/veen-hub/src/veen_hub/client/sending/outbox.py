@@ -25,12 +25,12 @@ from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, StreamSeq
 from veen_core.msg import SealedMsg, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE, NOT_PRIMARY
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
-from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
+from veen_hub.client.label.label_log import SEARCH_PAGE_ENTRIES, LabelLog
 from veen_hub.client.label.turn import Turn
 from veen_hub.client.sending.batches_ahead import BatchesAhead, Following
-from veen_hub.client.sending.body import Draft
+from veen_hub.client.sending.body import MessageDraft
 from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
-from veen_hub.client.sending.settling import Answered, Delivery, Settler
+from veen_hub.client.sending.settling import Delivery, SendOutcome, Settler
 from veen_hub.client.sending.shared_sends import SharedSends
 from veen_hub.client.sending.single_sends import SingleSends, Take
 
@@ -135,7 +135,9 @@ class Outbox:
             await self._begin()
             yield
 
-    async def seal_next(self, drafts: Sequence[Draft], token: CapToken | None) -> tuple[SealedMsg, ...]:
+    async def seal_next(
+        self, drafts: Sequence[MessageDraft], token: CapToken | None
+    ) -> tuple[SealedMsg, ...]:
         """Seal drafts for the next client_seqs, whose key is stored before this returns; within ``alone``."""
         slot = await self._slot(token)
         async with self.log.prefix:
@@ -159,7 +161,7 @@ class Outbox:
 
     async def send(
         self,
-        drafts: Sequence[Draft],
+        drafts: Sequence[MessageDraft],
         delivery: BatchDelivery,
         *,
         token: CapToken | None = None,
@@ -187,7 +189,9 @@ class Outbox:
             delivery.failure = exc
         return delivery
 
-    async def continue_alone(self, draft: Draft, token: CapToken | None, answered: Answered) -> BatchDelivery:
+    async def continue_alone(
+        self, draft: MessageDraft, token: CapToken | None, answered: SendOutcome
+    ) -> BatchDelivery:
         """Deliver a draft whose message is pending and was answered; the caller has the label's turn."""
         delivery = BatchDelivery()
         try:
@@ -202,7 +206,7 @@ class Outbox:
 
     async def _send(
         self,
-        drafts: Sequence[Draft],
+        drafts: Sequence[MessageDraft],
         delivery: BatchDelivery,
         token: CapToken | None,
         ready: SealedBatch | None = None,
@@ -266,7 +270,7 @@ class Outbox:
         )
 
     async def _prepare(
-        self, drafts: Sequence[Draft], token: CapToken | None, ready: SealedBatch | None
+        self, drafts: Sequence[MessageDraft], token: CapToken | None, ready: SealedBatch | None
     ) -> SealedBatch:
         slot = await self._slot(token)
         if ready is not None and ready.slot.is_next(self.log.client, slot.auth_ref):
@@ -279,12 +283,12 @@ class Outbox:
         """Whether the slot's client_seq is certainly the next one; a drawn client_id was not used before."""
         return slot.client_id == self._proven or (slot.auth_ref is None and slot.first == 1)
 
-    def seal_now(self, drafts: Sequence[Draft], token: CapToken | None) -> SealedBatch:
+    def seal_now(self, drafts: Sequence[MessageDraft], token: CapToken | None) -> SealedBatch:
         """Seal a few drafts on the event loop; the caller has the label's turn and holds ``prefix``."""
         log, slot = self.log, self._slot_now(token)
         return seal_all(log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts)
 
-    async def seal(self, slot: Slot, drafts: Sequence[Draft]) -> SealedBatch:
+    async def seal(self, slot: Slot, drafts: Sequence[MessageDraft]) -> SealedBatch:
         """Seal drafts for a slot; nothing shared changes."""
         log = self.log
         return await log.connection.workers.run_sized(
@@ -353,7 +357,7 @@ class Outbox:
         log, head, last = self.log, await self.log.head(), UNUSED
         end = head.stream_seq if head is not None else NO_ENTRIES
         while end and not last:
-            start = StreamSeq(max(1, end - SEARCH_PAGE + 1))
+            start = StreamSeq(max(1, end - SEARCH_PAGE_ENTRIES + 1))
             last = await self._last_own(start, end)
             end = StreamSeq(start - 1)
         if last == log.client.state.client_seq:
@@ -367,7 +371,7 @@ class Outbox:
         log, at, more, last = self.log, start, True, UNUSED
         while more and at <= end:
             try:
-                entries, more = await log.page(at, SEARCH_PAGE, end)
+                entries, more = await log.page(at, SEARCH_PAGE_ENTRIES, end)
             except NotFound as exc:  # pruned
                 at = StreamSeq(max(at + 1, exc.stream_seq or end + 1))
                 continue

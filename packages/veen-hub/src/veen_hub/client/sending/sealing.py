@@ -11,7 +11,7 @@ from veen_core.keys import DhSecret, SigningKey
 from veen_core.msg import SealedMsg, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.pipelined_client import PipelinedClient
-from veen_hub.client.sending.body import Draft
+from veen_hub.client.sending.body import MessageDraft
 from veen_hub.client.wire.connection import HubConnection
 
 
@@ -57,7 +57,7 @@ class SealedBatch:
     sealed: tuple[SealedMsg, ...]
 
 
-def header_of(draft: Draft, auth_ref: AuthRef | None) -> PayloadHeader:
+def header_of(draft: MessageDraft, auth_ref: AuthRef | None) -> PayloadHeader:
     """Build the encrypted header; its ``cap_ref`` repeats the public ``auth_ref`` (§6)."""
     return PayloadHeader(
         schema=draft.schema, parent_id=draft.parent, cap_ref=auth_ref, expires_at=draft.expires_at
@@ -69,7 +69,7 @@ def seal_all(
     client: PipelinedClient,
     signer: SigningKey,
     slot: Slot,
-    drafts: Sequence[Draft],
+    drafts: Sequence[MessageDraft],
 ) -> SealedBatch:
     """Seal and sign each draft, about 180 µs each."""
     sealed = tuple(

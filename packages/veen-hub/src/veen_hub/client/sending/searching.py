@@ -13,7 +13,7 @@ from contextlib import aclosing
 from veen_core.ids import NO_ENTRIES, LeafHash, StreamSeq
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import NotFound
-from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
+from veen_hub.client.label.label_log import SEARCH_PAGE_ENTRIES, LabelLog
 
 
 async def find(log: LabelLog, leaves: Iterable[LeafHash], after: StreamSeq) -> list[Receipt]:
@@ -21,7 +21,7 @@ async def find(log: LabelLog, leaves: Iterable[LeafHash], after: StreamSeq) -> l
     missing, found = set(leaves), list[Receipt]()
     head = await log.head()
     last = head.stream_seq if head is not None else NO_ENTRIES
-    for start, end in from_both_ends(after + 1, last, SEARCH_PAGE):
+    for start, end in from_both_ends(after + 1, last, SEARCH_PAGE_ENTRIES):
         async with aclosing(_receipts(log, start, end)) as pages:
             async for receipts in pages:
                 found += [receipt for receipt in receipts if receipt.leaf_hash in missing]
@@ -53,7 +53,7 @@ async def _receipts(
             found = [await log.fetch(at)]
         else:
             try:
-                entries, _more = await log.page(at, SEARCH_PAGE, end)
+                entries, _more = await log.page(at, SEARCH_PAGE_ENTRIES, end)
             except NotFound as exc:
                 readable = StreamSeq(max(at + 1, exc.stream_seq or end + 1))
                 continue

@@ -15,7 +15,7 @@ from veen_core.rejection import EPOCH, NOT_PRIMARY
 from veen_hub.client.errors import BoundsReached, CapRefused, Refused
 from veen_hub.client.sending.batches_ahead import Following
 from veen_hub.client.sending.batching import Lookahead
-from veen_hub.client.sending.body import Draft
+from veen_hub.client.sending.body import MessageDraft
 from veen_hub.client.sending.outbox import BatchDelivery
 from veen_hub.client.sending.sealing import SealedBatch
 from veen_hub.client.sending.settling import Delivery
@@ -68,7 +68,7 @@ class Sending:
     def __init__(
         self,
         stream: Stream,
-        drafts: Callable[[], Lookahead[Draft]],
+        drafts: Callable[[], Lookahead[MessageDraft]],
         cap: CapToken | AuthRef | None,
         *,
         confirm_timeout: float | None = None,
@@ -149,7 +149,11 @@ class Sending:
             await self._stream.hub.wait_confirmed(self.newest.values(), self._confirm_timeout)
 
     async def _deliver_batch(
-        self, batch: list[Draft], following: Following, ready: SealedBatch | None, delivery: BatchDelivery
+        self,
+        batch: list[MessageDraft],
+        following: Following,
+        ready: SealedBatch | None,
+        delivery: BatchDelivery,
     ) -> None:
         stream = self._stream
         try:

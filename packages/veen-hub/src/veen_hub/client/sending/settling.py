@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import NO_ENTRIES, LeafHash
+from veen_core.plural import plural
 from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, NOT_PRIMARY, PREV_ACK, Code
 from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
@@ -40,7 +41,7 @@ class Delivery:
     unanswered: tuple[LeafHash, ...] = ()
 
 
-class Answered(NamedTuple):
+class SendOutcome(NamedTuple):
     """The outcome of a request that has left with one message."""
 
     leaf: LeafHash
@@ -68,7 +69,7 @@ class Settler:
         uncertain: bool,
         window_passed: bool = False,
         ahead: BatchesAhead | None = None,
-        answered: Answered | None = None,
+        answered: SendOutcome | None = None,
     ) -> None:
         """Send until each pending message is answered or refused for good, or the retry policy gives up.
 
@@ -109,7 +110,7 @@ class Settler:
             delivery.unanswered = tuple(self._log.client.pending_leaves)
 
     async def _deliver(
-        self, attempts: Attempts, uncertain: bool, ahead: BatchesAhead | None, answered: Answered | None
+        self, attempts: Attempts, uncertain: bool, ahead: BatchesAhead | None, answered: SendOutcome | None
     ) -> None:
         request: asyncio.Task[Outcomes] | None = None
         try:
@@ -182,7 +183,7 @@ class Settler:
             await self._drop_pending()
             raise OutOfTime(
                 Code.TIME,
-                f"{count} message(s) did not reach the hub while it accepted messages for label "
+                f"{plural(count, 'message')} did not reach the hub while it accepted messages for label "
                 f"{self._log.label.hex()}",
                 action="send them again",
             )

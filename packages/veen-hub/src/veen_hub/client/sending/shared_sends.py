@@ -26,9 +26,9 @@ from veen_core.errors import SignatureError, StateError, VeenError
 from veen_core.msg import SealedMsg
 from veen_core.pipelined_client import CheckedReceipt
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verify_all
+from veen_core.signatures import SignatureClaim, verify_all
 from veen_hub.client.label.label_log import LabelLog
-from veen_hub.client.sending.settling import Answered
+from veen_hub.client.sending.settling import SendOutcome
 from veen_hub.client.wire.connection import HubConnection
 from veen_hub.client.wire.retry import MIN_ANSWER_SECONDS, Attempts
 
@@ -58,7 +58,7 @@ class Member:
     record: bytes
     """The label's record with the message."""
 
-    def check(self, answer: Answer, claims: list[Claim]) -> CheckedReceipt | None:
+    def check(self, answer: Answer, claims: list[SignatureClaim]) -> CheckedReceipt | None:
         """Check an answer except its signature; None unless it is the receipt of the next entry."""
         log, before = self.log, len(claims)
         if not isinstance(answer, Receipt) or answer.stream_seq != log.client.size + 1:
@@ -84,7 +84,7 @@ class Member:
         self.singles.end(outcome)
 
 
-class Group:
+class SendGroup:
     """The labels whose messages are sent together; a label stays until its turn is released."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class SharedSends:
     def __init__(self, connection: HubConnection) -> None:
         self._connection = connection
         self._waiting: deque[SingleSends] = deque()
-        self._groups: set[Group] = set()
+        self._groups: set[SendGroup] = set()
         self._is_gathering = False
         """Whether a group was started that has not taken its labels yet."""
         self._closed = False
@@ -131,12 +131,12 @@ class SharedSends:
         """Start a group; it takes its labels once all tasks that are ready now have added theirs."""
         if self._waiting and not self._is_gathering and len(self._groups) < MAX_GROUPS:
             self._is_gathering = True
-            group = Group()
+            group = SendGroup()
             self._groups.add(group)
             group.task = asyncio.create_task(self._send(group))
             group.task.add_done_callback(partial(self._ended, group))
 
-    def _ended(self, group: Group, task: asyncio.Task[None]) -> None:
+    def _ended(self, group: SendGroup, task: asyncio.Task[None]) -> None:
         """Release the labels that are left in a group that failed or was cancelled."""
         self._groups.discard(group)
         failure = task.exception() if not task.cancelled() else None
@@ -144,7 +144,7 @@ class SharedSends:
             member.end(failure if isinstance(failure, Exception) else None)
         self._start()
 
-    async def _send(self, group: Group) -> None:
+    async def _send(self, group: SendGroup) -> None:
         """Send one group, steps 1 to 3."""
         self._is_gathering = False
         max_messages = min(MAX_GROUP_MESSAGES, self._connection.batch)
@@ -158,7 +158,7 @@ class SharedSends:
             answers = await self._submit(group, attempts)
             self._settle(group, answers, attempts)
 
-    async def _join(self, group: Group, singles: SingleSends) -> None:
+    async def _join(self, group: SendGroup, singles: SingleSends) -> None:
         """Seal a label's message and add it to the label's state, if the label is ready."""
         outbox = singles.outbox
         if not singles.is_wanted:
@@ -184,7 +184,7 @@ class SharedSends:
             group.members.append(Member(singles, outbox.log, sealed, record))
             group.size += len(sealed.wire)
 
-    async def _make_durable(self, group: Group) -> None:
+    async def _make_durable(self, group: SendGroup) -> None:
         """Write the states of all members: the commit point. Messages that are unwanted by now stay here."""
         members, stay = tuple(group.members), list[Member]()
         try:
@@ -221,7 +221,7 @@ class SharedSends:
         with contextlib.suppress(StateError):
             await self._commit(members)
 
-    async def _submit(self, group: Group, attempts: Attempts) -> Sequence[Answer]:
+    async def _submit(self, group: SendGroup, attempts: Attempts) -> Sequence[Answer]:
         """Send the messages in one request; returns an answer for each."""
         api, wires = self._connection.api, [member.sealed.wire for member in group.members]
         try:
@@ -231,9 +231,9 @@ class SharedSends:
         except VeenError as exc:
             return [exc] * len(wires)
 
-    def _settle(self, group: Group, answers: Sequence[Answer], attempts: Attempts) -> None:
+    def _settle(self, group: SendGroup, answers: Sequence[Answer], attempts: Attempts) -> None:
         """Accept the receipts; a label with another answer continues without the group."""
-        claims: list[Claim] = []
+        claims: list[SignatureClaim] = []
         checked = [
             member.check(answer, claims) for member, answer in zip(group.members, answers, strict=True)
         ]
@@ -247,4 +247,4 @@ class SharedSends:
                 member.accept(found)
             else:
                 leaf = member.sealed.msg.leaf_hash
-                member.singles.continue_alone(Answered(leaf, answer, attempts.started))
+                member.singles.continue_alone(SendOutcome(leaf, answer, attempts.started))

@@ -15,15 +15,16 @@ from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, OpenError, StateError, VeenError
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import BadRequest, Conflict, TooLarge
-from veen_hub.client.sending.body import Draft
-from veen_hub.client.sending.settling import Answered
+from veen_hub.client.sending.body import MessageDraft
+from veen_hub.client.sending.settling import SendOutcome
 
 if TYPE_CHECKING:
     from veen_hub.client.sending.outbox import BatchDelivery, Outbox
-    from veen_hub.client.sending.shared_sends import Group, SharedSends
+    from veen_hub.client.sending.shared_sends import SendGroup, SharedSends
 
-MAX_TOGETHER: Final = 32
-"""Messages of one batch. While it is on its way, a reader can already answer the batch before it."""
+MAX_FOLLOWED: Final = 32
+"""Messages of one batch if this client also follows the stream, for answers: while a batch is on its way,
+readers answer the one before."""
 TURNS_TO_REACT: Final = 3
 """Turns of the event loop in which the sender of a failed message can cancel those that were sent with it.
 Its task wakes up, ends, and calls back."""
@@ -32,7 +33,7 @@ Its task wakes up, ends, and calls back."""
 class SingleSend(NamedTuple):
     """One message, and the future of its receipt; a sender that no longer waits has cancelled the future."""
 
-    draft: Draft
+    draft: MessageDraft
     token: CapToken | None
     receipt: asyncio.Future[Receipt]
 
@@ -55,13 +56,13 @@ class SingleSends:
         self._under_way: list[SingleSend] = []
         self._is_busy = False
         """Whether messages are being sent, in a group with other labels or without one."""
-        self._group: Group | None = None
+        self._group: SendGroup | None = None
         """The group that the message under way is sent with."""
         self._sending: asyncio.Task[None] | None = None
         """The task that sends this label's messages without a group."""
         self._closed = False
 
-    async def send(self, draft: Draft, token: CapToken | None) -> Receipt:
+    async def send(self, draft: MessageDraft, token: CapToken | None) -> Receipt:
         """Send one message; raises why it was not delivered.
 
         If this is cancelled before the message has left, the message does not leave.
@@ -110,7 +111,7 @@ class SingleSends:
 
     # --- together with other labels
 
-    def begin(self, group: Group, max_bytes: int) -> SingleSend | None:
+    def begin(self, group: SendGroup, max_bytes: int) -> SingleSend | None:
         """Take the waiting message for ``group``; None if several wait, or if the message is large."""
         wanted = [one for one in self._waiting if one.is_wanted]
         if len(wanted) != 1 or len(wanted[0].draft.body) > max_bytes:
@@ -139,7 +140,7 @@ class SingleSends:
         self._under_way = []
         self._run(lambda: self.outbox.send_together(self._take))
 
-    def continue_alone(self, answered: Answered) -> None:
+    def continue_alone(self, answered: SendOutcome) -> None:
         """Start a task that handles the answer to the message under way and then releases the turn."""
         (one,) = self._under_way
         task = self._run(lambda: self.outbox.continue_alone(one.draft, one.token, answered))
@@ -181,12 +182,14 @@ class SingleSends:
         if self._conclude([one], delivery.receipts) and delivery.failure is not None:
             one.fail(delivery.failure)
 
-    def _take(self) -> tuple[Sequence[Draft], CapToken | None]:
+    def _take(self) -> tuple[Sequence[MessageDraft], CapToken | None]:
         """Choose the messages to send now; those that were cancelled meanwhile are left out."""
         wanted = [one for one in self._waiting if one.is_wanted]
         self._waiting.clear()
+        log = self.outbox.log
+        most = min(MAX_FOLLOWED, log.connection.batch) if log.followers.count else log.connection.batch
         for one in wanted:
-            fits = len(self._under_way) < min(MAX_TOGETHER, self.outbox.log.connection.batch)
+            fits = len(self._under_way) < most
             (self._under_way if fits and one.token == wanted[0].token else self._waiting).append(one)
         return [one.draft for one in self._under_way], wanted[0].token if wanted else None
 
@@ -200,7 +203,7 @@ class SingleSends:
 
 
 Deliver = Callable[[], Awaitable["BatchDelivery"]]
-Take = Callable[[], tuple[Sequence[Draft], CapToken | None]]
+Take = Callable[[], tuple[Sequence[MessageDraft], CapToken | None]]
 """Chooses the drafts to send and their token, at the moment when the label can take them."""
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from veen_core.ids import HubId
 from veen_hub.client.state.store import StateStore
-from veen_hub.client.wire.threads import Outcome, Workers
+from veen_hub.client.wire.threads import Workers, WorkOutcome
 
 
 class GroupCommit:
@@ -18,12 +18,12 @@ class GroupCommit:
         self._hub = hub
         self._workers = workers
         self._records: dict[str, bytes] = {}
-        self._waiting: list[Outcome[None]] = []
+        self._waiting: list[WorkOutcome[None]] = []
         self._is_writing = False
 
     async def commit(self, records: Mapping[str, bytes]) -> None:
         """Make records durable. If cancelled, raise CancelledError only after the group was written."""
-        outcome: Outcome[None] = Outcome()
+        outcome: WorkOutcome[None] = WorkOutcome()
         self._records |= records
         self._waiting.append(outcome)
         if not self._is_writing:
@@ -42,7 +42,7 @@ class GroupCommit:
         except BaseException as exc:  # noqa: BLE001 - raised in all that wait for it
             self._end(group, None, exc)
 
-    def _end(self, group: list[Outcome[None]], _: None, failure: BaseException | None) -> None:
+    def _end(self, group: list[WorkOutcome[None]], _: None, failure: BaseException | None) -> None:
         for outcome in group:
             outcome.set(None, failure)
         self._is_writing = False

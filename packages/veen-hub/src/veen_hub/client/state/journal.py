@@ -122,7 +122,7 @@ def _damaged(path: Path, at: int) -> StateError:
     )
 
 
-class Journal:
+class ClientJournal:
     """The journal of this process for one hub. Every method may be called from any thread."""
 
     def __init__(self, folder: Path) -> None:

@@ -33,7 +33,7 @@ from veen_hub.client.state.atomic_files import (
     remove_stale_temporaries,
     replace,
 )
-from veen_hub.client.state.journal import Journal, record_file, recover
+from veen_hub.client.state.journal import ClientJournal, record_file, recover
 
 LOCK_POLL_SECONDS: Final = 0.01
 """Time between two attempts to take a lock that another holder has."""
@@ -113,15 +113,15 @@ class FileStateStore:
 
     def __init__(self, root: Path | str) -> None:
         self.root = expand_user(root)
-        self._journals: dict[HubId, Journal] = {}
+        self._journals: dict[HubId, ClientJournal] = {}
         for pattern in ("*/*.state", "*/*/*.state"):  # temporary files hold keys too
             remove_stale_temporaries(self.root, pattern)
 
     def _folder(self, hub: HubId) -> Path:
         return self.root / hub.hex()
 
-    def _journal(self, hub: HubId) -> Journal:
-        return self._journals.get(hub) or self._journals.setdefault(hub, Journal(self._folder(hub)))
+    def _journal(self, hub: HubId) -> ClientJournal:
+        return self._journals.get(hub) or self._journals.setdefault(hub, ClientJournal(self._folder(hub)))
 
     def file(self, hub: HubId, name: str) -> Path:
         """Return the file of a record."""

@@ -26,8 +26,8 @@ from veen_hub.client.wire.transport import (
     CBOR,
     CBOR_SEQ,
     MAX_RESPONSE_BYTES,
-    ExchangingTransport,
     HubResponse,
+    HubTransport,
     Timeouts,
     Tls,
 )
@@ -45,7 +45,7 @@ from veen_hub.file_drop.envelopes import (
 from veen_hub.file_drop.files import names_in, read_file, write_file
 
 SUBMIT: Final = ("POST", "/v1/submit")
-KEPT_SUBMITS: Final = 256
+MAX_KEPT_SUBMITS: Final = 256
 POLL_SEC: Final = 0.02
 SENDER: Final = "sender"
 
@@ -92,8 +92,13 @@ class Spool:
             content = read_file(self._reply_path(name), max_bytes)
         except FileNotFoundError:
             return None
+        except PermissionError as exc:
+            raise StateError(
+                f"{exc.filename} cannot be read: {exc.strerror}",
+                action="give this user the right to read it, such as by the group of the hub's outbox",
+            ) from None
         if content is None:
-            raise Misbehaved("the reply in a file is larger than it may be")
+            raise Misbehaved("the reply in a file is larger than it may be, or not a regular file")
         return _decoded(content)
 
     def status(self) -> DroppedReply | None:
@@ -110,9 +115,9 @@ class Spool:
         self._reply_path(name).unlink(missing_ok=True)
 
     def prune(self) -> None:
-        """Forget the oldest answered submits beyond ``KEPT_SUBMITS``."""
+        """Forget the oldest answered submits beyond ``MAX_KEPT_SUBMITS``."""
         answered = [name for name in self._names(self._kept, REQUEST) if self._reply_path(name).exists()]
-        for name in answered[:-KEPT_SUBMITS]:
+        for name in answered[:-MAX_KEPT_SUBMITS]:
             self.forget(name)
 
     # --- inside
@@ -156,7 +161,7 @@ class Spool:
             os.close(descriptor)
 
 
-class FileTransport(ExchangingTransport):
+class FileTransport(HubTransport):
     """Requests to the hub at the other end of a drop folder."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:

@@ -24,8 +24,8 @@ from veen_hub.client.wire.transport import (
     MAX_CONCURRENT_REQUESTS,
     MAX_ERROR_BYTES,
     MAX_RESPONSE_BYTES,
-    ExchangingTransport,
     HubResponse,
+    HubTransport,
     Timeouts,
     Tls,
     no_answer,
@@ -37,7 +37,7 @@ from veen_hub.nats.parts import (
     END,
     END_WORD,
     FLOW_SUBJECT,
-    HEADER_ROOM,
+    HEADER_RESERVE_BYTES,
     MAX_UNREAD_BYTES,
     MAX_UNREAD_PARTS,
     PART,
@@ -94,7 +94,7 @@ class _Exchange:
         self._room += size
 
 
-class NatsTransport(ExchangingTransport):
+class NatsTransport(HubTransport):
     """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
@@ -211,7 +211,9 @@ class NatsTransport(ExchangingTransport):
     async def _publish(
         self, client: Client, subject: str, reply_to: str, payload: bytes, headers: Mapping[str, str]
     ) -> None:
-        limit = client.max_payload - HEADER_ROOM - sum(len(k) + len(v) + 4 for k, v in headers.items())
+        limit = (
+            client.max_payload - HEADER_RESERVE_BYTES - sum(len(k) + len(v) + 4 for k, v in headers.items())
+        )
         if len(payload) > limit:
             raise TooLarge(
                 Code.LIMIT,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from veen_core.errors import VeenError
+from veen_core.plural import plural
 from veen_hub.client.errors import RateLimited, Refused, Unavailable, Unreachable
 
 T = TypeVar("T")
@@ -108,7 +109,7 @@ class Attempts:
 
     def _given_up(self, failure: VeenError) -> VeenError:
         spent = time.monotonic() - self.started
-        tried = f"gave up after {max(1, self.made)} attempt(s) in {spent:.1f} s"
+        tried = f"gave up after {plural(max(1, self.made), 'attempt')} in {spent:.1f} s"
         if isinstance(failure, Refused):
             wait = f", the hub asks to wait {failure.retry_after} s" if failure.retry_after else ""
             return failure.with_message(f"{failure.hub_message}; {tried}{wait}", action=PENDING_ACTION)

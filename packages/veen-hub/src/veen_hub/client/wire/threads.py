@@ -19,7 +19,7 @@ Ended = Callable[[T | None, BaseException | None], None]
 """Takes the value of a call, or its exception."""
 
 
-class Outcome(Generic[T]):
+class WorkOutcome(Generic[T]):
     """The outcome of work that is not interrupted if the one task that waits for it is cancelled.
 
     ``asyncio.shield`` does the same with one more future and one more turn of the event loop.
@@ -129,7 +129,7 @@ class Workers:
 
         A lock held around ``run`` is therefore held until the effects of the call are complete.
         """
-        outcome: Outcome[T] = Outcome()
+        outcome: WorkOutcome[T] = WorkOutcome()
         self.start(lambda: call(*args, **kwargs), outcome.set)
         return await outcome.wait()
 

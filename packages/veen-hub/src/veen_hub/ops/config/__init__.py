@@ -3,7 +3,7 @@
 hub_config   all settings, their bounds, and the rules between them
 sections     the sections of hub.yaml; ``hub_log``, ``discovery`` and ``console`` have modules of their own
 loading      the settings from flags, environment and file
-schema       typed settings from untyped ones; ``yaml_file``: a YAML file as untyped settings
+schema       typed settings from untyped ones; ``veen_hub.yaml_file`` reads those from a file
 addresses    checks of addresses and of their certificate authorities
 """
 

@@ -5,6 +5,7 @@ The strings below the settings are the text of docs/hub-yaml.md.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -78,6 +79,11 @@ class HubConfig:
     """Stream names that the hub may know (H4); they appear in its metrics."""
     clock: str = "wall"
     """``wall`` for the machine's clock, or the entry point of another package's clock."""
+    shards: int | Literal["auto"] = 1
+    """Number of processes that order messages, each with labels of its own; ``auto`` is one per core.
+
+    It must be the number that the data directory was made for (``veen hub reshard``).
+    """
     workers: int = 2
     """Threads that verify messages; under load each has a process of its own."""
     max_waiting: int = 8_192
@@ -125,6 +131,7 @@ class HubConfig:
             check_address("authority_url", self.authority_url)
         check_ca("authority_ca", self.authority_ca, "authority_url", self.authority_url)
         self._check_replica()
+        self._check_shards()
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
@@ -137,6 +144,32 @@ class HubConfig:
         self._check_memories()
         if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
             raise ConfigError("pow.max_difficulty: must not be below pow.difficulty")
+
+    @property
+    def shard_count(self) -> int:
+        """The number of shards, ``auto`` resolved."""
+        return len(os.sched_getaffinity(0)) if self.shards == "auto" else self.shards
+
+    def _check_shards(self) -> None:
+        """Refuse what a hub with several shards cannot do, rather than do it by halves."""
+        if self.shards != "auto" and not 1 <= self.shards <= MAX_SHARDS:
+            raise ConfigError(f"shards: {self.shards} is not between 1 and {MAX_SHARDS}, and not auto")
+        if self.shard_count == 1:
+            return
+        for key, given in (
+            ("replica_of", self.replica_of is not None),
+            ("console", self.console is not None),
+            ("h3", self.h3 is not None),
+            ("nats", self.nats is not None),
+            ("file", self.file is not None),
+            ("anchor.backend", self.anchor.backend != "none"),
+            ("pow.max_difficulty", bool(self.pow.max_difficulty)),
+            ("policy.name", self.policy.name is not None),
+            ("level", self.level != "core"),
+            ("discovery", self.discovery is not None),
+        ):
+            if given:
+                raise ConfigError(f"{key}: is not supported with more than one shard; remove it, or shards")
 
     def _check_replica(self) -> None:
         if self.replica_of is not None:
@@ -212,6 +245,7 @@ class HubConfig:
 
 
 INT_MAX: Final = 2**31 - 1
+MAX_SHARDS: Final = 64
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "workers": (1, 256),
     "max_waiting": (1, INT_MAX),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from veen_core.errors import ConfigError
-from veen_hub.ops.config import yaml_file
+from veen_hub import yaml_file
 from veen_hub.ops.config.hub_config import HubConfig
 from veen_hub.ops.config.schema import build, kind_name
 

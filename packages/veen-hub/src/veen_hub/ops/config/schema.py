@@ -27,6 +27,9 @@ def build(kind: Any, value: Any, key: str) -> Any:
     if set(args) == {IPv4Network, IPv6Network}:
         return _parse(lambda: ip_network(value), key)
     if origin in (Union, types.UnionType):
+        words = [word for arg in args if get_origin(arg) is Literal for word in get_args(arg)]
+        if value in words:
+            return value
         inner = next(a for a in args if a is not type(None))
         if value is None and dataclasses.is_dataclass(inner):
             raise ConfigError(f"{key}: empty; give its settings, or remove it")

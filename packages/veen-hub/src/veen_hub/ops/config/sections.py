@@ -177,7 +177,7 @@ class AttachmentLimits:
     """Bytes of all attachments on this hub."""
     max_count: int = 0
     """Number of all attachments on this hub."""
-    max_bytes_per_token: int = 16 * 1_073_741_824
+    max_bytes_per_token: int = 17_179_869_184
     """Bytes that one token may store; without gating, one client_id."""
     max_puts_per_token: int = 1_000_000
     """Uploads that one token may make; without gating, one client_id."""

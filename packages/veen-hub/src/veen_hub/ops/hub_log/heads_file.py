@@ -47,8 +47,7 @@ from veen_core.tlog.tree import EMPTY_ROOT
 from veen_core.tlog.tree_head import TreeHead, parse_head
 from veen_hub.ops.hub_log.memories import ClaimedError, ContradictedError, SilentMemoryError, check_contained
 from veen_hub.pipeline.threads import in_own_thread
-from veen_storage import Files
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage import Files, StoredHubLog
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ class HeadsFile:
     A volume that hangs therefore delays hub checkpoints, and nothing else.
     """
 
-    def __init__(self, path: Path, origin: str, hub_log: HubLogReader, *, notice_sec: float) -> None:
+    def __init__(self, path: Path, origin: str, hub_log: StoredHubLog, *, notice_sec: float) -> None:
         """``notice_sec``: how soon a process notices that another one has claimed its file."""
         self.name = "the heads file"
         self._path = path

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 from veen_core.errors import ConfigError, VeenError
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.signing_gate import SigningGate
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage import StoredHubLog
 
 FIRST_PAUSE_SEC: Final = 0.5
 MAX_PAUSE_SEC: Final = 30.0
@@ -52,7 +52,7 @@ class ContradictedError(VeenError):
     action = WHAT_HELPS
 
 
-def check_contained(hub_log: HubLogReader, size: int, root: bytes, memory: str) -> None:
+def check_contained(hub_log: StoredHubLog, size: int, root: bytes, memory: str) -> None:
     """Raise ``ContradictedError`` unless this hub's log starts with a tree of this size and root."""
     if size > hub_log.size:
         raise behind_error(memory, size, hub_log.size)

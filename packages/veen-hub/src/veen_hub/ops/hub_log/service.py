@@ -192,11 +192,15 @@ class HubLogService:
             if not self._heads_file.is_open:
                 return
             await self._heads_file.check()  # also if no label has grown
-        if self._gate.closed is not None or not self._store.hub_log.moved:
+        if self._gate.closed is not None:
             return
-        if await self._access.act(self._make) is not None:
+        if await self._make_checkpoint() is not None:
             self._metrics.hub_checkpoints.inc()
             self._made_at = self._hub_ts()
+
+    async def _make_checkpoint(self) -> SignedHead | None:
+        """Make the next hub checkpoint durable; None if no label has grown."""
+        return await self._access.act(self._make) if self._store.hub_log.moved else None
 
     def _make(self, batch: Batch) -> SignedHead | None:
         """In the sequencer: extend the hub log by the labels that have grown, and sign it."""

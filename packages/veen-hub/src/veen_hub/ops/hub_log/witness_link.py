@@ -29,7 +29,7 @@ from veen_hub.ops.config.hub_log import WitnessSettings
 from veen_hub.ops.hub_log.memories import SilentMemoryError, behind_error, forked_error
 from veen_hub.ops.hub_log.memory_sources import read_bounded
 from veen_hub.pipeline.log_access import LogAccess
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage import StoredHubLog
 
 ANSWER_SEC: Final = 3.0
 """Longest time that a witness may take to cosign, a second request after a 409 included."""
@@ -50,7 +50,7 @@ class _Answer:
 class WitnessLink:
     """Asks one witness for cosignatures, one request at a time over one connection."""
 
-    def __init__(self, settings: WitnessSettings, hub_log: HubLogReader, access: LogAccess) -> None:
+    def __init__(self, settings: WitnessSettings, hub_log: StoredHubLog, access: LogAccess) -> None:
         self.key = settings.key
         self.name = f"witness {settings.key.name}"
         self.old_size = 0

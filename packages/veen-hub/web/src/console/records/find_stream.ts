@@ -1,7 +1,8 @@
 /** A stream by its name: its labels, one for each epoch that has entries (core §2, §12). */
+import { epochsAround, labelOf } from "../../verify/log/stream.ts";
 import { type Bytes, fromHex, hex } from "../../verify/wire/bytes.ts";
 import type { App } from "../app.ts";
-import { epochsAt, labelOf } from "../label_names.ts";
+import { originOfStream } from "../label_names.ts";
 
 export interface NamedLabel {
   readonly name: string;
@@ -20,12 +21,11 @@ export function labelsOf(app: App, name: string): NamedLabel[] {
   const hub = app.trust.hub.value;
   if (hub === undefined) return [];
   const heads = app.hubLog.view.value.labels;
-  const { profile, limits, hub_ts: now } = hub.status;
-  const window = (time: bigint): readonly bigint[] => epochsAt(time, profile.epoch_sec, limits.max_epoch_skew_sec);
-  const open = new Set(window(now));
-  const epochs = new Set([...[...heads.values()].flatMap((head) => window(head.hub_ts)), ...open]);
+  const origin = originOfStream(hub, name);
+  const open = new Set(epochsAround(origin, hub.status.hub_ts));
+  const epochs = new Set([...[...heads.values()].flatMap((head) => epochsAround(origin, head.hub_ts)), ...open]);
   const found = [...epochs].sort((a, b) => (a < b ? -1 : 1))
-    .map((epoch) => ({ name, epoch, label: labelOf(hub.identity.hub_id, name, epoch), isOpen: open.has(epoch) }))
+    .map((epoch) => ({ name, epoch, label: labelOf(origin.routing, origin.stream, epoch), isOpen: open.has(epoch) }))
     .filter(({ label, isOpen }) => isOpen || heads.has(hex(label)));
   app.labels.name(name, ...found.map(({ label }) => label));
   return found;

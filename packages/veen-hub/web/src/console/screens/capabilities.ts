@@ -1,6 +1,7 @@
 /** Capabilities: the tokens that the hub authorized, each verified from its issuer's signatures (core §6, H5). */
 import { el, foreign, visible } from "../../ui/dom.ts";
 import { authRef } from "../../verify/log/grants.ts";
+import { streamId } from "../../verify/log/stream.ts";
 import { hex } from "../../verify/wire/bytes.ts";
 import { decodeObject } from "../../verify/wire/codec.ts";
 import { plural, VeenError } from "../../verify/wire/errors.ts";
@@ -9,7 +10,6 @@ import type { App } from "../app.ts";
 import { count, short, span, utc } from "../format.ts";
 import { CallError } from "../hub_calls.ts";
 import type { Row } from "../label_chain.ts";
-import { streamId } from "../label_names.ts";
 import { go, linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { VirtualList } from "../virtual_list.ts";

@@ -12,6 +12,7 @@ import { count, size, utc } from "../format.ts";
 import { CallError } from "../hub_calls.ts";
 import { contentText, dump, recordText } from "../message_body.ts";
 import { type MessageProof, type PathNode, proveMessage } from "../message_proof.ts";
+import type { Evidence } from "../problems.ts";
 import { linkTo } from "../router.ts";
 import type { Stop } from "../subject.ts";
 import { badge, card, facts, hash, save } from "../widgets.ts";
@@ -58,7 +59,7 @@ export function message(app: App, root: HTMLElement, parts: readonly string[]): 
       stopKeys = draw(app, slot, proof, seq);
     } catch (error) {
       if (!(error instanceof VeenError || error instanceof CallError)) throw error;
-      if (error instanceof VeenError) app.problems.report("streams", id, `message ${seq}: ${error.message}`, true);
+      if (error instanceof VeenError) app.problems.report("streams", id, `message ${seq}: ${error.message}`, true, signedHead(app, label));
       if (isOpen) slot.replaceChildren(el("div", { class: "problem lie", role: "alert" }, el("strong", {}, "Not shown"), el("p", {}, foreign(error.message))));
     }
   };
@@ -67,6 +68,14 @@ export function message(app: App, root: HTMLElement, parts: readonly string[]): 
     isOpen = false;
     stopKeys();
   };
+}
+
+/** What the hub signed of a label: the hub checkpoint and the label's head below it. */
+function signedHead(app: App, label: Bytes): Evidence[] {
+  const { head: hubHead, labels } = app.hubLog.view.value;
+  const head = labels.get(hex(label));
+  if (head === undefined || hubHead === undefined) return [];
+  return [{ name: "hub-checkpoint.txt", bytes: hubHead.note }, { name: `label-head-${head.upto_seq}.cbor`, bytes: encodeObject("LabelHead", head) }];
 }
 
 /** Ask for the receipt by itself as well: a second receipt for the same place would convict the hub. */

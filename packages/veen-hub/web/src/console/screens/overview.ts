@@ -8,6 +8,8 @@ import type { Stop } from "../subject.ts";
 import { ratesOf, type Vitals } from "../vitals.ts";
 import { badge, card, empty, facts, hash, said, sparkline } from "../widgets.ts";
 
+/** A counter that every hub has. */
+const COUNTER = "veen_submit_ok_total";
 const STAGES = ["accepted", "durable", "applied", "checkpointed", "anchored"] as const;
 
 export function overview(app: App, root: HTMLElement): Stop {
@@ -24,10 +26,12 @@ export function overview(app: App, root: HTMLElement): Stop {
     app.vitals.vitals.watch((vitals) => {
       slots.health.replaceChildren(...health(app, vitals));
       const samples = vitals.scrapes.at(-1)?.samples;
-      const missing = empty(vitals.hasProbes ? "No metrics yet." : "This listener has no metrics: start it with --probes.");
-      slots.stages.replaceChildren(samples === undefined ? missing : stages(samples));
-      slots.rates.replaceChildren(samples === undefined ? missing.cloneNode(true) : rates(vitals));
-      slots.disk.replaceChildren(samples === undefined ? missing.cloneNode(true) : disk(samples));
+      const draw = (slot: HTMLElement, content: (samples: Samples) => HTMLElement) =>
+        slot.replaceChildren(samples === undefined ? empty(vitals.hasProbes ? "No metrics yet." : "This listener has no metrics: start it with --probes.")
+          : samples.has(COUNTER) ? content(samples) : el("p", {}, badge("fails", "no counters"), ` /metrics does not have ${COUNTER}.`));
+      draw(slots.stages, stages);
+      draw(slots.rates, (found) => rates(vitals, found));
+      draw(slots.disk, disk);
     }),
     app.hubLog.view.watch(() => slots.trust.replaceChildren(confirmed(app))),
     app.problems.all.watch(() => slots.health.replaceChildren(...health(app, app.vitals.vitals.value))),
@@ -105,16 +109,21 @@ function stages(samples: Samples): HTMLElement {
     before = value;
   }
   table.append(body);
-  return el("div", {}, table, facts([["Waiting in the queue", count(samples.get("veen_queue_depth") ?? 0)]]));
+  return el("div", {}, table, facts([["Waiting in the queue", reported(samples, "veen_queue_depth")]]));
 }
 
-function rates(vitals: Vitals): HTMLElement {
+/** A number that the hub reports; a number that it does not report is not 0. */
+const reported = (samples: Samples, name: string, form: (n: number) => string = count): string => {
+  const value = samples.get(name);
+  return value === undefined ? "not reported" : form(value);
+};
+
+function rates(vitals: Vitals, samples: Samples): HTMLElement {
   const rows = [
     ["Messages accepted", "veen_submit_ok_total", "per second"],
     ["Checkpoints", "veen_checkpoints_total", "per second"],
     ["Hub checkpoints", "veen_hub_checkpoints_total", "per second"],
   ] as const;
-  const samples = vitals.scrapes.at(-1)?.samples as Samples;
   const refused = [...byLabel(samples, "veen_submit_err_total").entries()].filter(([, n]) => n > 0);
   return el("div", {},
     ...rows.map(([name, key, unit]) => {
@@ -124,7 +133,7 @@ function rates(vitals: Vitals): HTMLElement {
         el("span", {}, name), el("strong", {}, `${rate(now)} `, el("small", { class: "quiet" }, unit)),
         sparkline(values.length > 1 ? values : [0, 0], `${name} over the last three minutes`));
     }),
-    facts([["Followers", count(samples.get("veen_followers") ?? 0)],
+    facts([["Followers", reported(samples, "veen_followers")],
       ["Refused since start", refused.map(([code, n]) => `${code} ${count(n)}`).join(", ") || "none"]]));
 }
 
@@ -134,8 +143,8 @@ function disk(samples: Samples): HTMLElement {
   return facts([
     ["Free", free === undefined || total === undefined ? null
       : el("span", {}, `${size(free)} of ${size(total)} `, free < total / 10 ? badge("fails", "low") : null)],
-    ["Journal not yet applied", size(samples.get("veen_wal_bytes") ?? 0)],
-    ["Attachments", `${count(samples.get("veen_attachments_total") ?? 0)}, ${size(samples.get("veen_attachment_bytes_total") ?? 0)}`],
-    ["Log lines dropped", count(samples.get("veen_log_lines_dropped_total") ?? 0)],
+    ["Journal not yet applied", reported(samples, "veen_wal_bytes", size)],
+    ["Attachments", `${reported(samples, "veen_attachments_total")}, ${reported(samples, "veen_attachment_bytes_total", size)}`],
+    ["Log lines dropped", reported(samples, "veen_log_lines_dropped_total")],
   ]);
 }

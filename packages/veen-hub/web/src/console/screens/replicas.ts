@@ -9,7 +9,7 @@ import { badge, card, empty, facts, hash, said } from "../widgets.ts";
 export function replicas(app: App, root: HTMLElement): Stop {
   const slots = { role: el("div"), copies: el("div"), handover: el("div") };
   root.append(el("h1", {}, "Replicas"),
-    el("p", { class: "lead" }, "A replica copies a whole hub and signs nothing. What this screen shows is said by the hub and not signed."),
+    el("p", { class: "lead" }, "A replica copies a whole hub and signs nothing. A handover is signed; the rest of this screen is said by the hub."),
     el("div", { class: "grid" }, card("This hub", slots.role), card("Copying", slots.copies), card("Handover", slots.handover)));
   const draw = () => {
     const status = app.trust.hub.value?.status;
@@ -37,11 +37,12 @@ export function replicas(app: App, root: HTMLElement): Stop {
       ]));
     } else {
       slots.copies.replaceChildren(facts([
-        ["Replicas connected", count(metric("veen_replicas") ?? 0)],
+        ["Replicas connected", metric("veen_replicas") === undefined ? "not reported" : count(metric("veen_replicas") as number)],
       ]));
     }
-    const record = status.handover;
+    const record = status.handover; // verified with the status that carries it
     slots.handover.replaceChildren(record === null ? empty("This hub was not handed over.") : facts([
+      ["Record", badge("holds", "signed by this hub", "the hub signed it, and its last hub checkpoint")],
       ["To hub", hash(hex(record.new_hub), 16)],
       ["At", foreign(record.url)],
       ["When", `${utc(Number(record.hub_ts))} UTC`],

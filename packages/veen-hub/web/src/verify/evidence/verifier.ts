@@ -176,7 +176,8 @@ export class EvidenceVerifier {
       covered.length > 0 ? largest(covered) : smallest(identity.hub_keys.map((key) => key.valid_from));
     await verifyCheckpointSigners(identity, made, since, this.#now);
     this.#roots.add(made.label_curr, made.upto_seq, made.mmr_root, `the checkpoint in ${where}`);
-    return { why: `the hub signed the root of ${made.upto_seq} entries of label ${short(made.label_curr)}` };
+    const size = plural(made.upto_seq, "entry", "entries");
+    return { why: `the hub signed the root of ${size} of label ${short(made.label_curr)}` };
   }
 
   async #entry(entry: Entry, where: string): Promise<Proved> {
@@ -307,7 +308,7 @@ export class EvidenceVerifier {
       verifyInclusion(proof, each.root, seq, receipt.leaf_hash, each.size),
     );
     return {
-      why: `entry ${seq} is among the first ${size} entries, whose root the hub signed`,
+      why: `entry ${seq} is among the first ${plural(size, "entry", "entries")}, whose root the hub signed`,
       leads: { root, size, streamSeq: seq, source },
     };
   }

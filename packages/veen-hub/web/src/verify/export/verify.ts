@@ -1,21 +1,21 @@
 /** Verify an export from its files alone: manifest, hashes, identity, entries, checkpoints, hub head (ADR 0007). */
 
 import { hashLarge, Ht } from "../crypto/hash.ts";
-import { isValid, verify } from "../crypto/signatures.ts";
+import { isValid } from "../crypto/signatures.ts";
 import { checkLogName, headLeaf, noteKeys, verifyHubCheckpoint } from "../hublog/checkpoint.ts";
 import { parseSignedHead } from "../hublog/note.ts";
 import { cosignedStep, type WitnessPolicy } from "../hublog/policy.ts";
 import { verifyInclusion } from "../hublog/tree.ts";
-import { hubIdOf, verifyIdentity } from "../log/identity.ts";
+import { hubIdOf, verifyIdentity, verifyIdentitySignature } from "../log/identity.ts";
 import { Mmr } from "../log/mmr.ts";
 import { verifyConsistency } from "../log/proof.ts";
 import { NO_PIN } from "../evidence/verifier.ts";
 import { formatUtc, short, type Verdict, verdict } from "../evidence/verdict.ts";
 import { type Bytes, compare, equal, hex } from "../wire/bytes.ts";
 import { CborMap, encode } from "../wire/cbor.ts";
-import { decodeObject, encodeObject } from "../wire/codec.ts";
+import { decodeObject } from "../wire/codec.ts";
 import { DecodeError, EvidenceError, FAULT, plural, QuorumError, VeenError } from "../wire/errors.ts";
-import type { HubHead, HubIdentity, HubKey, Manifest, Registry } from "../wire/schema.ts";
+import type { HubHead, HubIdentity, Manifest, Registry } from "../wire/schema.ts";
 import { checkChunks } from "./chunks.ts";
 import { MANIFEST, MAX_WRITERS, RangeVerifier, type VerifiedRange } from "./range.ts";
 import { damaged, type Folder, inFile, readSmall } from "./sequence.ts";
@@ -148,11 +148,7 @@ async function readIdentity(folder: Folder, pinned: Bytes): Promise<[HubIdentity
     await verifyIdentity(found, pinned);
     return found;
   });
-  await inFile(signature, () => {
-    const newest = identity.hub_keys.at(-1) as HubKey;
-    const digest = Ht("veen/hub-identity", encodeObject("HubIdentity", identity));
-    return verify(newest.hub_pk, digest, signatureIn(read(signature)), "hub-identity.sig (core §8.4)");
-  });
+  await inFile(signature, () => verifyIdentitySignature(identity, signatureIn(read(signature))));
   const pairs = identity.hub_keys.map((key) => [key.key_id, key.hub_pk] as const);
   const expected = encode(new CborMap(pairs.sort(([a], [b]) => compare(a, b))));
   if (!equal(read(keyMap), expected)) throw damaged(keyMap, `does not match ${record}`);

@@ -4,7 +4,7 @@ import { H, Ht } from "../crypto/hash.ts";
 import { type Bytes, equal, utf8 } from "../wire/bytes.ts";
 import { decodeObject } from "../wire/codec.ts";
 import { OpenError } from "../wire/errors.ts";
-import type { AttachmentRef } from "../wire/schema.ts";
+import type { AttachmentRef, PayloadHeader } from "../wire/schema.ts";
 import type { Opened } from "./msg.ts";
 
 const ATTACHED = H(utf8("veen.attached.v1"));
@@ -25,6 +25,13 @@ export function attRoot(coids: readonly Bytes[]): Bytes {
     peaks.push(made);
   }
   return Ht("veen/att-root", ...peaks.reverse());
+}
+
+/** Check that a header commits to exactly these attachments; the messages are veen-core's (core §4.6, I5). */
+export function checkAttachments({ att_root: claimed }: PayloadHeader, coids: readonly Bytes[]): void {
+  if (claimed === null && coids.length === 0) return;
+  if (claimed === null) throw new OpenError(`${coids.length} attachments, but payload_hdr has no att_root (core §4.6)`);
+  if (!equal(claimed, attRoot(coids))) throw new OpenError("payload_hdr.att_root (core §4.6): is not the root of these attachments");
 }
 
 /** Return the content of an opened message; refuse a list of attachments that is not the one of its header (I5). */

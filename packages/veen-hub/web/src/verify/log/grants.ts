@@ -2,7 +2,7 @@
 
 import { Ht } from "../crypto/hash.ts";
 import { verify } from "../crypto/signatures.ts";
-import { type Bytes, compare, u64be } from "../wire/bytes.ts";
+import { type Bytes, compare, equal, hex, u64be } from "../wire/bytes.ts";
 import { CborMap, encode } from "../wire/cbor.ts";
 import { encodeObject, writeObject } from "../wire/codec.ts";
 import { CapError, SignatureError, VerificationError } from "../wire/errors.ts";
@@ -58,8 +58,11 @@ function checkRules(token: CapToken, limits: Limits): void {
   }
 }
 
-/** Verify the signatures of a card and its prekeys (KEX0.2). */
-export async function verifyCard(card: IdentityCard): Promise<void> {
+/** Verify the signatures of a card and its prekeys; `pinned` is the id_sign that must be in it (KEX0.2). */
+export async function verifyCard(card: IdentityCard, pinned: Bytes | null = null): Promise<void> {
+  if (pinned !== null && !equal(card.id_sign, pinned)) {
+    throw new VerificationError(`identity_card.id_sign is ${hex(card.id_sign)}, but the pinned key is ${hex(pinned)}`);
+  }
   const digest = Ht("veen/identity-card", encodeObject("IdentityCard", { ...card, sig: NO_SIGNATURE }));
   await verify(card.id_sign, digest, card.sig, "identity_card.sig");
   for (const [position, prekey] of card.prekeys.entries()) {

@@ -27,7 +27,7 @@ export function unsignedDigest(wire: Bytes): Bytes {
 }
 
 /** Return the digest of the first six fields, which the hub and each witness sign (B7). */
-function checkpointDigest(checkpoint: Checkpoint): Bytes {
+export function checkpointDigest(checkpoint: Checkpoint): Bytes {
   return Ht("veen/sig", encode((writeObject("Checkpoint", checkpoint) as readonly Item[]).slice(0, 6)));
 }
 
@@ -71,6 +71,14 @@ export async function verifyIdentity(identity: HubIdentity, pinned: Bytes | null
     }
   }
   for (const [at, key] of keys.slice(1).entries()) await checkLink(identity.hub_id, keys[at] as HubKey, key);
+}
+
+/** Verify hub-identity.sig, which the newest key makes over the whole record (core §8.4). */
+export async function verifyIdentitySignature(identity: HubIdentity, signature: Bytes): Promise<void> {
+  const newest = identity.hub_keys.at(-1);
+  if (newest === undefined) throw new IdentityError("hub-identity.hub_keys (core §8.4): empty");
+  const digest = Ht("veen/hub-identity", encodeObject("HubIdentity", identity));
+  await verify(newest.hub_pk, digest, signature, "hub-identity.sig (core §8.4)");
 }
 
 async function checkLink(hubId: Bytes, before: HubKey, key: HubKey): Promise<void> {

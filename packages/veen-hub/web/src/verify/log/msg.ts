@@ -63,13 +63,13 @@ export function msgClaim(msg: Msg, wire: Bytes = encodeObject("Msg", msg)): Clai
 }
 
 /** Decode and verify a MSG by itself; return it with its leaf hash. */
-export async function verifyMsg(wire: Bytes): Promise<[Msg, Bytes]> {
-  if (wire.length > MAXIMA.max_msg_bytes) {
-    const found = `${wire.length} bytes exceed max_msg_bytes = ${MAXIMA.max_msg_bytes} (core §14.2)`;
+export async function verifyMsg(wire: Bytes, limits: Limits = MAXIMA): Promise<[Msg, Bytes]> {
+  if (wire.length > limits.max_msg_bytes) {
+    const found = `${wire.length} bytes exceed max_msg_bytes = ${limits.max_msg_bytes} (core §14.2)`;
     throw new DecodeError(found, "MSG (core §4.1)", FAULT.SIZE);
   }
   const msg = decodeObject("Msg", wire);
-  checkLayout(msg.ciphertext);
+  checkLayout(msg.ciphertext, limits);
   if (!equal(H(msg.ciphertext), msg.ct_hash)) {
     throw new VerificationError("MSG.ct_hash (core §4.2): is not the hash of the ciphertext");
   }

@@ -34,15 +34,17 @@ export interface LabelOrigin {
   readonly maxSkewSec: bigint;
 }
 
-/** Return whether the label belongs to an epoch that a hub accepts at `now` (core §12). */
-export function isAccepted(origin: LabelOrigin, label: Bytes, now: bigint): boolean {
-  const { epochSec, maxSkewSec } = origin;
+/** Return the epochs whose labels a hub accepts at `now` (core §12). */
+export function epochsAround({ epochSec, maxSkewSec }: Pick<LabelOrigin, "epochSec" | "maxSkewSec">, now: bigint): bigint[] {
   const current = epochAt(now, epochSec);
   const skew = epochSec === 0n ? 0n : maxSkewSec / epochSec;
-  const first = current > skew ? current - skew : 0n;
   const last = current + skew < U64_MAX ? current + skew : U64_MAX;
-  for (let epoch = first; epoch <= last; epoch += 1n) {
-    if (equal(labelOf(origin.routing, origin.stream, epoch), label)) return true;
-  }
-  return false;
+  const epochs: bigint[] = [];
+  for (let epoch = current > skew ? current - skew : 0n; epoch <= last; epoch += 1n) epochs.push(epoch);
+  return epochs;
+}
+
+/** Return whether the label belongs to an epoch that a hub accepts at `now` (core §12). */
+export function isAccepted(origin: LabelOrigin, label: Bytes, now: bigint): boolean {
+  return epochsAround(origin, now).some((epoch) => equal(labelOf(origin.routing, origin.stream, epoch), label));
 }

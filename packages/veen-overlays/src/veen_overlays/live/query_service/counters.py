@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Counters:
+class ServiceCounters:
     """Counts since the start. Keys are small and fixed: no count is kept per query or per client address."""
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)

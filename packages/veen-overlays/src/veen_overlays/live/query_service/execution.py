@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from veen_overlays.live.query_service.backend import QueryBackend
-from veen_overlays.live.query_service.counters import Counters
-from veen_overlays.live.query_service.job import Job, State
+from veen_overlays.live.query_service.counters import ServiceCounters
+from veen_overlays.live.query_service.job import JobState, QueryJob
 from veen_overlays.live.query_service.job_run import JobRunner
 from veen_overlays.live.query_service.job_store import JobStore
-from veen_overlays.live.query_service.principals import Authenticator, Limits
+from veen_overlays.live.query_service.principals import Authenticator, PrincipalLimits
 from veen_overlays.live.query_service.recording import QueryRecords
 from veen_overlays.live.query_service.result_files import ResultFiles
 from veen_overlays.live.query_service.service_log import LOGGER, log
@@ -38,7 +38,7 @@ class Executor:
         authenticator: Authenticator,
         *,
         now: Callable[[], int],
-        counters: Counters,
+        counters: ServiceCounters,
         max_running: int,
         keep_sec: int,
     ) -> None:
@@ -65,8 +65,8 @@ class Executor:
         """Delete what killed processes left half-written and enqueue the jobs that have not finished."""
         self._files.delete_all_but(self._jobs.kept())
         for job in self._jobs.unfinished():
-            if job.state is State.RUNNING:
-                self._jobs.change(job.result_id, state=State.PENDING)
+            if job.state is JobState.RUNNING:
+                self._jobs.change(job.result_id, state=JobState.PENDING)
                 log(logging.WARNING, "query_interrupted", result_id=job.result_id, attempts=job.attempts)
             self.enqueue(job.result_id)
         self._spawn(self._expire())
@@ -125,7 +125,7 @@ class Executor:
             self._running[result_id] = task
             task.add_done_callback(lambda done, job=job: self._ended(job, done))  # type: ignore[misc]
 
-    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+    def _ended(self, job: QueryJob, task: asyncio.Task[None]) -> None:
         del self._running[job.result_id]
         self._running_of[job.principal] -= 1
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -134,11 +134,11 @@ class Executor:
             event.set()
         self._dispatch()
 
-    def _limits(self, job: Job) -> Limits:
+    def _limits(self, job: QueryJob) -> PrincipalLimits:
         principal = self._authenticator.named(job.principal)
-        return principal.limits if principal is not None else Limits()
+        return principal.limits if principal is not None else PrincipalLimits()
 
-    async def record_request(self, job: Job) -> Job:
+    async def record_request(self, job: QueryJob) -> QueryJob:
         """Record the request of a job and note its receipt; returns the job with it."""
         return await self._runner.record_request(job)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 
-class State(enum.StrEnum):
+class JobState(enum.StrEnum):
     """The state of a job."""
 
     PENDING = "pending"
@@ -25,13 +25,13 @@ class State(enum.StrEnum):
     FAILED = "failed"
 
 
-TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.PENDING: frozenset({State.RUNNING, State.FAILED}),
-    State.RUNNING: frozenset({State.COMPLETED, State.FAILED, State.PENDING}),
-    State.COMPLETED: frozenset(),
-    State.FAILED: frozenset(),
+TRANSITIONS: Final[Mapping[JobState, frozenset[JobState]]] = {
+    JobState.PENDING: frozenset({JobState.RUNNING, JobState.FAILED}),
+    JobState.RUNNING: frozenset({JobState.COMPLETED, JobState.FAILED, JobState.PENDING}),
+    JobState.COMPLETED: frozenset(),
+    JobState.FAILED: frozenset(),
 }
-FINAL: Final = frozenset({State.COMPLETED, State.FAILED})
+FINAL: Final = frozenset({JobState.COMPLETED, JobState.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class RecordedAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class QueryJob:
     """One accepted query."""
 
     result_id: str
@@ -69,7 +69,7 @@ class Job:
     """Up to which entry the query reads each source, encoded by ``source_end``; fixed at submission."""
     submitted_at: int
     """Milliseconds, UTC."""
-    state: State = State.PENDING
+    state: JobState = JobState.PENDING
     attempts: int = 0
     """How often the query was started."""
     request_mark: str

@@ -25,10 +25,10 @@ from typing import Any, Final
 
 from veen_core.errors import VeenError
 from veen_overlays.live.query_service.backend import ExecutedQuery, QueryBackend
-from veen_overlays.live.query_service.counters import Counters
-from veen_overlays.live.query_service.job import Job, RecordedAt, State
+from veen_overlays.live.query_service.counters import ServiceCounters
+from veen_overlays.live.query_service.job import JobState, QueryJob, RecordedAt
 from veen_overlays.live.query_service.job_store import JobStore
-from veen_overlays.live.query_service.principals import Limits
+from veen_overlays.live.query_service.principals import PrincipalLimits
 from veen_overlays.live.query_service.recording import (
     REQUESTS,
     RESULT,
@@ -37,7 +37,7 @@ from veen_overlays.live.query_service.recording import (
     HubUnavailableError,
     QueryRecords,
 )
-from veen_overlays.live.query_service.result_files import ResultFiles, TooLargeError
+from veen_overlays.live.query_service.result_files import ResultFiles, ResultTooLargeError
 from veen_overlays.live.query_service.service_log import LOGGER, log
 from veen_overlays.live.query_service.source_end import read_ends
 from veen_overlays.query import canonical_json
@@ -60,22 +60,22 @@ class JobRunner:
         files: ResultFiles,
         records: QueryRecords,
         *,
-        limits_of: Callable[[Job], Limits],
+        limits_of: Callable[[QueryJob], PrincipalLimits],
         now: Callable[[], int],
-        counters: Counters,
+        counters: ServiceCounters,
     ) -> None:
         self._backend, self._jobs, self._files, self._records = backend, jobs, files, records
         self._limits_of, self._now, self._counters = limits_of, now, counters
         self.stopping = False
 
-    async def record_request(self, job: Job) -> Job:
+    async def record_request(self, job: QueryJob) -> QueryJob:
         """Record the request of a job and note its receipt; returns the job with it."""
         request = await self._records.request(job.descriptor, job.principal)
         await asyncio.to_thread(self._jobs.change, job.result_id, request=request)
         self._counters.records[REQUESTS] += 1
         return replace(job, request=request)
 
-    async def run(self, job: Job) -> None:
+    async def run(self, job: QueryJob) -> None:
         """Run a job to its end; retry only while the hub is unavailable."""
         pause = FIRST_PAUSE_SEC
         while True:
@@ -85,7 +85,7 @@ class JobRunner:
             except QueryError as exc:
                 await self._fail(job, exc)
                 return
-            except TooLargeError as exc:
+            except ResultTooLargeError as exc:
                 await self._fail(
                     job, QueryError(QueryErrorCode.LIMIT_EXCEEDED, exc.message, action=exc.action)
                 )
@@ -108,17 +108,17 @@ class JobRunner:
             assert fresh is not None
             job = fresh
 
-    async def _run_once(self, job: Job) -> None:
+    async def _run_once(self, job: QueryJob) -> None:
         if job.request is None:
             job = await self._continue_request(job)
         committed = await self._committed(job)
-        if job.state is not State.RUNNING:
+        if job.state is not JobState.RUNNING:
             if job.attempts >= MAX_ATTEMPTS and committed is None:
                 raise QueryError(
                     QueryErrorCode.EXECUTION_FAILED, f"the query was interrupted {job.attempts} times"
                 )
             await asyncio.to_thread(
-                self._jobs.change, job.result_id, state=State.RUNNING, attempts=job.attempts + 1
+                self._jobs.change, job.result_id, state=JobState.RUNNING, attempts=job.attempts + 1
             )
         started = time.monotonic()
         if committed is None:
@@ -137,7 +137,7 @@ class JobRunner:
             seconds=round(seconds, 3),
         )
 
-    async def _continue_request(self, job: Job) -> Job:
+    async def _continue_request(self, job: QueryJob) -> QueryJob:
         """Find the request that a killed process may have recorded; otherwise record it."""
         found = await self._records.find(
             REQUESTS, job.request_mark, SUBMITTED, lambda payload: payload == job.descriptor
@@ -147,7 +147,7 @@ class JobRunner:
         await asyncio.to_thread(self._jobs.change, job.result_id, request=found[0])
         return replace(job, request=found[0])
 
-    async def _execute(self, job: Job, descriptor: QueryDescriptor) -> ExecutedQuery:
+    async def _execute(self, job: QueryJob, descriptor: QueryDescriptor) -> ExecutedQuery:
         limits = self._limits_of(job)
         deadline = time.monotonic() + limits.max_seconds
         budget = Budget(
@@ -170,7 +170,7 @@ class JobRunner:
             raise
         return executed
 
-    def _write(self, job: Job, executed: ExecutedQuery, limits: Limits) -> None:
+    def _write(self, job: QueryJob, executed: ExecutedQuery, limits: PrincipalLimits) -> None:
         with self._files.rows(
             job.result_id, max_rows=limits.max_rows, max_bytes=limits.max_result_bytes
         ) as writer:
@@ -178,7 +178,7 @@ class JobRunner:
                 writer.add(row)
             self._counters.rows += writer.count
 
-    async def _committed(self, job: Job) -> tuple[RecordedAt, str] | None:
+    async def _committed(self, job: QueryJob) -> tuple[RecordedAt, str] | None:
         """Return the digest that an earlier run recorded, and its place in the log (8.2)."""
         if job.result_mark is None:
             return None
@@ -186,7 +186,7 @@ class JobRunner:
             RESULTS, job.result_mark, RESULT, lambda payload: _is_of(payload, job)
         )
 
-    async def _commit(self, job: Job, executed: ExecutedQuery) -> tuple[RecordedAt, str]:
+    async def _commit(self, job: QueryJob, executed: ExecutedQuery) -> tuple[RecordedAt, str]:
         """Make the result file durable, then record the digest."""
         if job.result_mark is None:
             mark = await self._records.end(RESULTS)
@@ -198,17 +198,17 @@ class JobRunner:
         self._counters.records[RESULTS] += 1
         return recorded, text
 
-    async def _complete(self, job: Job, recorded: RecordedAt, digest: str) -> None:
+    async def _complete(self, job: QueryJob, recorded: RecordedAt, digest: str) -> None:
         await asyncio.to_thread(
             self._jobs.change,
             job.result_id,
-            state=State.COMPLETED,
+            state=JobState.COMPLETED,
             digest=digest,
             result=recorded,
             finished_at=self._now(),
         )
 
-    async def _fail(self, job: Job, error: QueryError) -> None:
+    async def _fail(self, job: QueryJob, error: QueryError) -> None:
         self._counters.finished[str(error.code)] += 1
         log(
             logging.INFO,
@@ -223,14 +223,14 @@ class JobRunner:
         await asyncio.to_thread(
             self._jobs.change,
             job.result_id,
-            state=State.FAILED,
+            state=JobState.FAILED,
             error_code=str(error.code),
             message=str(error),
             finished_at=self._now(),
         )
 
 
-def _is_of(payload: str, job: Job) -> bool:
+def _is_of(payload: str, job: QueryJob) -> bool:
     try:
         digest: Any = canonical_json.decode(payload)
     except QueryError:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from veen_core.errors import StateError
-from veen_overlays.live.query_service.job import FINAL, TRANSITIONS, Job, RecordedAt, State
+from veen_overlays.live.query_service.job import FINAL, TRANSITIONS, JobState, QueryJob, RecordedAt
 from veen_overlays.query.errors import QueryError, QueryErrorCode
 
 DATABASE: Final = "jobs.sqlite"
@@ -70,13 +70,13 @@ CREATE TABLE jobs (
     is_deleted INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX unfinished ON jobs (principal, submitted_at) WHERE state NOT IN ({_FINAL});
-CREATE INDEX kept ON jobs (finished_at) WHERE is_deleted = 0 AND state = '{State.COMPLETED}';
+CREATE INDEX kept ON jobs (finished_at) WHERE is_deleted = 0 AND state = '{JobState.COMPLETED}';
 CREATE TRIGGER transitions BEFORE UPDATE OF state ON jobs WHEN OLD.state != NEW.state AND NOT ({_ALLOWED})
 BEGIN SELECT RAISE(ABORT, 'this transition does not exist'); END;
 CREATE TRIGGER immutable BEFORE UPDATE ON jobs
     WHEN OLD.state IN ({_FINAL}) AND NEW.is_deleted = OLD.is_deleted
 BEGIN SELECT RAISE(ABORT, 'a finished job does not change'); END;
-CREATE TRIGGER complete BEFORE UPDATE ON jobs WHEN NEW.state = '{State.COMPLETED}'
+CREATE TRIGGER complete BEFORE UPDATE ON jobs WHEN NEW.state = '{JobState.COMPLETED}'
     AND (NEW.request IS NULL OR NEW.result IS NULL OR NEW.digest IS NULL)
 BEGIN SELECT RAISE(ABORT, 'a result is completed only after its request and digest are recorded'); END;
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -151,7 +151,7 @@ class JobStore:
 
     # --- changes
 
-    def add(self, job: Job, *, max_pending: int) -> None:
+    def add(self, job: QueryJob, *, max_pending: int) -> None:
         """Add a job; refuse a query_id that was used before, and more unfinished jobs than allowed."""
         with self._transaction() as database:
             if database.execute("SELECT 1 FROM jobs WHERE query_id = ?", (job.query_id,)).fetchone():
@@ -194,24 +194,25 @@ class JobStore:
 
     # --- reading
 
-    def by_result(self, result_id: str) -> Job | None:
+    def by_result(self, result_id: str) -> QueryJob | None:
         return self._one("result_id = ?", result_id)
 
-    def by_query(self, query_id: str) -> Job | None:
+    def by_query(self, query_id: str) -> QueryJob | None:
         return self._one("query_id = ?", query_id)
 
-    def _one(self, condition: str, value: str) -> Job | None:
+    def _one(self, condition: str, value: str) -> QueryJob | None:
         found = list(self._select(condition, (value,)))
         return found[0] if found else None
 
-    def unfinished(self) -> list[Job]:
+    def unfinished(self) -> list[QueryJob]:
         """The jobs that are neither COMPLETED nor FAILED, oldest first."""
         return list(self._select(f"state NOT IN ({_FINAL}) ORDER BY submitted_at, result_id", ()))
 
-    def finished_before(self, moment: int, most: int) -> list[Job]:
+    def finished_before(self, moment: int, most: int) -> list[QueryJob]:
         """Completed jobs whose rows are still on disk and that finished before ``moment``, oldest first."""
         condition = (
-            f"is_deleted = 0 AND state = '{State.COMPLETED}' AND finished_at < ? ORDER BY finished_at LIMIT ?"
+            f"is_deleted = 0 AND state = '{JobState.COMPLETED}' "
+            "AND finished_at < ? ORDER BY finished_at LIMIT ?"
         )
         return list(self._select(condition, (moment, most)))
 
@@ -220,17 +221,18 @@ class JobStore:
         with self._mutex:
             rows = self._database.execute(
                 "SELECT result_id FROM jobs WHERE is_deleted = 0 "  # noqa: S608 - names of states
-                f"AND state != '{State.FAILED}' AND (state = '{State.COMPLETED}' OR result_mark IS NOT NULL)"
+                f"AND state != '{JobState.FAILED}' "
+                f"AND (state = '{JobState.COMPLETED}' OR result_mark IS NOT NULL)"
             ).fetchall()
         return {result_id for (result_id,) in rows}
 
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[JobState, int]:
         """The number of jobs in each state."""
         with self._mutex:
             rows = self._database.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall()
-        return {state: dict(rows).get(state.value, 0) for state in State}
+        return {state: dict(rows).get(state.value, 0) for state in JobState}
 
-    def _select(self, condition: str, values: tuple[Any, ...]) -> Iterator[Job]:
+    def _select(self, condition: str, values: tuple[Any, ...]) -> Iterator[QueryJob]:
         with self._mutex:
             rows = self._database.execute(
                 f"SELECT {', '.join(COLUMNS)} FROM jobs WHERE {condition}",  # noqa: S608 - constants
@@ -248,15 +250,17 @@ _DAMAGED: Final = (
 def _cell(value: Any) -> Any:
     if isinstance(value, RecordedAt):
         return json.dumps(value.as_json(), sort_keys=True)
-    return value.value if isinstance(value, State) else int(value) if isinstance(value, bool) else value
+    return value.value if isinstance(value, JobState) else int(value) if isinstance(value, bool) else value
 
 
-def _row(job: Job) -> tuple[Any, ...]:
+def _row(job: QueryJob) -> tuple[Any, ...]:
     return tuple(_cell(getattr(job, name)) for name in COLUMNS)
 
 
-def _job(row: tuple[Any, ...]) -> Job:
+def _job(row: tuple[Any, ...]) -> QueryJob:
     values = dict(zip(COLUMNS, row, strict=True))
     for name in ("request", "result"):
         values[name] = RecordedAt(**json.loads(values[name])) if values[name] is not None else None
-    return Job(**{**values, "state": State(values["state"]), "is_deleted": bool(values["is_deleted"])})
+    return QueryJob(
+        **{**values, "state": JobState(values["state"]), "is_deleted": bool(values["is_deleted"])}
+    )

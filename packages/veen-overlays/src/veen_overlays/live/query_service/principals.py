@@ -22,7 +22,7 @@ MAX_AUTHORIZATION_CHARACTERS: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PrincipalLimits:
     """Bounds on one principal's queries."""
 
     max_rows: int = 100_000
@@ -40,7 +40,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
+class ServicePrincipal:
     """One user of the service, and the VEEN identity that its queries and accesses are recorded under."""
 
     name: str
@@ -49,7 +49,7 @@ class Principal:
     """Names of streams, or patterns: ``*`` matches all streams, ``record/app/*`` all below a name."""
     results: Literal["own", "all"] = "own"
     """Whose results the principal may read."""
-    limits: Limits = field(default_factory=Limits)
+    limits: PrincipalLimits = field(default_factory=PrincipalLimits)
     token_hashes: tuple[bytes, ...] = ()
     """SHA-256 of each bearer token."""
     subjects: tuple[str, ...] = ()
@@ -104,10 +104,10 @@ def _escaped(value: str) -> str:
 class Authenticator:
     """Maps the credentials of a request to its principal; refuses all others (query-api-spec 7.1)."""
 
-    def __init__(self, principals: Iterable[Principal]) -> None:
-        self.principals: Sequence[Principal] = tuple(principals)
-        self._by_token: dict[bytes, Principal] = {}
-        self._by_subject: dict[str, Principal] = {}
+    def __init__(self, principals: Iterable[ServicePrincipal]) -> None:
+        self.principals: Sequence[ServicePrincipal] = tuple(principals)
+        self._by_token: dict[bytes, ServicePrincipal] = {}
+        self._by_subject: dict[str, ServicePrincipal] = {}
         names: set[str] = set()
         for principal in self.principals:
             if principal.name in names:
@@ -120,7 +120,7 @@ class Authenticator:
                 action="run `veen query token` and add its hash to a principal (query-api-spec 7.1)",
             )
 
-    def _add(self, principal: Principal) -> None:
+    def _add(self, principal: ServicePrincipal) -> None:
         for digest in principal.token_hashes:
             if self._by_token.setdefault(digest, principal) is not principal:
                 raise ConfigError(f"principals: {principal.name} and another principal share a token")
@@ -133,11 +133,11 @@ class Authenticator:
         """Whether a principal authenticates with a client certificate."""
         return bool(self._by_subject)
 
-    def named(self, name: str) -> Principal | None:
+    def named(self, name: str) -> ServicePrincipal | None:
         """Return the principal of this name; None if the configuration does not have it any more."""
         return next((each for each in self.principals if each.name == name), None)
 
-    def authenticate(self, authorization: str | None, subject: str | None) -> Principal:
+    def authenticate(self, authorization: str | None, subject: str | None) -> ServicePrincipal:
         """Return the principal of a request, by its Authorization header, else by its certificate.
 
         A wrong token is refused even if the certificate is known: the client meant to be another principal.

@@ -22,7 +22,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import ClientId, UnixTime
 from veen_core.receipt import Receipt
 from veen_overlays.live.query_service.job import RecordedAt
-from veen_overlays.live.query_service.principals import Principal
+from veen_overlays.live.query_service.principals import ServicePrincipal
 from veen_overlays.query.errors import QueryError
 from veen_overlays.recorder.records import QueryAudit, RecordEvent, ResultDigestHash, UnixMilliseconds
 from veen_overlays.schema.record import Record
@@ -80,10 +80,10 @@ def recorded_at(stream: str, hub_id: bytes, receipt: Receipt) -> RecordedAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class RecordedAccess:
     """One access of an authenticated principal, for the audit log (spec-3 9.2)."""
 
-    principal: Principal
+    principal: ServicePrincipal
     operation: str
     """submit, status, result, descriptor or evidence."""
     resource: str
@@ -129,7 +129,7 @@ class QueryRecords:
         """Record a ResultDigest (query-api-spec 5.5)."""
         return await self._append(RESULTS, self._event(RESULT, ORIGIN, digest))
 
-    async def access(self, access: Access) -> None:
+    async def access(self, access: RecordedAccess) -> None:
         """Record an access; durable when this returns."""
         await self._log.append(ACCESSES, access.as_record(self._now()))
 

@@ -28,12 +28,12 @@ def is_result_id(text: str) -> bool:
     return _RESULT_ID.fullmatch(text) is not None
 
 
-class TooLargeError(StateError):
+class ResultTooLargeError(StateError):
     """A result has more rows or bytes than its principal may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class RowPage:
     """A page of rows: the lines joined by commas, and the number of rows of the whole result."""
 
     rows: bytes
@@ -53,9 +53,9 @@ class RowWriter:
     def add(self, row: bytes) -> None:
         """Add one row as canonical JSON."""
         if self.count == self._max_rows:
-            raise TooLargeError(f"the result has more than {self._max_rows} rows", action=_SMALLER)
+            raise ResultTooLargeError(f"the result has more than {self._max_rows} rows", action=_SMALLER)
         if self.size + len(row) + 1 > self._max_bytes:
-            raise TooLargeError(f"the rows have more than {self._max_bytes} bytes", action=_SMALLER)
+            raise ResultTooLargeError(f"the rows have more than {self._max_bytes} bytes", action=_SMALLER)
         self._index.write(self.size.to_bytes(ENTRY_BYTES, "big"))
         self._rows.write(row + b"\n")
         self.size += len(row) + 1
@@ -112,7 +112,7 @@ class ResultFiles:
         temporary.rename(path)
         self._sync()
 
-    def page(self, result_id: str, offset: int, limit: int) -> Page:
+    def page(self, result_id: str, offset: int, limit: int) -> RowPage:
         """Read rows ``offset`` to ``offset + limit``; reads no other row."""
         with self.path(result_id, ".index").open("rb") as index:
             entries, odd = divmod(os.fstat(index.fileno()).st_size, ENTRY_BYTES)
@@ -126,7 +126,7 @@ class ResultFiles:
             lines = rows.read(end - start)
         if len(lines) != end - start or lines.count(b"\n") != last - first:
             raise StateError(f"the rows of {result_id} are damaged", action="submit the query again")
-        return Page(rows=lines[:-1].replace(b"\n", b","), count=last - first, total=total)
+        return RowPage(rows=lines[:-1].replace(b"\n", b","), count=last - first, total=total)
 
     def delete(self, result_id: str) -> None:
         """Delete the files of a result."""

@@ -29,7 +29,7 @@ from aiohttp.typedefs import Handler
 
 from veen_core.errors import ApiError
 from veen_overlays.live.query_service.openapi import document
-from veen_overlays.live.query_service.principals import Authenticator, Principal, subject_text
+from veen_overlays.live.query_service.principals import Authenticator, ServicePrincipal, subject_text
 from veen_overlays.live.query_service.recording import HubUnavailableError
 from veen_overlays.live.query_service.service import DEFAULT_PAGE_ROWS, MAX_WAIT_SECONDS, QueryService
 from veen_overlays.live.query_service.service_log import LOGGER, log
@@ -158,9 +158,9 @@ async def authenticated(request: web.Request, handler: Handler) -> web.StreamRes
     return await handler(request)
 
 
-def _principal(request: web.Request) -> Principal:
+def _principal(request: web.Request) -> ServicePrincipal:
     principal = request[_PRINCIPAL]
-    assert isinstance(principal, Principal)
+    assert isinstance(principal, ServicePrincipal)
     return principal
 
 

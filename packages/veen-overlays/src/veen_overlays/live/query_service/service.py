@@ -21,19 +21,19 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 from veen_core.errors import VeenError
 from veen_overlays.live.query_service.backend import QueryBackend
-from veen_overlays.live.query_service.counters import Counters
+from veen_overlays.live.query_service.counters import ServiceCounters
 from veen_overlays.live.query_service.execution import Executor
-from veen_overlays.live.query_service.job import Job, State
+from veen_overlays.live.query_service.job import JobState, QueryJob
 from veen_overlays.live.query_service.job_store import JobStore
-from veen_overlays.live.query_service.principals import Principal
+from veen_overlays.live.query_service.principals import ServicePrincipal
 from veen_overlays.live.query_service.recording import (
     REQUESTS,
-    Access,
     HubUnavailableError,
     QueryRecords,
+    RecordedAccess,
     outcome_of,
 )
-from veen_overlays.live.query_service.result_files import Page, ResultFiles, is_result_id
+from veen_overlays.live.query_service.result_files import ResultFiles, RowPage, is_result_id
 from veen_overlays.live.query_service.source_end import write_ends
 from veen_overlays.query import canonical_json
 from veen_overlays.query.errors import QueryError, QueryErrorCode
@@ -53,7 +53,7 @@ class ResultPage:
     digest: str
     result: dict[str, Any]
     """Where the digest is recorded."""
-    page: Page
+    page: RowPage
     offset: int
     limit: int
 
@@ -69,12 +69,12 @@ class QueryService:
     executor: Executor
     now: Callable[[], int]
     """The time in milliseconds."""
-    counters: Counters = field(default_factory=Counters)
+    counters: ServiceCounters = field(default_factory=ServiceCounters)
     randomness: Callable[[int], bytes] = os.urandom
 
     # --- the five operations
 
-    async def submit(self, principal: Principal, body: bytes) -> Job:
+    async def submit(self, principal: ServicePrincipal, body: bytes) -> QueryJob:
         """Accept a query (query-api-spec 7.2)."""
         named: list[str] = []
         try:
@@ -86,7 +86,7 @@ class QueryService:
         await self._audit(principal, "submit", job.query_id, parameters)
         return job
 
-    async def _accept(self, principal: Principal, body: bytes, named: list[str]) -> Job:
+    async def _accept(self, principal: ServicePrincipal, body: bytes, named: list[str]) -> QueryJob:
         descriptor = parse_descriptor(body, new_query_id=query_id_of(self.randomness(16)))
         named.append(descriptor.query_id)
         self._check_scope(principal, descriptor)
@@ -97,7 +97,7 @@ class QueryService:
                 action="leave query_id out, or choose another one",
             )
         ends = await self._hub(self.backend.ends(descriptor.scope))
-        job = Job(
+        job = QueryJob(
             result_id=result_id(descriptor, [end.prefix for end in ends]),
             query_id=descriptor.query_id,
             principal=principal.name,
@@ -113,7 +113,7 @@ class QueryService:
             self.executor.enqueue(job.result_id)
         return job
 
-    def _check_scope(self, principal: Principal, descriptor: QueryDescriptor) -> None:
+    def _check_scope(self, principal: ServicePrincipal, descriptor: QueryDescriptor) -> None:
         """Refuse streams that are unknown or not the principal's, without revealing which."""
         for stream in descriptor.scope:
             if stream not in self.backend.streams or not principal.may_read(stream):
@@ -123,17 +123,17 @@ class QueryService:
                     action="ask the operator of the service for access",
                 )
 
-    async def status(self, principal: Principal, name: str, wait: int) -> Job:
+    async def status(self, principal: ServicePrincipal, name: str, wait: int) -> QueryJob:
         """Return a job, after at most ``wait`` seconds if it has not finished before (query-api-spec 7.3)."""
         async with self._audited(principal, "status", name, {}) as audited:
             job = self._job_of(principal, name)
-            if wait and job.state not in (State.COMPLETED, State.FAILED):
+            if wait and job.state not in (JobState.COMPLETED, JobState.FAILED):
                 await self.executor.wait_finished(job.result_id, min(wait, MAX_WAIT_SECONDS))
                 job = self._job_of(principal, name)
             audited.note(job)
             return job
 
-    async def result(self, principal: Principal, name: str, offset: int, limit: int) -> ResultPage:
+    async def result(self, principal: ServicePrincipal, name: str, offset: int, limit: int) -> ResultPage:
         """Return a page of a completed result (query-api-spec 7.4)."""
         limit = min(limit, principal.limits.max_page_rows)
         async with self._audited(principal, "result", name, {"offset": offset, "limit": limit}) as audited:
@@ -149,7 +149,7 @@ class QueryService:
                 digest=job.digest, result=job.result.as_json(), page=page, offset=offset, limit=limit
             )
 
-    async def descriptor(self, principal: Principal, query_id: str) -> Job:
+    async def descriptor(self, principal: ServicePrincipal, query_id: str) -> QueryJob:
         """Return the job of a query_id, whose request is recorded (query-api-spec 7.5)."""
         async with self._audited(principal, "descriptor", query_id, {}) as audited:
             job = self.jobs.by_query(query_id)
@@ -158,7 +158,7 @@ class QueryService:
             audited.note(job)
             return job
 
-    async def evidence(self, principal: Principal, name: str) -> BinaryIO:
+    async def evidence(self, principal: ServicePrincipal, name: str) -> BinaryIO:
         """Open the result file of a completed job; the caller closes it."""
         async with self._audited(principal, "evidence", name, {}) as audited:
             job = self._completed(principal, name)
@@ -170,26 +170,26 @@ class QueryService:
 
     # --- what a principal may see
 
-    def _may_see(self, principal: Principal, job: Job) -> bool:
+    def _may_see(self, principal: ServicePrincipal, job: QueryJob) -> bool:
         if principal.results != "all" and job.principal != principal.name:
             return False
         scope: Any = canonical_json.decode(job.descriptor)
         return all(map(principal.may_read, scope["scope"]))
 
-    def _job_of(self, principal: Principal, name: str) -> Job:
+    def _job_of(self, principal: ServicePrincipal, name: str) -> QueryJob:
         job = self.jobs.by_result(name) if is_result_id(name) else None
         if job is None or job.request is None or not self._may_see(principal, job):
             raise not_found("result_id", name)
         return job
 
-    def _completed(self, principal: Principal, name: str) -> Job:
+    def _completed(self, principal: ServicePrincipal, name: str) -> QueryJob:
         job = self._job_of(principal, name)
-        if job.state is State.FAILED:
+        if job.state is JobState.FAILED:
             raise QueryError(
                 QueryErrorCode.EXECUTION_FAILED,
                 f"query {job.query_id} failed, {job.error_code}: {job.message}",
             )
-        if job.state is not State.COMPLETED:
+        if job.state is not JobState.COMPLETED:
             raise QueryError(
                 QueryErrorCode.RESULT_NOT_READY,
                 f"result {name} is {job.state}",
@@ -202,19 +202,19 @@ class QueryService:
     # --- audit (spec-3 §9)
 
     async def audit_refusal(
-        self, principal: Principal, operation: str, resource: str, error: QueryError
+        self, principal: ServicePrincipal, operation: str, resource: str, error: QueryError
     ) -> None:
         """Record an access that was refused before it reached its operation."""
         await self._audit(principal, operation, resource, {}, error=error)
 
     def _audited(
-        self, principal: Principal, operation: str, resource: str, parameters: Mapping[str, Any]
+        self, principal: ServicePrincipal, operation: str, resource: str, parameters: Mapping[str, Any]
     ) -> AuditedAccess:
         return AuditedAccess(self, principal, operation, resource, parameters)
 
     async def _audit(
         self,
-        principal: Principal,
+        principal: ServicePrincipal,
         operation: str,
         resource: str,
         parameters: Mapping[str, Any],
@@ -222,7 +222,7 @@ class QueryService:
         error: QueryError | None = None,
         rows_hash: str | None = None,
     ) -> None:
-        access = Access(
+        access = RecordedAccess(
             principal=principal,
             operation=operation,
             resource=resource[:256],
@@ -251,7 +251,7 @@ class AuditedAccess:
     def __init__(
         self,
         service: QueryService,
-        principal: Principal,
+        principal: ServicePrincipal,
         operation: str,
         resource: str,
         parameters: Mapping[str, Any],
@@ -260,7 +260,7 @@ class AuditedAccess:
         self._operation, self._resource, self._parameters = operation, resource, parameters
         self._rows_hash: str | None = None
 
-    def note(self, job: Job) -> None:
+    def note(self, job: QueryJob) -> None:
         """Note the result that was read."""
         if job.digest is not None:
             digest: Any = canonical_json.decode(job.digest)

@@ -16,7 +16,7 @@ from veen_overlays.live.query_view.files.data_files import KINDS
 from veen_overlays.live.query_view.files.manifest import DamagedViewError
 from veen_overlays.live.query_view.plan import Plan, opened_in, plan
 from veen_overlays.live.query_view.snapshot import Snapshot
-from veen_overlays.live.query_view.sql import COLUMN_OF, Cut, Parameters, rows_sql
+from veen_overlays.live.query_view.sql import COLUMN_OF, Parameters, SourceCut, rows_sql
 from veen_overlays.live.query_view.sql_aggregate import (
     aggregate_sql,
     columns_of,
@@ -27,12 +27,12 @@ from veen_overlays.live.query_view.sql_aggregate import (
 from veen_overlays.live.query_view.view import QueryView
 from veen_overlays.query.aggregation import Aggregation
 from veen_overlays.query.columns import EntryKind
-from veen_overlays.query.engine import DEFAULT_BUDGET, Answer, Budget, SourceReceipt
+from veen_overlays.query.engine import DEFAULT_BUDGET, Budget, QueryAnswer, SourceReceipt
 from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.request.evidence_policy import EvidenceMode
-from veen_overlays.query.request.fields import Field
+from veen_overlays.query.request.fields import QueryField
 from veen_overlays.query.request.filter import Filter
 from veen_overlays.query.result.coverage import Prefix, SourceCoverage, covered
 from veen_overlays.query.scope_sources import scope_prefixes
@@ -64,7 +64,7 @@ class DuckDbEngine:
 
     def execute(
         self, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget = DEFAULT_BUDGET
-    ) -> Answer:
+    ) -> QueryAnswer:
         with self._view.snapshot() as snapshot:
             try:
                 return self._execute(snapshot, descriptor, prefixes, budget)
@@ -73,11 +73,11 @@ class DuckDbEngine:
 
     def _execute(
         self, snapshot: Snapshot, descriptor: QueryDescriptor, prefixes: Sequence[Prefix], budget: Budget
-    ) -> Answer:
+    ) -> QueryAnswer:
         planned = plan(snapshot, descriptor, prefixes, lambda paths, cut: self._count_cut(paths, cut, budget))
         if is_sql_aggregate(descriptor):
             rows, matched = self._aggregate(descriptor, planned, budget)
-            return Answer(rows=rows, coverage=_coverage(prefixes, planned, matched))
+            return QueryAnswer(rows=rows, coverage=_coverage(prefixes, planned, matched))
         found = _Collector(descriptor, planned, budget)
         if planned.files:
             columns = found.columns()
@@ -88,7 +88,7 @@ class DuckDbEngine:
                 for batch in batches:
                     found.add(batch)
         coverage = _coverage(prefixes, planned, found.matched)
-        return Answer(rows=found.finish(), coverage=coverage, sources=found.sources)
+        return QueryAnswer(rows=found.finish(), coverage=coverage, sources=found.sources)
 
     # --- parts in SQL
 
@@ -119,7 +119,7 @@ class DuckDbEngine:
         found = self._database.fetch(sql, parameters.values, budget)
         return Counter({planned.index_of[descriptor.scope[s], hub, label]: n for s, hub, label, n in found})
 
-    def _count_cut(self, paths: Sequence[str], cut: Cut, budget: Budget) -> list[int]:
+    def _count_cut(self, paths: Sequence[str], cut: SourceCut, budget: Budget) -> list[int]:
         parameters = Parameters()
         bind = parameters.bind
         sql = (
@@ -180,7 +180,7 @@ class _Collector:
             wanted.add("receipt")
         return [*_PLACE, *sorted(wanted.difference(_PLACE))]
 
-    def _fields(self) -> list[Field]:
+    def _fields(self) -> list[QueryField]:
         descriptor = self._descriptor
         fields = [condition.field for condition in descriptor.filter.where]
         if descriptor.aggregate is None:

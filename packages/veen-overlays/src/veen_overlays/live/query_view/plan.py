@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from veen_overlays.live.query_view.files.data_files import CARRIED, KINDS
-from veen_overlays.live.query_view.files.manifest import REBUILD, DataFile, Span
+from veen_overlays.live.query_view.files.manifest import REBUILD, DataFile, FileRows
 from veen_overlays.live.query_view.files.manifest_index import SourceKey
 from veen_overlays.live.query_view.snapshot import Snapshot
-from veen_overlays.live.query_view.sql import Cut, FileSet
+from veen_overlays.live.query_view.sql import FileSet, SourceCut
 from veen_overlays.query import canonical_json
 from veen_overlays.query.columns import EntryKind
 from veen_overlays.query.errors import execution_failed
@@ -23,7 +23,7 @@ from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.result.coverage import Prefix
 from veen_overlays.query.scope_sources import is_empty_source
 
-CountCut = Callable[[Sequence[str], Cut], Sequence[int]]
+CountCut = Callable[[Sequence[str], SourceCut], Sequence[int]]
 """Counts the rows of a cut in Parquet files, by kind."""
 
 
@@ -74,7 +74,7 @@ def _file_sets(
     snapshot: Snapshot, descriptor: QueryDescriptor, held: dict[SourceKey, Prefix], place: int, stream: str
 ) -> Iterator[FileSet]:
     wanted = descriptor.filter
-    sets: dict[tuple[Cut, ...] | None, list[DataFile]] = defaultdict(list)
+    sets: dict[tuple[SourceCut, ...] | None, list[DataFile]] = defaultdict(list)
     for file in snapshot.files(
         stream,
         times=(wanted.time_from, wanted.time_to),
@@ -90,15 +90,15 @@ def _file_sets(
         yield FileSet(place, tuple(snapshot.paths(files)), found_cuts)
 
 
-def _span_key(stream: str, span: Span) -> SourceKey:
+def _span_key(stream: str, span: FileRows) -> SourceKey:
     return stream, bytes(span.hub_id), bytes(span.label)
 
 
-def _cut(prefix: Prefix | None, span: Span) -> Cut | None:
+def _cut(prefix: Prefix | None, span: FileRows) -> SourceCut | None:
     """The rows of a span that a prefix covers; None if there are none."""
     if prefix is None or span.from_seq > prefix.to_seq:
         return None
-    return Cut(bytes(span.hub_id), bytes(span.label), prefix.to_seq)
+    return SourceCut(bytes(span.hub_id), bytes(span.label), prefix.to_seq)
 
 
 def _kinds(snapshot: Snapshot, prefix: Prefix, count_cut: CountCut) -> Sequence[int]:
@@ -133,7 +133,7 @@ def _kinds_up_to(snapshot: Snapshot, prefix: Prefix, count_cut: CountCut) -> Seq
                 snapshot.files_of.verify(file)
                 cut_files.append(file)
     if cut_files:
-        cut = Cut(bytes(prefix.hub_id), bytes(prefix.label), prefix.to_seq)
+        cut = SourceCut(bytes(prefix.hub_id), bytes(prefix.label), prefix.to_seq)
         counts = _added(counts, count_cut(snapshot.paths(cut_files), cut))
     return counts
 

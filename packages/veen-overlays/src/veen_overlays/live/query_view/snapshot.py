@@ -11,7 +11,7 @@ from veen_core.ids import StreamSeq
 from veen_core.proof import MmrProof
 from veen_overlays.live.query_view.files.data_files import path_of
 from veen_overlays.live.query_view.files.kept_files import KeptFiles
-from veen_overlays.live.query_view.files.manifest import DataFile, Source
+from veen_overlays.live.query_view.files.manifest import DataFile, ViewSource
 from veen_overlays.live.query_view.files.manifest_index import ManifestIndex
 from veen_overlays.live.query_view.files.node_file import NodeFile
 from veen_overlays.live.query_view.files.subject_filter import may_contain
@@ -35,7 +35,7 @@ class Snapshot:
         """Return the sources of these streams that have entries of their own."""
         return [prefix_of(s) for stream in streams for s in self.index.by_stream.get(stream, ()) if s.own]
 
-    def source(self, prefix: Prefix) -> Source:
+    def source(self, prefix: Prefix) -> ViewSource:
         """Return the source of a prefix; raise ``QueryError`` unless the view has exactly this prefix."""
         found = self.index.sources.get((prefix.stream, prefix.hub_id, prefix.label))
         if found is None or not 1 <= prefix.to_seq <= found.size or prefix.from_seq != 1:
@@ -89,7 +89,7 @@ class Snapshot:
         return [str(path_of(self.folder, file)) for file in files]
 
 
-def prefix_of(source: Source) -> Prefix:
+def prefix_of(source: ViewSource) -> Prefix:
     """Return the prefix that a source covers now."""
     return Prefix(
         stream=source.stream,

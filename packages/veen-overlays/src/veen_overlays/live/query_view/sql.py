@@ -45,7 +45,7 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SourceCut:
     """The rows of one source that a query may see in a file: entries up to ``to_seq``."""
 
     hub_id: bytes
@@ -60,7 +60,7 @@ class FileSet:
     stream: int
     """The place of the stream in the scope."""
     paths: tuple[str, ...]
-    cuts: tuple[Cut, ...] | None = None
+    cuts: tuple[SourceCut, ...] | None = None
 
 
 def filter_sql(wanted: Filter, parameters: Parameters) -> list[str]:
@@ -123,7 +123,7 @@ def rows_sql(files: Sequence[FileSet], columns: Sequence[str], wanted: Filter, p
     return " UNION ALL ".join(parts)
 
 
-def _cuts_sql(cuts: Sequence[Cut], parameters: Parameters) -> str:
+def _cuts_sql(cuts: Sequence[SourceCut], parameters: Parameters) -> str:
     bind = parameters.bind
     return "({})".format(
         " OR ".join(

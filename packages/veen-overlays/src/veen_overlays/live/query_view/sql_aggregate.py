@@ -16,11 +16,11 @@ from veen_overlays.query.canonical_json import Json
 from veen_overlays.query.request.aggregate import Metric
 from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.request.evidence_policy import EvidenceMode
-from veen_overlays.query.request.fields import Field
+from veen_overlays.query.request.fields import QueryField
 from veen_overlays.query.values import rendered
 
 
-def is_sql_field(field: Field | None) -> bool:
+def is_sql_field(field: QueryField | None) -> bool:
     """Return whether SQL has a column for a field."""
     return field is None or field.name in COLUMN_OF
 
@@ -36,7 +36,7 @@ def is_sql_aggregate(descriptor: QueryDescriptor) -> bool:
     ]
     # SQL numbers the streams by their place in the scope, which is not their order as text.
     orders_streams = any(
-        metric.function in ("min", "max") and metric.field == Field("stream")
+        metric.function in ("min", "max") and metric.field == QueryField("stream")
         for metric in descriptor.aggregate.metrics
     )
     wants_receipts = any(field.name == "receipt_id" for field in descriptor.projection)
@@ -105,7 +105,7 @@ def _metric(descriptor: QueryDescriptor, metric: Metric, count: int, value: Any)
             return _shown(descriptor, metric.field, value)
 
 
-def _shown(descriptor: QueryDescriptor, field: Field, value: Any) -> Json:
+def _shown(descriptor: QueryDescriptor, field: QueryField, value: Any) -> Json:
     if value is None:
         return None
     if field.name == "stream":

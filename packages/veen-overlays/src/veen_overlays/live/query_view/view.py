@@ -56,10 +56,10 @@ from veen_overlays.live.query_view.files.manifest import (
     MANIFEST,
     DamagedViewError,
     DataFile,
-    Feed,
+    FeedPosition,
     Home,
-    Manifest,
     OriginLog,
+    ViewManifest,
     WaitingFile,
     load_manifest,
     save_manifest,
@@ -88,7 +88,7 @@ class QueryView:
     def __init__(self, folder: Path) -> None:
         """Use ``open``: it takes the lock and checks the files."""
         self.folder = folder
-        self._manifest = Manifest()
+        self._manifest = ViewManifest()
         self._sources: dict[SourceKey, GrowingSource] = {}
         self._rows: dict[Partition, list[ViewRow]] = defaultdict(list)
         self._row_count = self._row_bytes = 0
@@ -135,8 +135,8 @@ class QueryView:
 
     def _load(self, *, rebuild: bool) -> None:
         if rebuild:
-            save_manifest(self.folder, Manifest())
-        self._manifest = load_manifest(self.folder) or Manifest()
+            save_manifest(self.folder, ViewManifest())
+        self._manifest = load_manifest(self.folder) or ViewManifest()
         self._remove_unnamed()
         for file in self._manifest.files:
             self._files.check(file)
@@ -330,7 +330,9 @@ class QueryView:
             self._manifest,
             sources=tuple(each.as_source() for each in self._sources.values() if each.size),
             files=tuple(files),
-            feeds=tuple(Feed(name=name, next_epoch=epoch) for name, epoch in sorted(self._feeds.items())),
+            feeds=tuple(
+                FeedPosition(name=name, next_epoch=epoch) for name, epoch in sorted(self._feeds.items())
+            ),
             origin_logs=tuple(self._origin_logs[name] for name in sorted(self._origin_logs)),
             homes=tuple(Home(stream=name, hub_id=hub) for name, hub in sorted(self._homes.items())),
             waiting=waiting,

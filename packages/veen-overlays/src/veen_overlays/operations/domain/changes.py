@@ -15,7 +15,7 @@ DEFAULT_DOMAIN: Final = Domain(authorities=(), negative_balances=False, grants_r
 """The rules of a log without an ``operation.domain.v1``."""
 
 
-class Changes(dict[bytes, Any]):
+class ChangedValues(dict[bytes, Any]):
     """The changed values of a map. A key that was not changed has its earlier value, or the default."""
 
     def __init__(self, before: Mapping[bytes, Any], default: Any = None) -> None:
@@ -41,11 +41,11 @@ class DomainChanges:
     def __init__(self, before: DomainState) -> None:
         self.domain = before.domain
         self.rules = DEFAULT_DOMAIN if before.domain is None else before.domain
-        self.accounts = Changes(before.accounts, NO_ACCOUNT)
-        self.grants = Changes(before.grants, ())
-        self.subjects = Changes(before.subjects)
-        self.revocations = Changes(before.revocations, {})
-        self.operations = Changes(before.operations)
+        self.accounts = ChangedValues(before.accounts, NO_ACCOUNT)
+        self.grants = ChangedValues(before.grants, ())
+        self.subjects = ChangedValues(before.subjects)
+        self.revocations = ChangedValues(before.revocations, {})
+        self.operations = ChangedValues(before.operations)
 
     def result(self) -> DomainState:
         """The state after the changes."""

@@ -42,7 +42,7 @@ NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
 """An account that nothing has named."""
 
 
-class Outcome(NamedTuple):
+class OperationOutcome(NamedTuple):
     """An operation of the log, and the reason if it had no effect."""
 
     seq: int
@@ -71,7 +71,7 @@ class DomainState(NamedTuple):
     """The subject of each auth_ref."""
     revocations: Revocations
     operations: Mapping[bytes, tuple[int, str, bytes, bytes, str]]
-    """The fields of each operation's ``Outcome``, by operation_id. They contain the whole record, and so
+    """The fields of each ``OperationOutcome``, by operation_id. They contain the whole record, and so
     every delegation chain (D3). The garbage collector visits plain tuples of atoms only once."""
 
     @property
@@ -79,14 +79,14 @@ class DomainState(NamedTuple):
         """The keys whose grants count (A1)."""
         return () if self.domain is None else self.domain.authorities
 
-    def outcome(self, operation: bytes) -> Outcome | None:
+    def outcome(self, operation: bytes) -> OperationOutcome | None:
         """The outcome of an operation; None if the log has no such operation."""
         found = self.operations.get(operation)
-        return None if found is None else Outcome._make(found)
+        return None if found is None else OperationOutcome._make(found)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[OperationOutcome]:
         """The outcomes of all operations, in stream order."""
-        return [Outcome._make(each) for each in sorted(self.operations.values())]
+        return [OperationOutcome._make(each) for each in sorted(self.operations.values())]
 
     def granted(self, auth_ref: bytes) -> tuple[Grant, ...]:
         """The grants with this auth_ref, the latest first; only grants of one second can share it."""

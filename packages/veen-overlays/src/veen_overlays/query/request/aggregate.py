@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast
 
 from veen_overlays.query.checks import check_unique, read_list, read_object, want
 from veen_overlays.query.errors import invalid
-from veen_overlays.query.request.fields import BASE_FIELDS, Field, parse_field
+from veen_overlays.query.request.fields import BASE_FIELDS, QueryField, parse_field
 
 Function = Literal["count", "min", "max", "sum", "avg", "count_distinct"]
 FUNCTIONS: Final = ("min", "max", "sum", "avg", "count_distinct")
@@ -29,7 +29,7 @@ class Metric:
     """One metric; ``name`` is its key in the rows."""
 
     function: Function
-    field: Field | None = None
+    field: QueryField | None = None
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class Metric:
 class Aggregate:
     """One row per group; without ``group_by`` exactly one row, even if no event matches."""
 
-    group_by: tuple[Field, ...] = ()
+    group_by: tuple[QueryField, ...] = ()
     metrics: tuple[Metric, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def read_aggregate(item: object) -> Aggregate:
     """Validate and normalise ``aggregate`` (query-api §4.3)."""
     parts = read_object(item, "aggregate (query-api §4.3)", ("group_by", "metrics"))
     groups, where = parts.get("group_by"), "aggregate.group_by (query-api §4.3)"
-    fields: tuple[Field, ...] = ()
+    fields: tuple[QueryField, ...] = ()
     if groups is not None and groups != []:
         fields = tuple(parse_field(each, where) for each in read_list(groups, where, MAX_GROUP_FIELDS))
         check_unique(fields, where)

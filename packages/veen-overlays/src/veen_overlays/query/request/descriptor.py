@@ -16,7 +16,7 @@ from veen_overlays.query.checks import check_unique, read_list, read_object, rea
 from veen_overlays.query.errors import QueryError, QueryErrorCode, invalid
 from veen_overlays.query.request.aggregate import Aggregate, read_aggregate
 from veen_overlays.query.request.evidence_policy import EvidencePolicy, read_evidence
-from veen_overlays.query.request.fields import ALL_FIELDS, BASE_FIELDS, PAYLOAD, Field, parse_field
+from veen_overlays.query.request.fields import ALL_FIELDS, BASE_FIELDS, PAYLOAD, QueryField, parse_field
 from veen_overlays.query.request.filter import Filter, read_filter
 
 VERSION: Final = 1
@@ -60,7 +60,7 @@ class QueryDescriptor:
     query_id: str
     scope: tuple[str, ...]
     filter: Filter
-    projection: tuple[Field, ...]
+    projection: tuple[QueryField, ...]
     aggregate: Aggregate | None = None
     evidence: EvidencePolicy
     meta: dict[str, Json] | None = None
@@ -153,7 +153,7 @@ def _read_scope(item: object) -> tuple[str, ...]:
     return names
 
 
-def _read_projection(item: object, aggregate: Aggregate | None) -> tuple[Field, ...]:
+def _read_projection(item: object, aggregate: Aggregate | None) -> tuple[QueryField, ...]:
     where = "projection (query-api §4.2)"
     names = read_list(item, where, MAX_PROJECTED)
     if "*" in names:
@@ -161,7 +161,7 @@ def _read_projection(item: object, aggregate: Aggregate | None) -> tuple[Field, 
             raise invalid(where, '"*" is not alone', 'write ["*"], or name the fields')
         # In an aggregate, "*" leaves out receipt_id, because it hashes all receipts of each group.
         every = ALL_FIELDS if aggregate is None else tuple(f for f in BASE_FIELDS if f != "receipt_id")
-        return tuple(Field(name, () if name == PAYLOAD else None) for name in every)
+        return tuple(QueryField(name, () if name == PAYLOAD else None) for name in every)
     fields = tuple(parse_field(each, where) for each in names)
     check_unique(fields, where)
     return fields

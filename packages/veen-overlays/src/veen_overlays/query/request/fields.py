@@ -38,7 +38,7 @@ _PART: Final = re.compile(r"[^.\x00-\x1f\x7f\ud800-\udfff]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class QueryField:
     """One field of a query. ``path`` is None for a base field and empty for the whole payload."""
 
     name: str
@@ -50,16 +50,16 @@ class Field:
         return self.path is not None
 
 
-def parse_field(name: object, where: str) -> Field:
+def parse_field(name: object, where: str) -> QueryField:
     """Return the field of this name; ``where`` names the part of the descriptor in the error (§4.4)."""
     if type(name) is not str:
         raise invalid(
             where, "the name of a field is not text", f"use {', '.join(ALL_FIELDS)} or payload.PATH"
         )
     if name in BASE_FIELDS:
-        return Field(name)
+        return QueryField(name)
     if name in (PAYLOAD, "payload.*"):
-        return Field(PAYLOAD, ())
+        return QueryField(PAYLOAD, ())
     if len(name) > MAX_FIELD_CHARACTERS:
         raise invalid(
             where,
@@ -75,4 +75,4 @@ def parse_field(name: object, where: str) -> Field:
             f"{name!r} is not a path into the payload",
             f"write payload.KEY or payload.KEY.KEY, with 1 to {MAX_PATH_PARTS} keys that are not empty",
         )
-    return Field(name, parts)
+    return QueryField(name, parts)

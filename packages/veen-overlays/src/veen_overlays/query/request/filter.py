@@ -13,7 +13,7 @@ from typing import Any, Final
 from veen_overlays.query import canonical_json
 from veen_overlays.query.checks import check_unique, read_list, read_object, read_text, want
 from veen_overlays.query.errors import invalid
-from veen_overlays.query.request.fields import TIME_FIELDS, Field, parse_field
+from veen_overlays.query.request.fields import TIME_FIELDS, QueryField, parse_field
 from veen_overlays.query.request.timestamp import format_timestamp, parse_timestamp
 
 MAX_SUBJECT_CHARACTERS: Final = 1_024
@@ -29,7 +29,7 @@ _KEYS: Final = ("subject_id", "event_type", "time", "where")
 class Condition:
     """The values that a field may have."""
 
-    field: Field
+    field: QueryField
     values: tuple[canonical_json.Json, ...]
     """Scalars, ordered by their canonical JSON."""
 

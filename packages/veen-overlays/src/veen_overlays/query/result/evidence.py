@@ -22,14 +22,14 @@ from veen_core.ids import HubId, NodeHash
 from veen_core.receipt import Receipt
 from veen_core.signatures import verify_all
 from veen_core.wire import Wire, int_map
-from veen_overlays.query.engine import Answer, SourceReceipt
+from veen_overlays.query.engine import QueryAnswer, SourceReceipt
 from veen_overlays.query.errors import execution_failed
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.request.evidence_policy import EvidenceMode
 from veen_overlays.query.result import inclusion, sampling
 from veen_overlays.query.result.coverage import Prefix
-from veen_overlays.query.verify.source_rules import HubKeys, check_head, read_receipt, receipt_claims
+from veen_overlays.query.verify.source_rules import KeysByTime, check_head, read_receipt, receipt_claims
 
 SECTION = "query-api §6"
 
@@ -118,7 +118,7 @@ def matched_hashes(descriptor: QueryDescriptor, sources: Sequence[SourceReceipt]
 
 def build_evidence(
     descriptor: QueryDescriptor,
-    answer: Answer,
+    answer: QueryAnswer,
     source: EvidenceSource,
     identities: Mapping[HubId, HubIdentity],
 ) -> ResultEvidence:
@@ -137,7 +137,7 @@ def build_evidence(
 
 def _build(
     descriptor: QueryDescriptor,
-    answer: Answer,
+    answer: QueryAnswer,
     source: EvidenceSource,
     identities: Mapping[HubId, HubIdentity],
 ) -> ResultEvidence:
@@ -162,18 +162,18 @@ def _build(
     )
 
 
-def _keys_of(identities: Mapping[HubId, HubIdentity], hub: HubId) -> HubKeys:
+def _keys_of(identities: Mapping[HubId, HubIdentity], hub: HubId) -> KeysByTime:
     if (identity := identities.get(hub)) is None:
         raise execution_failed(
             f"the keys of hub {hub.hex()} are unknown, so nothing of it can be verified (core §8.4)",
             "configure the hub's identity",
         )
     hub_identity.verify_identity(identity, pinned=hub)
-    return HubKeys(identity)
+    return KeysByTime(identity)
 
 
 def _of_source(
-    prefix: Prefix, source: EvidenceSource, picked: Sequence[SourceReceipt], keys: HubKeys
+    prefix: Prefix, source: EvidenceSource, picked: Sequence[SourceReceipt], keys: KeysByTime
 ) -> SourceEvidence:
     """Collect and verify the evidence of one source: signatures, then inclusion."""
     head = source.head(prefix)

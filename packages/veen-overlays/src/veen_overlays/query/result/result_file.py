@@ -14,7 +14,7 @@ from veen_core.errors import DecodeError
 from veen_core.hashing import H
 from veen_core.wire import Wire, int_map
 from veen_overlays.query import canonical_json
-from veen_overlays.query.engine import Answer, Row
+from veen_overlays.query.engine import QueryAnswer, Row
 from veen_overlays.query.errors import QueryError
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.request.descriptor import QueryDescriptor, normalise
@@ -105,7 +105,11 @@ class Execution:
 
 
 def make_digest(
-    descriptor: QueryDescriptor, answer: Answer, execution: Execution, *, encoded: list[bytes] | None = None
+    descriptor: QueryDescriptor,
+    answer: QueryAnswer,
+    execution: Execution,
+    *,
+    encoded: list[bytes] | None = None,
 ) -> ResultDigest:
     """Return the digest of an answer whose evidence was built and verified (query-api §5.2).
 
@@ -134,7 +138,7 @@ def make_digest(
 
 
 def verified_receipts(
-    descriptor: QueryDescriptor, answer: Answer, encoded_rows: list[bytes]
+    descriptor: QueryDescriptor, answer: QueryAnswer, encoded_rows: list[bytes]
 ) -> list[VerifiedReceipt]:
     """Return the entries of the evidence summary (query-api §5.4); the receipts must have been verified."""
     row_of: dict[tuple[int, int], bytes] = {}
@@ -159,7 +163,7 @@ def verified_receipts(
 
 
 def make_result(
-    descriptor: QueryDescriptor, answer: Answer, evidence: ResultEvidence, execution: Execution
+    descriptor: QueryDescriptor, answer: QueryAnswer, evidence: ResultEvidence, execution: Execution
 ) -> ResultFile:
     """Return the result file of an answer and its verified evidence."""
     rows = split_rows(answer.rows)

@@ -12,7 +12,7 @@ from veen_core.errors import EvidenceError, VerificationError
 from veen_core.hashing import H
 from veen_core.ids import HubId
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verify_all
+from veen_core.signatures import SignatureClaim, verify_all
 from veen_overlays.query.event import receipt_id
 from veen_overlays.query.request.descriptor import QueryDescriptor
 from veen_overlays.query.request.evidence_policy import EvidenceMode
@@ -21,7 +21,7 @@ from veen_overlays.query.result.coverage import SourceCoverage
 from veen_overlays.query.result.digest import ResultDigest, VerifiedReceipt, evidence_hash, evidence_summary
 from veen_overlays.query.result.evidence import ResultEvidence, SourceEvidence
 from veen_overlays.query.verify.row_rules import ROWS_ACTION, ReceiptRules, split_hashes
-from veen_overlays.query.verify.source_rules import HubKeys, named, read_receipt, receipt_claims
+from veen_overlays.query.verify.source_rules import KeysByTime, named, read_receipt, receipt_claims
 
 
 class ReceiptCheck:
@@ -42,11 +42,11 @@ class ReceiptCheck:
         """The number of receipts."""
         return sum(map(len, self._receipts))
 
-    def check_signatures(self, evidence: ResultEvidence, keys: Mapping[HubId, HubKeys]) -> None:
+    def check_signatures(self, evidence: ResultEvidence, keys: Mapping[HubId, KeysByTime]) -> None:
         """Check that the evidence policy asks for the receipts, that they fit their rows, and are signed."""
         self._sources = list(zip(self._digest.coverage, evidence.sources, strict=True))
         self._matched = evidence.matched
-        claims: list[Claim] = []
+        claims: list[SignatureClaim] = []
         for source, shown in self._sources:
             receipts = [read_receipt(source, wire) for wire in shown.receipts]
             self._receipts.append(receipts)

@@ -16,7 +16,7 @@ from veen_core.hub_evidence import check_log_name
 from veen_core.hub_identity import HubIdentity, receipt_claim
 from veen_core.ids import Epoch, HubPk, MmrRoot, UnixTime
 from veen_core.receipt import Receipt
-from veen_core.signatures import Claim, verify_one
+from veen_core.signatures import SignatureClaim, verify_one
 from veen_core.tlog import tree
 from veen_core.tlog.policy import Cosigned, WitnessPolicy
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from veen_overlays.query.result.evidence import HubLogLink
 
 
-class HubKeys:
+class KeysByTime:
     """The keys of a hub by time; receipts of one second share the lookup."""
 
     def __init__(self, identity: HubIdentity) -> None:
@@ -80,13 +80,15 @@ def read_receipt(prefix: Prefix, wire: bytes) -> Receipt:
     return receipt
 
 
-def receipt_claims(keys: HubKeys, receipts: Sequence[Receipt], wires: Sequence[bytes]) -> Iterator[Claim]:
+def receipt_claims(
+    keys: KeysByTime, receipts: Sequence[Receipt], wires: Sequence[bytes]
+) -> Iterator[SignatureClaim]:
     """Yield the signatures of receipts, to be verified together (core §4.3, §8.4)."""
     for receipt, wire in zip(receipts, wires, strict=True):
         yield receipt_claim(keys.active_at(receipt.hub_ts), receipt, wire)
 
 
-def check_head(prefix: Prefix, head: bytes | None, keys: HubKeys) -> Receipt | None:
+def check_head(prefix: Prefix, head: bytes | None, keys: KeysByTime) -> Receipt | None:
     """Verify that the hub signed the root at the end of a source; return the receipt (P13)."""
     if prefix.mmr_root is None or not prefix.to_seq:
         if head is not None or prefix.mmr_root is not None or prefix.size:

@@ -37,7 +37,7 @@ from veen_overlays.query.result.result_file import ResultFile, split_rows
 from veen_overlays.query.verify.content_rules import check_coverage, check_digest, check_rows
 from veen_overlays.query.verify.receipt_check import ReceiptCheck
 from veen_overlays.query.verify.row_rules import ROWS_ACTION
-from veen_overlays.query.verify.source_rules import HubKeys, check_head, check_label, check_link, named
+from veen_overlays.query.verify.source_rules import KeysByTime, check_head, check_label, check_link, named
 
 MAX_CLOCK_SKEW_MS: Final = 300_000
 """Largest difference between the clocks of client and executor that is accepted, in milliseconds."""
@@ -88,7 +88,7 @@ class _Verification:
         self.descriptor, self.digest = file.descriptor, file.digest
         self.rows: list[dict[str, Any]] = file.rows()
         self.encoded = split_rows(self.rows)
-        self.keys: dict[HubId, HubKeys] = {}
+        self.keys: dict[HubId, KeysByTime] = {}
         self.heads: list[Receipt | None] = []
         self.receipts = ReceiptCheck(self.descriptor, self.digest, self.rows)
         self.steps: list[str] = []
@@ -144,7 +144,7 @@ class _Verification:
                 )
             identity = self.trust.identities.get(hub, shown[hub])
             hub_identity.verify_identity(identity, pinned=hub)
-            self.keys[hub] = HubKeys(identity)
+            self.keys[hub] = KeysByTime(identity)
         which = "the pinned one" if self.trust.pinned is not None else "as named in the file"
         names = ", ".join(hub.hex() for hub in hubs)
         self.steps.append(f"{'the hub is' if len(hubs) == 1 else 'the hubs are'} {which}: {names}")

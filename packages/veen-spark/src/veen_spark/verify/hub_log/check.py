@@ -23,14 +23,14 @@ from veen_spark.verify.hub_log.folder import (
 )
 from veen_spark.verify.hub_log.heads import CheckedLabel, compare_labels, missing_entries
 from veen_spark.verify.hub_log.tree import check_trees
-from veen_spark.verify.origin import Origin
+from veen_spark.verify.origin import LogOrigin
 from veen_spark.verify.report import HubLogReport, LabelReport, empty_label, key_of
 from veen_spark.verify.segment_verifier import LabelFault, SegmentVerdict
 from veen_spark.verify.tasks import TaskExchange, TaskRunner
 
 
 @dataclass(slots=True)
-class HubLogs:
+class SparkHubLogs:
     """The hub logs under some paths."""
 
     folders: list[HubLogFolder] = field(default_factory=list)
@@ -59,10 +59,10 @@ class HubLogs:
 
 
 def find_hub_logs(
-    found: FoundLogs, origins: Mapping[str, Origin], pinned: Collection[HubId], given: HubIdentity | None
-) -> HubLogs:
+    found: FoundLogs, origins: Mapping[str, LogOrigin], pinned: Collection[HubId], given: HubIdentity | None
+) -> SparkHubLogs:
     """Find the hub logs of data directories that were searched completely, and of exports of whole hubs."""
-    logs, exported, in_folder = HubLogs(), set[str](), dict[str, list[str]]()
+    logs, exported, in_folder = SparkHubLogs(), set[str](), dict[str, list[str]]()
     for folder in found.whole:
         in_folder.setdefault(os.path.dirname(folder), []).append(folder)
     for home in sorted(found.hub_exports):
@@ -89,7 +89,7 @@ def find_hub_logs(
 def check_hub_logs(
     run: TaskRunner,
     exchange: TaskExchange,
-    logs: HubLogs,
+    logs: SparkHubLogs,
     reports: Sequence[LabelReport],
     verdicts: Iterable[SegmentVerdict],
     *,
@@ -125,7 +125,7 @@ def check_hub_logs(
 
 
 def _labels(
-    logs: HubLogs, reports: Iterable[LabelReport], verdicts: Iterable[SegmentVerdict]
+    logs: SparkHubLogs, reports: Iterable[LabelReport], verdicts: Iterable[SegmentVerdict]
 ) -> Iterator[CheckedLabel]:
     """Yield the labels that hub logs cover, with their parts in order."""
     owned = (verdict for verdict in verdicts if verdict.segment.origin in logs.owner)

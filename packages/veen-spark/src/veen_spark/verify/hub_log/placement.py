@@ -14,7 +14,7 @@ import numpy as np
 
 from veen_core.ids import Label
 from veen_spark.read.field_layout import Ints
-from veen_spark.read.segment import Segment
+from veen_spark.read.segment import SparkSegment
 from veen_spark.verify.hub_log.entries import HEAD, EntriesPart, read_heads
 from veen_spark.verify.tasks import Addressed, Records
 
@@ -28,7 +28,7 @@ _NO_RECEIVER: Final = -1
 class LabelPart(NamedTuple):
     """A part of a label: where its entries are, and how many of them verify."""
 
-    segment: Segment
+    segment: SparkSegment
     entries: int
     last_root: bytes
     """Root and hub_ts of the RECEIPT of the last entry."""

@@ -13,7 +13,7 @@ from veen_storage.disk.files import Files
 BUFFER_BYTES: Final = 1_048_576
 
 
-class Output:
+class ExportFile:
     """A file that is being written."""
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -51,27 +51,27 @@ class Output:
         os.close(self._fd)
 
 
-class Folder:
+class ExportFolder:
     """The target folder and the files written into it so far. A context manager."""
 
     def __init__(self, root: Path, files: Files) -> None:
         self._root = root
         self._files = files
-        self._open: list[Output] = []
+        self._open: list[ExportFile] = []
         self.written: list[ExportedFile] = []
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> ExportFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
         for output in self._open:  # left open by an error
             output.close()
 
-    def begin(self, name: str) -> Output:
-        self._open.append(output := Output(self._root / name, self._files))
+    def begin(self, name: str) -> ExportFile:
+        self._open.append(output := ExportFile(self._root / name, self._files))
         return output
 
-    def end(self, output: Output, name: str) -> None:
+    def end(self, output: ExportFile, name: str) -> None:
         self.written.append(output.end(name))
         self._open.remove(output)
 

@@ -24,7 +24,7 @@ from veen_core.tlog.tree import Tree, leaf_hash
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_signed_head
 from veen_storage.commit.hub_log import LENGTH_BYTES
 from veen_storage.copies.export.check import read_exported_identity, verify_export
-from veen_storage.copies.export.label_heads import LabelHeads
+from veen_storage.copies.export.label_heads import ExportedHeads
 from veen_storage.copies.export.sequence import damaged, read_small
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES, HUB_LOG_PUBLISHED, Layout
 from veen_storage.errors import MismatchError, StorageError
@@ -107,7 +107,7 @@ class _HubLog:
                     roots[tree.size] = tree.root
         return roots
 
-    def heads_of(self, label: Label) -> LabelHeads:
+    def heads_of(self, label: Label) -> ExportedHeads:
         """Return the heads of one label."""
         heads: dict[StreamSeq, LabelHead] = {}
         if (offsets := self.offsets.get(label)) is not None:
@@ -116,7 +116,7 @@ class _HubLog:
                     file.seek(offset)
                     head = LabelHead.decode(read_entry(file) or b"")  # decoded before, in ``read``
                     heads[head.upto_seq] = head
-        return LabelHeads(heads, self.table.hub_ts)
+        return ExportedHeads(heads, self.table.hub_ts)
 
 
 def verify_hub_export(path: Path, pinned: HubId) -> VerifiedHubExport:

@@ -16,12 +16,12 @@ from veen_core.ids import StreamSeq
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.copies.clone import read_parts
 from veen_storage.copies.consistent_prefix import HubLogCut, take_cut
-from veen_storage.copies.export.folder import Folder
+from veen_storage.copies.export.folder import ExportFolder
 from veen_storage.copies.export.write import export
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import StorageError
-from veen_storage.read.observer import Source
+from veen_storage.opening.observer import Source
 
 ReportProgress = Callable[[int, int], None]
 """Called with the number of labels written so far, and the number of all."""
@@ -56,7 +56,7 @@ def export_hub(
         progress(done, len(cut.labels))
     if cut.hub_log is not None:
         _write_hub_log(store, cut.hub_log, Layout(target), files)
-    with Folder(target, files) as top:
+    with ExportFolder(target, files) as top:
         identity = store.artifacts().files(store.layout)
         for name in IDENTITY:
             top.write(name, identity.get(name) or (store.layout.root / name).read_bytes())
@@ -82,7 +82,7 @@ def _checkpoints(store: Source, cut: HubLogCut | None) -> list[SignedHead]:
 def _write_hub_log(store: Source, cut: HubLogCut, target: Layout, files: Files) -> None:
     """Write the hub log up to a cut; the published hub checkpoint only if all its entries are there."""
     files.make_directory(target.hub_log)
-    with Folder(target.hub_log, files) as folder:
+    with ExportFolder(target.hub_log, files) as folder:
         entries = folder.begin(target.hub_log_entries.name)
         for part in read_parts(store.layout.hub_log_entries, end=cut.entries_bytes):
             entries.write(part)

@@ -12,7 +12,7 @@ from veen_core.hub_export import HubHead
 from veen_core.ids import Label, StreamSeq
 from veen_core.tlog.tree_head import SignedHead
 from veen_storage.errors import AbsentError
-from veen_storage.read.observer import Source
+from veen_storage.opening.observer import Source
 
 
 def find_hub_head(

@@ -11,7 +11,7 @@ from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
 
 
 @dataclass(frozen=True, slots=True)
-class LabelHeads:
+class ExportedHeads:
     """The heads of one label in a hub log, by ``upto_seq``."""
 
     heads: Mapping[StreamSeq, LabelHead]

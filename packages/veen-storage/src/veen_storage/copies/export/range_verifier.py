@@ -23,7 +23,7 @@ from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.log_rules import POSITION, LogTerms
 from veen_core.log_verifier import HubSignatures, LogVerifier
 from veen_core.mmr import Mmr
-from veen_core.signatures import Claim, invalid_signatures
+from veen_core.signatures import SignatureClaim, invalid_signatures
 from veen_core.tlog.tree_head import SignedHead
 from veen_storage.copies.export.sequence import damaged, note_pruned
 from veen_storage.disk.registry import Registry
@@ -84,7 +84,7 @@ class RangeVerifier:
             hub_ts=manifest.before.hub_ts if manifest.before is not None else None,
             max_writers=MAX_WRITERS,
         )
-        self._claims: list[Claim] = []
+        self._claims: list[SignatureClaim] = []
         """Signatures of accepted entries that are not verified yet."""
         self._places: list[tuple[str, str, int]] = []
         """Name of the entry, file and offset for each of them."""

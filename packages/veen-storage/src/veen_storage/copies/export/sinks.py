@@ -34,8 +34,8 @@ from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
 from veen_storage.chunks.pruned_chunk import join_pruned, read_pruned_head
 from veen_storage.copies.consistent_prefix import chunk_starts
-from veen_storage.copies.export.folder import Folder, Output
-from veen_storage.read.observer import Source
+from veen_storage.copies.export.folder import ExportFile, ExportFolder
+from veen_storage.opening.observer import Source
 
 
 class Sink(Protocol):
@@ -48,7 +48,7 @@ class Sink(Protocol):
 class Sequence:
     """Writes a CBOR sequence and the sidecar that indexes it."""
 
-    def __init__(self, folder: Folder, stem: str) -> None:
+    def __init__(self, folder: ExportFolder, stem: str) -> None:
         self._folder = folder
         self._stem = stem
         self._items = folder.begin(sequence_name(stem))
@@ -66,7 +66,7 @@ class Sequence:
 class SetSink:
     """Writes a portable set (spec-1 §15)."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: ExportFolder) -> None:
         self._receipts = Sequence(folder, RECEIPTS)
         self._payloads = Sequence(folder, PAYLOADS)
         self._checkpoints = Sequence(folder, CHECKPOINTS)
@@ -94,7 +94,7 @@ class ChunkWriter:
     Pruned entries are held until the chunk ends, because the head before them counts them.
     """
 
-    def __init__(self, output: Output, start: StreamSeq, *, pruned: bool) -> None:
+    def __init__(self, output: ExportFile, start: StreamSeq, *, pruned: bool) -> None:
         self.output = output
         self.start = start
         self.end = start
@@ -119,7 +119,7 @@ class ChunkWriter:
 class ChunkSink:
     """Writes chunk files that end where the hub's own chunks end."""
 
-    def __init__(self, folder: Folder, label: Label, store: Source) -> None:
+    def __init__(self, folder: ExportFolder, label: Label, store: Source) -> None:
         self._folder = folder
         self._label = label
         self._layout = store.layout

@@ -27,13 +27,13 @@ from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
 from veen_core.tlog.tree_head import SignedHead
-from veen_storage.copies.export.folder import Folder
+from veen_storage.copies.export.folder import ExportFolder
 from veen_storage.copies.export.hub_head import find_hub_head
 from veen_storage.copies.export.sequence import note_pruned
 from veen_storage.copies.export.sinks import ChunkSink, SetSink, Sink
 from veen_storage.disk.files import Files
 from veen_storage.errors import AbsentError, DamageError, StorageError
-from veen_storage.read.observer import Source
+from veen_storage.opening.observer import Source
 from veen_storage.read.reader import Reader
 
 PAGE_ENTRIES: Final = 1_024
@@ -69,7 +69,7 @@ def export(
         raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
     files.make_directories(target)
     before = _tree_before(read, label, from_seq, to_seq)
-    with Folder(target, files) as folder:
+    with ExportFolder(target, files) as folder:
         sink: Sink = SetSink(folder) if form == "set" else ChunkSink(folder, label, store)
         after, first, last, pruned = _write_entries(read, label, to_seq, before, sink=sink, progress=progress)
         sink.finish(after, _checkpoints(read, label, from_seq, to_seq))

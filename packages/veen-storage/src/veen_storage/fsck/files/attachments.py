@@ -15,8 +15,8 @@ from veen_core.ids import Coid
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import REPAIR, unreadable
 from veen_storage.fsck.index_check import INDEX_FILE, Row
-from veen_storage.fsck.report import MOVE_AWAY, Fault, Level, Report
-from veen_storage.fsck.workers import Workers
+from veen_storage.fsck.report import MOVE_AWAY, Fault, FsckLevel, Report
+from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
 from veen_storage.read.attachments import IF_LOST, PART_BYTES, UPLOAD_AGAIN
@@ -26,10 +26,10 @@ ROWS_AT_ONCE: Final = 4_096
 
 
 def check_attachments(
-    layout: Layout, report: Report, workers: Workers, faulty: set[bytes]
+    layout: Layout, report: Report, workers: FsckWorkers, faulty: set[bytes]
 ) -> Iterator[tuple[str, int]]:
     """Check every attachment; yield name and size of the intact ones, add the others' coids to ``faulty``."""
-    content, seen = report.level is Level.FULL, report.counters
+    content, seen = report.level is FsckLevel.FULL, report.counters
     max_bytes = workers.trust.registry.limits.max_attachment_bytes
     check = partial(check_attachment, max_bytes=max_bytes, content=content)
     for name, size, fault in workers.map(check, list_attachments(layout, report)):
@@ -115,11 +115,11 @@ def _put(txn: Transaction, rows: list[tuple[bytes, bytes]]) -> None:
 
 def attachment_sizes(layout: Layout) -> Iterator[tuple[str, int]]:
     """Yield name and size of every attachment, without reading it."""
-    for path in list_attachments(layout, Report(Level.QUICK)):
+    for path in list_attachments(layout, Report(FsckLevel.QUICK)):
         yield path.name, path.stat().st_size
 
 
-def record_fault(row: Row, level: Level) -> Fault:
+def record_fault(row: Row, level: FsckLevel) -> Fault:
     """Return the fault for a row of the index's record that differs from the attachment files."""
     file = f"attachments/{row.key.hex()}"
     if len(row.key) != Coid.SIZE or len(row.value) != U64.size:
@@ -130,7 +130,7 @@ def record_fault(row: Row, level: Level) -> Fault:
     if row.wrong == "extra":
         remedy = f"{UPLOAD_AGAIN}, or restore it from a clone; {IF_LOST}"
         return Fault(file=file, what=f"was stored with {size} bytes and is missing", remedy=remedy)
-    if level is Level.FULL:  # the content matches the name, so the record is wrong
+    if level is FsckLevel.FULL:  # the content matches the name, so the record is wrong
         return Fault(
             file=INDEX_FILE, what=f"table attachments: {file} does not have {size} bytes", remedy=REPAIR
         )

@@ -12,12 +12,12 @@ from veen_storage.commit.changes import Anchor, Checkpointed
 from veen_storage.commit.writer import file_checkpoint
 from veen_storage.errors import REPAIR
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.entries import LogTrust
 from veen_storage.fsck.files.derived_files import LabelArtifacts
 from veen_storage.index.records import LabelCursor
 
 
-def check_checkpoint(trust: Trust, cursor: LabelCursor, held: Checkpoint) -> None:
+def check_checkpoint(trust: LogTrust, cursor: LabelCursor, held: Checkpoint) -> None:
     """Raise unless a checkpoint of the label up to its last entry obeys every rule (core §4.4.1, H9)."""
     log, terms = cursor.log, trust.terms(cursor.label)
     verifier = LogVerifier(terms, size=log.size, peaks=log.peaks, hub_ts=cursor.hub_ts)

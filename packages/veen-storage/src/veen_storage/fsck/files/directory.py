@@ -55,10 +55,10 @@ def add_fault(report: Report, exc: Exception, file: str, remedy: str = RESTORE) 
         report.faults.append(Fault(file=file, what=str(exc), remedy=remedy))
 
 
-def check_registry(layout: Layout, report: Report) -> Registry | None:
+def check_registry(layout: Layout, report: Report, *, part: bool = False) -> Registry | None:
     """Check VERSION and registry; return the registry if it can be read, even if it was changed."""
     try:
-        return read_registry(layout)
+        return read_registry(layout, part=part)
     except MismatchError:
         raise
     except StorageError as exc:

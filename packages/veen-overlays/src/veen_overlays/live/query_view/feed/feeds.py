@@ -17,7 +17,7 @@ from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
 from veen_overlays.live.epochs import Epochs
 from veen_overlays.live.query_view.feed.growing import GrowingSource
-from veen_overlays.live.query_view.feed.opened_entries import EntryOpener, Found, Place, row_of
+from veen_overlays.live.query_view.feed.opened_entries import CommitPlace, EntryOpener, Found, row_of
 from veen_overlays.live.query_view.feed.origin_log import OriginLogReader
 from veen_overlays.live.query_view.feed.waiting_events import WaitingEvent
 from veen_overlays.live.query_view.files.data_files import CARRIED, ViewRow
@@ -81,7 +81,7 @@ def add_entries(view: QueryView, feed: StreamFeed, source: GrowingSource, entrie
                 return count
             if listed is not None:  # the copy names the bridge's key; the listed origin names the writer's
                 origin, found = listed.place, found._replace(client=listed.client)
-        place = Place(source.hub_id, source.label, source.epoch, receipt, wire)
+        place = CommitPlace(source.hub_id, source.label, source.epoch, receipt, wire)
         if origin is None:
             source.add(after, receipt, wire)
             view.add(feed.stream, _attributed_row(source.attribution, place, found))
@@ -92,7 +92,7 @@ def add_entries(view: QueryView, feed: StreamFeed, source: GrowingSource, entrie
     return len(entries)
 
 
-def _add_copy(view: QueryView, stream: str, origin: Place, found: Found) -> None:
+def _add_copy(view: QueryView, stream: str, origin: CommitPlace, found: Found) -> None:
     """Add the event of another hub under its origin, once."""
     source, receipt = view.source(stream, origin.hub_id, origin.label, origin.epoch), origin.receipt
     if receipt.stream_seq <= source.size or receipt.stream_seq in source.waiting:
@@ -113,7 +113,7 @@ def _add_copy(view: QueryView, stream: str, origin: Place, found: Found) -> None
         view.add(stream, row)
 
 
-def _attributed_row(attribution: Attribution, place: Place, found: Found) -> ViewRow:
+def _attributed_row(attribution: Attribution, place: CommitPlace, found: Found) -> ViewRow:
     """Return the row of the next entry of a source, attributed by the entries before it (P10)."""
     if found.continuity is not None:
         attribution.add(found.continuity, found.client)
@@ -126,5 +126,5 @@ def add_pruned(view: QueryView, feed: StreamFeed, source: GrowingSource, receipt
     wire = receipt.encode()
     after = source.extended(receipt, wire)
     source.add(after, receipt, wire)
-    place = Place(source.hub_id, source.label, source.epoch, receipt, wire)
+    place = CommitPlace(source.hub_id, source.label, source.epoch, receipt, wire)
     view.add(feed.stream, row_of(place, EntryKind.PRUNED))

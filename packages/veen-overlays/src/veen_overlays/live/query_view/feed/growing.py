@@ -16,7 +16,7 @@ from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
 from veen_overlays.live.query_view.feed.waiting_events import WaitingEvent
 from veen_overlays.live.query_view.files.data_files import ViewRow
-from veen_overlays.live.query_view.files.manifest import KeyLink, Source
+from veen_overlays.live.query_view.files.manifest import KeyLink, ViewSource
 from veen_overlays.recorder.attribution import Attribution
 
 MAX_WAITING_EVENTS: Final = 65_536
@@ -105,9 +105,9 @@ class GrowingSource:
         self.add(self.extended(receipt, wire), receipt, wire)
         return event.row_after(self.attribution)
 
-    def as_source(self) -> Source:
+    def as_source(self) -> ViewSource:
         """The source as the manifest names it."""
-        return Source(
+        return ViewSource(
             stream=self.stream,
             hub_id=self.hub_id,
             label=self.label,
@@ -124,7 +124,7 @@ class GrowingSource:
         )
 
 
-def resumed(source: Source) -> GrowingSource:
+def resumed(source: ViewSource) -> GrowingSource:
     """Continue a committed source."""
     return GrowingSource(
         stream=source.stream,

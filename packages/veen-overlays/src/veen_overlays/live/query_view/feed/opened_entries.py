@@ -60,7 +60,7 @@ class OriginHub:
         return cls(identity=identity, epoch_of=epoch_of)
 
 
-class Place(NamedTuple):
+class CommitPlace(NamedTuple):
     """Where an event was first committed."""
 
     hub_id: HubId
@@ -80,7 +80,7 @@ class Found(NamedTuple):
     """The record of an entry that links two keys (P10); such an entry is not an event."""
     client: ClientId | None = None
     """The key that signed the MSG; None if nothing proves it."""
-    origin: Place | None = None
+    origin: CommitPlace | None = None
     """The origin of a wrapped event; None for an entry of the log itself."""
     parent: bytes | None = None
     """``parent_id`` of the message: in a resealed copy, the msg_id of the original (P4)."""
@@ -104,7 +104,7 @@ class EntryOpener:
             return self._unwrapped(opened)
         return self._found(opened, msg.client_id)
 
-    def _found(self, opened: Opened, client: ClientId, origin: Place | None = None) -> Found:
+    def _found(self, opened: Opened, client: ClientId, origin: CommitPlace | None = None) -> Found:
         parent = None if opened.header.parent_id is None else bytes(opened.header.parent_id)
         other = Found(EntryKind.OTHER, client=client, origin=origin, parent=parent)
         try:
@@ -144,7 +144,7 @@ class EntryOpener:
             outer = opened
         return Found(EntryKind.OTHER)
 
-    def verified_place(self, hub_id: HubId, wire: bytes) -> Place:
+    def verified_place(self, hub_id: HubId, wire: bytes) -> CommitPlace:
         """Return the place that an origin receipt proves; raise unless the pinned hub signed it."""
         if (hub := self.origins.get(hub_id)) is None:
             raise VerificationError(f"the identity of origin hub {hub_id.hex()} is not pinned")
@@ -153,7 +153,7 @@ class EntryOpener:
         if epoch is None or epoch > MAX_EPOCH:
             raise VerificationError(f"label {receipt.label.hex()} is not of the stream that is imported here")
         verify_receipt(hub.identity, receipt)
-        return Place(hub_id, receipt.label, epoch, receipt, wire)
+        return CommitPlace(hub_id, receipt.label, epoch, receipt, wire)
 
 
 def _import_in(opened: Opened) -> ImportedEvent:
@@ -162,7 +162,7 @@ def _import_in(opened: Opened) -> ImportedEvent:
     return ImportedEvent.decode(opened.body)
 
 
-def row_of(place: Place, kind: int, found: Found | None = None, *, attributed: bool = False) -> ViewRow:
+def row_of(place: CommitPlace, kind: int, found: Found | None = None, *, attributed: bool = False) -> ViewRow:
     """Return the row of an entry at its place; ``found`` has the values of an event."""
     receipt = place.receipt
     head = bytes(place.hub_id), bytes(place.label), place.epoch, receipt.stream_seq, 1000 * receipt.hub_ts

@@ -20,7 +20,7 @@ from veen_core.protocols import LogReader
 from veen_overlays.bridge.records import Imported, ImportedEvent
 from veen_overlays.live.label import PAGE_ENTRIES, extend
 from veen_overlays.live.opening import open_msg
-from veen_overlays.live.query_view.feed.opened_entries import EntryOpener, Place
+from veen_overlays.live.query_view.feed.opened_entries import CommitPlace, EntryOpener
 from veen_overlays.live.query_view.files.manifest import OriginLog
 from veen_overlays.live.query_view.view import QueryView
 
@@ -35,7 +35,7 @@ _REPORT: Final = bytes(Imported.SCHEMA)
 class ListedOrigin(NamedTuple):
     """Where a resealed event was first committed, and the key that signed it."""
 
-    place: Place
+    place: CommitPlace
     client: ClientId | None
     """The origin's receipt proves it; None if the record has no ``origin_leaf``."""
 

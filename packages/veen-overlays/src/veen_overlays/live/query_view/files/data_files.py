@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from veen_core.export import FileHash
 from veen_core.hashing import H
 from veen_core.ids import HubId, Label
-from veen_overlays.live.query_view.files.manifest import DamagedViewError, DataFile, FileHash, Span
+from veen_overlays.live.query_view.files.manifest import DamagedViewError, DataFile, FileRows
 from veen_overlays.live.query_view.files.private_files import create, make_folder, sync_folder
 from veen_overlays.live.query_view.files.subject_filter import subject_filter
 from veen_overlays.query.columns import COLUMNS, DAY_MS, stream_folder
@@ -155,7 +156,7 @@ def _described(
     )
 
 
-def _spans(table: Any) -> Iterable[Span]:
+def _spans(table: Any) -> Iterable[FileRows]:
     grouped = table.group_by(["hub_id", "label", "kind"]).aggregate(
         [("seq", "min"), ("seq", "max"), ("seq", "count")]
     )
@@ -167,7 +168,7 @@ def _spans(table: Any) -> Iterable[Span]:
         found[key] = min(low, row["seq_min"]), max(high, row["seq_max"]), kinds
     for (hub, label), (low, high, kinds) in sorted(found.items()):
         counts = tuple(kinds[kind] for kind in range(KINDS))
-        yield Span(hub_id=HubId(hub), label=Label(label), from_seq=low, to_seq=high, kinds=counts)
+        yield FileRows(hub_id=HubId(hub), label=Label(label), from_seq=low, to_seq=high, kinds=counts)
 
 
 def check_file(path: Path, size: int | None, digest: FileHash) -> bytes:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from veen_core.errors import DecodeError, StateError
+from veen_core.export import FileHash
 from veen_core.hashing import HASH_SIZE, H
-from veen_core.ids import ClientId, FixedBytes, HubId, Label, MmrRoot, NodeHash
+from veen_core.ids import ClientId, HubId, Label, MmrRoot, NodeHash
 from veen_core.wire import Wire, array, text_map
 from veen_overlays.live.query_view.files.private_files import replace
 
@@ -31,12 +32,6 @@ class DamagedViewError(StateError):
         super().__init__(message, action=REBUILD)
 
 
-class FileHash(FixedBytes):
-    """SHA-256 of a data file."""
-
-    __slots__ = ()
-
-
 @array("query view: key link", section="P10")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyLink(Wire):
@@ -48,7 +43,7 @@ class KeyLink(Wire):
 
 @array("query view: source", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source(Wire):
+class ViewSource(Wire):
     """One label whose entries have rows in the view, up to ``size``."""
 
     stream: str
@@ -75,7 +70,7 @@ class Source(Wire):
 
 @array("query view: rows of a source in a file", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span(Wire):
+class FileRows(Wire):
     """The rows of one source in one data file: their range of seq, and how many have each kind."""
 
     hub_id: HubId
@@ -109,12 +104,12 @@ class DataFile(Wire):
     """All values of event_type; None if there are many."""
     subjects: FileHash
     """The hash of the file with the Bloom filter of all values of subject_id."""
-    spans: tuple[Span, ...]
+    spans: tuple[FileRows, ...]
 
 
 @array("query view: feed", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feed(Wire):
+class FeedPosition(Wire):
     """How far a log that the view reads is consumed; its entries may have rows under other sources."""
 
     name: str
@@ -156,13 +151,13 @@ class WaitingFile(Wire):
 
 @text_map("query view manifest", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest(Wire):
+class ViewManifest(Wire):
     """The complete content of a view. Two views with equal sources answer every query alike."""
 
     version: Literal[1] = 1
-    sources: tuple[Source, ...] = ()
+    sources: tuple[ViewSource, ...] = ()
     files: tuple[DataFile, ...] = ()
-    feeds: tuple[Feed, ...] = ()
+    feeds: tuple[FeedPosition, ...] = ()
     origin_logs: tuple[OriginLog, ...] = ()
     homes: tuple[Home, ...] = ()
     next_name: int = 0
@@ -170,13 +165,13 @@ class Manifest(Wire):
     waiting: WaitingFile | None = None
 
 
-def save_manifest(folder: Path, manifest: Manifest) -> None:
+def save_manifest(folder: Path, manifest: ViewManifest) -> None:
     """Replace the manifest: the commit point of every change of a view."""
     content = manifest.encode()
     replace(folder / MANIFEST, content + H(content))
 
 
-def load_manifest(folder: Path) -> Manifest | None:
+def load_manifest(folder: Path) -> ViewManifest | None:
     """Load the manifest; None if the view is new. Raise ``DamagedViewError`` if it is torn or altered."""
     path = folder / MANIFEST
     try:
@@ -187,6 +182,6 @@ def load_manifest(folder: Path) -> Manifest | None:
     if H(body) != digest:
         raise DamagedViewError(f"{path}: the manifest does not have its own hash")
     try:
-        return Manifest.decode(body)
+        return ViewManifest.decode(body)
     except DecodeError as exc:
         raise DamagedViewError(f"{path}: {exc.message}") from None

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from veen_overlays.live.query_view.files.manifest import DataFile, Manifest, Source
+from veen_overlays.live.query_view.files.manifest import DataFile, ViewManifest, ViewSource
 from veen_overlays.query.columns import DAY_MS
 
 SourceKey = tuple[str, bytes, bytes]
@@ -25,9 +25,9 @@ class SourceRows:
 class ManifestIndex:
     """The sources and files of one commit."""
 
-    manifest: Manifest
-    sources: dict[SourceKey, Source] = field(init=False)
-    by_stream: dict[str, list[Source]] = field(init=False)
+    manifest: ViewManifest
+    sources: dict[SourceKey, ViewSource] = field(init=False)
+    by_stream: dict[str, list[ViewSource]] = field(init=False)
     days: dict[str, dict[int, list[DataFile]]] = field(init=False)
     rows: dict[SourceKey, SourceRows] = field(init=False)
 

@@ -20,6 +20,7 @@ from veen_core import hub_identity
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubPk, UnixTime
 from veen_core.keys import SigningKey
+from veen_core.utc import format_utc
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.errors import StorageError
@@ -54,9 +55,9 @@ def _current_key(store: Store, keys_directory: Path, valid_from: UnixTime) -> Si
     newest, last = store.identity.newest, store.batch(UnixTime(0)).hub_ts
     if valid_from <= last:
         raise StorageError(
-            f"a key cannot become valid at {valid_from}: the current key has signed receipts up to {last}, "
-            "which must stay valid (core §8.4)",
-            action=f"choose a time after {last}",
+            f"a key cannot become valid at {format_utc(valid_from)}: the current key has signed receipts up "
+            f"to {format_utc(last)}, which must stay valid (core §8.4)",
+            action=f"choose a time after {format_utc(last)}",
         )
     current = hub_keys.read_keys(keys_directory, store.identity).get(newest.key_id)
     if current is None:

@@ -11,7 +11,7 @@ from veen_hub.api.routes import API_ROUTES, HEALTHZ, PROBE_ROUTES, READ_ROUTES
 from veen_hub.console.hub_listener import make_console
 from veen_hub.file_drop.service import FileDropService
 from veen_hub.http.bounded_connection import check_head_size
-from veen_hub.http.bounded_listener import Endpoint
+from veen_hub.http.bounded_listener import ListenerEndpoint
 from veen_hub.http.errors import envelopes
 from veen_hub.http.exchange import route_of
 from veen_hub.http.keys import HUB
@@ -34,18 +34,18 @@ async def only_short_heads(request: web.Request, handler: Handler) -> web.Stream
 
 
 def make_api(hub: Hub) -> web.Application:
-    app = _make_app(hub)
+    app = make_app(hub)
     app.add_routes(map(route_of, API_ROUTES))
     return app
 
 
 def make_probes(hub: Hub) -> web.Application:
-    app = _make_app(hub)
+    app = make_app(hub)
     app.add_routes([*map(route_of, (HEALTHZ, *PROBE_ROUTES))])
     return app
 
 
-def _make_app(hub: Hub) -> web.Application:
+def make_app(hub: Hub) -> web.Application:
     # Bodies are bounded where they are read.
     app = web.Application(middlewares=[envelopes, only_short_heads], client_max_size=2**62)
     app[HUB] = hub
@@ -92,13 +92,7 @@ class Server:
         await self._api_runner.setup()
         await self._probes_runner.setup()
         listen = self.hub.config.listen
-        endpoint = Endpoint(
-            key="listen",
-            host=listen.host,
-            port=listen.port,
-            max_connections=listen.max_connections,
-            backlog=listen.backlog,
-        )
+        endpoint = ListenerEndpoint.of("listen", listen, port=listen.port)
         self._api = Listener(self._api_runner, self.hub, endpoint, context, takes_submits=True)
         await self._api.start()
         await self._start_h3()
@@ -142,13 +136,7 @@ class Server:
         port = probes.port
         if port is None:
             port = api.port + 1 if api.port else 0
-        endpoint = Endpoint(
-            key="probes",
-            host=probes.host,
-            port=port,
-            max_connections=probes.max_connections,
-            backlog=probes.max_connections,
-        )
+        endpoint = ListenerEndpoint.of("probes", probes, port=port)
         self._probes = Listener(self._probes_runner, self.hub, endpoint)
         await self._probes.start()
 
@@ -162,13 +150,7 @@ class Server:
         port = settings.port
         if port is None:
             port = self.hub.config.listen.port + 2 if self.hub.config.listen.port else 0
-        endpoint = Endpoint(
-            key="console",
-            host=settings.host,
-            port=port,
-            max_connections=settings.max_connections,
-            backlog=settings.max_connections,
-        )
+        endpoint = ListenerEndpoint.of("console", settings, port=port)
         tls = self.hub.config.tls if settings.is_beyond_loopback else None
         context = server_context(tls) if tls is not None else None
         self._console = Listener(self._console_runner, self.hub, endpoint, context)

@@ -17,7 +17,7 @@ from veen_storage.errors import REPAIR, RESTORE, DamageError, MismatchError, rea
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import HubLogCursor
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 
 
 def start_hub_log(files: Files, layout: Layout, index: Index) -> None:
@@ -54,7 +54,7 @@ def check_entries_file(layout: Layout, index: Index) -> None:
         raise DamageError(HUB_LOG_ENTRIES, length, what, RESTORE)
 
 
-def check_checkpoints(layout: Layout, identity: HubIdentity, index: Index, reader: HubLogReader) -> None:
+def check_checkpoints(layout: Layout, identity: HubIdentity, index: Index, reader: StoredHubLog) -> None:
     """Raise unless the files of the hub log have the tree of the index, which includes the whole journal."""
     with index.reading() as view:
         cursor, note = tables.read_hub_log(view), tables.META.get(view, tables.HUB_CHECKPOINT)

@@ -19,6 +19,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature, UnixTime
 from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit import journal
+from veen_storage.commit.tail import Tail
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys
@@ -29,14 +30,13 @@ from veen_storage.errors import REPAIR, DamageError, LockedError, MismatchError,
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
-from veen_storage.read.hub_log import HubLogReader
+from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.reader import Reader
-from veen_storage.read.tail import Tail
 from veen_storage.store import Store
 
-OBSERVER_TIMEOUT: Final = 30.0
+OBSERVER_TIMEOUT_SEC: Final = 30.0
 """Seconds that an observer waits for the hub to apply what is durable."""
-STORE_TIMEOUT: Final = 1.0
+STORE_TIMEOUT_SEC: Final = 1.0
 """Seconds to wait for a store of this process: while it is written to, it may never be idle."""
 POLL_SECONDS: Final = 0.02
 
@@ -48,7 +48,7 @@ class Source(Protocol):
     registry: Registry
     identity: HubIdentity
     read: Reader
-    hub_log: HubLogReader
+    hub_log: StoredHubLog
     attachments: Attachments
 
     @property
@@ -60,9 +60,10 @@ class Source(Protocol):
 class Observer:
     """Reads a directory that another process has open. A context manager."""
 
-    def __init__(self, root: Path, keys_directory: Path | None = None) -> None:
+    def __init__(self, root: Path, keys_directory: Path | None = None, *, part: bool = False) -> None:
+        """``part``: the directory is a part of a sharded hub (``shards``)."""
         self.layout = Layout(root)
-        self.registry = read_registry(self.layout)
+        self.registry = read_registry(self.layout, part=part)
         self.identity = read_artifacts(self.layout, self.registry.hub_id).identity
         self._keys = keys_directory or self.layout.keys
         self.index = Index(self.layout.index, observing=True)
@@ -79,7 +80,7 @@ class Observer:
         origin = OriginCheck(self.layout, self.identity, self.index)
         tail = Tail()
         self.read = Reader(self.layout, self.registry, self.index, tail, origin)
-        self.hub_log = HubLogReader(self.layout, self.index, tail)
+        self.hub_log = StoredHubLog(self.layout, self.index, tail)
 
     def settle(self, timeout: float) -> bool:
         """Wait until everything is applied that the journal holds now; return False after ``timeout``."""
@@ -128,22 +129,27 @@ class Observer:
 
 
 @contextmanager
-def open_source(source: Store | Path, keys_directory: Path | None = None) -> Iterator[Source]:
-    """Yield the source of a copy: the given store, the directory's store, or an observer if it is in use."""
+def open_source(
+    source: Store | Path, keys_directory: Path | None = None, *, part: bool = False
+) -> Iterator[Source]:
+    """Yield the source of a copy: the given store, the directory's store, or an observer if it is in use.
+
+    ``part``: the directory is a part of a sharded hub (``shards``).
+    """
     if isinstance(source, Store):
         if source.lag:
-            source.settle(STORE_TIMEOUT)
+            source.settle(STORE_TIMEOUT_SEC)
         yield source
         return
     try:
-        store = Store(source, keys_directory=keys_directory)
+        store = Store(source, keys_directory=keys_directory, part=part)
     except LockedError as exc:
         if not exc.owner.observable or exc.owner.pid == os.getpid():
             raise  # it is being repaired, or is open in this process, and LMDB must not be opened twice
-        with Observer(source, keys_directory) as observer:
-            if not observer.settle(OBSERVER_TIMEOUT):
+        with Observer(source, keys_directory, part=part) as observer:
+            if not observer.settle(OBSERVER_TIMEOUT_SEC):
                 raise StorageError(
-                    f"{source}: the hub did not apply all its batches within {OBSERVER_TIMEOUT:.0f} s",
+                    f"{source}: the hub did not apply all its batches within {OBSERVER_TIMEOUT_SEC:.0f} s",
                     action="try again, or stop the hub first",
                 ) from None
             yield observer

@@ -1,0 +1,135 @@
+"""The coordinator's hub: the control part, and the answers about the whole hub."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from veen_core.errors import ApiError
+from veen_core.ids import AuthRef, ClientId, Label
+from veen_core.rejection import Code
+from veen_core.status import AuthorizeResponse
+from veen_core.tlog.tree_head import SignedHead, TreeHead
+from veen_hub.hub import Hub
+from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.config import HubConfig
+from veen_hub.ops.hub_log import HubLogService
+from veen_hub.shards.forwarding import PartClient
+from veen_hub.shards.joining import Joining, OwnPart, RemotePart
+from veen_hub.shards.part_hub import FloorClock, PartHubLog
+from veen_hub.shards.submit_link import decode_error
+from veen_storage.shards.control_store import ControlStore
+from veen_storage.shards.sharded_layout import owner_of
+
+AUTHORIZE_SEC: Final = 20.0
+"""How long an authorization waits for a shard that is being restarted."""
+RETRY_SEC: Final = 0.1
+
+
+class JoinedHubLogService(HubLogService):
+    """The hub log over all parts, with cadence, memories and witnesses of a hub with one shard."""
+
+    def __init__(self, config: HubConfig, hub: ControlHub, anchor: Anchor | None) -> None:
+        super().__init__(
+            config,
+            hub.store,
+            hub.log,
+            hub.signing_gate,
+            metrics=hub.metrics,
+            anchor=anchor,
+            hub_ts=lambda: hub.hub_ts,
+        )
+        self._hub = hub
+
+    async def _make_checkpoint(self) -> SignedHead | None:
+        if not self._hub.are_shards_up():
+            return None
+        return await self._hub.joining.join(self.origin)
+
+    async def _record(self, head: TreeHead) -> bool:
+        """Record a head where a hub with one shard does, and in every shard, before anybody is shown it."""
+        if not self._hub.are_shards_up() or not await super()._record(head):
+            return False
+        await self._hub.joining.remember(head)
+        return True
+
+
+class ControlHub(Hub):
+    """The control part: control label, attachments, and the hub log over all parts."""
+
+    store: ControlStore
+
+    def __init__(
+        self,
+        config: HubConfig,
+        store: ControlStore,
+        *,
+        clock: FloorClock,
+        own_origin: str,
+        shards: Mapping[int, PartClient],
+        are_shards_up: Callable[[], bool],
+    ) -> None:
+        self._own_origin = own_origin
+        self._floor_clock = clock
+        self.shards = shards
+        self.are_shards_up = are_shards_up
+        super().__init__(config, store, clock=clock)
+        own = PartHubLog(own_origin, store.own_hub_log, self.log, self.signing_gate, clock)
+        self.joining = Joining(
+            store,
+            self.log,
+            clock,
+            own=OwnPart(own),
+            shards={number: RemotePart(client) for number, client in shards.items()},
+            control_label=self.admission.control_label,
+        )
+
+    def _make_hub_log(self, anchor: Anchor | None) -> HubLogService:
+        return JoinedHubLogService(self.config, self, anchor)
+
+    def owner_of(self, label: Label) -> PartClient | None:
+        """Return the shard that owns a label; None for the control label, which this process has."""
+        if label == self.admission.control_label:
+            return None
+        return self.shards[owner_of(label, len(self.shards))]
+
+    # --- tokens
+
+    async def authorize(self, token_bytes: bytes) -> AuthorizeResponse:
+        """Record a token (H5), and release its receipt once every shard has it."""
+        deadline = asyncio.get_running_loop().time() + AUTHORIZE_SEC
+        while True:
+            try:
+                if not self.are_shards_up():  # one of them may know a newer control label than this process
+                    raise ApiError(Code.UNAVAILABLE, "a shard of this hub is being started", retry_after=1)
+                async with self.joining.order:
+                    answer = await self.authorization.authorize(token_bytes)
+                    await self.joining.copy_control()
+                    return answer
+            except ApiError as exc:
+                late = asyncio.get_running_loop().time() >= deadline
+                if exc.code != Code.UNAVAILABLE or late or self.stopping.is_set():
+                    raise
+            await asyncio.sleep(RETRY_SEC)
+
+    # --- attachments
+
+    async def admit_attachment(
+        self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int
+    ) -> bytes:
+        """Run the auth stage for an attachment (H17) where the label's state is: at its owner."""
+        shard = self.owner_of(label)
+        if shard is None:
+            return await super().admit_attachment(label, client, auth_ref, size)
+        asked = {
+            "label": label.hex(),
+            "client": client.hex(),
+            "auth_ref": auth_ref.hex() if auth_ref is not None else None,
+            "size": size,
+        }
+        answer = json.loads(await shard.call("POST", "/part/admit", json.dumps(asked).encode()))
+        if "refused" in answer:
+            raise decode_error(answer["refused"].encode())
+        return bytes.fromhex(answer["writer"])

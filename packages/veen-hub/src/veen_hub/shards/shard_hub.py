@@ -1,0 +1,182 @@
+"""The hub of one shard: it admits messages of its own labels, and passes the others on to their owners."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from veen_core.cap import CapToken
+from veen_core.entry import Entry, unframe
+from veen_core.errors import ApiError, DecodeError, VeenError
+from veen_core.hub_identity import verify_receipt
+from veen_core.ids import Label, StreamSeq
+from veen_core.rejection import Code
+from veen_hub.admission.stateless import Submission
+from veen_hub.hub import Hub
+from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.config import HubConfig
+from veen_hub.pipeline.intake import Outcome, PendingRequest
+from veen_hub.pipeline.worker_process import cores
+from veen_hub.shards.part_hub import NOT_OPENED, FloorClock, KnownHistories, PartHubLog
+from veen_hub.shards.submit_link import SubmitLink
+from veen_storage import Batch, PendingEntry, Store
+from veen_storage.shards.sharded_layout import owner_of
+
+LABEL_AT = slice(38, 70)
+"""Where a MSG in canonical CBOR has its label; any other MSG is refused by whoever gets it."""
+HUB_LOG_KEY: Final = b"joined hub log"
+"""Key of the newest hub checkpoint that the shard was told, in the hub's state (``views/hub``)."""
+_HUB_LOG_HEAD: Final = struct.Struct(">Q32s")
+
+
+class ShardHub(Hub):
+    """One shard's part of a hub; ``links`` lead to the other shards, by number."""
+
+    hub_log: PartHubLog  # type: ignore[assignment]  # it has the methods that a hub calls
+
+    def __init__(
+        self,
+        config: HubConfig,
+        store: Store,
+        *,
+        number: int,
+        count: int,
+        clock: FloorClock,
+        origin: str,
+        links: dict[int, SubmitLink],
+    ) -> None:
+        self.number = number
+        self.count = count
+        self._links = links
+        self._floor_clock = clock
+        self._origin = origin
+        super().__init__(config, store, clock=clock)
+        self.signing_gate.wait(NOT_OPENED, NOT_OPENED)
+
+    def _make_hub_log(self, anchor: Anchor | None) -> Any:  # noqa: ARG002 - a part anchors nothing
+        return PartHubLog(self._origin, self.store.hub_log, self.log, self.signing_gate, self._floor_clock)
+
+    def _has_spare_core(self) -> bool:
+        return cores() > self.count
+
+    def refresh_gauges(self) -> None:
+        """Update the gauges that are read rather than counted, before a scrape."""
+        super().refresh_gauges()
+        self.metrics.signing.set(0 if self.signing_gate.closed is not None else 1)
+        self.metrics.hub_log_moved.set(self.store.hub_log.moved)
+
+    # --- submitting
+
+    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
+        """Send messages of own labels through the pipeline, and the others to the shards that own them."""
+        owners = [self._owner_of(wire) for wire in wires]
+        if all(owner == self.number for owner in owners):
+            return super().enter(wires, on_settled)
+        request = PendingRequest.of(wires, on_settled)
+        places: dict[int, list[int]] = {}
+        for at, owner in enumerate(owners):
+            places.setdefault(owner, []).append(at)
+        for owner, some in places.items():
+            part = [wires[at] for at in some]
+            if owner == self.number:
+                self._enter_own(request, some, part)
+            else:
+                self._links[owner].send(part, _settler(request, some))
+        return request
+
+    def _enter_own(self, request: PendingRequest, places: list[int], wires: list[bytes]) -> None:
+        settle = _settler(request, places)
+
+        def settled() -> None:
+            request.verify_seconds = own.verify_seconds
+            for at, verdict in zip(places, own.verdicts, strict=True):
+                request.verdicts[at] = verdict
+            settle(own.settled)
+
+        try:
+            own = super().enter(wires, settled)
+        except ApiError as exc:  # the other shards have their messages already
+            settle([exc] * len(places))
+
+    def _owner_of(self, wire: bytes) -> int:
+        label = wire[LABEL_AT]
+        return owner_of(Label(label), self.count) if len(label) == Label.SIZE else self.number
+
+    def _admit(self, submission: Submission, batch: Batch) -> PendingEntry:
+        """In the sequencer: admit a message, unless another shard owns its label."""
+        if owner_of(submission.label, self.count) != self.number:
+            raise ApiError(Code.BAD_REQUEST, f"label {submission.label.hex()} belongs to another shard")
+        return super()._admit(submission, batch)
+
+    def enter_own(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
+        """Send messages that another shard has passed on through the pipeline; none is passed on again."""
+        return super().enter(wires, on_settled)
+
+    # --- what the coordinator must continue
+
+    async def known_histories(self) -> KnownHistories:
+        """Return what this shard has seen of the control label and of the joined hub log."""
+        return await self.log.read(self._known_histories)
+
+    def _known_histories(self) -> KnownHistories:
+        head = self.store.read.head(self.admission.control_label)
+        told = self._state.get(HUB_LOG_KEY)
+        size, root = _HUB_LOG_HEAD.unpack(told) if told is not None else (0, b"")
+        return KnownHistories(
+            control_seq=head.stream_seq if head is not None else 0,
+            control_root=head.mmr_root if head is not None else b"",
+            hub_log_size=size,
+            hub_log_root=root,
+        )
+
+    async def remember_hub_log(self, size: int, root: bytes) -> None:
+        """Record durably a hub checkpoint of the joined hub log, before anybody is shown it."""
+        row = {HUB_LOG_KEY: _HUB_LOG_HEAD.pack(size, root)}
+        await self.log.read(lambda: self._state.write(row))
+
+    # --- tokens
+
+    async def copy_control(self, frames: Sequence[bytes]) -> StreamSeq:
+        """Append entries of the control label that this shard lacks; return its last one."""
+        return await self.log.act(lambda batch: self._copy_control(batch, frames))
+
+    def _copy_control(self, batch: Batch, frames: Sequence[bytes]) -> StreamSeq:
+        for token in copy_control(batch, self.store, frames, self.admission.control_label):
+            self.admission.labels.learn(token.allow.stream_ids)
+            self.publisher.counts.accepted += 1
+        cursor = batch.label(self.admission.control_label)
+        return cursor.log.stream_seq if cursor is not None else StreamSeq(0)
+
+
+def copy_control(batch: Batch, store: Store, frames: Sequence[bytes], control: Label) -> list[CapToken]:
+    """Verify and append entries of the control label that the part lacks; return their tokens."""
+    tokens = []
+    for frame in frames:
+        try:
+            entry = unframe(frame)
+            if entry.label != control or not entry.is_authorize:
+                raise DecodeError("is not an entry of the control label", where="control entry")
+            verify_receipt(store.identity, entry.receipt)
+            token = CapToken.decode(entry.msg_bytes)
+        except VeenError as exc:
+            raise ApiError(Code.BAD_REQUEST, f"control entry: {exc}") from exc
+        cursor = batch.label(control)
+        if cursor is None or entry.stream_seq > cursor.log.size:
+            batch.copy_entry(frame)
+            tokens.append(token)
+    return tokens
+
+
+def _settler(request: PendingRequest, places: list[int]) -> Callable[[Sequence[Outcome]], None]:
+    """Return a function that fills in the outcomes of some messages, and answers with the last ones."""
+
+    def settle(outcomes: Sequence[Outcome | Entry]) -> None:
+        for at, outcome in zip(places, outcomes, strict=True):
+            request.outcomes[at] = outcome
+        request.open -= len(places)
+        if request.open == 0:  # later: the caller of ``enter`` must have its request by then
+            asyncio.get_running_loop().call_soon(request.on_settled)
+
+    return settle

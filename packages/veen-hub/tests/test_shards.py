@@ -1,0 +1,585 @@
+"""A hub with several shards, as its clients and its operator see it: one hub."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veen_core import cbor, hub_log
+from veen_core.api import (
+    CheckpointRequest,
+    CheckpointResponse,
+    ConsistencyRequest,
+    ConsistencyResponse,
+    ErrorEnvelope,
+    ProofRequest,
+    ProofResponse,
+    ReceiptRequest,
+    ReceiptResponse,
+    StreamRequest,
+    StreamResponse,
+    SubmitResponse,
+)
+from veen_core.cap import Rate
+from veen_core.checkpoint import Checkpoint
+from veen_core.entry import Entry
+from veen_core.hashing import H
+from veen_core.hub_identity import verify_receipt
+from veen_core.hub_log import HubProofRequest, HubProofResponse
+from veen_core.ids import Label, StreamSeq
+from veen_core.receipt import Receipt
+from veen_core.status import AttachmentResponse, CapStatus, CheckpointsResponse, RetentionResponse
+from veen_core.tlog.tree import leaf_hash, verify_inclusion
+from veen_core.tlog.tree_head import parse_signed_head
+from veen_hub.main import EXIT_CODES, main
+from veen_storage import Files, LockedError, Store
+from veen_storage.fsck import fsck
+from veen_storage.shards.check import fsck_sharded
+from veen_storage.shards.clone import clone_sharded
+from veen_storage.shards.fence import raise_fence
+from veen_storage.shards.reshard import log_digests, reshard
+from veen_storage.shards.sharded_layout import ShardedLayout, owner_of
+
+from .people import Writer, envelope
+from .serving import CBOR_SEQ, JSON, PATIENCE, HubProcess, make_directory, until
+
+SHARDS = 2
+NUMBERS = count(100)
+"""Of streams that no other test writes to."""
+
+
+class ShardedHub(HubProcess):
+    """A real ``veen-hub`` with two shards, and the directory it runs on."""
+
+    def __init__(self, root: Path, *, port: int = 0, shards: int = SHARDS, settings: str = "") -> None:
+        self.root = root
+        config = root.parent / "hub.yaml"
+        config.write_text(f"shards: {shards}\n{settings}")
+        super().__init__(root, f"--config={config}", f"--port={port}", log=root.parent / "hub.log")
+        self.hub_id = self.status().identity.hub_id
+
+    def shard_pid(self, number: int) -> int:
+        """The process id of a shard, from the last line that says that it serves; slow to ask again."""
+        mine = [x for x in self.lines if x["event"] == "shard_serves" and x["part"] == f"shard-{number}"]
+        time.sleep(0.02)
+        return int(mine[-1]["pid"])
+
+    def writer(self, number: int, *, gated: bool = True, rate: Rate | None = None) -> Writer:
+        made = Writer(f"writer {number}", self.hub_id, to=f"orders/{number}")
+        if gated:
+            made.auth_ref = self.authorize(made.token(rate=rate)).auth_ref
+        return made
+
+    def writer_of(self, shard: int) -> Writer:
+        """A new writer whose label this shard owns."""
+        while (
+            owner_of(Writer("", self.hub_id, to=f"orders/{(number := next(NUMBERS))}").label, SHARDS) != shard
+        ):
+            pass
+        return self.writer(number)
+
+
+Start = Callable[..., ShardedHub]
+
+
+def new_directory(place: Path, name: str = "two") -> Path:
+    """The directory of a new hub with two shards."""
+    make_directory(place / "one", born=int(time.time()) - 100)
+    reshard(place / "one", place / name, SHARDS)
+    return place / name
+
+
+@pytest.fixture
+def start(place: Path) -> Iterator[Start]:
+    """``start()`` runs a new hub with two shards; ``start(root)`` runs one on an existing directory."""
+    started: list[ShardedHub] = []
+
+    def run(root: Path | None = None, **options: Any) -> ShardedHub:
+        if root is None:
+            root = new_directory(place)
+        started.append(ShardedHub(root, **options))
+        return started[-1]
+
+    yield run
+    for hub in started:
+        hub.kill()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ShardedHub]:
+    """A running hub with two shards for the tests that do not stop it."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(
+        prefix="veen-hub-", dir=memory if os.access(memory, os.W_OK) else None
+    ) as folder:
+        root = Path(folder)
+        hub = ShardedHub(new_directory(root))
+        yield hub
+        assert hub.stop() == 0
+        report = fsck_sharded(hub.root, processes=1)
+        assert report.ok, str(report)
+
+
+def entries_of(hub: HubProcess, label: Label) -> StreamResponse:
+    return hub.ask(
+        "/v1/stream", StreamRequest(label=label, from_seq=StreamSeq(1), with_receipts=True), StreamResponse
+    )
+
+
+def test_requests_about_any_label_are_answered_whichever_shard_accepts_them(shared: ShardedHub) -> None:
+    hub = shared
+    writers = [hub.writer_of(number % 2) for number in range(4)]
+    assert {owner_of(writer.label, SHARDS) for writer in writers} == {0, 1}
+    for writer in writers:
+        for seq in (1, 2, 3):
+            receipt = hub.accept(writer.next())
+            assert receipt.stream_seq == seq
+            verify_receipt(hub.status().identity, receipt)
+    for writer in writers:
+        for _ in range(4):  # connections reach one shard or the other
+            page = entries_of(hub, writer.label)
+            assert [item.stream_seq for item in page.items] == [1, 2, 3]
+            found = hub.ask(
+                "/v1/receipt", ReceiptRequest(label=writer.label, stream_seq=StreamSeq(2)), ReceiptResponse
+            )
+            assert found.receipt == page.items[1].receipt
+            proof = hub.ask(
+                "/v1/proof", ProofRequest(label=writer.label, stream_seq=StreamSeq(1)), ProofResponse
+            )
+            assert proof.mmr_proof is not None
+            between = ConsistencyRequest(label=writer.label, from_seq=StreamSeq(1), to_seq=StreamSeq(3))
+            assert hub.ask("/v1/consistency", between, ConsistencyResponse).mmr_consistency is not None
+    as_json = hub.post(
+        "/v1/receipt",
+        ReceiptRequest(label=writers[0].label, stream_seq=StreamSeq(1)).to_json().encode(),
+        kind=JSON,
+    )
+    assert as_json.read(ReceiptResponse).receipt.stream_seq == 1
+
+
+def test_one_request_may_have_messages_of_all_shards_and_refusals_keep_their_places(
+    shared: ShardedHub,
+) -> None:
+    hub = shared
+    alice, bob = hub.writer_of(0), hub.writer_of(1)
+    nobody = Writer("nobody", hub.hub_id, to="orders/0")
+    for _ in range(4):
+        wires = [alice.next(), bob.next(), nobody.message(1), b"\xff", alice.next(), bob.message(bob.seq)]
+        answer = hub.post("/v1/submit", b"".join(envelope(w) for w in wires[:3] + wires[4:]), kind=CBOR_SEQ)
+        items = list(cbor.split_sequence(answer.body))
+        assert len(items) == 5
+        receipts = [SubmitResponse.decode(items[at]).receipt for at in (0, 1, 3)]
+        assert [receipt.label for receipt in receipts] == [alice.label, bob.label, alice.label]
+        details = [ErrorEnvelope.decode(items[at]).detail for at in (2, 4)]
+        assert [detail.detail_enum for detail in details if detail] == ["CAP_MISSING", "DUPLICATE"]
+    for _ in range(4):  # the refusal of a single message has its status and code on either shard
+        refused = hub.submit(bob.message(bob.seq))
+        assert (refused.status, refused.detail) == (409, "DUPLICATE")
+        assert hub.submit(b"\xff").status == 400
+
+
+def test_a_token_is_known_to_every_shard_before_its_receipt(shared: ShardedHub) -> None:
+    hub = shared
+    writers = [Writer(f"w{n}", hub.hub_id, to=f"parcels/{n}") for n in range(8)]
+    for writer in writers:
+        answer = hub.authorize(writer.token())
+        writer.auth_ref = answer.auth_ref
+        verify_receipt(hub.status().identity, answer.receipt)
+        hub.accept(writer.next())  # at once, wherever its label is
+        assert hub.authorize(writer.token()).receipt == answer.receipt
+        known = hub.get(f"/tooling/cap/{answer.auth_ref.hex()}").read(CapStatus)
+        assert known.issued_at == answer.receipt.hub_ts
+    control = hub.status().control_label
+    newest = hub.ask("/v1/receipt", ReceiptRequest(label=control, stream_seq=StreamSeq(0)), ReceiptResponse)
+    assert newest.receipt == answer.receipt
+    foreign = Writer("eve", hub.hub_id)
+    refused = hub.post("/tooling/authorize", foreign.token(issuer=foreign.key))
+    assert refused.detail == "CAP_ISSUER"
+    limited = hub.writer(20, rate=Rate(per_sec=1, burst=1))
+    hub.accept(limited.next())
+    assert hub.submit(limited.next()).status == 429
+
+
+def test_a_token_waits_for_a_shard_that_is_being_restarted(start: Start) -> None:
+    hub = start()
+    hub.writer(0)
+    victim = hub.shard_pid(1)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: not is_running(victim), "no new connection reaches the shard")
+    late = hub.writer_of(1)  # authorized while the shard is away: answered once it has the token
+    assert hub.accept(late.next()).stream_seq == 1
+
+
+def follow(hub: HubProcess, label: Label, count: int, found: list[Entry]) -> None:
+    """Read a live stream until it has brought ``count`` items."""
+    connection = http.client.HTTPConnection("127.0.0.1", hub.port, timeout=PATIENCE)
+    connection.request("GET", f"/v1/stream/{label.hex()}?from=1")
+    response, data = connection.getresponse(), b""
+    while len(found) < count:
+        data += response.read1(65_536)
+        with contextlib.suppress(Exception):
+            found[:] = list(cbor.split_sequence(data))  # type: ignore[arg-type]  # only counted
+    connection.close()
+
+
+def test_live_streams_bring_entries_of_any_shard(shared: ShardedHub) -> None:
+    hub = shared
+    writers = [hub.writer_of(0), hub.writer_of(1)] * 2
+    found: list[list[Entry]] = [[] for _ in writers]
+    threads = [
+        threading.Thread(target=follow, args=(hub, writer.label, 4, items))
+        for writer, items in zip(writers, found, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for writer in writers[:2]:
+        for _ in range(4):
+            hub.accept(writer.next())
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert [len(items) for items in found] == [4] * 4
+
+
+def wait_for_head(hub: HubProcess, label: Label, seq: int) -> HubProofResponse:
+    asked = HubProofRequest(label=label, stream_seq=StreamSeq(seq))
+    until(lambda: hub.post("/v1/hublog/proof", asked).status == 200, "the hub log covers the entry")
+    return hub.ask("/v1/hublog/proof", asked, HubProofResponse)
+
+
+def test_one_hub_log_covers_the_labels_of_all_shards(shared: ShardedHub) -> None:
+    hub = shared
+    writers = [hub.writer_of(0), hub.writer_of(1)]
+    for writer in writers:
+        receipt = hub.accept(writer.next())
+        made = wait_for_head(hub, writer.label, 1)
+        signed = parse_signed_head(made.checkpoint)
+        assert signed.head.origin == hub_log.origin_of(hub.hub_id)
+        hub_log.verify_hub_checkpoint(hub.status().identity, signed)
+        verify_inclusion(
+            leaf_hash(made.head.encode()), made.index, signed.head.size, list(made.proof), signed.head.root
+        )
+        assert (made.head.mmr_root, made.head.hub_ts) == (receipt.mmr_root, receipt.hub_ts)
+    published = parse_signed_head(hub.get("/log/checkpoint").body)
+    tile = hub.get(f"/log/tile/entries/000.p/{published.head.size}")
+    assert tile.status == 200
+    with_heads = ShardedLayout(hub.root).joined.hub_log_entries.read_bytes()
+    assert all(writer.label in with_heads for writer in writers)
+
+
+def test_attachments_admin_requests_metrics_and_probes_are_those_of_one_hub(shared: ShardedHub) -> None:
+    hub = shared
+    writers = [hub.writer_of(0), hub.writer_of(1)]
+    accepted = hub.metric("veen_submit_ok_total")
+    for writer in writers:
+        content = b"attached " + writer.label
+        coid = H(content)
+        for stored in (True, False):
+            put = hub.call("PUT", f"/v1/attachment/{coid.hex()}", content, writer.attachment_headers(content))
+            assert put.read(AttachmentResponse).stored is stored
+        assert hub.get(f"/v1/attachment/{coid.hex()}").body == content
+        stranger = Writer("stranger", hub.hub_id, to="orders/0", auth_ref=writer.auth_ref)
+        refused = hub.call(
+            "PUT", f"/v1/attachment/{coid.hex()}", content, stranger.attachment_headers(content)
+        )
+        assert refused.detail == "AUTH_REF"
+        for _ in range(3):
+            hub.accept(writer.next())
+    made = hub.admin("/tooling/checkpoint").read(CheckpointsResponse).checkpoints
+    assert {one.label_curr for one in made} >= {w.label for w in writers} | {hub.status().control_label}
+    latest = hub.ask(
+        "/v1/checkpoint", CheckpointRequest(label=writers[0].label, upto_seq=StreamSeq(0)), CheckpointResponse
+    )
+    assert latest.checkpoint in made
+    assert listed_checkpoints(hub) == sorted(made, key=lambda one: one.label_curr)
+    assert hub.admin("/tooling/retention").read(RetentionResponse).chunks == 0
+    unsigned = hub.post("/tooling/checkpoint", b"")
+    assert unsigned.status == 401
+    assert hub.metric("veen_submit_ok_total") == accepted + 6
+    assert hub.metric("veen_attachments_total") == 2
+    assert hub.metric("veen_ready") == 1
+    assert hub.metric("veen_signing") == 1
+    assert hub.get("/readyz").json == {"ok": True}
+    assert hub.get("/healthz").json["ok"] is True
+    for path in ("/tooling/handover", "/tooling/anchor"):
+        refused = hub.admin(path)
+        assert refused.status == 409
+        assert "veen hub reshard" in refused.error.message
+    assert hub.get("/v1/replica/journal?after=0").status == 409
+
+
+def listed_checkpoints(hub: HubProcess) -> list[Checkpoint]:
+    """All checkpoints, page by page, in order of labels."""
+    found: list[Checkpoint] = []
+    query: str | None = "epoch_min=0"
+    while query is not None:
+        page = hub.get(f"/v1/checkpoint?{query}")
+        assert page.status == 200, page.body
+        found += map(Checkpoint.decode, cbor.split_sequence(page.body))
+        query = page.headers.get("veen-next")
+    return sorted(found, key=lambda one: one.label_curr)
+
+
+class Load(threading.Thread):
+    """One writer that sends until it is told to stop, and keeps its receipts."""
+
+    def __init__(self, hub: HubProcess, writer: Writer) -> None:
+        super().__init__(daemon=True)
+        self._hub, self._writer = hub, writer
+        self.receipts: list[Receipt] = []
+        self.refused: list[int] = []
+        self.longest = 0.0
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            wire = self._writer.next()
+            began = time.monotonic()
+            while not self.ended.is_set():
+                try:
+                    answer = self._hub.submit(wire)
+                except (OSError, http.client.HTTPException):
+                    time.sleep(0.02)
+                    continue  # the connection was to the shard that was killed: ask again
+                if answer.status == 200:
+                    self.receipts.append(answer.read(SubmitResponse).receipt)
+                    self.longest = max(self.longest, time.monotonic() - began)
+                    break
+                if answer.detail == "DUPLICATE":  # accepted before its answer was lost
+                    break
+                self.refused.append(answer.status)
+                time.sleep(0.02)
+
+
+def check_receipts(hub: HubProcess, loads: list[Load]) -> None:
+    """End the load, and check that every receipt is of an entry that the hub still has."""
+    for load in loads:
+        load.ended.set()
+        load.join(PATIENCE)
+        times = [receipt.hub_ts for receipt in load.receipts]
+        assert times == sorted(times)
+        for receipt in load.receipts:
+            asked = ReceiptRequest(label=receipt.label, stream_seq=receipt.stream_seq)
+            assert hub.ask("/v1/receipt", asked, ReceiptResponse).receipt == receipt
+
+
+def kill_under_load(hub: ShardedHub, loads: list[Load]) -> None:
+    """Kill shard 1 while both shards accept messages, and wait until it serves again."""
+    before = [len(load.receipts) for load in loads]
+    until(
+        lambda: all(len(load.receipts) > n + 5 for load, n in zip(loads, before, strict=True)), "both write"
+    )
+    victim = hub.shard_pid(1)
+    os.kill(victim, signal.SIGKILL)
+    other = len(loads[0].receipts)
+    until(lambda: len(loads[0].receipts) > other + 3, "the other shard goes on")
+    until(lambda: hub.shard_pid(1) != victim, "the shard is started again")
+
+
+def test_a_shard_that_is_killed_is_restarted_alone_and_nothing_acknowledged_is_lost(start: Start) -> None:
+    hub = start()
+    loads = [Load(hub, hub.writer_of(0)), Load(hub, hub.writer_of(1))]
+    for load in loads:
+        load.start()
+    others = hub.shard_pid(0)
+    for _ in range(2):
+        kill_under_load(hub, loads)
+    until(lambda: hub.get("/readyz").status == 200, "the hub is ready again")
+    check_receipts(hub, loads)
+    assert hub.shard_pid(0) == others, "the other shard's process is the same"
+    assert {status for load in loads for status in load.refused} <= {503}
+    assert hub.stop() == 0
+    report = fsck_sharded(hub.root, processes=1)
+    assert report.ok, str(report)
+
+
+def test_a_hub_that_accepts_messages_is_cloned(shared: ShardedHub, place: Path) -> None:
+    loads = [Load(shared, shared.writer_of(0)), Load(shared, shared.writer_of(1))]
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 5 for load in loads), "both shards write")
+    acknowledged = [load.receipts[-1] for load in loads]
+    clone_sharded(shared.root, place / "copy")
+    check_receipts(shared, loads)
+    report = fsck(place / "copy", processes=1)
+    assert report.ok, str(report)
+    with Store(place / "copy") as copy:
+        for receipt in acknowledged:
+            assert copy.read.receipt(receipt.label, receipt.stream_seq) == receipt
+
+
+def test_the_whole_hub_can_be_killed_under_load_and_started_again_at_once(start: Start, place: Path) -> None:
+    hub = start(new_directory(place, "a name that is longer than the path of a unix socket may be " * 2))
+    loads = [Load(hub, hub.writer_of(0)), Load(hub, hub.writer_of(1))]
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 20 for load in loads), "both shards write")
+    wait_for_head(hub, loads[0].receipts[0].label, 3)
+    size = parse_signed_head(hub.get("/log/checkpoint").body).head.size
+    shards = [hub.shard_pid(number) for number in range(SHARDS)]
+    hub.kill()  # the coordinator alone
+    before = [len(load.receipts) for load in loads]
+    again = start(hub.root, port=hub.port)
+    assert not any(map(is_running, shards)), "shards end with their coordinator"
+    until(lambda: all(len(load.receipts) > n for load, n in zip(loads, before, strict=True)), "both go on")
+    check_receipts(again, loads)
+    wait_for_head(again, loads[1].receipts[-1].label, loads[1].receipts[-1].stream_seq)
+    assert parse_signed_head(again.get("/log/checkpoint").body).head.size > size
+    assert again.stop() == 0
+    report = fsck_sharded(hub.root, processes=1)
+    assert report.ok, str(report)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended may still wait for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_two_owners_of_a_directory_or_of_a_part_are_refused(
+    start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub = start()
+    config = hub.root.parent / "hub.yaml"
+    assert main([f"--config={config}", f"--data-dir={hub.root}", "--port=0"]) == EXIT_CODES[LockedError]
+    assert "is in use" in capsys.readouterr().err
+    part = ShardedLayout(hub.root).part(0)
+    with pytest.raises(LockedError):
+        Store(part.root, part=True)
+    writer = hub.writer_of(0)
+    hub.accept(writer.next())
+    first = hub.shard_pid(0)
+    raise_fence(ShardedLayout(hub.root).fence(0), Files())  # as a second process's start would do
+    refused = hub.submit(writer.message(2))
+    assert refused.status == 503
+    os.kill(first, signal.SIGKILL)
+    until(lambda: hub.shard_pid(0) != first, "the shard is started with the next number")
+    assert hub.accept(writer.message(2)).stream_seq == 2
+
+
+def test_a_part_from_an_older_copy_is_not_started(start: Start, place: Path) -> None:
+    part = ShardedLayout(new_directory(place)).part(1).root
+    shutil.copytree(part, place / "old part")
+    hub = start(place / "two")
+    writer = hub.writer_of(1)
+    hub.accept(writer.next())
+    wait_for_head(hub, writer.label, 1)
+    assert hub.stop() == 0
+    shutil.rmtree(part)
+    shutil.copytree(place / "old part", part)
+    with pytest.raises(AssertionError, match="shard-1 lacks entries that the hub log has"):
+        start(hub.root)
+    assert not fsck_sharded(hub.root, processes=1).ok
+
+
+def test_a_coordinator_from_an_older_copy_is_not_started(start: Start, place: Path) -> None:
+    root = new_directory(place)
+    shutil.copytree(root, place / "old")
+    hub = start(root)
+    for writer in (hub.writer_of(0), hub.writer_of(1)):
+        hub.accept(writer.next())
+        wait_for_head(hub, writer.label, 1)
+    assert hub.stop() == 0
+    for folder, lost in (("joined", "hub log"), ("parts/control", "control label")):
+        shutil.rmtree(root / folder)
+        shutil.copytree(place / "old" / folder, root / folder)
+        with pytest.raises(AssertionError, match=f"has seen more of the {lost} than there is"):
+            start(root)
+
+
+def test_a_hub_from_an_older_copy_signs_nothing_in_any_shard(start: Start, place: Path) -> None:
+    root, heads = new_directory(place), place / "volume" / "heads"
+    heads.parent.mkdir()
+    heads.touch()
+    settings = f"hub_log: {{memories: {{heads_file: {heads}}}}}\n"
+    shutil.copytree(root, place / "old")
+    hub = start(root, settings=settings)
+    writers = [hub.writer_of(0), hub.writer_of(1)]
+    for writer in writers:
+        hub.accept(writer.next())
+        wait_for_head(hub, writer.label, 1)
+    assert hub.stop() == 0
+    again = start(place / "old", settings=settings)
+    until(lambda: (again.status().not_signing or "").startswith("the hub is behind"), "the file has answered")
+    for writer in writers:
+        for _ in range(4):
+            assert again.submit(writer.message(1)).status == 503
+    assert again.get("/readyz").status == 503
+
+
+def test_a_hub_is_moved_between_numbers_of_shards_and_goes_on(start: Start, place: Path) -> None:
+    hub = start()
+    writers = [hub.writer(number) for number in range(6)]
+    for writer in writers:
+        hub.accept(writer.next())
+    assert hub.stop() == 0
+    digests = log_digests(hub.root)
+    reshard(hub.root, place / "three", 3)
+    assert log_digests(place / "three") == digests
+    three = start(place / "three", shards=3)
+    for writer in writers:
+        assert three.accept(writer.next()).stream_seq == 2
+        wait_for_head(three, writer.label, 2)
+    assert three.stop() == 0
+    assert fsck_sharded(place / "three", processes=1).ok
+    grown = log_digests(place / "three")
+    assert all(is_growing(name) for name, _digest in digests.items() - grown.items())
+    reshard(place / "three", place / "single", 1)
+    assert log_digests(place / "single") == grown
+    report = fsck(place / "single", processes=1)
+    assert report.ok, str(report)
+    single = HubProcess(place / "single")
+    for writer in writers:
+        assert single.accept(writer.next()).stream_seq == 3
+    assert single.stop() == 0
+
+
+def is_growing(name: str) -> bool:
+    """Whether a file of the log is appended to or replaced."""
+    return name.endswith(".open") or name.startswith("hublog/")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "anchor: {backend: file, path: ledger}",
+        "pow: {max_difficulty: 4}",
+        "nats: {servers: ['nats://127.0.0.1:1']}",
+    ],
+)
+def test_what_shards_cannot_do_is_refused_at_the_start(
+    line: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = place / "hub.yaml"
+    config.write_text(f"shards: 2\n{line}\n")
+    assert main([f"--config={config}", f"--data-dir={place}"]) == 1
+    assert "not supported with more than one shard" in capsys.readouterr().err
+
+
+def test_the_number_of_shards_is_that_of_the_directory(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_directory(place / "one")
+    config = place / "hub.yaml"
+    config.write_text("shards: 2\n")
+    assert main([f"--config={config}", f"--data-dir={place / 'one'}"]) == 1
+    assert "veen hub reshard" in capsys.readouterr().err
+    reshard(place / "one", place / "two", 2)
+    assert main([f"--data-dir={place / 'two'}", "--port=0"]) == 1
+    assert "set `shards: 2`" in capsys.readouterr().err
+    config.write_text("shards: 65\n")
+    assert main([f"--config={config}", f"--data-dir={place / 'two'}"]) == 1
+    assert "between 1 and 64" in capsys.readouterr().err
