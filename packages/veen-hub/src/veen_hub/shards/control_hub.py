@@ -11,7 +11,7 @@ from veen_core.errors import ApiError
 from veen_core.ids import AuthRef, ClientId, Label
 from veen_core.rejection import Code
 from veen_core.status import AuthorizeResponse
-from veen_core.tlog.tree_head import SignedHead
+from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.hub import Hub
 from veen_hub.ops.anchors import Anchor
 from veen_hub.ops.config import HubConfig
@@ -47,6 +47,13 @@ class JoinedHubLogService(HubLogService):
         if not self._hub.are_shards_up():
             return None
         return await self._hub.joining.join(self.origin)
+
+    async def _record(self, head: TreeHead) -> bool:
+        """Record a head where a hub with one shard does, and in every shard, before anybody is shown it."""
+        if not self._hub.are_shards_up() or not await super()._record(head):
+            return False
+        await self._hub.joining.remember(head)
+        return True
 
 
 class ControlHub(Hub):
@@ -95,6 +102,8 @@ class ControlHub(Hub):
         deadline = asyncio.get_running_loop().time() + AUTHORIZE_SEC
         while True:
             try:
+                if not self.are_shards_up():  # one of them may know a newer control label than this process
+                    raise ApiError(Code.UNAVAILABLE, "a shard of this hub is being started", retry_after=1)
                 async with self.joining.order:
                     answer = await self.authorization.authorize(token_bytes)
                     await self.joining.copy_control()
