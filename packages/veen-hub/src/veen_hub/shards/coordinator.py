@@ -237,8 +237,11 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-async def serve_shards(config: HubConfig) -> str | None:
-    """Run a sharded hub until a signal or a failure; then drain. Return why it failed, or None."""
+async def serve_shards(config: HubConfig, *, quiet: bool) -> str | None:
+    """Run a sharded hub until a signal or a failure; then drain. Return why it failed, or None.
+
+    ``quiet``: the address is in the log only.
+    """
     coordinator = Coordinator(config)
     hub = coordinator.hub
     stopping = stop_event()
@@ -256,9 +259,10 @@ async def serve_shards(config: HubConfig) -> str | None:
             version=VERSION,
         )
         hub.hub_log.memories.log_start()
-        # The starting program waits for this line. One write, because the log may go to the same file.
-        line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"
-        print(line, end="", flush=True)  # noqa: T201
+        if not quiet:
+            # The starting program waits for this line. One write, because the log may go to the same file.
+            line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"
+            print(line, end="", flush=True)  # noqa: T201
         await first_of(stopping, hub.failed)
         log(logging.INFO, "draining")
     finally:
