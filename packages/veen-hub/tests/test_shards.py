@@ -503,6 +503,21 @@ def test_a_part_from_an_older_copy_is_not_started(start: Start, place: Path) -> 
     assert not fsck_sharded(hub.root, processes=1).ok
 
 
+def test_a_coordinator_from_an_older_copy_is_not_started(start: Start, place: Path) -> None:
+    root = new_directory(place)
+    shutil.copytree(root, place / "old")
+    hub = start(root)
+    for writer in (hub.writer_of(0), hub.writer_of(1)):
+        hub.accept(writer.next())
+        wait_for_head(hub, writer.label, 1)
+    assert hub.stop() == 0
+    for folder, lost in (("joined", "hub log"), ("parts/control", "control label")):
+        shutil.rmtree(root / folder)
+        shutil.copytree(place / "old" / folder, root / folder)
+        with pytest.raises(AssertionError, match=f"has seen more of the {lost} than there is"):
+            start(root)
+
+
 def test_a_hub_from_an_older_copy_signs_nothing_in_any_shard(start: Start, place: Path) -> None:
     root, heads = new_directory(place), place / "volume" / "heads"
     heads.parent.mkdir()

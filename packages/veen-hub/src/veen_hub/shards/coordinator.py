@@ -19,7 +19,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from veen_core.errors import ConfigError, VeenError
-from veen_core.ids import UnixTime
 from veen_core.limits import DEFAULT_LIMITS
 from veen_hub.api.routes import HEALTHZ, PROBE_ROUTES, Route
 from veen_hub.http.bounded_listener import ListenerEndpoint
@@ -128,7 +127,7 @@ class Coordinator:
                 client,
                 hub.signing_gate,
                 port=self._reserved.getsockname()[1],
-                floor=lambda: UnixTime(hub.store.joined.hub_ts),
+                floor=lambda: self._clock.floor,
                 check=hub.joining.check_place,
                 on_down=hub.joining.forget,
                 on_failure=hub._fail,
@@ -242,8 +241,11 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-async def serve_shards(config: HubConfig, log_start: LogStart) -> str | None:
-    """Run a sharded hub until a signal or a failure; then drain. Return why it failed, or None."""
+async def serve_shards(config: HubConfig, log_start: LogStart, *, quiet: bool) -> str | None:
+    """Run a sharded hub until a signal or a failure; then drain. Return why it failed, or None.
+
+    ``quiet``: the address is in the log only.
+    """
     coordinator = Coordinator(config)
     hub = coordinator.hub
     stopping = stop_event()
@@ -251,9 +253,10 @@ async def serve_shards(config: HubConfig, log_start: LogStart) -> str | None:
         await coordinator.start()
         collect_rarely()
         log_start(config, hub, coordinator.url, coordinator.probes_url)
-        # The starting program waits for this line. One write, because the log may go to the same file.
-        line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"
-        print(line, end="", flush=True)  # noqa: T201
+        if not quiet:
+            # The starting program waits for this line. One write, because the log may go to the same file.
+            line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"
+            print(line, end="", flush=True)  # noqa: T201
         await first_of(stopping, hub.failed)
         log(logging.INFO, "draining")
     finally:
