@@ -47,6 +47,7 @@ from veen_hub.main import EXIT_CODES, main
 from veen_storage import Files, LockedError, Store
 from veen_storage.fsck import fsck
 from veen_storage.shards.check import fsck_sharded
+from veen_storage.shards.clone import clone_sharded
 from veen_storage.shards.fence import raise_fence
 from veen_storage.shards.reshard import log_digests, reshard
 from veen_storage.shards.sharded_layout import ShardedLayout, owner_of
@@ -81,13 +82,13 @@ class ShardedHub(HubProcess):
             made.auth_ref = self.authorize(made.token(rate=rate)).auth_ref
         return made
 
-    def writer_of(self, shard: int) -> Writer:
+    def writer_of(self, shard: int, *, gated: bool = True) -> Writer:
         """A new writer whose label this shard owns."""
         while (
             owner_of(Writer("", self.hub_id, to=f"orders/{(number := next(NUMBERS))}").label, SHARDS) != shard
         ):
             pass
-        return self.writer(number)
+        return self.writer(number, gated=gated)
 
 
 Start = Callable[..., ShardedHub]
@@ -214,10 +215,17 @@ def test_a_token_is_known_to_every_shard_before_its_receipt(shared: ShardedHub) 
 def test_a_token_waits_for_a_shard_that_is_being_restarted(start: Start) -> None:
     hub = start()
     hub.writer(0)
-    victim = hub.shard_pid(1)
-    os.kill(victim, signal.SIGKILL)
-    until(lambda: not is_running(victim), "no new connection reaches the shard")
-    late = hub.writer_of(1)  # authorized while the shard is away: answered once it has the token
+    late = hub.writer_of(1, gated=False)
+    token = late.token()
+    os.kill(hub.shard_pid(1), signal.SIGKILL)
+
+    def is_authorized() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):  # it reached the process that ends
+            return hub.post("/tooling/authorize", token).status == 200
+        return False
+
+    until(is_authorized, "the shard has the token")
+    late.auth_ref = token.auth_ref
     assert hub.accept(late.next()).stream_seq == 1
 
 
@@ -361,6 +369,29 @@ class Load(threading.Thread):
                 time.sleep(0.02)
 
 
+def receipts_of(hub: HubProcess, label: Label) -> dict[StreamSeq, Receipt]:
+    """Every receipt that the hub has for a label, read page by page."""
+    found: dict[StreamSeq, Receipt] = {}
+    start: StreamSeq | None = StreamSeq(1)
+    while start is not None:
+        asked = StreamRequest(label=label, from_seq=start, with_receipts=True)
+        page = hub.ask("/v1/stream", asked, StreamResponse)
+        found |= {item.stream_seq: item.receipt for item in page.items if item.receipt is not None}
+        start = page.next_cursor
+    return found
+
+
+def check_receipts(hub: HubProcess, loads: list[Load]) -> None:
+    """End the load, and check that every receipt is of an entry that the hub still has."""
+    for load in loads:
+        load.ended.set()
+        load.join(PATIENCE)
+        times = [receipt.hub_ts for receipt in load.receipts]
+        assert times == sorted(times)
+        stored = receipts_of(hub, load.receipts[0].label)
+        assert all(stored[receipt.stream_seq] == receipt for receipt in load.receipts)
+
+
 def kill_under_load(hub: ShardedHub, loads: list[Load]) -> None:
     """Kill shard 1 while both shards accept messages, and wait until it serves again."""
     before = [len(load.receipts) for load in loads]
@@ -383,48 +414,49 @@ def test_a_shard_that_is_killed_is_restarted_alone_and_nothing_acknowledged_is_l
     for _ in range(2):
         kill_under_load(hub, loads)
     until(lambda: hub.get("/readyz").status == 200, "the hub is ready again")
-    for load in loads:
-        load.ended.set()
-        load.join(PATIENCE)
+    check_receipts(hub, loads)
     assert hub.shard_pid(0) == others, "the other shard's process is the same"
     assert {status for load in loads for status in load.refused} <= {503}
-    for load in loads:
-        for receipt in load.receipts:
-            found = hub.ask(
-                "/v1/receipt",
-                ReceiptRequest(label=receipt.label, stream_seq=receipt.stream_seq),
-                ReceiptResponse,
-            )
-            assert found.receipt == receipt
-        times = [receipt.hub_ts for receipt in load.receipts]
-        assert times == sorted(times)
     assert hub.stop() == 0
     report = fsck_sharded(hub.root, processes=1)
     assert report.ok, str(report)
 
 
-def test_the_whole_hub_can_be_killed_and_started_again_at_once(start: Start, place: Path) -> None:
+def test_a_hub_that_accepts_messages_is_cloned(shared: ShardedHub, place: Path) -> None:
+    loads = [Load(shared, shared.writer_of(0)), Load(shared, shared.writer_of(1))]
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 5 for load in loads), "both shards write")
+    acknowledged = [load.receipts[-1] for load in loads]
+    clone_sharded(shared.root, place / "copy")
+    check_receipts(shared, loads)
+    report = fsck(place / "copy", processes=1)
+    assert report.ok, str(report)
+    with Store(place / "copy") as copy:
+        for receipt in acknowledged:
+            assert copy.read.receipt(receipt.label, receipt.stream_seq) == receipt
+
+
+def test_the_whole_hub_can_be_killed_under_load_and_started_again_at_once(start: Start, place: Path) -> None:
     hub = start(new_directory(place, "a name that is longer than the path of a unix socket may be " * 2))
-    writers = [hub.writer_of(0), hub.writer_of(1)]
-    receipts = [hub.accept(writer.next()) for writer in writers for _ in range(3)]
-    wait_for_head(hub, writers[0].label, 3)
+    loads = [Load(hub, hub.writer_of(0)), Load(hub, hub.writer_of(1))]
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 20 for load in loads), "both shards write")
+    wait_for_head(hub, loads[0].receipts[0].label, 3)
     size = parse_signed_head(hub.get("/log/checkpoint").body).head.size
     shards = [hub.shard_pid(number) for number in range(SHARDS)]
-    port = hub.port
-    hub.kill()
-    again = start(hub.root, port=port)
+    hub.kill()  # the coordinator alone
+    before = [len(load.receipts) for load in loads]
+    again = start(hub.root, port=hub.port)
     assert not any(map(is_running, shards)), "shards end with their coordinator"
-    for receipt in receipts:
-        found = again.ask(
-            "/v1/receipt", ReceiptRequest(label=receipt.label, stream_seq=receipt.stream_seq), ReceiptResponse
-        )
-        assert found.receipt == receipt
-    for writer in writers:
-        assert again.accept(writer.next()).stream_seq == 4
-    wait_for_head(again, writers[1].label, 4)
+    until(lambda: all(len(load.receipts) > n for load, n in zip(loads, before, strict=True)), "both go on")
+    check_receipts(again, loads)
+    wait_for_head(again, loads[1].receipts[-1].label, loads[1].receipts[-1].stream_seq)
     assert parse_signed_head(again.get("/log/checkpoint").body).head.size > size
     assert again.stop() == 0
-    assert fsck_sharded(hub.root, processes=1).ok
+    report = fsck_sharded(hub.root, processes=1)
+    assert report.ok, str(report)
 
 
 def is_running(pid: int) -> bool:
@@ -469,6 +501,21 @@ def test_a_part_from_an_older_copy_is_not_started(start: Start, place: Path) -> 
     with pytest.raises(AssertionError, match="shard-1 lacks entries that the hub log has"):
         start(hub.root)
     assert not fsck_sharded(hub.root, processes=1).ok
+
+
+def test_a_coordinator_from_an_older_copy_is_not_started(start: Start, place: Path) -> None:
+    root = new_directory(place)
+    shutil.copytree(root, place / "old")
+    hub = start(root)
+    for writer in (hub.writer_of(0), hub.writer_of(1)):
+        hub.accept(writer.next())
+        wait_for_head(hub, writer.label, 1)
+    assert hub.stop() == 0
+    for folder, lost in (("joined", "hub log"), ("parts/control", "control label")):
+        shutil.rmtree(root / folder)
+        shutil.copytree(place / "old" / folder, root / folder)
+        with pytest.raises(AssertionError, match=f"has seen more of the {lost} than there is"):
+            start(root)
 
 
 def test_a_hub_from_an_older_copy_signs_nothing_in_any_shard(start: Start, place: Path) -> None:

@@ -16,6 +16,7 @@ from veen_core.tlog.tree_head import TreeHead
 from veen_storage import DamageError, LockedError, MismatchError, StorageError, Store
 from veen_storage.fsck import fsck
 from veen_storage.shards.check import fsck_sharded, repair_sharded
+from veen_storage.shards.clone import clone_sharded
 from veen_storage.shards.fence import Fence, FencedError, PartStore, raise_fence
 from veen_storage.shards.joined_hub_log import JoinedHubLog, JoinedUpTo, heads_from
 from veen_storage.shards.reshard import log_digests, reshard
@@ -32,11 +33,20 @@ from veen_storage.shards.sharded_layout import (
 
 from . import sample
 from .conftest import MakeStore
+from .faulty_files import FaultyFiles, When
 from .sample import CONTROL as CONTROL_LABEL
 from .sample import ORIGIN, Unsynced, at, send
+from .scripted_run import memory_folder
 
 COID = Coid(H(b"attached"))
 LABELS = [sample.label(f"stream {number}") for number in range(8)]
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder where nothing waits for the disk."""
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -151,7 +161,7 @@ def test_a_resharded_directory_cannot_be_started_again(hub: Path) -> None:
         fsck(hub, processes=1)
     with pytest.raises(MismatchError, match="several shards") as refused:
         Store(two)
-    assert "veen hub reshard" in (refused.value.action or "")
+    assert "veen hub clone" in (refused.value.action or "")
     with pytest.raises(MismatchError, match="one part of a sharded hub"):
         Store(two / "parts" / "shard-0")
 
@@ -172,6 +182,79 @@ def test_an_unfinished_target_is_not_taken_over_once_the_source_lives(hub: Path,
     with pytest.raises(StorageError, match="not empty"):
         reshard(hub, two, 2)
     Store(hub).close()
+
+
+def test_a_clone_of_a_sharded_hub_has_one_shard_every_byte_of_the_log_and_no_key(
+    hub: Path, tmp_path: Path
+) -> None:
+    two, copy = move(hub, 2, "two"), tmp_path / "copy"
+    with opened(two) as (stores, joined):
+        send(stores[owner_of(LABELS[0], 2)], LABELS[0], 2, now=at(3))
+        join(two, stores, joined, 3)
+        send(stores[owner_of(LABELS[1], 2)], LABELS[1], 2, now=at(4))  # after the newest hub checkpoint
+    labels = clone_sharded(two, copy, files=Unsynced())
+    assert {each.label for each in labels} == {*LABELS, CONTROL_LABEL}
+    report = fsck(copy, processes=1)
+    assert [fault.what for fault in report.faults] == []
+    assert log_digests(copy) == log_digests(two)
+    assert not (copy / "keys").exists()
+    assert is_sharded(two)
+    with pytest.raises(StorageError, match="not empty"):
+        clone_sharded(two, copy)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupted_clone_is_complete_or_no_data_directory(hub: Path, memory: Path, when: When) -> None:
+    two, copy = move(hub, 2, "two"), memory / "copy"
+    counting = FaultyFiles(10**9)
+    clone_sharded(two, copy, files=counting)
+    most = len(counting.operations)
+    for number in sorted({*range(1, most, 31), *range(most - 5, most + 1)}):
+        shutil.rmtree(copy, ignore_errors=True)
+        with pytest.raises(OSError, match="Input/output error"):
+            clone_sharded(two, copy, files=FaultyFiles(number, when))
+        if (copy / "VERSION").exists():
+            assert fsck(copy, level="quick", processes=1).ok
+        else:
+            assert not startable(copy)
+
+
+def startable(root: Path) -> bool:
+    """Whether a hub could be started on a folder."""
+    try:
+        is_sharded(root)
+    except StorageError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_whatever_fails_one_of_two_directories_can_be_started_or_the_move_is_finished(
+    hub: Path, memory: Path, when: When
+) -> None:
+    digests, source, target = log_digests(hub), memory / "source", memory / "target"
+    counting = FaultyFiles(10**9)
+    shutil.copytree(hub, source)
+    reshard(source, target, 2, files=counting)
+    most = len(counting.operations)
+    seen = set()
+    for number in sorted({*range(1, most, 23), *range(most - 11, most + 1)}):
+        shutil.rmtree(source)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(hub, source)
+        files = FaultyFiles(number, when)
+        with pytest.raises(OSError, match="Input/output error"):
+            reshard(source, target, 2, files=files)
+        state = (startable(source), startable(target))
+        seen.add(state)
+        assert state != (True, True), files.failed
+        if state == (True, False):
+            shutil.rmtree(target, ignore_errors=True)
+        if not startable(target):
+            reshard(source, target, 2, files=Unsynced())
+        assert (startable(source), startable(target)) == (False, True), files.failed
+        assert log_digests(target) == digests, files.failed
+    assert {(True, False), (False, False)} <= seen
 
 
 def test_a_running_hub_is_not_resharded(hub: Path, tmp_path: Path) -> None:

@@ -203,6 +203,10 @@ def test_hostile_names_and_texts_stay_text(open_console: Any, healthy: Any) -> N
     assert "<U+202E>gpj.exe" in shown
     go(page, "message", healthy.label(name), 2)
     page.locator(".body", has_text="onerror").wait_for()
+    for screen in ("records", "operations", "revocations", "bridges"):
+        go(page, screen, "%3Cimg%20src%3Dx%20onerror%3Dwindow.hacked%3D1%3E%E2%80%AE")
+        page.get_by_text("0 entries read and verified").wait_for()
+        assert "\u202e" not in page.locator("main").inner_text()
     go(page, "streams", "<img src=x onerror=window.hacked=1>")
     page.get_by_text("Choose a stream").wait_for()
     assert page.locator("main img, main script, main svg[onload]").count() == 0
@@ -232,12 +236,45 @@ def test_keys_open_screens_and_rows(open_console: Any, healthy: Any) -> None:
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Message 39").wait_for()
+    page.keyboard.press("k")
+    page.get_by_role("heading", name="Message 38").wait_for()
     page.keyboard.press("1")
     page.get_by_role("heading", name="Overview").wait_for()
     page.keyboard.press("2")
     page.get_by_role("heading", name="Streams").wait_for()
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.dataset.search") == ""
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Keys: on").press("Enter")
+    page.keyboard.press("1")
+    page.get_by_role("button", name="Keys: off", pressed=False).wait_for()
+    assert page.locator("h1", has_text="Overview").count() == 0
+
+
+TAB_STOPS = 40
+
+
+def test_a_query_needs_no_mouse(open_console: Any, healthy: Any) -> None:
+    page = open_console(healthy.url, fragment="#/records/orders")
+    page.get_by_text("40 entries read and verified").wait_for()
+
+    def reach(name: str, selector: str) -> None:
+        """Press Tab until the element has the focus, which is visible."""
+        for _ in range(TAB_STOPS):
+            page.keyboard.press("Tab")
+            if page.evaluate(f"document.activeElement.matches({selector!r})"):
+                break
+        else:
+            raise AssertionError(f"{name} is not reached in {TAB_STOPS} steps")
+        style = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(style) != "none", f"the focus on {name} is not visible"
+
+    reach("Group by", "input[placeholder='event_type']")
+    page.keyboard.type("event_type")
+    reach("Run", "button[type=submit].primary")
+    page.keyboard.press("Enter")
+    page.locator(".answer .badge.holds", has_text="verified").first.wait_for()
+    reach("the table of the coverage", "[role=region][aria-label=Coverage]")
 
 
 CONTRAST = """() => {

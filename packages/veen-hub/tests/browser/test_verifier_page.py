@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,17 @@ from veen_core import SigningKey, SigningSeed, hub_log
 from veen_core.ciphertext import Binding
 from veen_core.hashing import H
 from veen_core.hub_evidence import HubEvidence
-from veen_core.ids import ClientId, ClientSeq, Label, StreamSeq, UnixTime
+from veen_core.hub_identity import HubIdentity, HubKey, key_id
+from veen_core.ids import ClientId, ClientSeq, HubPk, Label, StreamSeq, UnixTime
 from veen_core.keys import DhKey, DhSecret
 from veen_core.msg import seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
-from veen_core.tlog.note import COSIGNATURE, NoteKey
+from veen_core.receipt import sign_receipt
+from veen_core.stream import hub_id
+from veen_core.tlog import tree
+from veen_core.tlog.note import COSIGNATURE, Note, NoteKey, cosign, sign_note
+from veen_core.tlog.tree_head import TreeHead
 from veen_hub.web.verifier_page import page_with_evidence, verifier_page
 
 from .conftest import PATIENCE_MS
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 VECTORS = Path(__file__).parents[3] / "veen-core" / "tests" / "vectors"
+AGREEMENT = Path(__file__).parents[2] / "web" / "agreement"
 HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.txt\u0007"
 READER = DhKey(DhSecret(H(b"reader")))
 
@@ -76,6 +83,15 @@ def drop(page: Page, **files: bytes) -> None:
     )
 
 
+OVERLAPS = """() => {
+    const boxes = [...document.querySelectorAll(".path :is(.section, .seal rect, .node rect, .sibling rect)")]
+        .map(each => [each, each.getBoundingClientRect()]);
+    return boxes.flatMap(([one, a], at) => boxes.slice(at + 1)
+        .filter(([, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+        .map(([other]) => `${one.outerHTML} and ${other.outerHTML}`));
+}"""
+
+
 def test_evidence_holds_and_every_hash_on_its_path_is_computed_again(open_page: OpenPage) -> None:
     wire, context = vector("hub_evidence/two_of_two")
     page = open_page()
@@ -87,6 +103,7 @@ def test_evidence_holds_and_every_hash_on_its_path_is_computed_again(open_page: 
     assert page.locator(".steps li").last.inner_text().startswith("2 of 2 witnesses cosigned it")
     nodes = page.locator(".path .node")
     assert nodes.count() >= 3
+    assert page.evaluate(OVERLAPS) == []
     for number in range(nodes.count()):
         nodes.nth(number).click()
         page.locator(".recompute .outcome.holds, .recompute p.quiet").first.wait_for()
@@ -95,6 +112,49 @@ def test_evidence_holds_and_every_hash_on_its_path_is_computed_again(open_page: 
         page.locator(".path .seal").nth(number).click()
         page.get_by_text("Verified again just now").wait_for()
         assert page.locator(".recompute .outcome.holds").count() == 1
+
+
+def one_entry_log(evidence: HubEvidence) -> tuple[HubEvidence, str]:
+    """The same message in a hub log of one entry, with two cosignatures; and the witness policy."""
+    hub, *witnesses = (SigningKey(SigningSeed(H(name))) for name in (b"hub", b"alice", b"bob"))
+    key = HubKey(key_id=key_id(HubPk(hub.public)), hub_pk=HubPk(hub.public), valid_from=UnixTime(1))
+    identity = HubIdentity(hub_id=hub_id(key.hub_pk), hub_keys=(key,))
+    root = tree.leaf_hash(evidence.head.encode())
+    text = TreeHead(hub_log.origin_of(identity.hub_id), 1, root).text
+    names = ("alice.example/w", "bob.example/w")
+    cosigned = [
+        cosign(key, name, text, evidence.head.hub_ts) for key, name in zip(witnesses, names, strict=True)
+    ]
+    note = Note(text, (sign_note(hub, hub_log.origin_of(identity.hub_id), text), *cosigned))
+    lines = [
+        f"witness {name[:3]} {NoteKey(name, COSIGNATURE, key.public).text}\n"
+        for key, name in zip(witnesses, names, strict=True)
+    ]
+    made = dataclasses.replace(
+        evidence,
+        identity=identity,
+        receipt=sign_receipt(hub, evidence.receipt),
+        index=0,
+        head_proof=(),
+        checkpoint=note.encode(),
+    )
+    return made, "".join(lines) + "group both all ali bob\nquorum both\n"
+
+
+@pytest.mark.parametrize("width", [1000, 390])
+def test_signatures_hashes_and_headings_of_the_drawing_do_not_overlap(
+    open_page: OpenPage, width: int
+) -> None:
+    wire, _context = vector("hub_evidence/two_of_two")
+    evidence, policy = one_entry_log(HubEvidence.decode(wire))
+    page = open_page()
+    page.set_viewport_size({"width": width, "height": 900})
+    page.locator("#hub").fill(evidence.identity.hub_id.hex())
+    drop(page, **{"message.evidence": evidence.encode(), "policy.txt": policy.encode()})
+    page.locator("#confirmed").check()
+    page.get_by_role("heading", name="This holds.").wait_for()
+    page.locator(".path .seal").nth(3).wait_for()
+    assert page.evaluate(OVERLAPS) == []
 
 
 def test_altered_evidence_is_red_and_names_the_rule(open_page: OpenPage) -> None:
@@ -107,6 +167,64 @@ def test_altered_evidence_is_red_and_names_the_rule(open_page: OpenPage) -> None
     page.get_by_role("heading", name="This does not hold.").wait_for()
     assert page.locator(".rule strong").inner_text() == "core §4.3, §8.4"
     assert page.locator(".path").count() == 0
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Any:
+    """The modules of ``web/agreement``: cases of evidence, and what ``veen verify`` says of them."""
+    sys.path.insert(0, str(AGREEMENT))
+    import cases  # noqa: PLC0415 - of another folder
+    import queries  # noqa: PLC0415
+    import verdicts  # noqa: PLC0415
+
+    found = {case.name: case for case in cases.vectors()} | {case.name: case for case, _ in queries.results()}
+    changed = queries.changed(queries.results()[:1], 1, 3)
+    return found | {"query changed": next(iter(changed))}, verdicts.judge
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "receipt/first",
+            "receipt/hub_ts_changed_fail",
+            "checkpoint/eight_items",
+            "checkpoint/other_hub_fail",
+        ),
+        *("hub_evidence/two_of_two", "equivocation/same_key_of_a_known_hub", "equivocation/forged_fail"),
+        *("bundle/two_parts", "bundle/two_parts without its last part", "label_fork/", "hub_log_fork/"),
+        *("query full, with hub checkpoints", "query changed", "msg/sig_flipped_fail", "cap_token/"),
+    ],
+)
+def test_verdicts_and_rules_on_the_page_are_those_of_veen_verify(
+    open_page: OpenPage, corpus: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    found, judge = corpus
+    start, _, without = name.partition(" without ")
+    case = next(
+        case for each, case in sorted(found.items()) if each.removeprefix("vectors/").startswith(start)
+    )
+    if without:
+        case = dataclasses.replace(case, files=dict(list(case.files.items())[:-1]))
+    case = dataclasses.replace(case, expect=[])
+    monkeypatch.chdir(tmp_path)  # where the judge works
+    judge(case, tmp_path)
+    page = open_page()
+    page.locator("#hub").fill(case.trust.hex() if case.trust else "")
+    page.locator("#more summary").click()
+    page.locator("#policy").fill(case.policy or "")
+    drop(page, **case.files)
+    page.locator(".summary").wait_for()
+    words = {True: "holds", False: "does not hold", None: "not decided"}
+    wanted = sorted((each["kind"], words[each["holds"]], each["why"].split(";")[0]) for each in case.expect)
+    shown = []
+    for number in range(page.locator(".card").count()):
+        card = page.locator(".card").nth(number)
+        badge = card.locator(".badge").inner_text().splitlines()[-1]
+        shown.append(
+            (card.locator("h3").inner_text(), badge, card.locator(".why").inner_text().split(";")[0])
+        )
+    assert sorted(shown) == wanted
 
 
 def test_a_mailed_page_holds_only_once_its_reader_has_confirmed_the_hub(open_page: OpenPage) -> None:

@@ -12,22 +12,12 @@ from veen_cli.arguments.numbers import Integer
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, plural
-from veen_cli.hub.data_directory import data_dir_option
-from veen_storage import StorageError
+from veen_cli.hub.data_directory import data_dir_option, is_sharded_directory
 from veen_storage.fsck import Report
 from veen_storage.fsck import fsck as check
 from veen_storage.fsck.repair import repair as mend
 from veen_storage.shards.check import fsck_sharded as check_shards
 from veen_storage.shards.check import repair_sharded as mend_shards
-from veen_storage.shards.sharded_layout import is_sharded
-
-
-def is_sharded_directory(root: Path) -> bool:
-    """Return whether a directory has several shards; the check itself reports a damaged VERSION."""
-    try:
-        return is_sharded(root)
-    except StorageError:
-        return False
 
 
 def report_dict(report: Report) -> dict[str, Any]:

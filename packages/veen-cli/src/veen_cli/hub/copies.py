@@ -20,7 +20,7 @@ from veen_cli.frame import settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields, plural
-from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
+from veen_cli.hub.data_directory import data_dir_option, is_sharded_directory, keys_dir_option
 from veen_cli.identity.identity_folder import verify_key_named
 from veen_core import stream as streams
 from veen_core.ids import Epoch, Label, StreamSeq, UnixTime
@@ -30,6 +30,7 @@ from veen_storage.copies.clone import clone as copy
 from veen_storage.copies.export import Manifest, export_hub, export_window
 from veen_storage.copies.export import export as write_export
 from veen_storage.copies.fork import fork as branch
+from veen_storage.shards.clone import clone_sharded as copy_shards
 from veen_storage.shards.reshard import reshard as move
 from veen_storage.shards.sharded_layout import MAX_SHARDS
 
@@ -80,20 +81,32 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
 
     A running hub continues, and is copied as it was when the command started. Without keys the copy can be
     checked and exported; to run it, give it the keys (`veen hub start --keys-dir`). Never run two directories
-    with one key: they would contradict each other, and each contradiction convicts the hub.
+    with one key: they would contradict each other, and each contradiction convicts the hub. A hub with
+    several shards is copied into a directory with one, and without keys.
     """
-    with private_umask(), out.progress("copying labels") as progress:
-        cut = copy(
-            data_dir,
-            target,
-            with_keys=with_keys,
-            keys_directory=keys_dir,
-            progress=progress.update,
+    sharded = is_sharded_directory(data_dir)
+    if sharded and with_keys:
+        raise CommandFailed(
+            f"{data_dir} holds a hub with several shards, which is not copied with its keys",
+            Exit.USAGE,
+            "stop it and move it with `veen hub reshard`, or leave out --with-keys",
         )
-    entries = sum(each.stream_seq for each in cut.labels)
+    with private_umask(), out.progress("copying labels") as progress:
+        if sharded:
+            labels = copy_shards(data_dir, target, keys_directory=keys_dir, progress=progress.update)
+        else:
+            cut = copy(
+                data_dir,
+                target,
+                with_keys=with_keys,
+                keys_directory=keys_dir,
+                progress=progress.update,
+            )
+            labels = list(cut.labels)
+    entries = sum(each.stream_seq for each in labels)
     return Answer(
-        {"target": str(target), "labels": len(cut.labels), "entries": entries, "with_keys": with_keys},
-        [f"cloned {plural(entries, 'entry', 'entries')} in {plural(len(cut.labels), 'label')} to {target}"],
+        {"target": str(target), "labels": len(labels), "entries": entries, "with_keys": with_keys},
+        [f"cloned {plural(entries, 'entry', 'entries')} in {plural(len(labels), 'label')} to {target}"],
     )
 
 

@@ -30,6 +30,18 @@ def existing(named: str | Path) -> Path:
     return data_dir
 
 
+def is_sharded_directory(root: Path) -> bool:
+    """Return whether a directory has several shards; False if its VERSION cannot be read."""
+    # Imported here: most commands do not need the storage.
+    from veen_storage import StorageError  # noqa: PLC0415
+    from veen_storage.shards.sharded_layout import is_sharded  # noqa: PLC0415
+
+    try:
+        return is_sharded(root)
+    except StorageError:
+        return False
+
+
 def _data_dirs(folder: Path) -> list[str]:
     """Return the names of the data directories in a folder."""
     try:

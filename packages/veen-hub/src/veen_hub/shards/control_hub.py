@@ -11,9 +11,9 @@ from veen_core.errors import ApiError
 from veen_core.ids import AuthRef, ClientId, Label
 from veen_core.rejection import Code
 from veen_core.status import AuthorizeResponse
-from veen_core.tlog.tree_head import SignedHead
+from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.hub import Hub
-from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.anchors import AnchorBackend
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log import HubLogService
 from veen_hub.shards.forwarding import PartClient
@@ -31,7 +31,7 @@ RETRY_SEC: Final = 0.1
 class JoinedHubLogService(HubLogService):
     """The hub log over all parts, with cadence, memories and witnesses of a hub with one shard."""
 
-    def __init__(self, config: HubConfig, hub: ControlHub, anchor: Anchor | None) -> None:
+    def __init__(self, config: HubConfig, hub: ControlHub, anchor: AnchorBackend | None) -> None:
         super().__init__(
             config,
             hub.store,
@@ -47,6 +47,13 @@ class JoinedHubLogService(HubLogService):
         if not self._hub.are_shards_up():
             return None
         return await self._hub.joining.join(self.origin)
+
+    async def _record(self, head: TreeHead) -> bool:
+        """Record a head where a hub with one shard does, and in every shard, before anybody is shown it."""
+        if not self._hub.are_shards_up() or not await super()._record(head):
+            return False
+        await self._hub.joining.remember(head)
+        return True
 
 
 class ControlHub(Hub):
@@ -79,7 +86,7 @@ class ControlHub(Hub):
             control_label=self.admission.control_label,
         )
 
-    def _make_hub_log(self, anchor: Anchor | None) -> HubLogService:
+    def _make_hub_log(self, anchor: AnchorBackend | None) -> HubLogService:
         return JoinedHubLogService(self.config, self, anchor)
 
     def owner_of(self, label: Label) -> PartClient | None:
@@ -95,6 +102,8 @@ class ControlHub(Hub):
         deadline = asyncio.get_running_loop().time() + AUTHORIZE_SEC
         while True:
             try:
+                if not self.are_shards_up():  # one of them may know a newer control label than this process
+                    raise ApiError(Code.UNAVAILABLE, "a shard of this hub is being started", retry_after=1)
                 async with self.joining.order:
                     answer = await self.authorization.authorize(token_bytes)
                     await self.joining.copy_control()

@@ -25,11 +25,11 @@ from veen_core.hub_log import LabelHead
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.rejection import Code
 from veen_core.tlog.tiles import decode_bundle
-from veen_core.tlog.tree_head import SignedHead
+from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.ops.hub_log.memories import WHAT_HELPS
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.shards.forwarding import PartClient
-from veen_hub.shards.part_hub import FloorClock, PartHubLog, PartPlace
+from veen_hub.shards.part_hub import FloorClock, KnownHistories, PartHubLog, PartPlace
 from veen_storage.shards.control_store import ControlStore
 from veen_storage.shards.joined_hub_log import JoinedUpTo
 from veen_storage.shards.sharded_layout import CONTROL, owner_of, part_name
@@ -42,7 +42,7 @@ MAX_CONTROL_ENTRIES: Final = 256
 
 
 class HistoryLostError(VeenError):
-    """A shard has less than the hub log says: its directory is older than the others."""
+    """A part has less than another part has seen of it: its directory is older than the others."""
 
 
 class Part(Protocol):
@@ -74,6 +74,21 @@ class RemotePart:
 
     async def root_at(self, size: int) -> bytes | None:
         return await self._client.call("GET", f"/part/place?size={size}", timeout_sec=CALL_SEC) or None
+
+    async def known(self) -> KnownHistories:
+        """Return what the shard has seen of the control label and of the joined hub log."""
+        found = json.loads(await self._client.call("GET", "/part/known", timeout_sec=CALL_SEC))
+        return KnownHistories(
+            control_seq=found["control_seq"],
+            control_root=bytes.fromhex(found["control_root"]),
+            hub_log_size=found["hub_log_size"],
+            hub_log_root=bytes.fromhex(found["hub_log_root"]),
+        )
+
+    async def remember(self, head: TreeHead) -> None:
+        """Let the shard record a hub checkpoint durably."""
+        body = json.dumps({"size": head.size, "root": head.root.hex()}).encode()
+        await self._client.call("POST", "/part/remember", body, timeout_sec=CALL_SEC)
 
     async def copy_control(self, frames: Sequence[bytes]) -> StreamSeq:
         """Append entries of the control label; return the last one that the shard has."""
@@ -122,6 +137,8 @@ class Joining:
         self._control_label = control_label
         self._copied: dict[int, StreamSeq] = {}
         """The last entry of the control label that each shard has; unknown after its restart."""
+        self._remembered: TreeHead | None = None
+        """The newest hub checkpoint that every shard has recorded."""
         self.order = asyncio.Lock()
         """Held during a round, and while a token is authorized."""
 
@@ -156,16 +173,47 @@ class Joining:
     # --- the hub log
 
     async def check_place(self, number: int) -> None:
-        """Raise ``HistoryLostError`` unless a part has everything that was joined from it."""
+        """Raise ``HistoryLostError`` if a part lacks what the coordinator has seen of it, or vice versa.
+
+        A coordinator that was restored alone would sign a second history of the control label, and a second
+        hub log. The shards have copies of the one, and remember the size and root of the other.
+        """
         part = self._parts[number]
         upto = self._store.joined.joined_upto(part.name)
-        if upto is None or not upto.size:
-            return
-        if await part.root_at(upto.size) != upto.root:
+        if upto is not None and upto.size and await part.root_at(upto.size) != upto.root:
             raise HistoryLostError(
                 f"{part.name} lacks entries that the hub log has: its directory is older than the others",
                 action=WHAT_HELPS,
             )
+        if number == CONTROL:
+            return
+        known = await self._shards[number].known()
+        lacking = await self._access.read(lambda: self._lacking(known))
+        if lacking is not None:
+            raise HistoryLostError(
+                f"{part.name} has seen more of the {lacking} than there is: its directory is older than "
+                "the shards",
+                action=WHAT_HELPS,
+            )
+
+    def _lacking(self, known: KnownHistories) -> str | None:
+        """Return which history is not a continuation of what a shard has seen; None if all are."""
+        read, log = self._store.read, self._store.joined.reader
+        head, seq = read.head(self._control_label), StreamSeq(known.control_seq)
+        if seq and (head is None or head.stream_seq < seq):
+            return "control label"
+        if seq and read.root(self._control_label, seq) != known.control_root:
+            return "control label"
+        size = known.hub_log_size
+        if size and (log.size < size or log.root_at(size) != known.hub_log_root):
+            return "hub log"
+        return None
+
+    async def remember(self, head: TreeHead) -> None:
+        """Let every shard record a hub checkpoint that is shown next; raise E.UNAVAILABLE unless all did."""
+        if head != self._remembered:
+            await asyncio.gather(*(shard.remember(head) for shard in self._shards.values()))
+            self._remembered = head
 
     async def join(self, origin: str) -> SignedHead | None:
         """Run one round; None if no label has grown. Raise E.UNAVAILABLE while a shard does not answer."""
@@ -173,6 +221,8 @@ class Joining:
             await self.copy_control()
             found = await self._extend_all()
             heads, upto = await self._new_heads(found)
+            if len(self._copied) < len(self._shards):  # the process that answered may be another one now
+                raise ApiError(Code.UNAVAILABLE, "a shard ended while its heads were read", retry_after=1)
             joined, store = self._store.joined, self._store
             return await self._access.read(
                 lambda: joined.extend(heads, origin, store.sign_hub_log_head, found.hub_ts, upto)

@@ -5,6 +5,8 @@
 | ``GET /part/place?size=N`` | root of the first N entries of the part's own hub log, or nothing |
 | ``POST /part/extend?floor=T`` | cover every entry so far, at T or later; end of the part's own hub log |
 | ``GET /part/heads?from=A&to=B`` | entries of the part's own hub log |
+| ``GET /part/known`` | what the part has seen of the control label and of the hub log of all parts |
+| ``POST /part/remember`` | record durably the hub checkpoint that is shown next |
 | ``POST /part/control`` | append entries of the control label; the last one that the part has |
 | ``POST /part/gate`` | let the part sign, or stop it |
 | ``POST /part/serve`` | listen at the hub's address |
@@ -51,6 +53,7 @@ class PartCalls:
     def routes(self) -> list[Route]:
         posts: dict[str, Callable[[ApiRequest], Awaitable[Reply]]] = {
             "extend": self._extend,
+            "remember": self._remember,
             "control": self._control,
             "gate": self._gate,
             "serve": self._serve,
@@ -60,7 +63,7 @@ class PartCalls:
             "drain": self._drain,
             "stop": self._stop,
         }
-        gets = {"place": self._place, "heads": self._heads, "ready": self._ready}
+        gets = {"place": self._place, "heads": self._heads, "known": self._known, "ready": self._ready}
         return [
             *(Route("POST", f"/part/{name}", handler) for name, handler in posts.items()),
             *(Route("GET", f"/part/{name}", handler) for name, handler in gets.items()),
@@ -79,6 +82,24 @@ class PartCalls:
     async def _heads(self, request: ApiRequest) -> Reply:
         start, end = number_of(request, "from", 0), number_of(request, "to", 0)
         return Reply(200, await self.hub.hub_log.heads(start, end), BYTES)
+
+    async def _known(self, _request: ApiRequest) -> Reply:
+        known = await self.hub.known_histories()
+        return json_reply(
+            json.dumps(
+                {
+                    "control_seq": known.control_seq,
+                    "control_root": known.control_root.hex(),
+                    "hub_log_size": known.hub_log_size,
+                    "hub_log_root": known.hub_log_root.hex(),
+                }
+            )
+        )
+
+    async def _remember(self, request: ApiRequest) -> Reply:
+        asked: dict[str, Any] = json.loads(await _body(request))
+        await self.hub.remember_hub_log(asked["size"], bytes.fromhex(asked["root"]))
+        return json_reply("{}")
 
     # --- tokens
 

@@ -28,6 +28,10 @@ class FloorClock:
         self._clock = clock
         self._floor = floor
 
+    @property
+    def floor(self) -> UnixTime:
+        return self._floor
+
     def now(self) -> UnixTime:
         return max(self._clock.now(), self._floor)
 
@@ -42,6 +46,18 @@ class PartPlace:
     hub_ts: UnixTime
     size: int
     root: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownHistories:
+    """What a shard has seen of the coordinator's histories: each must continue it."""
+
+    control_seq: int
+    """Last entry of the shard's copy of the control label; 0 if it has none."""
+    control_root: bytes
+    hub_log_size: int
+    """Size of the newest hub checkpoint that the shard was told; 0 before the first."""
+    hub_log_root: bytes
 
 
 class PartHubLog:

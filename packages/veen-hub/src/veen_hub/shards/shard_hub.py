@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from veen_core.cap import CapToken
 from veen_core.entry import Entry, unframe
@@ -14,17 +15,20 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.rejection import Code
 from veen_hub.admission.stateless import Submission
 from veen_hub.hub import Hub
-from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.anchors import AnchorBackend
 from veen_hub.ops.config import HubConfig
 from veen_hub.pipeline.intake import Outcome, PendingRequest
 from veen_hub.pipeline.worker_process import cores
-from veen_hub.shards.part_hub import NOT_OPENED, FloorClock, PartHubLog
+from veen_hub.shards.part_hub import NOT_OPENED, FloorClock, KnownHistories, PartHubLog
 from veen_hub.shards.submit_link import SubmitLink
 from veen_storage import Batch, PendingEntry, Store
 from veen_storage.shards.sharded_layout import owner_of
 
 LABEL_AT = slice(38, 70)
 """Where a MSG in canonical CBOR has its label; any other MSG is refused by whoever gets it."""
+HUB_LOG_KEY: Final = b"joined hub log"
+"""Key of the newest hub checkpoint that the shard was told, in the hub's state (``views/hub``)."""
+_HUB_LOG_HEAD: Final = struct.Struct(">Q32s")
 
 
 class ShardHub(Hub):
@@ -51,7 +55,7 @@ class ShardHub(Hub):
         super().__init__(config, store, clock=clock)
         self.signing_gate.wait(NOT_OPENED, NOT_OPENED)
 
-    def _make_hub_log(self, anchor: Anchor | None) -> Any:  # noqa: ARG002 - a part anchors nothing
+    def _make_hub_log(self, anchor: AnchorBackend | None) -> Any:  # noqa: ARG002 - a part anchors nothing
         return PartHubLog(self._origin, self.store.hub_log, self.log, self.signing_gate, self._floor_clock)
 
     def _has_spare_core(self) -> bool:
@@ -109,6 +113,28 @@ class ShardHub(Hub):
     def enter_own(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
         """Send messages that another shard has passed on through the pipeline; none is passed on again."""
         return super().enter(wires, on_settled)
+
+    # --- what the coordinator must continue
+
+    async def known_histories(self) -> KnownHistories:
+        """Return what this shard has seen of the control label and of the joined hub log."""
+        return await self.log.read(self._known_histories)
+
+    def _known_histories(self) -> KnownHistories:
+        head = self.store.read.head(self.admission.control_label)
+        told = self._state.get(HUB_LOG_KEY)
+        size, root = _HUB_LOG_HEAD.unpack(told) if told is not None else (0, b"")
+        return KnownHistories(
+            control_seq=head.stream_seq if head is not None else 0,
+            control_root=head.mmr_root if head is not None else b"",
+            hub_log_size=size,
+            hub_log_root=root,
+        )
+
+    async def remember_hub_log(self, size: int, root: bytes) -> None:
+        """Record durably a hub checkpoint of the joined hub log, before anybody is shown it."""
+        row = {HUB_LOG_KEY: _HUB_LOG_HEAD.pack(size, root)}
+        await self.log.read(lambda: self._state.write(row))
 
     # --- tokens
 

@@ -8,6 +8,7 @@ import { itemEnd } from "../verify/wire/cbor.ts";
 import { decodeObject, encodeObject } from "../verify/wire/codec.ts";
 import { CheckpointError, DecodeError, VeenError, VerificationError } from "../verify/wire/errors.ts";
 import type { Checkpoint, MmrProof, Receipt, Statement } from "../verify/wire/schema.ts";
+import { breathe } from "./breathing.ts";
 import { CallError, type HubCalls } from "./hub_calls.ts";
 import type { HubLogWatch } from "./hub_log_watch.ts";
 import { originOfStream } from "./label_names.ts";
@@ -240,6 +241,7 @@ export class LabelWatch {
         const rows = await chain.accept(items.slice(at, at + MAX_BATCH));
         if (this.#chain !== chain) return;
         this.#add(rows);
+        await breathe();
         const failed = rows.find((row) => row.verdict === "fails");
         if (failed !== undefined) {
           this.#lie(`stream_seq ${failed.seq}: ${failed.reason}`, this.#evidenceOf(failed));

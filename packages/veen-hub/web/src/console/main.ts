@@ -67,10 +67,20 @@ function makeApp(description: Description, log: AuditLog, hub: HubCalls): App {
   };
 }
 
+/** Whether single characters are shortcuts; a person who dictates or types by accident can turn them off (WCAG 2.1.4). */
+let singleKeys = true;
+
 function drawTop(app: App): void {
   const theme = el("button", { type: "button", class: "small", onclick: () => toggleTheme() }, "Light or dark");
   const name = el("span", { class: "hub-name" });
-  byId("top").replaceChildren(el("a", { class: "brand", href: linkTo("overview") }, "VEEN console"), name, theme);
+  const keys = el("button", { type: "button", class: "small keys-button", "aria-pressed": "true",
+    title: "1 to 9 open screens, / goes to the search field, j and k to the next and previous message",
+    onclick: () => {
+      singleKeys = !singleKeys;
+      keys.setAttribute("aria-pressed", String(singleKeys));
+      keys.textContent = singleKeys ? "Keys: on" : "Keys: off";
+    } }, "Keys: on");
+  byId("top").replaceChildren(el("a", { class: "brand", href: linkTo("overview") }, "VEEN console"), name, keys, theme);
   const show = () => {
     const hub = app.trust.hub.value;
     const silent = app.problems.of("connection") !== undefined;
@@ -101,13 +111,17 @@ function drawNav(app: App, route: Route): void {
   const links = Object.entries(SCREENS).filter(([, entry]) => entry.key !== undefined).map(([name, entry]) => {
     const problems = entry.areas.flatMap((area) => app.problems.in(area));
     const isFailing = problems.some((each) => each.isLie);
-    const mark = isFailing ? el("span", { class: "dot", title: "something here does not hold" }, "!")
-      : problems.length > 0 ? el("span", { class: "dot silent", title: "something here does not answer" }, "?") : null;
+    const mark = isFailing ? dot("dot", "!", "something here does not hold")
+      : problems.length > 0 ? dot("dot silent", "?", "something here does not answer") : null;
     const isHere = here === name || entryOf(here).from === name;
     return el("a", { href: linkTo(name), "aria-current": isHere ? "page" : null, class: isFailing ? "failing" : null },
       entry.title, mark);
   });
   byId("nav").replaceChildren(...links);
+}
+
+function dot(kind: string, sign: string, meaning: string): HTMLElement {
+  return el("span", { class: kind, title: meaning }, el("span", { "aria-hidden": "true" }, sign), el("span", { class: "visually-hidden" }, ` ${meaning}`));
 }
 
 function run(app: App): void {
@@ -152,9 +166,10 @@ function onKey(event: KeyboardEvent): void {
   const isTyping = target?.closest("input, textarea, select") !== null && target !== null;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && isTyping) target?.blur();
-  if (isTyping) return;
+  if (isTyping || !singleKeys) return;
   const found = Object.entries(SCREENS).find(([, entry]) => entry.key === event.key);
   if (found !== undefined) go(linkTo(found[0]));
+  if (target?.closest(".virtual-list") === null) document.querySelector<HTMLElement>(`main [data-key="${CSS.escape(event.key)}"]`)?.click();
   if (event.key === "/") {
     const search = document.querySelector<HTMLInputElement>("input[data-search]");
     if (search !== null) {

@@ -113,7 +113,8 @@ function rowShapes(
   const onRight = takes(each, "left") || (takes(below, "left") && !takes(each, "right"));
   each.seals.forEach((seal, at) => shapes.push(sealShape(frame, seal, onRight, y, at, choose)));
   if (each.section !== null) {
-    const under = y + BOX + 22 + (frame.narrow ? SEAL * each.seals.length : 0);
+    const seals = SEAL * each.seals.length;
+    const under = y + 22 + (frame.narrow ? BOX + seals : Math.max(BOX, seals));
     shapes.push(svg("path", { class: "divider", d: `M0 ${under + 12}H${frame.width}` }));
     shapes.push(
       svg(

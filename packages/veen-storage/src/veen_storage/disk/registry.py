@@ -109,8 +109,8 @@ def _read_digest(layout: Layout, *, part: bool) -> str:
     if version == SHARDED_VERSION and magic == DATA:
         raise MismatchError(
             f"{root} holds a hub with several shards, which this operation does not support",
-            action=f"stop the hub and bring it back into one shard first: "
-            f"`veen hub reshard --data-dir {root} --shards 1 --out DIRECTORY`",
+            action=f"use a copy with one shard (`veen hub clone --data-dir {root} --out DIRECTORY`), or move "
+            "the stopped hub into one shard (`veen hub reshard`)",
         )
     if version != FORMAT_VERSION:
         raise MismatchError(

@@ -60,9 +60,10 @@ class Source(Protocol):
 class Observer:
     """Reads a directory that another process has open. A context manager."""
 
-    def __init__(self, root: Path, keys_directory: Path | None = None) -> None:
+    def __init__(self, root: Path, keys_directory: Path | None = None, *, part: bool = False) -> None:
+        """``part``: the directory is a part of a sharded hub (``shards``)."""
         self.layout = Layout(root)
-        self.registry = read_registry(self.layout)
+        self.registry = read_registry(self.layout, part=part)
         self.identity = read_artifacts(self.layout, self.registry.hub_id).identity
         self._keys = keys_directory or self.layout.keys
         self.index = Index(self.layout.index, observing=True)
@@ -128,19 +129,24 @@ class Observer:
 
 
 @contextmanager
-def open_source(source: Store | Path, keys_directory: Path | None = None) -> Iterator[Source]:
-    """Yield the source of a copy: the given store, the directory's store, or an observer if it is in use."""
+def open_source(
+    source: Store | Path, keys_directory: Path | None = None, *, part: bool = False
+) -> Iterator[Source]:
+    """Yield the source of a copy: the given store, the directory's store, or an observer if it is in use.
+
+    ``part``: the directory is a part of a sharded hub (``shards``).
+    """
     if isinstance(source, Store):
         if source.lag:
             source.settle(STORE_TIMEOUT_SEC)
         yield source
         return
     try:
-        store = Store(source, keys_directory=keys_directory)
+        store = Store(source, keys_directory=keys_directory, part=part)
     except LockedError as exc:
         if not exc.owner.observable or exc.owner.pid == os.getpid():
             raise  # it is being repaired, or is open in this process, and LMDB must not be opened twice
-        with Observer(source, keys_directory) as observer:
+        with Observer(source, keys_directory, part=part) as observer:
             if not observer.settle(OBSERVER_TIMEOUT_SEC):
                 raise StorageError(
                     f"{source}: the hub did not apply all its batches within {OBSERVER_TIMEOUT_SEC:.0f} s",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +27,7 @@ from typing import Final
 
 from veen_core.hashing import H
 from veen_core.ids import Label
-from veen_storage.copies.clone import LogCopier, ReportProgress, read_parts
-from veen_storage.copies.consistent_prefix import Cut, take_cut
+from veen_storage.copies.clone import ReportProgress, read_parts
 from veen_storage.disk import hub_keys
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.files import Files
@@ -46,8 +45,8 @@ from veen_storage.disk.registry import (
 )
 from veen_storage.errors import DamageError, StorageError
 from veen_storage.fsck.repair import rebuild_index
-from veen_storage.read.attachments import Attachments
 from veen_storage.shards.joined_hub_log import create_joined
+from veen_storage.shards.parts_copier import PartsCopier, copy_attachments
 from veen_storage.shards.sharded_layout import (
     CONTROL,
     GENERATION_BYTES,
@@ -158,13 +157,13 @@ class _Reshard:
                 if not store.settle():
                     raise StorageError(f"{store.layout.root}: its journal could not be applied; try again")
             self._control_label = control_label_of(self._control.registry.hub_id)
-            owned = {number: self._owned(number) for number in self._stores}
-            version = self._build(owned)
+            copier = PartsCopier(self._stores, self._progress, self._files)
+            version = self._build(copier)
             before, after = self._compare()
             self._files.replace(self._target / NEXT, version)
         self._retire()
         _finish(self._root, self._target, self._files)
-        cuts = [cut for held in owned.values() for cut in held.labels]
+        cuts = copier.labels
         entries = sum(cut.stream_seq for cut in cuts)
         return Resharded(
             shards_before=self._before,
@@ -186,22 +185,15 @@ class _Reshard:
         root = ShardedLayout(self._root).part(number).root
         return Store(root, keys_directory=self._keys, part=True)
 
-    def _owned(self, number: int) -> Cut:
-        """Return the end of every label that this part of the source owns."""
-        cut = take_cut(self._stores[number].index)
-        mine = (self._before == 1) or number == CONTROL
-        labels = tuple(each for each in cut.labels if mine or each.label != self._control_label)
-        return Cut(labels, cut.binding_bytes, None, cut.batch)
-
     # --- step 2
 
-    def _build(self, owned: dict[int, Cut]) -> bytes:
+    def _build(self, copier: PartsCopier) -> bytes:
         """Build the target without its VERSION; return the content of that file."""
         self._files.make_directories(self._target)
         registry = self._control.layout.registry.read_bytes()
         if self._shards == 1:
             layout = Layout(self._target)
-            self._build_part(layout, owned, lambda _label: True)
+            copier.build(layout, lambda _label: True)
             self._copy_hub_log(layout)
             self._copy_state(layout)
             self._copy_keys(layout)
@@ -211,7 +203,7 @@ class _Reshard:
         shard_map = ShardMap(count=self._shards, generation=os.urandom(GENERATION_BYTES)).encode()
         for number in part_numbers(self._shards):
             layout = sharded.part(number)
-            self._build_part(layout, owned, lambda label, number=number: self._belongs(label, number))  # type: ignore[misc]
+            copier.build(layout, lambda label, number=number: self._belongs(label, number))  # type: ignore[misc]
             if number == CONTROL:
                 self._copy_state(layout)
             rebuild_index(layout, self._files)
@@ -229,21 +221,6 @@ class _Reshard:
         """Return whether a part of the target holds a label: its owner, and all parts the control label."""
         return label == self._control_label or (number != CONTROL and owner_of(label, self._shards) == number)
 
-    def _build_part(self, layout: Layout, owned: dict[int, Cut], belongs: Callable[[Label], bool]) -> None:
-        """Copy the labels of one part, with registry and identity."""
-        bindings = b""
-        for number, cut in owned.items():
-            store = self._stores[number]
-            labels = tuple(each for each in cut.labels if belongs(each.label))
-            copier = LogCopier(store, layout, self._progress, self._files)
-            copier.copy_labels(labels)
-            bindings += copier.bindings(Cut(labels, cut.binding_bytes), whole=False)
-        self._files.replace(layout.checkpoint_binding, bindings)
-        store = self._control
-        for name, content in store.artifacts().files(store.layout).items():
-            self._files.replace(layout.root / name, content)
-        self._files.replace(layout.registry, store.layout.registry.read_bytes())
-
     @property
     def _hub_log_source(self) -> Layout:
         return Layout(self._root) if self._before == 1 else ShardedLayout(self._root).joined
@@ -257,11 +234,7 @@ class _Reshard:
     def _copy_state(self, target: Layout) -> None:
         """Copy attachments, and the state that does not follow from the log."""
         control = self._control
-        copied = Attachments(self._files, target, control.registry.limits.max_attachment_bytes, None)
-        for coid in control.attachments.lost():
-            raise control.attachments.missing(coid)
-        for coid in control.attachments.coids():
-            copied.put(coid, control.attachments.get(coid))
+        copy_attachments(control, target, self._files)
         for name in STATE_FOLDERS:
             source = control.layout.root / name
             for path in sorted(source.rglob("*")) if source.is_dir() else ():

@@ -30,8 +30,8 @@ from veen_hub.client.wire.transport import (
     MAX_CONCURRENT_REQUESTS,
     MAX_ERROR_BYTES,
     MAX_RESPONSE_BYTES,
-    ExchangingTransport,
     HubResponse,
+    HubTransport,
     Timeouts,
     Tls,
     no_answer,
@@ -139,16 +139,15 @@ class _Connection(QuicPeer):
 
 
 def _failure(event: ConnectionTerminated) -> OSError:
+    """Say why a connection ended; only this side sends the alerts about certificates."""
     reason = event.reason_phrase or "closed"
     alert = event.error_code - QuicErrorCode.CRYPTO_ERROR
     if alert in (AlertDescription.bad_certificate, AlertDescription.certificate_expired):
-        return ssl.SSLCertVerificationError(
-            event.error_code, reason
-        )  # our own alert: the hub does not see our certificates
+        return ssl.SSLCertVerificationError(event.error_code, reason)
     return ConnectionResetError(f"QUIC {event.error_code:#x}: {reason}")
 
 
-class H3Transport(ExchangingTransport):
+class H3Transport(HubTransport):
     """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:

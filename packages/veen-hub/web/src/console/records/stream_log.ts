@@ -8,6 +8,7 @@ import type { Opened } from "../../verify/log/msg.ts";
 import { hex } from "../../verify/wire/bytes.ts";
 import { VeenError, VerificationError } from "../../verify/wire/errors.ts";
 import type { App } from "../app.ts";
+import { breathe } from "../breathing.ts";
 import { CallError } from "../hub_calls.ts";
 import type { Row } from "../label_chain.ts";
 import { type LabelWatch, MAX_ROWS } from "../label_watch.ts";
@@ -146,6 +147,10 @@ export class StreamLog {
       stop();
     }
     await this.#open(source);
+    const { rows, note } = source.watch.view.value;
+    const failed = rows.find((row) => row.verdict === "fails");
+    if (failed !== undefined) throw new VerificationError(`entry ${failed.seq} does not hold: ${failed.reason}`);
+    if ((rows.at(-1)?.seq ?? 0) < newest) throw new CallError(note, 0, "stopped");
   }
 
   /** The newest entry of a label: by its receipt, or, once its epoch has passed, by the hub log. */
@@ -175,6 +180,7 @@ export class StreamLog {
         const opened = await Promise.all(fresh.map((row) => this.#openRow(row, source)));
         if (keys === this.#keys) source.entries.push(...opened);
         if (performance.now() > this.#drawAfter) this.#show(false, "");
+        await breathe();
       }
     });
     return this.#opening;

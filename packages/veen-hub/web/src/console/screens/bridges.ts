@@ -118,7 +118,7 @@ function table(lines: readonly Line[]): HTMLElement {
     el("p", {}, `${plural(lines.length, "record")}, `, gaps === 0 ? badge("holds", "no gap") : badge("fails", plural(gaps, "gap or refusal", "gaps or refusals"))),
     el("div", { class: "table-scroll", role: "region", "aria-label": "Bundles", tabindex: 0 },
       el("table", {},
-        el("thead", {}, el("tr", {}, ...["entry", "recorded (UTC)", "bundle", "stream", "entries", "chain"].map((each) => el("th", {}, each)))),
+        el("thead", {}, el("tr", {}, ...["entry", "recorded (UTC)", "bundle", "stream", "entries", "chain"].map((each) => el("th", { scope: "col" }, each)))),
         el("tbody", {}, ...rows))));
 }
 
@@ -139,6 +139,6 @@ function lags(app: App, entries: readonly RecordEntry[]): HTMLElement {
   });
   if (rows.length === 0) return el("div");
   return card("Not exported yet", el("table", {},
-    el("thead", {}, el("tr", {}, ...["stream", "exported up to", "behind the hub"].map((each) => el("th", {}, each)))),
+    el("thead", {}, el("tr", {}, ...["stream", "exported up to", "behind the hub"].map((each) => el("th", { scope: "col" }, each)))),
     el("tbody", {}, ...rows)));
 }

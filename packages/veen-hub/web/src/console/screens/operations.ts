@@ -20,6 +20,8 @@ import { progress, streamForm } from "./stream_form.ts";
 
 /** Rows of one table; the newest are shown. */
 const MAX_SHOWN = 500;
+/** Levels of operations that are indented. */
+const MAX_INDENT = 12;
 
 export function operations(app: App, root: HTMLElement, parts: readonly string[]): Stop {
   const [name = ""] = parts;
@@ -66,17 +68,17 @@ function folds(entries: readonly RecordEntry[]): (HTMLElement | undefined)[] {
 }
 
 function walletTable(wallets: readonly (readonly [string, Wallet])[], note: string): HTMLElement | undefined {
-  return tableOf("Wallets", ["wallet_id", "balance", "daily limit", "spent that day", "state"], wallets.map(([id, wallet]) => el("tr", {},
+  return tableOf("Wallets", ["wallet_id", "balance", "daily limit", "spent that day", "state"], wallets, ([id, wallet]) => el("tr", {},
     el("td", {}, hash(id, 12)), el("td", {}, count(wallet.balance)),
     el("td", {}, wallet.daily_limit === null ? "none" : count(wallet.daily_limit)),
     el("td", {}, wallet.daily_limit === null ? "" : count(wallet.pending_daily_spent)),
-    el("td", {}, wallet.closed ? "closed" : !wallet.exists ? "never opened" : wallet.frozen ? "frozen" : "open"))),
+    el("td", {}, wallet.closed ? "closed" : !wallet.exists ? "never opened" : wallet.frozen ? "frozen" : "open")),
   `${note} Whether each event was allowed is checked by veen wallet verify.`);
 }
 
 function registerTable(registers: readonly Register[], note: string): HTMLElement | undefined {
-  return tableOf("Registers", ["key", "value", "time (UTC)"], registers.map(({ key, value, ts }) => el("tr", {},
-    el("td", {}, foreign(bodyText(key))), el("td", {}, foreign(bodyText(value))), el("td", {}, utc(Number(ts))))), note);
+  return tableOf("Registers", ["key", "value", "time (UTC)"], registers, ({ key, value, ts }) => el("tr", {},
+    el("td", {}, foreign(bodyText(key))), el("td", {}, foreign(bodyText(value))), el("td", {}, utc(Number(ts)))), note);
 }
 
 /** Messages that opened and are not valid records are counted, and never silently absent (core §11.1). */
@@ -86,11 +88,16 @@ function unread(entries: readonly RecordEntry[]): HTMLElement {
   return el("p", { class: "quiet" }, `${plural(broken, "invalid record")}, ${plural(foreignOnes, "message")} of other schemas.`);
 }
 
-function tableOf(title: string, heads: readonly string[], rows: readonly HTMLElement[], note = ""): HTMLElement | undefined {
-  if (rows.length === 0) return undefined;
-  return card(`${title}: ${rows.length}`, note === "" ? null : el("p", { class: "quiet" }, note), el("div", { class: "table-scroll", role: "region", "aria-label": title, tabindex: 0 }, el("table", {},
-    el("thead", {}, el("tr", {}, ...heads.map((each) => el("th", {}, each)))), el("tbody", {}, ...rows.slice(0, MAX_SHOWN)))),
-  rows.length > MAX_SHOWN ? el("p", { class: "quiet" }, `${MAX_SHOWN} of them are shown.`) : null);
+/** A table of items; only the rows that are shown are made. */
+function tableOf<T>(
+  title: string, heads: readonly string[], items: readonly T[], render: (item: T) => HTMLElement, note = "",
+): HTMLElement | undefined {
+  if (items.length === 0) return undefined;
+  return card(`${title}: ${items.length}`, note === "" ? null : el("p", { class: "quiet" }, note),
+    el("div", { class: "table-scroll", role: "region", "aria-label": title, tabindex: 0 }, el("table", {},
+      el("thead", {}, el("tr", {}, ...heads.map((each) => el("th", { scope: "col" }, each)))),
+      el("tbody", {}, ...items.slice(0, MAX_SHOWN).map(render)))),
+    items.length > MAX_SHOWN ? el("p", { class: "quiet" }, `${MAX_SHOWN} of them are shown.`) : null);
 }
 
 function seqButton(entry: RecordEntry, open: (entry: RecordEntry) => void): HTMLElement {
@@ -102,32 +109,34 @@ const writerOf = ({ row }: RecordEntry): HTMLElement => hash(hex(row.msg?.client
 
 /** Operations, each below the one that led to it. */
 function operationTable(roots: readonly OperationNode[], open: (entry: RecordEntry) => void): HTMLElement | undefined {
-  const rows: HTMLElement[] = [];
-  const add = (node: OperationNode, depth: number): void => {
-    const indent = depth === 0 ? "" : `${"  ".repeat(depth)}↳ `;
-    rows.push(el("tr", {}, el("td", {}, seqButton(node.entry, open)), el("td", {}, timeOf(node.entry)),
+  const flat: [OperationNode, number][] = [];
+  const waiting = roots.map((node): [OperationNode, number] => [node, 0]).reverse();
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    flat.push(next);
+    for (const child of [...next[0].children].reverse()) waiting.push([child, next[1] + 1]);
+  }
+  return tableOf("Operations", ["entry", "time (UTC)", "operation", "operation_id", "written by", "of another stream"], flat, ([node, depth]) => {
+    const indent = depth === 0 ? "" : `${"  ".repeat(Math.min(depth, MAX_INDENT))}↳ `;
+    return el("tr", {}, el("td", {}, seqButton(node.entry, open)), el("td", {}, timeOf(node.entry)),
       el("td", { class: "tree" }, indent, foreign(node.name)), el("td", {}, hash(node.operationId, 8)), el("td", {}, writerOf(node.entry)),
-      el("td", {}, node.missingParents.length === 0 ? "" : `follows ${node.missingParents.map((each) => short(each)).join(", ")}, not in this stream`)));
-    for (const child of node.children) add(child, depth + 1);
-  };
-  for (const root of roots) add(root, 0);
-  return tableOf("Operations", ["entry", "time (UTC)", "operation", "operation_id", "written by", ""], rows);
+      el("td", {}, node.missingParents.length === 0 ? "" : `follows ${node.missingParents.map((each) => short(each)).join(", ")}, not in this stream`));
+  });
 }
 
 function callTable(calls: readonly Call[], open: (entry: RecordEntry) => void): HTMLElement | undefined {
-  return tableOf("Calls", ["entry", "time (UTC)", "method", "client", "reply", "state"], [...calls].reverse().map((call) => el("tr", {},
+  return tableOf("Calls", ["entry", "time (UTC)", "method", "client", "reply", "state"], [...calls].reverse(), (call) => el("tr", {},
     el("td", {}, seqButton(call.request, open)), el("td", {}, timeOf(call.request)), el("td", {}, foreign(call.method)),
     el("td", {}, writerOf(call.request)), el("td", {}, call.reply === undefined ? "" : seqButton(call.reply, open)),
     el("td", {}, call.reply === undefined ? badge("open", "no reply in this stream")
-      : call.error === undefined ? badge("open", "replied") : badge("open", `failed: ${call.error}`)))));
+      : call.error === undefined ? badge("open", "replied") : badge("open", `failed: ${call.error}`))));
 }
 
 function descriptorTable(found: readonly Described[], now: bigint, open: (entry: RecordEntry) => void): HTMLElement | undefined {
-  return tableOf("Services, hubs and overlays", ["entry", "kind", "name", "id", "published by", "state"], found.map((each) => el("tr", {},
+  return tableOf("Services, hubs and overlays", ["entry", "kind", "name", "id", "published by", "state"], found, (each) => el("tr", {},
     el("td", {}, seqButton(each.entry, open)), el("td", {}, each.kind), el("td", {}, foreign(each.name)), el("td", {}, hash(each.id, 8)),
     el("td", {}, writerOf(each.entry)),
     el("td", {}, each.isRetired ? badge("open", "withdrawn") : each.end <= now ? badge("open", `expired ${utc(Number(each.end))}`)
-      : badge("open", `advertised until ${utc(Number(each.end))}`)))));
+      : badge("open", `advertised until ${utc(Number(each.end))}`))));
 }
 
 function describe({ row, label, record, opened }: RecordEntry): HTMLElement {

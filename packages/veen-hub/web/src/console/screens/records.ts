@@ -6,6 +6,7 @@ import { encodeText, type Json } from "../../verify/query/json.ts";
 import { verifyQueryResult } from "../../verify/query/verify.ts";
 import { plural, VeenError } from "../../verify/wire/errors.ts";
 import type { App } from "../app.ts";
+import { breathe } from "../breathing.ts";
 import { count } from "../format.ts";
 import { CallError } from "../hub_calls.ts";
 import { answerQuery, type QueryAnswer } from "../query/answer.ts";
@@ -67,7 +68,9 @@ function queryForm(app: App, log: StreamLog, slot: HTMLElement): HTMLElement {
     const hub = app.trust.hub.value;
     if (hub === undefined) return;
     const labels = await queriedLabels(app, hub, log);
+    await breathe();
     const answer = await answerQuery(descriptor, hub.identity, labels, BigInt(Date.now()));
+    await breathe();
     slot.replaceChildren(...await show(app, descriptor, answer));
   };
   return el("form", {

@@ -18,7 +18,8 @@ export function revocations(app: App, root: HTMLElement, parts: readonly string[
   root.append(
     el("p", {}, el("a", { href: linkTo("capabilities") }, "Capabilities")),
     el("h1", {}, "Revocations"),
-    el("p", { class: "lead" }, "Keys and tokens that a realm has revoked, from the realm's sealed stream at this hub."),
+    el("p", { class: "lead" }, "Keys and tokens that a realm has revoked, from the realm's sealed stream at this hub. "
+      + "Every writer whom the hub admits to this stream can revoke."),
     streamForm("revocations", text, "shop, or 64 hex digits", "Realm"));
   if (text === "") {
     root.append(empty("Give the name of a realm, or its id."));
@@ -33,7 +34,7 @@ export function revocations(app: App, root: HTMLElement, parts: readonly string[
     slot.replaceChildren(rows.length === 0 ? empty("No revocation was opened.") : el("div", {},
       el("p", {}, `${plural(rows.length, "revocation")}, newest first. In force or not is by the newest time that the hub has signed.`),
       el("div", { class: "table-scroll", role: "region", "aria-label": "Revocations", tabindex: 0 }, el("table", {},
-        el("thead", {}, el("tr", {}, ...["entry", "revokes", "target", "from (UTC)", "until (UTC)", "state", "reason"].map((each) => el("th", {}, each)))),
+        el("thead", {}, el("tr", {}, ...["entry", "revokes", "target", "from (UTC)", "until (UTC)", "state", "reason"].map((each) => el("th", { scope: "col" }, each)))),
         el("tbody", {}, ...rows)))));
   };
   const stops = [log.view.watch(show), app.hubLog.view.watch(show)];

@@ -38,9 +38,14 @@ const SCHEDULE = concat(
   extract(EMPTY, HPKE_SUITE, "info_hash", EMPTY),
 );
 
-/** Return the public key of an X25519 secret. */
+/** Public keys that were computed, by the array of the secret: a reader opens many messages with one key. */
+const PUBLIC_KEYS = new WeakMap<Bytes, Bytes>();
+
+/** Return the public key of an X25519 secret; the array must not be changed while it is in use. */
 export function publicKey(secret: Bytes): Bytes {
-  return x25519.getPublicKey(secret) as Bytes;
+  const made = PUBLIC_KEYS.get(secret) ?? (x25519.getPublicKey(secret) as Bytes);
+  PUBLIC_KEYS.set(secret, made);
+  return made;
 }
 
 async function exchange(secret: Bytes, peer: Bytes): Promise<Bytes> {

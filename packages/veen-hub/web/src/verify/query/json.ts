@@ -1,6 +1,6 @@
 /** Canonical JSON: every value has one encoding (query-api §3.1, RESOLUTIONS P12). */
 
-import { type Bytes, compare, equal, fromUtf8, utf8 } from "../wire/bytes.ts";
+import { type Bytes, equal, fromUtf8, utf8 } from "../wire/bytes.ts";
 import { VeenError } from "../wire/errors.ts";
 
 /** A decoded value: a number is a bigint if its canonical form is an integer. */
@@ -40,10 +40,18 @@ export function encode(value: Json): Bytes {
   return utf8(encodeText(value));
 }
 
-/** Compare texts by their UTF-8 bytes. */
+/** Compare texts by their UTF-8 bytes, which is the order of their code points. */
 export function byUtf8(a: string, b: string): number {
-  return compare(utf8(a), utf8(b));
+  const common = Math.min(a.length, b.length);
+  for (let at = 0; at < common; at += 1) {
+    const [x, y] = [a.charCodeAt(at), b.charCodeAt(at)];
+    if (x !== y) return place(x) - place(y);
+  }
+  return a.length - b.length;
 }
+
+/** Move the two halves of code points above U+FFFF behind the code units that stand for themselves. */
+const place = (unit: number): number => (unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800);
 
 /** Make an object from pairs. */
 export function object(pairs: Readonly<Record<string, Json>>): JsonObject {
