@@ -23,7 +23,7 @@ from podman import environment
 
 from veen_hub.version import VERSION
 
-TARGETS = ("veen-hub", "veen-cli", "veen-selftest", "veen-bridge", "veen-witness")
+TARGETS = ("veen-hub", "veen-cli", "veen-selftest", "veen-bridge", "veen-witness", "veen-query", "veen-spark")
 LOCAL_BASE = "localhost/veen-base:trixie"
 NEXT = f"{VERSION}-next"
 PACKAGES = Path(os.environ.get("VEEN_CLUSTER_FOLDER", ROOT / ".tools" / "cluster"))

@@ -10,7 +10,8 @@
    machine that a kubelet writes are compared with what they were, and restored if they differ.
 
 Real: API server with admission and RBAC, controllers, scheduler, kubelet, containerd, Services and their
-names, volumes. Not there: NetworkPolicy, and what Kubernetes 1.20 does not know.
+names, volumes. Network policies are enforced by ``policy_enforcer``, not by a network plugin. Not there: what
+Kubernetes 1.20 does not know.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from certificates import write_certificates
+from policy_enforcer import PolicyEnforcer
 
 HERE: Final = Path(__file__).resolve().parent
 HOST_SETTINGS: Final = (
@@ -66,6 +68,7 @@ class Node:
         self.kubeconfig = state / "kubeconfig"
         self._outer: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()
+        self._policies = PolicyEnforcer(self.kubectl, self.inside)
 
     # --- start
 
@@ -110,6 +113,7 @@ class Node:
         self._wait_until("the node is not ready", self._is_ready)
         self._make_volumes()
         self.create(RESTRICTED)
+        self._policies.start()
         self._wait_until(
             "no account for pods",
             lambda: "default" in self.kubectl("get", "serviceaccounts", "--output=name"),
@@ -313,6 +317,7 @@ class Node:
 
     def stop(self) -> None:
         self._ended.set()
+        self._policies.stop()
         if self._outer is not None:
             self._outer.kill()  # the node's process 1 ends with it, and all its processes end with that one
             self._outer.wait()

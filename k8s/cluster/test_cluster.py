@@ -94,9 +94,9 @@ def test_a_dry_run_changes_nothing(cluster: LiveCluster, tenant: str) -> None:
 
 def test_the_hub_logs_what_spec_4_says(cluster: LiveCluster, tenant: str) -> None:
     """spec-4 §10.3."""
-    first = json.loads(cluster.logs(tenant, WORKLOAD).splitlines()[0])
-    assert {"ts", "level", "component", "role", "tenant_id"} <= set(first)
-    assert (first["component"], first["role"], first["tenant_id"]) == ("hub", "tenant", "acme")
+    for line in map(json.loads, cluster.logs(tenant, WORKLOAD).splitlines()):
+        assert {"ts", "level", "component", "role", "tenant_id"} <= set(line)
+        assert (line["component"], line["role"], line["tenant_id"]) == ("hub", "tenant", "acme")
 
 
 def test_a_job_of_the_cli_image_sends_with_a_token_of_the_admin(cluster: LiveCluster, tenant: str) -> None:
@@ -206,6 +206,7 @@ def test_a_drained_hub_ends_with_0_and_starts_elsewhere(cluster: LiveCluster, te
     ) as follower:
         wait_until("the disruption budget allows it", lambda: evicted(cluster, path, eviction))
         log, _ = follower.communicate(timeout=120)
+    # The kubelet may add a line of its own when the pod is removed.
     assert [json.loads(line)["event"] for line in log.splitlines() if line[:1] == "{"][-1] == "stopped", log
     wait_until(
         "another pod",
@@ -382,8 +383,6 @@ def test_the_cluster_refuses_a_pod_with_privileges_in_a_tenants_namespace(
 
 
 def test_only_pods_with_the_labels_of_the_policy_reach_the_hub(cluster: LiveCluster, tenant: str) -> None:
-    if cluster.node is not None:
-        pytest.skip("the network of the cluster made here enforces no NetworkPolicy; k8s/tests enforces them")
     connect = "python3 -c \"import socket; socket.create_connection(('veen-hub', 8080), timeout=5)\""
     admitted = cluster.job(tenant, "veen-cli-client", "veen-cli", connect, labels={"veen.io/client": "true"})
     assert cluster.run_job(admitted)[0] == 0

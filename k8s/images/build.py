@@ -8,8 +8,9 @@
    alone is built from it.
 3. The images are built from both without a network.
 
-The same commit and the same base give the same files with the same times; ``--timestamp`` of podman makes the
-image's digest depend on nothing else. docker has no such option, so its digests differ between builds.
+With podman, the same commit, base and version of podman give the same digests: files and history have the
+commit's time, and the history names no step of an earlier build. docker has no such options: its digests
+differ in the times of the layers, not in the files.
 """
 
 from __future__ import annotations
@@ -226,7 +227,9 @@ def build_images(
             f"--file={CONTAINERFILE}",
         ]
         options += [f"--build-arg=BASE_IMAGE={base}"] if base else []
-        options += [f"--timestamp={commit_time}"] if program == "podman" else []
+        if program == "podman":
+            # Without its cache of steps: the history would name steps of earlier builds, with their times.
+            options += [f"--timestamp={commit_time}", "--layers=false"]
         sys.stderr.write(f"building {image}\n")
         run(program, "build", *options, context)
         tags.append(image)

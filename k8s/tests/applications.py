@@ -30,26 +30,22 @@ from veen_core.stream import stream_id
 from veen_hub.client import Identity, Message, connect
 
 
-def objects(base: str, namespace: Namespace, tag: str, *components: str) -> list[Object]:
+def objects(base: str, namespace: str, tag: str, image_prefix: str = "localhost/") -> list[Object]:
     """Render a base into a namespace, as an overlay does."""
-    labels = {
-        "veen.io/universe-id": "default",
-        "veen.io/tenant-id": namespace.name.removeprefix("veen-tenant-"),
-    }
+    labels = {"veen.io/universe-id": "default", "veen.io/tenant-id": namespace.removeprefix("veen-tenant-")}
     return kustomize.build(
         Kustomization(
             resources=(manifests() / "base" / base,),
-            components=tuple(manifests() / "components" / each for each in components),
-            namespace=namespace.name,
+            namespace=namespace,
             labels=labels,
-            images=tuple(Image(name=name, new_name=f"localhost/{name}", new_tag=tag) for name in IMAGES),
+            images=tuple(Image(name=name, new_name=f"{image_prefix}{name}", new_tag=tag) for name in IMAGES),
         )
     )
 
 
-def secret(namespace: Namespace, name: str, files: dict[str, bytes]) -> Object:
+def secret(namespace: str, name: str, files: dict[str, bytes]) -> Object:
     data = {key: base64.b64encode(content).decode() for key, content in files.items()}
-    metadata = {"name": name, "namespace": namespace.name}
+    metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
 
@@ -68,9 +64,13 @@ def hub_id_of(namespace: Namespace) -> str:
 
 def token(namespace: Namespace, subject: ClientId, streams: Sequence[str]) -> CapToken:
     """Issue a token with the key of the namespace's admin."""
-    data = namespace.objects["Secret", "veen-admin-keys"]["data"]
-    admin = Secrets.decode(base64.b64decode(data["secrets.cbor"])).signing_key
-    return mint(admin, subject, [stream_id(name) for name in streams], 3_600)
+    return token_of(namespace.objects["Secret", "veen-admin-keys"], subject, streams)
+
+
+def token_of(admin: Object, subject: ClientId, streams: Sequence[str]) -> CapToken:
+    """Issue a token with the key of the Secret of an admin."""
+    key = Secrets.decode(base64.b64decode(admin["data"]["secrets.cbor"])).signing_key
+    return mint(key, subject, [stream_id(name) for name in streams], 3_600)
 
 
 def send(

@@ -26,6 +26,27 @@ def test_an_image_has_labels_an_unprivileged_user_and_a_bill_of_materials(name: 
     assert "veen-core" in {each["name"] for each in bill["components"]}
 
 
+def test_two_builds_of_the_same_files_give_the_same_layers_and_a_history_without_other_builds(
+    tag: str,
+) -> None:
+    """veen-hub and veen-witness install the same package, each in a build of its own."""
+    images = [
+        json.loads(podman("image", "inspect", f"localhost/{name}:{tag}").stdout)[0]
+        for name in ("veen-hub", "veen-witness")
+    ]
+    layers = [each["RootFS"]["Layers"] for each in images]
+    assert layers[0] == layers[1]
+    for each in images:
+        times = {step["created"] for step in steps_of_the_containerfile(each["History"])}
+        assert times == {each["Created"]}, "the commit's time; a cached step has that of an earlier commit"
+
+
+def steps_of_the_containerfile(history: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the history of an image without that of its base."""
+    first = next(step for step in history if "PYTHONDONTWRITEBYTECODE" in step["created_by"])
+    return history[history.index(first) :]
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_program_of_an_image_starts_without_a_shell(name: str, tag: str) -> None:
     image = f"localhost/{name}:{tag}"

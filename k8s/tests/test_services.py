@@ -123,9 +123,9 @@ def test_the_bridge_copies_each_event_of_the_authority_once_also_after_a_kill(
 ) -> None:
     source, target = hub_of(authority), hub_of(tenant)
     identity, files = new_identity()
-    tenant.apply(objects("bridge", tenant, tag))
+    tenant.apply(objects("bridge", tenant.name, tag))
     cap = token(tenant, identity.client_id, [RULES])
-    tenant.apply([secret(tenant, "veen-bridge-authority-keys", {**files, "cap.cbor": cap.encode()})])
+    tenant.apply([secret(tenant.name, "veen-bridge-authority-keys", {**files, "cap.cbor": cap.encode()})])
     tenant.objects["ConfigMap", "veen-bridge-authority-config"]["data"] |= {
         "source-trust": hub_id_of(authority),
         "target-trust": hub_id_of(tenant),
@@ -157,7 +157,7 @@ def test_a_witness_cosigns_the_hub_and_keeps_its_key_when_its_pod_is_killed(
     cluster: Cluster, tenant: Namespace, tag: str
 ) -> None:
     place = cluster.namespace("veen-witness-1")
-    place.apply(objects("witness", place, tag))
+    place.apply(objects("witness", place.name, tag))
     witness = place.start("StatefulSet", "veen-witness")
     (listening,) = [event for event in witness.events() if event["event"] == "listening"]
     assert (listening["component"], listening["role"]) == ("witness", "witness")
@@ -186,11 +186,11 @@ def test_the_query_service_answers_from_the_recorded_stream(tenant: Namespace, t
     service, files = new_identity()
     reader, reader_files = new_identity()
     bearer = secrets.token_urlsafe(32)
-    tenant.apply(objects("query", tenant, tag))
+    tenant.apply(objects("query", tenant.name, tag))
     recorded = ["record/query/requests", "record/query/results", "record/query/audit/access"]
     cap = token(tenant, service.client_id, recorded)
-    tenant.apply([secret(tenant, "veen-query-keys", {**files, "cap.cbor": cap.encode()})])
-    tenant.apply([secret(tenant, "veen-query-reader", reader_files)])
+    tenant.apply([secret(tenant.name, "veen-query-keys", {**files, "cap.cbor": cap.encode()})])
+    tenant.apply([secret(tenant.name, "veen-query-reader", reader_files)])
     auditor = {
         "name": "auditor",
         "identity": "ab" * 32,
@@ -240,7 +240,7 @@ def test_a_tenant_with_tls_is_tested_over_tls_and_answers_nothing_else(
     del authority
     network = KubeNetwork(tenant="secure", tag=tag, image_prefix="localhost/", tls=True)
     namespace = apply(cluster, network)
-    namespace.apply([secret(namespace, "veen-hub-tls", certificate("veen-hub"))])
+    namespace.apply([secret(namespace.name, "veen-hub-tls", certificate("veen-hub"))])
     pod = namespace.start("Deployment", "veen-hub")
     code, output = namespace.run_job("veen-selftest-core", "--only=scenario.*")
     assert code == 0, failures(output)

@@ -14,6 +14,8 @@ import pytest
 from veen_cli.frame import added_commands
 from veen_cli.frame.exits import Exit
 from veen_cli.frame.main import main, run
+from veen_cli.frame.process import run_command
+from veen_cli.query.serve import serve
 from veen_core import PROTOCOL_VERSION
 
 WORKSPACE = Path(__file__).parents[3]
@@ -291,6 +293,25 @@ def test_veen_traceback_prints_the_traceback(
     monkeypatch.setenv("VEEN_TRACEBACK", "1")
     assert run(["crash"]) == Exit.BUG
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_quiet_server_writes_its_error_as_a_log_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """spec-4 §10.3."""
+    monkeypatch.setenv("VEEN_ROLE", "query")
+    flags = ["--config", "/nonexistent/query.yaml"]
+    assert run_command(serve, [*flags, "--quiet"], name="veen-query", component="query") == Exit.USAGE
+    told = json.loads(capsys.readouterr().err)
+    assert {name: told[name] for name in ("level", "component", "role", "event")} == {
+        "level": "error",
+        "component": "query",
+        "role": "query",
+        "event": "failed",
+    }
+    assert "/nonexistent/query.yaml" in told["error"]
+    assert run_command(serve, flags, name="veen-query", component="query") == Exit.USAGE
+    assert capsys.readouterr().err.startswith("veen-query: /nonexistent/query.yaml")
 
 
 @pytest.mark.usefixtures("_guest")

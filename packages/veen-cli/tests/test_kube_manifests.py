@@ -203,6 +203,18 @@ def test_a_tenant_has_the_resources_that_spec_4_names() -> None:
     assert objects["Deployment", namespace, "veen-hub"]["spec"]["replicas"] == 1
 
 
+def test_every_server_writes_log_lines_only() -> None:
+    """spec-4 §10.3."""
+    servers = {"veen-hub", "veen-bridge", "veen-witness", "veen-query"}
+    seen = set()
+    for each in everything():
+        for container in containers_of(each):
+            if (program := container.get("command", [""])[0]) in servers:
+                assert "--quiet" in container["args"], each["metadata"]["name"]
+                seen.add(program)
+    assert seen == servers
+
+
 @pytest.mark.parametrize(
     ("network", "role", "config", "keys"),
     [

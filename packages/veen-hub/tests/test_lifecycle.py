@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -138,6 +140,28 @@ def test_the_listening_line_is_one_write_even_if_unbuffered(tmp_path: Path) -> N
     assert re.fullmatch(
         rb"veen-hub listening on http://127\.0\.0\.1:\d+, probes on http://127\.0\.0\.1:\d+\n", said
     )
+
+
+def test_a_quiet_hub_writes_log_lines_only(tmp_path: Path) -> None:
+    """spec-4 §10.3: the log of a container has structured lines, from the start to the error that ends it."""
+    make_directory(tmp_path / "data")
+    command = [sys.executable, "-m", "veen_hub.main", f"--data-dir={tmp_path / 'data'}", "--quiet"]
+    with subprocess.Popen([*command, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
+        assert first.stdout is not None
+        (listening,) = [json.loads(first.stdout.readline())]
+        taken = f"--port={urlsplit(listening['url']).port}"
+        second = subprocess.run(
+            [*command, taken], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        first.terminate()
+        rest = [json.loads(line) for line in first.stdout]
+    assert [listening["event"], rest[-1]["event"]] == ["listening", "stopped"]
+    assert second.returncode == 4
+    assert second.stdout == ""
+    (failed,) = [json.loads(line) for line in second.stderr.splitlines()]
+    assert {"ts", "level", "component", "role", "event", "error"} <= set(failed)
+    assert (failed["level"], failed["event"]) == ("error", "failed")
+    assert "in use" in failed["error"]
 
 
 def test_a_hub_stops_by_itself_only_once(hub: RunningHub) -> None:

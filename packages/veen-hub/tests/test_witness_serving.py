@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import resource
 import signal
 import socket
@@ -81,6 +82,25 @@ def test_init_makes_a_key_that_only_its_owner_can_read_and_prints_the_verifier_k
     assert again.returncode == 1
     assert "not overwritten; choose another folder" in again.stderr
     assert WitnessFolder(tmp_path / "w").load_key().verifier == key
+
+
+def test_a_quiet_witness_writes_log_lines_only(tmp_path: Path) -> None:
+    """spec-4 §10.3."""
+    make_witness(tmp_path / "w", [LOG], "")
+    command = [sys.executable, "-m", "veen_hub.witness.main", "--quiet", f"--dir={tmp_path / 'w'}"]
+    with subprocess.Popen(
+        [*command, "--listen=127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        process.terminate()
+        events = [first["event"], *(json.loads(line)["event"] for line in process.stdout)]
+    assert events == ["listening", "stopped"]
+    failed = run("--quiet", f"--dir={tmp_path / 'none'}")
+    assert failed.returncode == 1
+    line = json.loads(failed.stderr)
+    assert (line["component"], line["event"]) == ("witness", "failed")
+    assert "is not the folder of a witness" in line["error"]
 
 
 @pytest.mark.parametrize(

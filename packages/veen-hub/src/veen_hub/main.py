@@ -32,7 +32,7 @@ from veen_hub.ops import init_rotate
 from veen_hub.ops.anchors import load_anchor
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
-from veen_hub.ops.logs import finish, log, set_up
+from veen_hub.ops.logs import finish, log, set_up, write_failure
 from veen_hub.ops.process_memory import protect_memory
 from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.server import Server
@@ -136,6 +136,11 @@ def _parser() -> argparse.ArgumentParser:
         help="rules of its realm that the hub enforces; above core, hub.yaml must name the realm",
     )
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="write log lines only: the address and the error that ends the hub are log lines too",
+    )
     parser.add_argument("--version", action="version", version=f"veen-hub {VERSION}")
     return parser
 
@@ -212,10 +217,11 @@ def check_shards(config: HubConfig) -> int:
     return has
 
 
-async def serve(config: HubConfig) -> bool:
+async def serve(config: HubConfig, *, quiet: bool = False) -> bool:
     """Run the hub until a signal or a failure of its pipeline; then drain.
 
-    Return whether it must be run again, because its data directory has to be opened anew.
+    ``quiet``: the address is in the log only. Return whether the hub must be run again, because its data
+    directory has to be opened anew.
     """
     allow_many_connections()
     if config.replica_of is not None:
@@ -227,7 +233,7 @@ async def serve(config: HubConfig) -> bool:
         # Imported here: only a hub with several shards needs it.
         from veen_hub.shards.coordinator import serve_shards  # noqa: PLC0415
 
-        if (why := await serve_shards(config)) is not None:
+        if (why := await serve_shards(config, _log_start, quiet=quiet)) is not None:
             raise HubFailedError(why, action="see the log, then start the hub again")
         return False
     server = Server(open_hub(config))
@@ -239,8 +245,9 @@ async def serve(config: HubConfig) -> bool:
     if server.console_url is not None:
         needs_token = config.console is not None and config.console.token_file is not None
         log(logging.INFO, "console_listening", url=server.console_url, needs_token=needs_token)
-    # The starting program waits for this line. One write, because the log may go to the same file.
-    print(f"veen-hub listening on {url}, probes on {server.probes_url}\n", end="", flush=True)  # noqa: T201
+    if not quiet:
+        # The starting program waits for this line. One write, because the log may go to the same file.
+        print(f"veen-hub listening on {url}, probes on {server.probes_url}\n", end="", flush=True)  # noqa: T201
     await first_of(stopping, hub.failed, hub.reopening)
     log(logging.INFO, "draining")
     await server.stop()
@@ -293,7 +300,10 @@ def prepare_start(config: HubConfig, given: argparse.Namespace) -> None:
 
 def run(arguments: Sequence[str]) -> None:
     """Run ``veen-hub``; errors are raised to the caller."""
-    given = _parser().parse_args(arguments)
+    _run(_parser().parse_args(arguments))
+
+
+def _run(given: argparse.Namespace) -> None:
     config = configure(given)
     protect_memory()
     if given.init or given.rotate:
@@ -306,17 +316,21 @@ def run(arguments: Sequence[str]) -> None:
     try:
         prepare_start(config, given)
         with contextlib.suppress(KeyboardInterrupt):
-            while uvloop.run(serve(config)):
+            while uvloop.run(serve(config, quiet=given.quiet)):
                 pass
     finally:
         finish()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
     try:
-        run(sys.argv[1:] if arguments is None else arguments)
+        _run(given)
     except (VeenError, OSError) as exc:
-        print(f"veen-hub: {exc}", file=sys.stderr)  # noqa: T201
+        if given.quiet:
+            write_failure(exc, role=given.role or os.environ.get("VEEN_ROLE", "tenant"))
+        else:
+            print(f"veen-hub: {exc}", file=sys.stderr)  # noqa: T201
         return next((code for kind, code in EXIT_CODES.items() if isinstance(exc, kind)), 1)
     return 0
 

@@ -203,6 +203,10 @@ def test_hostile_names_and_texts_stay_text(open_console: Any, healthy: Any) -> N
     assert "<U+202E>gpj.exe" in shown
     go(page, "message", healthy.label(name), 2)
     page.locator(".body", has_text="onerror").wait_for()
+    for screen in ("records", "operations", "revocations", "bridges"):
+        go(page, screen, "%3Cimg%20src%3Dx%20onerror%3Dwindow.hacked%3D1%3E%E2%80%AE")
+        page.get_by_text("0 entries read and verified").wait_for()
+        assert "\u202e" not in page.locator("main").inner_text()
     go(page, "streams", "<img src=x onerror=window.hacked=1>")
     page.get_by_text("Choose a stream").wait_for()
     assert page.locator("main img, main script, main svg[onload]").count() == 0

@@ -276,7 +276,7 @@ def _answer(found: dict[str, StreamCheck]) -> Answer:
 
 def main() -> NoReturn:
     """Run the program ``veen-bridge``: ``veen bridge mirror`` under spec-4's name."""
-    start_process(lambda: run_command(mirror, name="veen-bridge"))
+    start_process(lambda: run_command(mirror, name="veen-bridge", component="bridge"))
 
 
 if __name__ == "__main__":

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from veen_cli.frame.exits import Exit
-from veen_core import plural as counting
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 PROGRESS_DELAY_SECONDS: Final = 1.0
 """A progress bar appears only if the work takes longer than this."""
-plural: Final = counting.plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +73,13 @@ def fields(rows: Mapping[str, object]) -> list[str]:
     present = {name: value for name, value in rows.items() if value is not None}
     width = max(map(len, present), default=0)
     return [f"{name:<{width}}  {value}" for name, value in present.items()]
+
+
+def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
+    """Return the count with its noun: "1 checkpoint", "2 checkpoints"."""
+    from veen_core.plural import plural as plural_of  # noqa: PLC0415 - `veen --help` loads no veen_core
+
+    return plural_of(count, noun, plural_noun)
 
 
 @dataclass(slots=True)

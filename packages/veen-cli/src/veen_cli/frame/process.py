@@ -9,7 +9,8 @@
     the reader of stdout has ended            nothing                         PIPE
     any other exception                       an error that names a report    BUG
 
-An error is one line, ``veen: MESSAGE; ACTION``, or with ``--json`` one JSON object. No traceback is shown: it
+An error is one line, ``veen: MESSAGE; ACTION``, or with ``--json`` one JSON object. A server with ``--quiet``
+writes it as a log line, as spec-4 §10.3 demands of a container. No traceback is shown: it
 is written to a file that the error names, or to stderr if ``VEEN_TRACEBACK`` is set. Click by itself would
 end wrong usage with 2, which means a network failure here.
 """
@@ -52,28 +53,37 @@ class ErrorReport:
         return json.dumps({"error": error})
 
 
-def run_command(command: click.Command, args: Sequence[str] | None = None, *, name: str) -> int:
-    """Run ``command`` with ``args`` (default: the process's own), print what failed, return the exit code."""
+def run_command(
+    command: click.Command, args: Sequence[str] | None = None, *, name: str, component: str | None = None
+) -> int:
+    """Run ``command`` with ``args`` (default: the process's own), print what failed, return the exit code.
+
+    ``component``: the server's name in its log, if the command is one.
+    """
     repair_streams()
     args = sys.argv[1:] if args is None else args
     try:
         outcome = _invoke(command, args, name)
         if isinstance(outcome, ErrorReport):
-            _print_error(outcome, name, as_json=wants_json(args))
+            _print_error(outcome, name, _options(args), component)
             outcome = outcome.exit_code
         return _flush_stdout(outcome)
     except BrokenPipeError:  # the reader of stderr or of stdout has ended
         return discard_stdout()
 
 
-def wants_json(args: Sequence[str]) -> bool:
-    """Return whether ``--json`` is among the options, even if the command line does not parse."""
-    options = args[: args.index("--")] if "--" in args else args
-    return "--json" in options
+def _options(args: Sequence[str]) -> set[str]:
+    """Return the arguments that can be options, even if the command line does not parse."""
+    return set(args[: args.index("--")] if "--" in args else args)
 
 
-def _print_error(report: ErrorReport, name: str, *, as_json: bool) -> None:
-    click.echo(report.json if as_json else escape_controls(f"{name}: {report.line}"), err=True)
+def _print_error(report: ErrorReport, name: str, options: set[str], component: str | None) -> None:
+    if component is not None and options & {"-q", "--quiet"}:
+        from veen_hub.ops.logs import write_failure  # noqa: PLC0415 - the other commands do not need it
+
+        write_failure(report.line, component=component, role=os.environ.get("VEEN_ROLE", component))
+        return
+    click.echo(report.json if "--json" in options else escape_controls(f"{name}: {report.line}"), err=True)
 
 
 def _flush_stdout(code: int) -> int:

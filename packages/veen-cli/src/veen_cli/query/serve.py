@@ -134,4 +134,4 @@ def _keys(settings: Any, passphrase: Passphrase) -> Any:
 
 def main() -> NoReturn:
     """Run the program ``veen-query``: ``veen query serve`` under spec-4's name (RESOLUTIONS P18)."""
-    start_process(lambda: run_command(serve, name="veen-query"))
+    start_process(lambda: run_command(serve, name="veen-query", component="query"))

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from veen_hub.client.trust import Pin, PinOnFirstUse
     from veen_hub.client.wire.retry import Retry
     from veen_hub.client.wire.roads import transport_to
-    from veen_hub.client.wire.transport import ExchangingTransport, HubResponse, HubTransport, Timeouts, Tls
+    from veen_hub.client.wire.transport import HubResponse, HubTransport, Timeouts, Tls
 
 __all__ = [
     "ATTACHED",
@@ -78,7 +78,6 @@ __all__ = [
     "Delivery",
     "Denied",
     "Diverged",
-    "ExchangingTransport",
     "FileStateStore",
     "Hub",
     "HubLogReader",
@@ -164,7 +163,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "trust": ("Pin", "PinOnFirstUse"),
         "wire.retry": ("Retry",),
         "wire.roads": ("transport_to",),
-        "wire.transport": ("ExchangingTransport", "HubResponse", "HubTransport", "Timeouts", "Tls"),
+        "wire.transport": ("HubResponse", "HubTransport", "Timeouts", "Tls"),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -178,6 +178,12 @@ def finish() -> None:
             sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
 
 
+def write_failure(error: Exception | str, **always: str) -> None:
+    """Write the error that ends a process as its last log line, after ``finish`` or before ``set_up``."""
+    about = {"levelname": "ERROR", "msg": "failed", "fields": {"error": str(error)}}
+    sys.stderr.write(JsonLines(**always).format(logging.makeLogRecord(about)) + "\n")
+
+
 def log(level: int, event: str, **fields: object) -> None:
     """Log one event: a stable snake_case key, with identifiers, sizes, times and codes as fields."""
     if LOGGER.isEnabledFor(level):

@@ -12,13 +12,13 @@ import errno
 import logging
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
 from aiohttp import web
 
 from veen_core.errors import ConfigError, VeenError
-from veen_core.hub_log import origin_of
 from veen_core.limits import DEFAULT_LIMITS
 from veen_hub.api.routes import HEALTHZ, PROBE_ROUTES, Route
 from veen_hub.http.bounded_listener import ListenerEndpoint
@@ -26,6 +26,7 @@ from veen_hub.http.exchange import route_of
 from veen_hub.http.keys import READERS_ARE_CHECKED
 from veen_hub.http.listener import Listener
 from veen_hub.http.unix_listener import UnixListener
+from veen_hub.hub import Hub
 from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import HubConfig, Network
 from veen_hub.ops.config.hub_log import HubLogSettings
@@ -38,7 +39,6 @@ from veen_hub.shards.control_hub import ControlHub
 from veen_hub.shards.forwarding import PartClient, socket_path
 from veen_hub.shards.part_hub import FloorClock
 from veen_hub.shards.shard_runner import ShardRunner
-from veen_hub.version import VERSION
 from veen_storage import Files
 from veen_storage.shards.control_store import ControlStore
 from veen_storage.shards.sharded_layout import (
@@ -53,6 +53,10 @@ START_SEC: Final = 90.0
 """How long the shards may take to serve after the start."""
 RESERVE_SEC: Final = 5.0
 """How long the hub's address may still be in use at the start."""
+
+
+LogStart = Callable[[HubConfig, Hub, str, str], None]
+"""Logs the start of a hub at its address and at that of its probes."""
 
 
 class Coordinator:
@@ -242,8 +246,11 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-async def serve_shards(config: HubConfig) -> str | None:
-    """Run a sharded hub until a signal or a failure; then drain. Return why it failed, or None."""
+async def serve_shards(config: HubConfig, log_start: LogStart, *, quiet: bool) -> str | None:
+    """Run a sharded hub until a signal or a failure; then drain. Return why it failed, or None.
+
+    ``quiet``: the address is in the log only.
+    """
     coordinator = Coordinator(config)
     hub = coordinator.hub
     stopping = stop_event()
@@ -251,20 +258,11 @@ async def serve_shards(config: HubConfig) -> str | None:
         if not await coordinator.start(stopping):
             return None
         collect_rarely()
-        log(
-            logging.INFO,
-            "listening",
-            url=coordinator.url,
-            probes_url=coordinator.probes_url,
-            hub_id=hub.identity.hub_id.hex(),
-            origin=hub.config.hub_log.origin or origin_of(hub.identity.hub_id),
-            shards=len(coordinator.runners),
-            version=VERSION,
-        )
-        hub.hub_log.memories.log_start()
-        # The starting program waits for this line. One write, because the log may go to the same file.
-        line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"
-        print(line, end="", flush=True)  # noqa: T201
+        log_start(config, hub, coordinator.url, coordinator.probes_url)
+        if not quiet:
+            # The starting program waits for this line. One write, because the log may go to the same file.
+            line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"
+            print(line, end="", flush=True)  # noqa: T201
         await first_of(stopping, hub.failed)
         log(logging.INFO, "draining")
     finally:

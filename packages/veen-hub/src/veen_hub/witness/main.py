@@ -20,7 +20,7 @@ import uvloop
 from veen_core.errors import ConfigError, VeenError
 from veen_hub.ops.config.addresses import split_address
 from veen_hub.ops.garbage import collect_rarely
-from veen_hub.ops.logs import finish, log, set_up
+from veen_hub.ops.logs import finish, log, set_up, write_failure
 from veen_hub.ops.process_memory import protect_memory
 from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.version import VERSION
@@ -64,6 +64,11 @@ def _parser() -> argparse.ArgumentParser:
         "--log-level",
         choices=["debug", "info", "warning", "error"],
         help="least severe log events to write; default: as in witness.yaml, else info",
+    )
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="write log lines only: the address and the error that ends the witness are log lines too",
     )
     parser.add_argument("--version", action="version", version=f"veen-witness {VERSION}")
     return parser
@@ -123,9 +128,16 @@ async def serve(
         )
 
 
+def log_only(_url: str) -> None:
+    """Print nothing: the address is in the log."""
+
+
 def run(arguments: Sequence[str], announce: Callable[[str], None] = print_address) -> None:
     """Run ``veen-witness``; errors are raised to the caller, ``announce`` gets the address."""
-    given = _parser().parse_args(arguments)
+    _run(_parser().parse_args(arguments), announce)
+
+
+def _run(given: argparse.Namespace, announce: Callable[[str], None]) -> None:
     protect_memory()
     folder = WitnessFolder(given.dir)
     if given.init is not None:
@@ -135,8 +147,7 @@ def run(arguments: Sequence[str], announce: Callable[[str], None] = print_addres
         folder.create(given.init_if_missing, new_seed(), [])
     folder.load_key()  # first, because its error says whether this is a witness's folder
     config = configure(given)
-    role = os.environ.get("VEEN_ROLE", "witness")
-    set_up(given.log_level or config.log_level, component="witness", role=role)
+    set_up(given.log_level or config.log_level, component="witness", role=_role())
     try:
         with contextlib.suppress(KeyboardInterrupt):
             uvloop.run(serve(folder, config, announce))
@@ -144,11 +155,19 @@ def run(arguments: Sequence[str], announce: Callable[[str], None] = print_addres
         finish()
 
 
+def _role() -> str:
+    return os.environ.get("VEEN_ROLE", "witness")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
     try:
-        run(sys.argv[1:] if arguments is None else arguments)
+        _run(given, log_only if given.quiet else print_address)
     except (VeenError, OSError) as exc:
-        print(f"veen-witness: {exc}", file=sys.stderr)  # noqa: T201
+        if given.quiet:
+            write_failure(exc, component="witness", role=_role())
+        else:
+            print(f"veen-witness: {exc}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from veen_hub.client import (
-    ExchangingTransport,
     HubResponse,
+    HubTransport,
     Timeouts,
     Tls,
     TooLarge,
@@ -38,17 +38,15 @@ class OtherRoad:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="veen-road", daemon=True).start()
         self._url, self._tls, self._timeout = url, tls, timeout
-        self._transport: ExchangingTransport | None = None
+        self._transport: HubTransport | None = None
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _opened(self) -> ExchangingTransport:
+    async def _opened(self) -> HubTransport:
         if self._transport is None:
             timeouts = Timeouts(connect=CONNECT_SECONDS, request=self._timeout)
-            made = transport_to(self._url, tls=self._tls, timeouts=timeouts)
-            assert isinstance(made, ExchangingTransport)
-            self._transport = made
+            self._transport = transport_to(self._url, tls=self._tls, timeouts=timeouts)
         return self._transport
 
     def exchange(

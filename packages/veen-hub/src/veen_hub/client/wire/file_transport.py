@@ -26,8 +26,8 @@ from veen_hub.client.wire.transport import (
     CBOR,
     CBOR_SEQ,
     MAX_RESPONSE_BYTES,
-    ExchangingTransport,
     HubResponse,
+    HubTransport,
     Timeouts,
     Tls,
 )
@@ -161,7 +161,7 @@ class Spool:
             os.close(descriptor)
 
 
-class FileTransport(ExchangingTransport):
+class FileTransport(HubTransport):
     """Requests to the hub at the other end of a drop folder."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:

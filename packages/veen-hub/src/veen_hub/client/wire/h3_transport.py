@@ -28,8 +28,8 @@ from veen_hub.client.wire.transport import (
     MAX_CONCURRENT_REQUESTS,
     MAX_ERROR_BYTES,
     MAX_RESPONSE_BYTES,
-    ExchangingTransport,
     HubResponse,
+    HubTransport,
     Timeouts,
     Tls,
     parse_address,
@@ -135,7 +135,7 @@ class _Connection(QuicPeer):
         return not exchange.head.done()
 
 
-class H3Transport(ExchangingTransport):
+class H3Transport(HubTransport):
     """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from urllib.parse import urlsplit
 
 from veen_core.errors import ConfigError, StateError
-from veen_hub.client.errors import Misbehaved, Refused
 from veen_hub.client.wire.http_pool import HttpPool
 from veen_hub.client.wire.http_response import HttpError, ResponseHead
 from veen_hub.client.wire.transport import (
@@ -18,6 +17,7 @@ from veen_hub.client.wire.transport import (
     MAX_ERROR_BYTES,
     MAX_RESPONSE_BYTES,
     HubResponse,
+    HubTransport,
     Timeouts,
     Tls,
     no_answer,
@@ -27,7 +27,7 @@ from veen_hub.client.wire.transport import (
 )
 
 
-class HttpTransport:
+class HttpTransport(HubTransport):
     """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
@@ -54,19 +54,18 @@ class HttpTransport:
         self._closed = True
         self._pool.close()
 
-    async def call(
+    async def exchange(
         self,
         method: str,
         path: str,
         body: bytes | None = None,
+        headers: Mapping[str, str | Sequence[str]] | None = None,
         *,
-        content_type: str = CBOR,
-        headers: Mapping[str, str] | None = None,
         max_bytes: int = MAX_RESPONSE_BYTES,
         timeout: float | None = None,
-    ) -> bytes:
+    ) -> HubResponse:
         self._check_open()
-        head = self._request_head(method, path, body, content_type, headers)
+        head = self._request_head(method, path, body, headers)
         limit = self.timeouts.request if timeout is None else timeout
         try:
             async with self._slots:
@@ -80,25 +79,22 @@ class HttpTransport:
                     self._pool.release(connection)
         except (HttpError, OSError, UnicodeError) as exc:
             raise no_answer(self.url, exc, f"{method} {path}") from exc
-        if found.status != 200:
-            raise _refused(found, content)
-        return content
+        return _response(found, content)
 
     @asynccontextmanager
     async def open(
         self, method: str, path: str, *, timeout: float | None = None, idle: float | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         self._check_open()
-        head = self._request_head(method, path, None, CBOR, None)
+        head = self._request_head(method, path, None, None)
         try:
             async with self._slots if timeout is not None else nullcontext():
                 connection = await self._pool.acquire()
                 try:
                     found = await connection.exchange(head, b"", timeout=timeout, whole=False)
                     if found.status != 200:
-                        raise _refused(
-                            found, await read_whole(lambda: connection.read(idle), MAX_ERROR_BYTES)
-                        )
+                        content = await read_whole(lambda: connection.read(idle), MAX_ERROR_BYTES)
+                        raise refused(_response(found, content))
                     yield connection.parts(idle)
                 finally:
                     self._pool.release(connection)
@@ -114,17 +110,17 @@ class HttpTransport:
         method: str,
         path: str,
         body: bytes | None,
-        content_type: str,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str | Sequence[str]] | None,
     ) -> bytes:
         """Return the request up to its body. ``headers`` are not escaped: pass hex and digits only."""
         lines = [f"{method} {self._path}{path} HTTP/1.1\r\n{self._fields}"]
         if body is not None:
-            lines.append(f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n")
-        lines += [f"{name}: {value}\r\n" for name, value in (headers or {}).items()]
+            lines.append(f"Content-Length: {len(body)}\r\n")
+        for name, values in (headers or {}).items():
+            lines += [f"{name}: {value}\r\n" for value in ((values,) if isinstance(values, str) else values)]
         return "".join((*lines, "\r\n")).encode("ascii")
 
 
-def _refused(head: ResponseHead, body: bytes) -> Refused | Misbehaved:
+def _response(head: ResponseHead, body: bytes) -> HubResponse:
     fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.fields.items()}
-    return refused(HubResponse(head.status, fields, body))
+    return HubResponse(head.status, fields, body)

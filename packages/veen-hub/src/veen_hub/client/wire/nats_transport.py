@@ -24,8 +24,8 @@ from veen_hub.client.wire.transport import (
     MAX_CONCURRENT_REQUESTS,
     MAX_ERROR_BYTES,
     MAX_RESPONSE_BYTES,
-    ExchangingTransport,
     HubResponse,
+    HubTransport,
     Timeouts,
     Tls,
     no_answer,
@@ -94,7 +94,7 @@ class _Exchange:
         self._room += size
 
 
-class NatsTransport(ExchangingTransport):
+class NatsTransport(HubTransport):
     """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:

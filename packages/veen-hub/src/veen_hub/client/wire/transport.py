@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 from veen_core.api import ErrorEnvelope
@@ -79,42 +79,14 @@ class HubResponse:
     body: bytes
 
 
-class HubTransport(Protocol):
+class HubTransport(ABC):
     """Requests to one hub."""
 
     url: str
     timeouts: Timeouts
 
+    @abstractmethod
     async def close(self) -> None: ...
-
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        content_type: str = CBOR,
-        headers: Mapping[str, str] | None = None,
-        max_bytes: int = MAX_RESPONSE_BYTES,
-        timeout: float | None = None,
-    ) -> bytes:
-        """Return the body of a 200 response, at most ``max_bytes``; any other response raises.
-
-        ``timeout`` is ``timeouts.request`` unless it is given.
-        """
-
-    def open(
-        self, method: str, path: str, *, timeout: float | None = None, idle: float | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a 200 response and yield an iterator over its body; network errors raise ``Unreachable``.
-
-        Without a ``timeout`` the response may stay open for ever and does not count as a request under way.
-        ``idle`` bounds the seconds without a byte.
-        """
-
-
-class ExchangingTransport(ABC, HubTransport):
-    """A transport that also returns responses as they are, for programs that judge a hub."""
 
     @abstractmethod
     async def exchange(
@@ -127,7 +99,10 @@ class ExchangingTransport(ABC, HubTransport):
         max_bytes: int = MAX_RESPONSE_BYTES,
         timeout: float | None = None,
     ) -> HubResponse:
-        """Send a request and return the whole response; a header may have several values."""
+        """Send a request and return the whole response; a header may have several values.
+
+        ``max_bytes`` bounds the body of a 200 response. ``timeout`` is ``timeouts.request`` by default.
+        """
 
     async def call(
         self,
@@ -140,11 +115,22 @@ class ExchangingTransport(ABC, HubTransport):
         max_bytes: int = MAX_RESPONSE_BYTES,
         timeout: float | None = None,
     ) -> bytes:
+        """Return the body of a 200 response; any other response raises."""
         given = {"Content-Type": content_type, **(headers or {})} if body is not None else headers
         found = await self.exchange(method, path, body, given, max_bytes=max_bytes, timeout=timeout)
         if found.status != 200:
             raise refused(found)
         return found.body
+
+    @abstractmethod
+    def open(
+        self, method: str, path: str, *, timeout: float | None = None, idle: float | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a 200 response and yield an iterator over its body; network errors raise ``Unreachable``.
+
+        Without a ``timeout`` the response may stay open for ever and does not count as a request under way.
+        ``idle`` bounds the seconds without a byte.
+        """
 
 
 async def read_whole(read: Callable[[], Awaitable[bytes]], max_bytes: int) -> bytes:
