@@ -7,6 +7,8 @@ import http.client
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -317,6 +319,7 @@ def test_attachments_admin_requests_metrics_and_probes_are_those_of_one_hub(shar
     assert hub.metric("veen_attachments_total") == 2
     assert hub.metric("veen_ready") == 1
     assert hub.metric("veen_signing") == 1
+    assert b"_created" not in hub.get("/metrics").body, "there is no one time at which all parts started"
     assert hub.get("/readyz").json == {"ok": True}
     assert hub.get("/healthz").json["ok"] is True
     for path in ("/tooling/handover", "/tooling/anchor"):
@@ -465,6 +468,28 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_hub_ends_at_a_signal_while_a_shard_does_not_start(start: Start, place: Path) -> None:
+    root = new_directory(place)
+    sockets = ShardedLayout(root).sockets
+    sockets.chmod(0o777)  # as a restored copy may be
+    config = place / "hub.yaml"
+    config.write_text(f"shards: {SHARDS}\n")
+    with Store(ShardedLayout(root).part(1).root, keys_directory=root / "keys", part=True):
+        hub = subprocess.Popen(
+            [sys.executable, "-m", "veen_hub.main", f"--config={config}", f"--data-dir={root}", "--port=0"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        assert hub.stderr is not None
+        assert any(b"shard_serves" in line for line in hub.stderr), "the other shard serves"
+        assert sockets.stat().st_mode & 0o777 == 0o700
+        hub.terminate()
+        hub.communicate(timeout=PATIENCE / 2)
+        assert hub.returncode == 0
+    again = start(root)
+    assert again.accept(again.writer_of(1).next()).stream_seq == 1
 
 
 def test_two_owners_of_a_directory_or_of_a_part_are_refused(

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -65,7 +65,6 @@ class Coordinator:
     def __init__(self, config: HubConfig) -> None:
         self.config = config
         self._layout = ShardedLayout(config.data_dir)
-        self._map = read_shard_map(self._layout)
         self._opened = ExitStack()
         try:
             self._open()
@@ -80,7 +79,9 @@ class Coordinator:
         limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
         store = ControlStore(layout, files, keys_directory=self._keys, limits=limits)
         self._opened.callback(store.close)
+        self._map = read_shard_map(layout)  # once it is locked: `veen hub reshard` may just have retired it
         files.make_directory(layout.sockets, 0o700)
+        layout.sockets.chmod(0o700)  # a restored copy may be open to other users
         self._reserved = reserve(config)
         self._opened.callback(self._reserved.close)
         self.clients = {
@@ -113,8 +114,8 @@ class Coordinator:
         host, port = self._reserved.getsockname()[:2]
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
-    async def start(self) -> None:
-        """Start all processes, and wait until each serves its labels."""
+    async def start(self, stopping: asyncio.Event) -> bool:
+        """Start all processes; return whether all shards serve, False if ``stopping`` was set before."""
         hub = self.hub
         await hub.start()
         await hub.joining.check_place(CONTROL)
@@ -133,16 +134,20 @@ class Coordinator:
                 on_failure=hub._fail,
             )
             self.runners[number].start()
-        serving = asyncio.gather(*(runner.up.wait() for runner in self.runners.values()))
-        failed = asyncio.create_task(hub.failed.wait())
-        waiting: set[asyncio.Future[Any]] = {serving, failed}
+        serving = asyncio.create_task(self._wait_for_shards())
+        waiting = [serving, *(asyncio.create_task(event.wait()) for event in (hub.failed, stopping))]
         await asyncio.wait(waiting, timeout=START_SEC, return_when=asyncio.FIRST_COMPLETED)
-        failed.cancel()
-        if not serving.done():
-            serving.cancel()
-            raise VeenError(
-                hub.failure or f"the shards did not start within {START_SEC:.0f} s", action="see the log"
-            )
+        for task in waiting:
+            task.cancel()
+        if hub.failure is None and (serving.done() or stopping.is_set()):
+            return serving.done()
+        raise VeenError(
+            hub.failure or f"the shards did not start within {START_SEC:.0f} s", action="see the log"
+        )
+
+    async def _wait_for_shards(self) -> None:
+        for runner in self.runners.values():
+            await runner.up.wait()
 
     def _shard_config(self, number: int) -> HubConfig:
         """Return the settings of one shard: it has its part, and neither memories nor witnesses."""
@@ -250,7 +255,8 @@ async def serve_shards(config: HubConfig, log_start: LogStart, *, quiet: bool) -
     hub = coordinator.hub
     stopping = stop_event()
     try:
-        await coordinator.start()
+        if not await coordinator.start(stopping):
+            return None
         collect_rarely()
         log_start(config, hub, coordinator.url, coordinator.probes_url)
         if not quiet:

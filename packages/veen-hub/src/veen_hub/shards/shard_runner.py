@@ -35,7 +35,8 @@ HEALTHY_SEC: Final = 10.0
 """A process that has run so long is restarted without a pause."""
 READY_SEC: Final = 60.0
 """Longest time for opening a part; its journal is bounded."""
-STOP_SEC: Final = 30.0
+STOP_SEC: Final = 15.0
+"""Longest time for settling or ending; a shard that is killed has lost nothing that was acknowledged."""
 GATE_SEC: Final = 0.2
 """How often the state of the signing gate is compared with that of the shard."""
 FINAL_CODES: Final = frozenset({1, 2, 3})
@@ -192,11 +193,14 @@ class ShardRunner:
     # --- stopping
 
     async def drain(self) -> None:
-        """Let the shard settle what it has accepted."""
+        """Let the shard settle what it has accepted; one that does not answer is killed."""
         self._stopping.set()
         if self.up.is_set():
-            with contextlib.suppress(ApiError):
+            try:
                 await self.client.call("POST", "/part/drain", timeout_sec=STOP_SEC)
+            except ApiError:
+                log(logging.WARNING, "shard_killed", part=self.client.name)
+                await self._kill()
 
     async def stop(self) -> None:
         """End the process; one that does not answer, or does not end in time, is killed."""
