@@ -34,7 +34,7 @@ from veen_core.wire import Wire
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.hub import Hub
 from veen_hub.ops import config as configuration
-from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.anchors import AnchorBackend
 from veen_hub.pipeline.worker_process import WorkerProcess
 from veen_hub.server import Server
 from veen_storage import Files, Store, create
@@ -263,7 +263,7 @@ class RunningHub(Calls):
         *,
         clock: SetClock | None = None,
         policy: AdmissionPolicy | None = None,
-        anchor: Anchor | None = None,
+        anchor: AnchorBackend | None = None,
         files: Files | None = None,
         **settings: Any,
     ) -> None:

@@ -132,8 +132,9 @@ def test_a_hub_that_is_not_trusted_is_not_spoken_to(
     start_h3: Callable[..., RunningHub], certificates: Certificates
 ) -> None:
     hub = start_h3()
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unreachable, match=r"certificate of the hub is not trusted: unable.*--ca") as raised:
         ask(hub, Tls(ca=certificates.hub[0]), "GET", "/v1/status")
+    assert not raised.value.retryable
 
 
 class RawClient(QuicConnectionProtocol):

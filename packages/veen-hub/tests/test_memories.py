@@ -25,7 +25,7 @@ from veen_core.status import LabelRequest
 from veen_core.tlog.note import Note, sign_note
 from veen_core.tlog.tree import EMPTY_ROOT
 from veen_core.tlog.tree_head import SignedHead, TreeHead
-from veen_hub.ops.anchors import Anchor, AnchorError, FileLedger
+from veen_hub.ops.anchors import AnchorBackend, AnchorError, FileLedger
 from veen_hub.ops.config import load as load_config
 from veen_hub.ops.hub_anchor import hub_anchor
 from veen_hub.ops.hub_log import heads_file as heads_files
@@ -65,7 +65,7 @@ class Remembering:
     """Settings of a hub with one memory, of any kind."""
 
     settings: dict[str, Any]
-    anchor: Callable[[], Anchor] | None = None
+    anchor: Callable[[], AnchorBackend] | None = None
     what: str = "hub log of"
     end: list[Callable[[], None]] = field(default_factory=list)
 

@@ -384,7 +384,11 @@ def tls_nats(tmp_path: Path, certificates: Certificates) -> Iterator[NatsServer]
 
 
 def test_hub_and_client_talk_over_tls_with_a_password(
-    start_hub: StartHub, tls_nats: NatsServer, certificates: Certificates, tmp_path: Path
+    start_hub: StartHub,
+    tls_nats: NatsServer,
+    certificates: Certificates,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("a b:c\n")
@@ -398,6 +402,56 @@ def test_hub_and_client_talk_over_tls_with_a_password(
         with pytest.raises(Unreachable) as raised:
             ask(url, "GET", "/v1/status", tls=wrong)
         assert "a%20b" not in str(raised.value), "no password in an error"
+    assert "eof_received" not in caplog.text, "asyncio has nothing to complain about"
+
+
+def user(name: str, publish: list[str], subscribe: list[str]) -> dict[str, Any]:
+    return {
+        "user": name,
+        "password": "w",
+        "permissions": {"publish": publish, "subscribe": subscribe},
+    }
+
+
+def test_the_permissions_of_the_guide_are_enough_and_missing_ones_are_said(
+    start_hub: StartHub, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("w")
+    calls = ["status", "stream", "receipt", "submit.*", "follow.*", "flow.*"]
+    users = [
+        user("hub", ["p.>", "_INBOX.>"], ["p.>"]),
+        user("mute", ["_INBOX.>"], ["p.>"]),
+        user("client", [f"p.{call}" for call in calls], ["_INBOX.>"]),
+    ]
+    server = NatsServer(tmp_path / "nats", authorization={"users": users})
+    about = {"nats__servers": [server.url], "nats__secret_file": secret, "nats__prefix": "p"}
+    try:
+        mute = start_hub("mute", nats__user="mute", **about)
+        until(lambda: "nats_refused" in caplog.messages, "the hub says what it may not")
+        assert mute.server.nats is not None
+        assert not mute.server.nats.serving.is_set()
+        mute.stop()
+        hub = served(start_hub(nats__user="hub", gating=False, **about))
+        url = url_of(hub).replace("://", "://client:w@")
+
+        async def work() -> None:
+            async with connect(url, person("alice"), trust=hub.hub_id, retry=QUICK) as alice:
+                stream = alice.stream("orders", to=person("alice").dh_keys[0].public)
+                await stream.send("1")
+                followed = stream.follow()
+                for text in "234":
+                    await anext(followed)
+                    await stream.send(text)
+                assert (await anext(followed)).text == "4"
+
+        run(work())
+        with pytest.raises(Unreachable, match=r"refuses.*p\.checkpoint.*ask the operator of NATS"):
+            ask(url, "POST", "/v1/checkpoint", b"", {"Content-Type": CBOR})
+        with pytest.raises(Unreachable, match="refuses the login"):
+            ask(url.replace(":w@", ":x@"), "GET", "/v1/status")
+    finally:
+        server.kill()
 
 
 def test_tls_is_never_left_out_because_the_server_does_not_offer_it(nats: NatsServer) -> None:

@@ -13,7 +13,8 @@ from veen_core.hashing import H
 from veen_core.hub_log import LabelHead
 from veen_core.ids import Coid, Label
 from veen_core.tlog.tree_head import TreeHead
-from veen_storage import DamageError, LockedError, MismatchError, StorageError, Store
+from veen_storage import DamageError, Layout, LockedError, MismatchError, StorageError, Store
+from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.fsck import fsck
 from veen_storage.shards.check import fsck_sharded, repair_sharded
 from veen_storage.shards.clone import clone_sharded
@@ -255,6 +256,31 @@ def test_whatever_fails_one_of_two_directories_can_be_started_or_the_move_is_fin
         assert (startable(source), startable(target)) == (False, True), files.failed
         assert log_digests(target) == digests, files.failed
     assert {(True, False), (False, False)} <= seen
+
+
+def test_an_older_target_is_not_finished_once_the_hub_was_moved_elsewhere(hub: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(move(hub, 2, "two"), older)
+    (older / "VERSION").rename(older / "VERSION.next")  # as a crash before step 5 left it
+    with pytest.raises(StorageError, match="no data directory any more"):
+        reshard(hub, older, 2)
+    assert not startable(older)
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_the_source_is_locked_until_it_cannot_be_started_any_more(
+    hub: Path, tmp_path: Path, before: int
+) -> None:
+    source = hub if before == 1 else move(hub, before, "source")
+
+    class Watched(Unsynced):
+        def rename(self, source_: Path, target: Path) -> None:
+            if target == source / "VERSION.moved":
+                with pytest.raises(LockedError):
+                    DirectoryLock(Layout(source))
+            super().rename(source_, target)
+
+    assert reshard(source, tmp_path / "target", 3, files=Watched()) is not None
 
 
 def test_a_running_hub_is_not_resharded(hub: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from veen_core.errors import ConfigError, VeenError
 POLICIES: Final = "veen_hub.policies"
 """Entry points called with hub_id and ``policy.options``; each returns an ``AdmissionPolicy``."""
 ANCHORS: Final = "veen_hub.anchors"
-"""Entry points called with the settings under ``anchor``; each returns an ``Anchor``."""
+"""Entry points called with the settings under ``anchor``; each returns an ``AnchorBackend``."""
 DESCRIPTORS: Final = "veen_hub.descriptors"
 """Entry points called without arguments; each returns a ``HubDescriber`` (spec-5)."""
 CLOCKS: Final = "veen_hub.clocks"

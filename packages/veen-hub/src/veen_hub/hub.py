@@ -31,7 +31,7 @@ from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import ProfileAndLimits, Submission
 from veen_hub.admission.table import AttachmentWriter
 from veen_hub.ops.advertising import HubAdvertiser
-from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.anchors import AnchorBackend
 from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.clock import load_clock
@@ -40,7 +40,7 @@ from veen_hub.ops.hub_log import HubLogService
 from veen_hub.ops.logs import log
 from veen_hub.ops.metrics import Metrics
 from veen_hub.ops.readiness import Readiness
-from veen_hub.ops.realm_follower import RealmFollower, policy_of
+from veen_hub.ops.realm_follower import RealmFollowing, policy_of
 from veen_hub.ops.status_report import StatusReport
 from veen_hub.ops.upkeep import Upkeep
 from veen_hub.pipeline.batch_publisher import BatchPublisher
@@ -79,7 +79,7 @@ class Hub:
         *,
         clock: Clock | None = None,
         policy: AdmissionPolicy | None = None,
-        anchor: Anchor | None = None,
+        anchor: AnchorBackend | None = None,
     ) -> None:
         self.config = config
         self.store = store
@@ -165,7 +165,7 @@ class Hub:
         self.unsent = 0
         """Bytes of answers that are being sent."""
 
-    def _set_up_parts(self, anchor: Anchor | None) -> None:
+    def _set_up_parts(self, anchor: AnchorBackend | None) -> None:
         config, store = self.config, self.store
         self._state = ViewStore(store.layout.view("hub"))
         self.admin_replays = AdminReplayGuard(self._state)
@@ -215,7 +215,7 @@ class Hub:
                 on_handover=self._handed_over,
                 on_reopen=self._reopen,
             )
-        self.realm_follower = RealmFollower(
+        self.realm_follower = RealmFollowing(
             self.policy,
             config.realm,
             hub_id=self.identity.hub_id,
@@ -260,7 +260,7 @@ class Hub:
             replica=self.replica,
         )
 
-    def _make_hub_log(self, anchor: Anchor | None) -> HubLogService:
+    def _make_hub_log(self, anchor: AnchorBackend | None) -> HubLogService:
         return HubLogService(
             self.config,
             self.store,

@@ -233,7 +233,7 @@ async def serve(config: HubConfig, *, quiet: bool = False) -> bool:
         # Imported here: only a hub with several shards needs it.
         from veen_hub.shards.coordinator import serve_shards  # noqa: PLC0415
 
-        if (why := await serve_shards(config, quiet=quiet)) is not None:
+        if (why := await serve_shards(config, _log_start, quiet=quiet)) is not None:
             raise HubFailedError(why, action="see the log, then start the hub again")
         return False
     server = Server(open_hub(config))

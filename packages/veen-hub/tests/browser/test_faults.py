@@ -29,6 +29,8 @@ IN_THE_LOG = {
     "forges a checkpoint": "is not the root of the log (core §4.4.1)",
 }
 """Faults in what the hub writes, or sends to followers: rows turn red."""
+WRITTEN = ("forges a root", "commits to another leaf", "signs with another key", "turns its clock back")
+"""Faults that stay in the log: no query over it is answered."""
 
 OF_A_PROOF = {
     "forges a proof": "mmr_proof",
@@ -360,6 +362,12 @@ def test_a_forged_row_is_red_and_its_bytes_can_be_downloaded(
     assert page.locator("#nav a.failing", has_text="Streams").count() == 1
     if fault != "forges a checkpoint":
         page.locator(".message-row.fails").first.wait_for()
+    if fault in WRITTEN:
+        go(page, "records", stream)
+        page.get_by_text("does not hold:").last.wait_for()
+        page.get_by_role("button", name="Run").click()
+        page.get_by_role("alert").filter(has_text="does not hold:").last.wait_for()
+        assert page.locator(".answer .badge.holds").count() == 0
     with page.expect_download() as download:
         page.locator(".problem.lie button").first.click()
     assert Path(download.value.path()).stat().st_size > 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 VECTORS = Path(__file__).parents[3] / "veen-core" / "tests" / "vectors"
+AGREEMENT = Path(__file__).parents[2] / "web" / "agreement"
 HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.txt\u0007"
 READER = DhKey(DhSecret(H(b"reader")))
 
@@ -165,6 +167,64 @@ def test_altered_evidence_is_red_and_names_the_rule(open_page: OpenPage) -> None
     page.get_by_role("heading", name="This does not hold.").wait_for()
     assert page.locator(".rule strong").inner_text() == "core §4.3, §8.4"
     assert page.locator(".path").count() == 0
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Any:
+    """The modules of ``web/agreement``: cases of evidence, and what ``veen verify`` says of them."""
+    sys.path.insert(0, str(AGREEMENT))
+    import cases  # noqa: PLC0415 - of another folder
+    import queries  # noqa: PLC0415
+    import verdicts  # noqa: PLC0415
+
+    found = {case.name: case for case in cases.vectors()} | {case.name: case for case, _ in queries.results()}
+    changed = queries.changed(queries.results()[:1], 1, 3)
+    return found | {"query changed": next(iter(changed))}, verdicts.judge
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "receipt/first",
+            "receipt/hub_ts_changed_fail",
+            "checkpoint/eight_items",
+            "checkpoint/other_hub_fail",
+        ),
+        *("hub_evidence/two_of_two", "equivocation/same_key_of_a_known_hub", "equivocation/forged_fail"),
+        *("bundle/two_parts", "bundle/two_parts without its last part", "label_fork/", "hub_log_fork/"),
+        *("query full, with hub checkpoints", "query changed", "msg/sig_flipped_fail", "cap_token/"),
+    ],
+)
+def test_verdicts_and_rules_on_the_page_are_those_of_veen_verify(
+    open_page: OpenPage, corpus: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    found, judge = corpus
+    start, _, without = name.partition(" without ")
+    case = next(
+        case for each, case in sorted(found.items()) if each.removeprefix("vectors/").startswith(start)
+    )
+    if without:
+        case = dataclasses.replace(case, files=dict(list(case.files.items())[:-1]))
+    case = dataclasses.replace(case, expect=[])
+    monkeypatch.chdir(tmp_path)  # where the judge works
+    judge(case, tmp_path)
+    page = open_page()
+    page.locator("#hub").fill(case.trust.hex() if case.trust else "")
+    page.locator("#more summary").click()
+    page.locator("#policy").fill(case.policy or "")
+    drop(page, **case.files)
+    page.locator(".summary").wait_for()
+    words = {True: "holds", False: "does not hold", None: "not decided"}
+    wanted = sorted((each["kind"], words[each["holds"]], each["why"].split(";")[0]) for each in case.expect)
+    shown = []
+    for number in range(page.locator(".card").count()):
+        card = page.locator(".card").nth(number)
+        badge = card.locator(".badge").inner_text().splitlines()[-1]
+        shown.append(
+            (card.locator("h3").inner_text(), badge, card.locator(".why").inner_text().split(";")[0])
+        )
+    assert sorted(shown) == wanted
 
 
 def test_a_mailed_page_holds_only_once_its_reader_has_confirmed_the_hub(open_page: OpenPage) -> None:

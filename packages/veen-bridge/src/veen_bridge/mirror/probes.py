@@ -14,7 +14,7 @@ MAX_REQUEST_BYTES: Final = 1_024
 """No request to this port has a body."""
 
 
-class Probes:
+class ProbesListener:
     """The listener of one mirror process."""
 
     def __init__(self, metrics: MirrorMetrics, host: str, port: int) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from veen_bridge.mirror.probes import Probes
+from veen_bridge.mirror.probes import ProbesListener
 from veen_bridge.mirror.service import MirrorService, MirrorSettings
 from veen_hub.ops.logs import log
 from veen_hub.ops.stopping import stop_event
@@ -26,7 +26,7 @@ async def serve(settings: MirrorSettings, listen: Listen, announce: Callable[[st
     ``announce`` gets the address of the probes.
     """
     service, stopping = MirrorService(settings), stop_event()
-    probes = Probes(service.metrics, listen.host, listen.port)
+    probes = ProbesListener(service.metrics, listen.host, listen.port)
     url = await probes.start()
     announce(url)
     log(logging.INFO, "listening", url=url, streams=len(settings.pairs), operation="mirror")

@@ -28,7 +28,7 @@ KIND: Final = "part of a bundle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BundlePartFile:
     """A file that begins and ends like a part of a bundle; nothing is verified yet."""
 
     path: Path
@@ -46,7 +46,7 @@ def is_part(path: Path) -> bool:
         return False
 
 
-def read_part(path: Path) -> Part:
+def read_part(path: Path) -> BundlePartFile:
     """Read the trailer of a part; raise ``DecodeError`` if the file does not end like a part."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -54,13 +54,13 @@ def read_part(path: Path) -> Part:
         start = trailer_start(size, file.read(FOOTER_SIZE))
         file.seek(start)
         trailer = PartTrailer.decode(file.read(size - FOOTER_SIZE - start))
-        return Part(path=path, trailer=trailer, content_size=start)
+        return BundlePartFile(path=path, trailer=trailer, content_size=start)
 
 
 def verify_parts(paths: Iterable[Path], pin: HubId | None, policy: WitnessPolicy | None) -> list[Verdict]:
     """Verify the bundles to which these files belong; return a verdict for each file or bundle."""
     verdicts: list[Verdict] = []
-    bundles: dict[BundleId, list[Part]] = {}
+    bundles: dict[BundleId, list[BundlePartFile]] = {}
     for path in paths:
         try:
             part = read_part(path)
@@ -71,7 +71,7 @@ def verify_parts(paths: Iterable[Path], pin: HubId | None, policy: WitnessPolicy
     return verdicts + [_verify_bundle(parts, pin, policy) for parts in bundles.values()]
 
 
-def _verify_bundle(parts: list[Part], pin: HubId | None, policy: WitnessPolicy | None) -> Verdict:
+def _verify_bundle(parts: list[BundlePartFile], pin: HubId | None, policy: WitnessPolicy | None) -> Verdict:
     first = parts[0]
     what = KIND if len(first.trailer.header.parts) > 1 else "bundle"
     if pin is None:
@@ -96,7 +96,7 @@ def _hub_of(header: BundleHeader, pin: HubId) -> HubId:
     return follows if header.hub_id == follows else pin
 
 
-def _verify_part(verifier: BundleVerifier, part: Part) -> None:
+def _verify_part(verifier: BundleVerifier, part: BundlePartFile) -> None:
     number, rows = part.trailer.number, part.trailer.header.parts
     if not 1 <= number <= len(rows):
         raise BundleError(f"the bundle has {len(rows)} parts", part=number)

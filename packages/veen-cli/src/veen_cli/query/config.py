@@ -41,7 +41,7 @@ from veen_overlays.live.query_service.principals import (
 )
 
 
-class TokenHash(FixedBytes):
+class BearerTokenHash(FixedBytes):
     """SHA-256 of a bearer token."""
 
     __slots__ = ()
@@ -80,7 +80,7 @@ class PrincipalSettings:
     name: str
     identity: ClientId
     """The identity that the principal's accesses are recorded under: its client_id in hex."""
-    tokens: tuple[TokenHash, ...] = ()
+    tokens: tuple[BearerTokenHash, ...] = ()
     """Hashes of bearer tokens, as `veen query token` prints them."""
     certificates: tuple[str, ...] = ()
     """Subjects of client certificates, such as `organizationName=Example,commonName=auditor`; in a value, a

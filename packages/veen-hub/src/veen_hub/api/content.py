@@ -21,6 +21,8 @@ JSON: Final = "application/json"
 MAX_REQUEST_BYTES: Final = 64 * 1_024
 """Largest body of a request that is not a submit or an attachment."""
 
+MAX_LENGTH_DIGITS: Final = 18
+"""Digits of a Content-Length that are looked at; Python converts no number with thousands of them."""
 MIN_READ_RATE: Final = 32 * 1_024
 """Bytes per second that a client must read of its answers, and send of an attachment."""
 
@@ -44,13 +46,19 @@ def content_type_of(headers: Headers) -> str:
     return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
+def announced_length(headers: Headers) -> int | None:
+    """Return the Content-Length, if it is a number; of a long one the first ``MAX_LENGTH_DIGITS`` digits."""
+    text = headers.get("Content-Length", "")
+    return int(text[:MAX_LENGTH_DIGITS]) if text.isascii() and text.isdecimal() else None
+
+
 def check_length(headers: Headers, max_bytes: int, refusal: TooLarge) -> None:
     """Refuse a body whose headers announce compression or too many bytes, before it is read."""
     encoding = headers.get("Content-Encoding")
     if encoding is not None and encoding.lower() != "identity":
         raise ApiError(Code.BAD_REQUEST, "compressed bodies are not accepted: send the body uncompressed")
-    length = headers.get("Content-Length", "")
-    if length.isdecimal() and int(length) > max_bytes:
+    length = announced_length(headers)
+    if length is not None and length > max_bytes:
         raise refusal(f"Content-Length {length} exceeds {max_bytes}")
 
 

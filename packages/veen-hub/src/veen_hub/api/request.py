@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from veen_hub.api.content import announced_length
 from veen_hub.api.reply import Body, Headers
 from veen_hub.hub import Hub
 
@@ -53,5 +54,4 @@ class ApiRequest:
     @property
     def content_length(self) -> int | None:
         """The announced length of the body, if the request announces one."""
-        length = self.headers.get("Content-Length", "")
-        return int(length) if length.isascii() and length.isdecimal() else None
+        return announced_length(self.headers)

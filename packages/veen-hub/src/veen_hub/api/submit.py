@@ -30,6 +30,7 @@ from veen_hub.api.content import (
     CBOR,
     CBOR_SEQ,
     JSON,
+    announced_length,
     check_body,
     check_length,
     content_type_of,
@@ -194,8 +195,7 @@ class SubmitCall:
 
     def refuse(self, error: AdmissionError | ApiError) -> Reply:
         """Answer a request that did not enter the pipeline."""
-        length = self._headers.get("Content-Length", "")
-        self._note_refusal(error, bytes_in=int(length) if length.isdecimal() else 0)
+        self._note_refusal(error, bytes_in=announced_length(self._headers) or 0)
         return refuse(self._headers, error, self._request_id)
 
     # --- the body

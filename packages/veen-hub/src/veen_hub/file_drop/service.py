@@ -167,7 +167,7 @@ class FileDropService:
         try:
             asked = DroppedRequest.decode(content)
             headers = CIMultiDict(asked.headers)
-            headers["Content-Length"] = str(len(asked.body))
+            headers.setdefault("Content-Length", str(len(asked.body)))
             begun = await self._begin(name, sender, asked, headers)
             reply = await answer_whole(
                 self._hub, "files", method=asked.method, target=asked.target, headers=headers, body=asked.body

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.quic.connection import QuicConnection
@@ -12,6 +13,10 @@ from aioquic.quic.connection import QuicConnection
 from veen_hub.http3.datagrams import Datagrams
 from veen_hub.http3.stream_body import StreamBody
 from veen_hub.http3.windows import MAX_UNSENT_BYTES, Windows
+
+QUIC_LOGGER: Final = logging.getLogger("quic")
+QUIC_LOGGER.addHandler(logging.NullHandler())
+QUIC_LOGGER.propagate = False  # aioquic logs as an error what it reports as an event too
 
 
 class QuicPeer(QuicConnectionProtocol):

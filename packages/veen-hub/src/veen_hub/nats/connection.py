@@ -17,6 +17,7 @@ from typing import Any, Final
 from nats.aio.client import Client
 from nats.errors import Error
 from nats.protocol import parser
+from nats.protocol.parser import PERMISSIONS_ERR
 
 from veen_hub.nats.parts import MIN_PAYLOAD
 
@@ -45,6 +46,13 @@ class _NatsClient(Client):
             raise Error("the NATS server does not require TLS; use an address that begins with nats://")
         await super()._process_info(info, initial_connection)
 
+    def _connect_command(self) -> bytes:
+        """Note whether the connection is TLS, as nats-py does not; asyncio would warn when it ends."""
+        transport: Any = self._transport
+        writer = transport._io_writer
+        writer._protocol._over_ssl = writer.get_extra_info("sslcontext") is not None
+        return bytes(super()._connect_command())
+
     async def _process_msg(self, *args: Any) -> None:
         """Drop a message whose subject or headers are not text; nats-py would stop reading the connection."""
         try:
@@ -59,17 +67,23 @@ async def open_nats(
     name: str,
     tls: ssl.SSLContext | None,
     on_closed: Callable[[], None],
+    on_refused: Callable[[str], None] = lambda _why: None,
     user: str | None = None,
     secret: str | None = None,
     timeout: float = CONNECT_SEC,
 ) -> Client:
-    """Connect to one server; raises OSError, TimeoutError or nats-py's ``Error``."""
+    """Connect to one server; raises OSError, TimeoutError or nats-py's ``Error``.
+
+    ``on_refused`` is called when the server does not let this user publish or subscribe to a subject.
+    """
 
     async def closed() -> None:
         on_closed()
 
-    async def failed(_exc: Exception) -> None:
-        """Ignore: a failure of the connection closes it, and any other concerns one message."""
+    async def failed(exc: Exception) -> None:
+        """Report a refusal; any other failure closes the connection, or concerns one message."""
+        if PERMISSIONS_ERR in str(exc).lower():
+            on_refused(str(exc).removeprefix("nats: "))
 
     login: dict[str, Any] = {}
     if secret is not None:

@@ -7,7 +7,9 @@ same message. It looks before it subscribes and once more after; the other is kn
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -38,6 +40,7 @@ from veen_hub.nats.subjects import (
     FLOW,
     FOLLOW,
     FROM_HEADER,
+    LOOK,
     METHOD_HEADER,
     NAMED,
     PATH_HEADER,
@@ -77,6 +80,8 @@ class NatsService:
         self._replies: asyncio.Queue[tuple[str, Reply]] = asyncio.Queue()
         self._unsent = 0
         """Replies that were not sent yet."""
+        self._was_refused = False
+        """Whether the NATS server has refused something on this connection."""
         self.serving = asyncio.Event()
         """Set while the hub is subscribed."""
 
@@ -103,6 +108,11 @@ class NatsService:
         await self._disconnect()
 
     @property
+    def _permissions(self) -> str:
+        own = below(self.prefix, ">")
+        return f"let the hub's NATS user subscribe and publish to {own}, and publish to _INBOX.>"
+
+    @property
     def _is_busy(self) -> bool:
         return bool(self._open or self._followers or self._unsent)
 
@@ -123,18 +133,19 @@ class NatsService:
 
     async def _serve(self, server: str) -> None:
         """Connect, subscribe, and serve until the connection is lost."""
-        closed = asyncio.Event()
+        closed, self._was_refused = asyncio.Event(), False
         client = self._client = await open_nats(
             server,
             name=f"veen-hub {self._hub.identity.hub_id.hex()[:8]}",
             tls=self._context,
             on_closed=closed.set,
+            on_refused=self._note_refusal,
             user=self._settings.user,
             secret=self._secret,
         )
-        await self._check_alone(client)
+        await self._check_alone(client, is_subscribed=False)
         await self._subscribe(client)
-        await self._check_alone(client)
+        await self._check_alone(client, is_subscribed=True)
         log(logging.INFO, "nats_serving", server=server, prefix=self.prefix)
         self.serving.set()
         sender = asyncio.create_task(self._send_replies(client))
@@ -144,10 +155,16 @@ class NatsService:
         sender.cancel()
         log(logging.WARNING, "nats_disconnected", server=server)
 
-    async def _check_alone(self, client: Client) -> None:
-        """Raise if another hub answers under this prefix."""
-        inbox = await client.subscribe(client.new_inbox(), max_msgs=8)
-        await client.publish(below(self.prefix, "status"), b"", reply=inbox.subject)
+    def _note_refusal(self, why: str) -> None:
+        if not self._was_refused:
+            self._was_refused = True
+            log(logging.WARNING, "nats_refused", error=why, action=self._permissions)
+
+    async def _check_alone(self, client: Client, *, is_subscribed: bool) -> None:
+        """Raise if another hub answers under this prefix, or if the NATS server does not let this one ask."""
+        inbox = await client.subscribe(below(self.prefix, f"{LOOK}.{secrets.token_hex(8)}"), max_msgs=8)
+        asked = below(self.prefix, "status")
+        await client.publish(asked, b"", reply=inbox.subject)
         try:
             async with asyncio.timeout(LOOK_SEC):
                 while True:
@@ -160,10 +177,15 @@ class NatsService:
                         )
                     if name is None:  # the server says that nobody listens
                         return
-        except (TimeoutError, Error):
-            return
+        except TimeoutError:
+            if not is_subscribed:  # if nobody has subscribed, the server says so
+                raise ConfigError(
+                    f"no answer from {asked}: another hub is busy there, or the NATS user lacks a right",
+                    action=self._permissions,
+                ) from None
         finally:
-            await inbox.unsubscribe()
+            with contextlib.suppress(Error):
+                await inbox.unsubscribe()
 
     async def _subscribe(self, client: Client) -> None:
         async def take(subject: str, handler: Callable[[Msg], None]) -> None:
@@ -314,7 +336,7 @@ class NatsService:
 def headers_of(msg: Msg) -> CIMultiDict[str]:
     """Return the headers of a request. NATS has one value per field: cookies are separated by commas."""
     headers = CIMultiDict(msg.headers or {})
-    headers["Content-Length"] = str(len(msg.data))
+    headers.setdefault("Content-Length", str(len(msg.data)))
     if "Content-Type" not in headers:
         headers["Content-Type"] = CBOR
     if (cookies := headers.get("VEEN-PoW")) is not None:

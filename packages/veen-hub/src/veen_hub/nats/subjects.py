@@ -5,6 +5,7 @@
     <prefix>.stream               and receipt, proof, consistency, checkpoint, status
     <prefix>.follow.<label_hex>   a live stream from the entry in header VEEN-From on (H15)
     <prefix>.flow.<id>            what a follower has read: see ``flow``
+    <prefix>.look.<id>            where a hub hears from another one with its prefix before it subscribes
     <prefix>.call                 every other endpoint; headers VEEN-Method and VEEN-Path name it
 
 The prefix is ``veen.<hub_id>`` unless the operator sets another, so that hubs in one account do not collide.
@@ -23,6 +24,7 @@ from veen_core.rejection import Code
 SUBMIT: Final = "submit"
 FOLLOW: Final = "follow"
 FLOW: Final = "flow"
+LOOK: Final = "look"
 CALL: Final = "call"
 NAMED: Final = {
     SUBMIT: ("POST", "/v1/submit"),

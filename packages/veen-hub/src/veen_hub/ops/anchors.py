@@ -50,7 +50,7 @@ class AnchoredRoot(Wire):
 
 
 @runtime_checkable
-class Anchor(Protocol):
+class AnchorBackend(Protocol):
     """An anchor backend. ``publish`` returns once the root is durable, or raises ``AnchorError``."""
 
     async def publish(self, root: AnchoredRoot) -> bytes: ...
@@ -58,7 +58,7 @@ class Anchor(Protocol):
 
 
 @runtime_checkable
-class RecallingAnchor(Anchor, Protocol):
+class RecallingAnchor(AnchorBackend, Protocol):
     """A backend that returns what it holds, so that a hub can find out that it is behind (P3)."""
 
     async def recall(self, hub_id: HubId) -> list[AnchoredRoot] | None:
@@ -69,13 +69,13 @@ class RecallingAnchor(Anchor, Protocol):
         ...
 
 
-def load_anchor(settings: AnchorSettings) -> Anchor | None:
+def load_anchor(settings: AnchorSettings) -> AnchorBackend | None:
     """Load the configured backend; raises ``ConfigError`` if its settings are not usable."""
     if settings.backend == "none":
         return None
     made = extension.make(extension.ANCHORS, settings.backend, "anchor.backend", settings)
-    if not isinstance(made, Anchor):
-        raise ConfigError(f"anchor.backend: {settings.backend!r} is not an Anchor")
+    if not isinstance(made, AnchorBackend):
+        raise ConfigError(f"anchor.backend: {settings.backend!r} is not an AnchorBackend")
     return made
 
 
@@ -249,7 +249,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def file_anchor(settings: AnchorSettings) -> Anchor:
+def file_anchor(settings: AnchorSettings) -> AnchorBackend:
     """Make the anchor of ``anchor.backend: file``."""
     if settings.path is None:
         raise ConfigError("anchor.path: missing; backend file needs the path of its ledger")

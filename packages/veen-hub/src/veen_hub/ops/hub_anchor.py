@@ -22,7 +22,7 @@ from veen_hub.client.hub import Hub
 from veen_hub.client.reading.message import Message
 from veen_hub.client.wire.retry import Retry
 from veen_hub.client.wire.transport import Tls
-from veen_hub.ops.anchors import Anchor, HubAnchor, RecallingHubAnchor
+from veen_hub.ops.anchors import AnchorBackend, HubAnchor, RecallingHubAnchor
 from veen_hub.ops.config import AnchorSettings
 
 W = TypeVar("W", bound=Wire)
@@ -126,7 +126,7 @@ class _AnchorStream:
             return False
 
 
-def hub_anchor(settings: AnchorSettings) -> Anchor:
+def hub_anchor(settings: AnchorSettings) -> AnchorBackend:
     """Make the anchor that the setting ``anchor.backend: hub`` selects."""
     stream = _AnchorStream(settings)
     if settings.token is None:  # anyone may write to the stream, so what it holds may not be this hub's

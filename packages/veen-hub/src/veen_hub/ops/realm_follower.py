@@ -77,7 +77,7 @@ def failure_reason(error: Exception) -> str:
     return next((reason for kind, reason in reasons if isinstance(error, kind)), "internal")
 
 
-class RealmFollower:
+class RealmFollowing:
     """Runs a ``FollowingPolicy`` while the hub listens; does nothing for other policies."""
 
     def __init__(

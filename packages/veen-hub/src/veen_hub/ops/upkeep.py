@@ -20,7 +20,7 @@ from veen_core.protocols import Clock
 from veen_core.rejection import Code
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.policy import AdmissionPolicy
-from veen_hub.ops.anchors import Anchor, AnchoredRoot, AnchorError
+from veen_hub.ops.anchors import AnchorBackend, AnchoredRoot, AnchorError
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.config import HubConfig, RetentionRule
 from veen_hub.ops.logs import log
@@ -54,7 +54,7 @@ class Upkeep:
         clock: Clock,
         metrics: Metrics,
         labels: LabelMap,
-        anchor: Anchor | None,
+        anchor: AnchorBackend | None,
         control_label: Label,
         policy: AdmissionPolicy,
         on_backlog: Callable[[int], None],
@@ -276,7 +276,7 @@ class Upkeep:
                 done.append(checkpoint)
         return done
 
-    async def _anchor_latest(self, anchor: Anchor, label: Label) -> Checkpoint | None:
+    async def _anchor_latest(self, anchor: AnchorBackend, label: Label) -> Checkpoint | None:
         """Publish one label's newest checkpoint; None if it has none.
 
         The first action makes storage check the label, so that nothing about a damaged label is published.
@@ -289,7 +289,7 @@ class Upkeep:
         await self._log.act(lambda batch: batch.anchor(label, last.upto_seq, anchor_ref))
         return last
 
-    async def _publish(self, anchor: Anchor, root: AnchoredRoot) -> bytes:
+    async def _publish(self, anchor: AnchorBackend, root: AnchoredRoot) -> bytes:
         try:
             return await anchor.publish(root)
         except AnchorError as exc:

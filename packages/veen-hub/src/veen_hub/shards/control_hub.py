@@ -13,7 +13,7 @@ from veen_core.rejection import Code
 from veen_core.status import AuthorizeResponse
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.hub import Hub
-from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.anchors import AnchorBackend
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log import HubLogService
 from veen_hub.shards.forwarding import PartClient
@@ -31,7 +31,7 @@ RETRY_SEC: Final = 0.1
 class JoinedHubLogService(HubLogService):
     """The hub log over all parts, with cadence, memories and witnesses of a hub with one shard."""
 
-    def __init__(self, config: HubConfig, hub: ControlHub, anchor: Anchor | None) -> None:
+    def __init__(self, config: HubConfig, hub: ControlHub, anchor: AnchorBackend | None) -> None:
         super().__init__(
             config,
             hub.store,
@@ -86,7 +86,7 @@ class ControlHub(Hub):
             control_label=self.admission.control_label,
         )
 
-    def _make_hub_log(self, anchor: Anchor | None) -> HubLogService:
+    def _make_hub_log(self, anchor: AnchorBackend | None) -> HubLogService:
         return JoinedHubLogService(self.config, self, anchor)
 
     def owner_of(self, label: Label) -> PartClient | None:

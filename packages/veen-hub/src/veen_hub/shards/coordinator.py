@@ -12,13 +12,13 @@ import errno
 import logging
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
 from veen_core.errors import ConfigError, VeenError
-from veen_core.hub_log import origin_of
 from veen_core.limits import DEFAULT_LIMITS
 from veen_hub.api.routes import HEALTHZ, PROBE_ROUTES, Route
 from veen_hub.http.bounded_listener import ListenerEndpoint
@@ -26,6 +26,7 @@ from veen_hub.http.exchange import route_of
 from veen_hub.http.keys import READERS_ARE_CHECKED
 from veen_hub.http.listener import Listener
 from veen_hub.http.unix_listener import UnixListener
+from veen_hub.hub import Hub
 from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import HubConfig, Network
 from veen_hub.ops.config.hub_log import HubLogSettings
@@ -38,7 +39,6 @@ from veen_hub.shards.control_hub import ControlHub
 from veen_hub.shards.forwarding import PartClient, socket_path
 from veen_hub.shards.part_hub import FloorClock
 from veen_hub.shards.shard_runner import ShardRunner
-from veen_hub.version import VERSION
 from veen_storage import Files
 from veen_storage.shards.control_store import ControlStore
 from veen_storage.shards.sharded_layout import (
@@ -55,13 +55,16 @@ RESERVE_SEC: Final = 5.0
 """How long the hub's address may still be in use at the start."""
 
 
+LogStart = Callable[[HubConfig, Hub, str, str], None]
+"""Logs the start of a hub at its address and at that of its probes."""
+
+
 class Coordinator:
     """All processes of one sharded hub: ``start`` them, ``stop`` them."""
 
     def __init__(self, config: HubConfig) -> None:
         self.config = config
         self._layout = ShardedLayout(config.data_dir)
-        self._map = read_shard_map(self._layout)
         self._opened = ExitStack()
         try:
             self._open()
@@ -76,7 +79,9 @@ class Coordinator:
         limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
         store = ControlStore(layout, files, keys_directory=self._keys, limits=limits)
         self._opened.callback(store.close)
+        self._map = read_shard_map(layout)  # once it is locked: `veen hub reshard` may just have retired it
         files.make_directory(layout.sockets, 0o700)
+        layout.sockets.chmod(0o700)  # a restored copy may be open to other users
         self._reserved = reserve(config)
         self._opened.callback(self._reserved.close)
         self.clients = {
@@ -109,8 +114,8 @@ class Coordinator:
         host, port = self._reserved.getsockname()[:2]
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
-    async def start(self) -> None:
-        """Start all processes, and wait until each serves its labels."""
+    async def start(self, stopping: asyncio.Event) -> bool:
+        """Start all processes; return whether all shards serve, False if ``stopping`` was set before."""
         hub = self.hub
         await hub.start()
         await hub.joining.check_place(CONTROL)
@@ -129,16 +134,20 @@ class Coordinator:
                 on_failure=hub._fail,
             )
             self.runners[number].start()
-        serving = asyncio.gather(*(runner.up.wait() for runner in self.runners.values()))
-        failed = asyncio.create_task(hub.failed.wait())
-        waiting: set[asyncio.Future[Any]] = {serving, failed}
+        serving = asyncio.create_task(self._wait_for_shards())
+        waiting = [serving, *(asyncio.create_task(event.wait()) for event in (hub.failed, stopping))]
         await asyncio.wait(waiting, timeout=START_SEC, return_when=asyncio.FIRST_COMPLETED)
-        failed.cancel()
-        if not serving.done():
-            serving.cancel()
-            raise VeenError(
-                hub.failure or f"the shards did not start within {START_SEC:.0f} s", action="see the log"
-            )
+        for task in waiting:
+            task.cancel()
+        if hub.failure is None and (serving.done() or stopping.is_set()):
+            return serving.done()
+        raise VeenError(
+            hub.failure or f"the shards did not start within {START_SEC:.0f} s", action="see the log"
+        )
+
+    async def _wait_for_shards(self) -> None:
+        for runner in self.runners.values():
+            await runner.up.wait()
 
     def _shard_config(self, number: int) -> HubConfig:
         """Return the settings of one shard: it has its part, and neither memories nor witnesses."""
@@ -237,7 +246,7 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-async def serve_shards(config: HubConfig, *, quiet: bool) -> str | None:
+async def serve_shards(config: HubConfig, log_start: LogStart, *, quiet: bool) -> str | None:
     """Run a sharded hub until a signal or a failure; then drain. Return why it failed, or None.
 
     ``quiet``: the address is in the log only.
@@ -246,19 +255,10 @@ async def serve_shards(config: HubConfig, *, quiet: bool) -> str | None:
     hub = coordinator.hub
     stopping = stop_event()
     try:
-        await coordinator.start()
+        if not await coordinator.start(stopping):
+            return None
         collect_rarely()
-        log(
-            logging.INFO,
-            "listening",
-            url=coordinator.url,
-            probes_url=coordinator.probes_url,
-            hub_id=hub.identity.hub_id.hex(),
-            origin=hub.config.hub_log.origin or origin_of(hub.identity.hub_id),
-            shards=len(coordinator.runners),
-            version=VERSION,
-        )
-        hub.hub_log.memories.log_start()
+        log_start(config, hub, coordinator.url, coordinator.probes_url)
         if not quiet:
             # The starting program waits for this line. One write, because the log may go to the same file.
             line = f"veen-hub listening on {coordinator.url}, probes on {coordinator.probes_url}\n"

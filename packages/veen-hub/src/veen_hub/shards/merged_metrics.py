@@ -30,6 +30,8 @@ def merge(coordinator: bytes, shards: Iterable[bytes]) -> bytes:
     merged: dict[str, Metric] = {}
     for at, text in enumerate((coordinator, *shards)):
         for family in text_string_to_metric_families(text.decode()):
+            if family.name.endswith("_created"):
+                continue  # the parts were started at different times
             known = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             if at and family.name in COORDINATOR_ONLY:
                 continue
@@ -44,8 +46,6 @@ def _add(known: Metric, family: Metric) -> None:
         (sample.name, tuple(sorted(sample.labels.items()))): at for at, sample in enumerate(known.samples)
     }
     for sample in family.samples:
-        if sample.name.endswith("_created"):
-            continue
         at = values.get((sample.name, tuple(sorted(sample.labels.items()))))
         if at is None:
             known.add_sample(sample.name, sample.labels, sample.value)

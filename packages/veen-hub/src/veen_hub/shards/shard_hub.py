@@ -15,7 +15,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.rejection import Code
 from veen_hub.admission.stateless import Submission
 from veen_hub.hub import Hub
-from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.anchors import AnchorBackend
 from veen_hub.ops.config import HubConfig
 from veen_hub.pipeline.intake import Outcome, PendingRequest
 from veen_hub.pipeline.worker_process import cores
@@ -55,7 +55,7 @@ class ShardHub(Hub):
         super().__init__(config, store, clock=clock)
         self.signing_gate.wait(NOT_OPENED, NOT_OPENED)
 
-    def _make_hub_log(self, anchor: Anchor | None) -> Any:  # noqa: ARG002 - a part anchors nothing
+    def _make_hub_log(self, anchor: AnchorBackend | None) -> Any:  # noqa: ARG002 - a part anchors nothing
         return PartHubLog(self._origin, self.store.hub_log, self.log, self.signing_gate, self._floor_clock)
 
     def _has_spare_core(self) -> bool:

@@ -35,7 +35,8 @@ HEALTHY_SEC: Final = 10.0
 """A process that has run so long is restarted without a pause."""
 READY_SEC: Final = 60.0
 """Longest time for opening a part; its journal is bounded."""
-STOP_SEC: Final = 30.0
+STOP_SEC: Final = 15.0
+"""Longest time for settling or ending; a shard that is killed has lost nothing that was acknowledged."""
 GATE_SEC: Final = 0.2
 """How often the state of the signing gate is compared with that of the shard."""
 FINAL_CODES: Final = frozenset({1, 2, 3})
@@ -72,7 +73,7 @@ class ShardRunner:
         self._on_down = on_down
         self._on_failure = on_failure
         self._process: asyncio.subprocess.Process | None = None
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.up = asyncio.Event()
         """Set while the shard serves its labels."""
@@ -82,7 +83,7 @@ class ShardRunner:
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_SEC
-        while True:
+        while not self._stopping.is_set():
             started = time.monotonic()
             try:
                 code = await self._run_once()
@@ -96,7 +97,7 @@ class ShardRunner:
             finally:
                 self.up.clear()
                 self._on_down(self.number)
-            if self._stopping:
+            if self._stopping.is_set():
                 return
             log(logging.ERROR, "shard_ended", part=self.client.name, code=code, pid=self.pid)
             if code in FINAL_CODES:
@@ -118,6 +119,8 @@ class ShardRunner:
             await asyncio.gather(opening, return_exceptions=True)
             return ended.result()
         await opening  # raises what went wrong
+        if self._stopping.is_set():
+            return await ended
         self.up.set()
         log(logging.INFO, "shard_serves", part=self.client.name, pid=process.pid)
         following = asyncio.create_task(self._follow_gate())
@@ -161,8 +164,9 @@ class ShardRunner:
                 await process.wait()
                 return
         await self._check(self.number)
-        await self._send_gate()
-        await self.client.call("POST", "/part/serve")
+        if not self._stopping.is_set():
+            await self._send_gate()
+            await self.client.call("POST", "/part/serve")
 
     # --- the signing gate (RESOLUTIONS P3)
 
@@ -189,15 +193,18 @@ class ShardRunner:
     # --- stopping
 
     async def drain(self) -> None:
-        """Let the shard settle what it has accepted."""
-        self._stopping = True
+        """Let the shard settle what it has accepted; one that does not answer is killed."""
+        self._stopping.set()
         if self.up.is_set():
-            with contextlib.suppress(ApiError):
+            try:
                 await self.client.call("POST", "/part/drain", timeout_sec=STOP_SEC)
+            except ApiError:
+                log(logging.WARNING, "shard_killed", part=self.client.name)
+                await self._kill()
 
     async def stop(self) -> None:
         """End the process; one that does not answer, or does not end in time, is killed."""
-        self._stopping = True
+        self._stopping.set()
         process = self._process
         if process is not None and process.returncode is None:
             try:

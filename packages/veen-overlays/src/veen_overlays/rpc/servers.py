@@ -10,7 +10,7 @@ from veen_overlays.rpc.records import ServerLease, is_authentic
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class AnnouncedServer:
     """One announced server."""
 
     client_id: bytes
@@ -30,9 +30,11 @@ class Servers:
 
     def __init__(self, trusted: Iterable[bytes] | None = None) -> None:
         self.trusted = None if trusted is None else frozenset(bytes(each) for each in trusted)
-        self._known: dict[bytes, Server] = {}
+        self._known: dict[bytes, AnnouncedServer] = {}
 
-    def add(self, lease: ServerLease, client_id: bytes | None, hub_ts: int, seq: int) -> Server | None:
+    def add(
+        self, lease: ServerLease, client_id: bytes | None, hub_ts: int, seq: int
+    ) -> AnnouncedServer | None:
         """Take in the next announcement; None if it does not count."""
         if self.trusted is not None and bytes(lease.principal_id) not in self.trusted:
             return None
@@ -45,7 +47,7 @@ class Servers:
         )
         if client_id is None or not (renews or is_authentic(lease, client_id)):
             return None
-        server = Server(
+        server = AnnouncedServer(
             bytes(client_id), lease.principal_id, frozenset(lease.methods), hub_ts + lease.lease_sec, seq
         )
         self._known[server.client_id] = server
@@ -59,15 +61,15 @@ class Servers:
         self._known[known.client_id] = replace(known, until=0)
         return True
 
-    def get(self, client_id: bytes | None) -> Server | None:
+    def get(self, client_id: bytes | None) -> AnnouncedServer | None:
         """The server that writes as ``client_id``, alive or not."""
         return None if client_id is None else self._known.get(client_id)
 
-    def live(self, now: int) -> list[Server]:
+    def live(self, now: int) -> list[AnnouncedServer]:
         """The servers whose lease has not ended, in the order of their client_ids."""
         return sorted((s for s in self._known.values() if s.is_live(now)), key=lambda s: s.client_id)
 
-    def offering(self, method: str, now: int) -> list[Server]:
+    def offering(self, method: str, now: int) -> list[AnnouncedServer]:
         """The live servers that offer a method; all live servers if none of them does."""
         live = self.live(now)
         return [server for server in live if method in server.methods] or live

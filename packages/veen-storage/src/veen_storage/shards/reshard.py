@@ -43,7 +43,7 @@ from veen_storage.disk.registry import (
     read_registry,
     version_text,
 )
-from veen_storage.errors import DamageError, StorageError
+from veen_storage.errors import DamageError, StorageError, read_file
 from veen_storage.fsck.repair import rebuild_index
 from veen_storage.shards.joined_hub_log import create_joined
 from veen_storage.shards.parts_copier import PartsCopier, copy_attachments
@@ -101,6 +101,8 @@ def reshard(
     files = files or Files()
     if _finish(source, target, files):
         return None
+    if not (source / "VERSION").exists():
+        raise not_a_data_directory(source)
     if target.exists() and any(target.iterdir()):
         raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
     if target.absolute().is_relative_to(source.absolute()):
@@ -118,6 +120,8 @@ def _finish(source: Path, target: Path, files: Files) -> bool:
     """Do step 6 if a crash prevented it; return whether it did."""
     if (source / "VERSION").exists() or not (source / MOVED).exists() or not (target / NEXT).exists():
         return False
+    if read_file(source / MOVED_NOTE) != _note(target):
+        return False  # the target of an older attempt: the hub was moved into another directory
     files.rename(target / NEXT, target / "VERSION")
     files.sync_directory(target)
     return True
@@ -134,8 +138,6 @@ class _Reshard:
         progress: ReportProgress,
         files: Files,
     ) -> None:
-        if not (source / "VERSION").exists():
-            raise not_a_data_directory(source)
         self._root, self._target, self._shards = source, target, shards
         self._given_keys = keys_directory
         self._keys = keys_directory or source / "keys"
@@ -161,7 +163,7 @@ class _Reshard:
             version = self._build(copier)
             before, after = self._compare()
             self._files.replace(self._target / NEXT, version)
-        self._retire()
+            self._retire()  # before the locks are released: no hub may start on the source any more
         _finish(self._root, self._target, self._files)
         cuts = copier.labels
         entries = sum(cut.stream_seq for cut in cuts)
@@ -281,10 +283,14 @@ class _Reshard:
     # --- step 5
 
     def _retire(self) -> None:
-        note = f"moved to {self._target.absolute()}\n".encode()
-        self._files.replace(self._root / MOVED_NOTE, note)
+        self._files.replace(self._root / MOVED_NOTE, _note(self._target))
         self._files.rename(self._root / "VERSION", self._root / MOVED)
         self._files.sync_directory(self._root)
+
+
+def _note(target: Path) -> bytes:
+    """Return the note in a retired source: it names the only target that may become the hub's directory."""
+    return f"moved to {target.absolute()}\n".encode()
 
 
 def digest_of(digests: dict[str, str]) -> str:

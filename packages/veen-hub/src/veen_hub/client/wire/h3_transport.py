@@ -19,6 +19,8 @@ from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, QuicEvent, StreamReset
+from aioquic.quic.packet import QuicErrorCode
+from aioquic.tls import AlertDescription
 
 from veen_core.errors import ConfigError, StateError
 from veen_hub.client.errors import Misbehaved, Unreachable
@@ -32,6 +34,7 @@ from veen_hub.client.wire.transport import (
     HubTransport,
     Timeouts,
     Tls,
+    no_answer,
     parse_address,
     read_whole,
     refused,
@@ -75,7 +78,7 @@ class _Connection(QuicPeer):
 
     def quic_event_received(self, event: QuicEvent) -> None:
         if isinstance(event, ConnectionTerminated):
-            self.fail(ConnectionResetError(f"QUIC {event.error_code:#x}: {event.reason_phrase or 'closed'}"))
+            self.fail(_failure(event))
         elif isinstance(event, StreamReset) and (found := self._exchanges.get(event.stream_id)) is not None:
             found.fail(ConnectionResetError("the hub has cut the answer"))
         for http in self._http.handle_event(event):
@@ -133,6 +136,15 @@ class _Connection(QuicPeer):
         if self.failure is not None:
             raise self.failure
         return not exchange.head.done()
+
+
+def _failure(event: ConnectionTerminated) -> OSError:
+    """Say why a connection ended; only this side sends the alerts about certificates."""
+    reason = event.reason_phrase or "closed"
+    alert = event.error_code - QuicErrorCode.CRYPTO_ERROR
+    if alert in (AlertDescription.bad_certificate, AlertDescription.certificate_expired):
+        return ssl.SSLCertVerificationError(event.error_code, reason)
+    return ConnectionResetError(f"QUIC {event.error_code:#x}: {reason}")
 
 
 class H3Transport(HubTransport):
@@ -281,7 +293,7 @@ class H3Transport(HubTransport):
                 f"{self.url}: no answer in time ({method} {path})",
                 action="check that the hub has `h3` in hub.yaml and that UDP reaches it, or use https://",
             )
-        return Unreachable(f"{self.url}: {str(error) or type(error).__name__}")
+        return no_answer(self.url, error, f"{method} {path}")
 
 
 async def _parts(body: StreamBody, idle: float | None) -> AsyncGenerator[bytes, None]:

@@ -189,6 +189,7 @@ class NatsTransport(HubTransport):
                 name="veen-client",
                 tls=self._context,
                 on_closed=self._lost,
+                on_refused=self._refused,
                 user=user,
                 secret=secret,
                 timeout=self.timeouts.connect,
@@ -205,8 +206,15 @@ class NatsTransport(HubTransport):
 
     def _lost(self) -> None:
         """Fail all requests under way: their replies cannot arrive any more."""
+        self._fail(ConnectionResetError("the NATS server has closed the connection"))
+
+    def _refused(self, why: str) -> None:
+        """Fail all requests under way: NATS does not say which of them it has refused."""
+        self._fail(PermissionError(f"the NATS server refuses: {why}"))
+
+    def _fail(self, failure: Exception) -> None:
         for exchange in self._exchanges.values():
-            exchange.add(ConnectionResetError("the NATS server has closed the connection"))
+            exchange.add(failure)
 
     async def _publish(
         self, client: Client, subject: str, reply_to: str, payload: bytes, headers: Mapping[str, str]
@@ -240,6 +248,17 @@ class NatsTransport(HubTransport):
             return Unreachable(
                 f"{self.url}: no hub listens there ({what})",
                 action="check that the hub runs, and the prefix after the host (usually veen.<hub_id>)",
+            )
+        if isinstance(error, PermissionError):
+            return Unreachable(
+                f"{self.url}: {error} ({what})",
+                action="ask the operator of NATS for the right to publish below the prefix",
+            )
+        if "authorization" in str(error).lower():
+            return Unreachable(
+                f"{self.url}: the NATS server refuses the login",
+                retryable=False,
+                action="present a client certificate (--cert and --cert-key), or user:password in Python",
             )
         return no_answer(self.url, error, what)
 

@@ -25,7 +25,7 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
     except ConfigError as exc:
         if path is None or str(exc).partition(":")[0] in overrides:
             raise
-        raise ConfigError(f"{path}: {exc}") from None
+        raise ConfigError(f"{path}: {exc.message}", action=exc.action) from None
     assert isinstance(made, HubConfig)
     return made
 

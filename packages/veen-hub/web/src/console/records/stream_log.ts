@@ -147,6 +147,10 @@ export class StreamLog {
       stop();
     }
     await this.#open(source);
+    const { rows, note } = source.watch.view.value;
+    const failed = rows.find((row) => row.verdict === "fails");
+    if (failed !== undefined) throw new VerificationError(`entry ${failed.seq} does not hold: ${failed.reason}`);
+    if ((rows.at(-1)?.seq ?? 0) < newest) throw new CallError(note, 0, "stopped");
   }
 
   /** The newest entry of a label: by its receipt, or, once its epoch has passed, by the hub log. */

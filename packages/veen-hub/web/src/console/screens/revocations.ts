@@ -18,7 +18,8 @@ export function revocations(app: App, root: HTMLElement, parts: readonly string[
   root.append(
     el("p", {}, el("a", { href: linkTo("capabilities") }, "Capabilities")),
     el("h1", {}, "Revocations"),
-    el("p", { class: "lead" }, "Keys and tokens that a realm has revoked, from the realm's sealed stream at this hub."),
+    el("p", { class: "lead" }, "Keys and tokens that a realm has revoked, from the realm's sealed stream at this hub. "
+      + "Every writer whom the hub admits to this stream can revoke."),
     streamForm("revocations", text, "shop, or 64 hex digits", "Realm"));
   if (text === "") {
     root.append(empty("Give the name of a realm, or its id."));

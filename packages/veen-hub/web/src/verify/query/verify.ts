@@ -181,7 +181,7 @@ class Verification {
       identities.length !== hubs.length ||
       identities.some((each, at) => !equal(each.hub_id, hubs[at] as Bytes))
     ) {
-      throw new EvidenceError("the file does not have the keys of exactly the hubs of its coverage (§8.4)");
+      throw new EvidenceError("the file does not have the keys of exactly the hubs of its coverage (core §8.4)");
     }
     for (const [at, hub] of hubs.entries()) {
       if (this.#pinned !== null && !this.#pinned.some((each) => equal(each, hub))) {

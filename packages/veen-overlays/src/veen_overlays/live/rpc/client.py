@@ -32,7 +32,7 @@ from veen_overlays.live.rpc.followed_stream import FollowedStream
 from veen_overlays.live.rpc.stream_clock import StreamClock
 from veen_overlays.rpc.exchange import DEADLINE, NO_REPLY, NO_SERVER, RPC, UNKNOWN_METHOD, Exchange
 from veen_overlays.rpc.records import MAX_LEASE_SEC, Reply, Request, ServerLease
-from veen_overlays.rpc.servers import Server, Servers
+from veen_overlays.rpc.servers import AnnouncedServer, Servers
 from veen_overlays.schema.record import Record, decode_record
 
 CALL_SECONDS: Final = 10.0
@@ -59,14 +59,14 @@ class Exchanged:
     request: Receipt
     reply: Record
     reply_entry: Entry
-    server: Server
+    server: AnnouncedServer
     idem: int | None
 
 
 @dataclass(slots=True)
 class _Waiting:
     exchange: Exchange
-    reply: asyncio.Future[tuple[Record, Entry, Server]] = field(
+    reply: asyncio.Future[tuple[Record, Entry, AnnouncedServer]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
@@ -183,7 +183,7 @@ class RpcClient:
 
     # --- calling
 
-    def live_servers(self, method: str) -> list[Server]:
+    def live_servers(self, method: str) -> list[AnnouncedServer]:
         """The live servers that offer a method."""
         return [each for each in self.servers.live(self._clock.now) if method in each.methods]
 

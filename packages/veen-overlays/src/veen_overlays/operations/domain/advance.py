@@ -17,7 +17,7 @@ from veen_overlays.operations.domain.capabilities import grant, revoke
 from veen_overlays.operations.domain.changes import DomainChanges
 from veen_overlays.operations.domain.delegated import execute
 from veen_overlays.operations.domain.payments import pay
-from veen_overlays.operations.domain.state import NOTHING, OPERATIONS, Account, DomainState
+from veen_overlays.operations.domain.state import NOTHING, OPERATIONS, DomainState, OperationAccount
 from veen_overlays.operations.frequent_record import Groups, Take
 from veen_overlays.operations.operation import operation_key
 from veen_overlays.operations.payment import Domain, PaidOperation, payment_in, payment_of
@@ -62,10 +62,10 @@ def _apply(changes: DomainChanges, event: Event) -> None:
 def _move(changes: DomainChanges, event: Event) -> None:
     """Apply a wallet record (WAL §6)."""
     for wallet, change in LEDGER.lift(event).items():
-        before: Account = changes.accounts[wallet]
+        before: OperationAccount = changes.accounts[wallet]
         opens = isinstance(event.record, Open) and not before.state.exists
         currency = event.record.currency if opens else before.currency  # type: ignore[attr-defined]
-        changes.accounts[wallet] = Account(change.apply(before.state), currency)
+        changes.accounts[wallet] = OperationAccount(change.apply(before.state), currency)
 
 
 def _payment_taker(changes: DomainChanges) -> Take:
@@ -95,7 +95,7 @@ def _wallet_taker(changes: DomainChanges, read: Callable[[Groups], Summary | Non
         if change is None:
             return False
         state, currency = accounts[groups[0]]
-        accounts[groups[0]] = Account(change.apply(state), currency)
+        accounts[groups[0]] = OperationAccount(change.apply(state), currency)
         return True
 
     return take

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from veen_overlays.operations.domain.changes import DomainChanges
-from veen_overlays.operations.domain.state import Account
+from veen_overlays.operations.domain.state import OperationAccount
 from veen_overlays.operations.grants import Grant
 from veen_overlays.operations.payment import Payment
 from veen_overlays.operations.refusal import Refusal
@@ -40,8 +40,8 @@ def pay(
         return charges
     for grant in charges:
         _replace(changes, grant, grant.charged(amount, hub_ts))
-    changes.accounts[source_id] = Account(_debited(_opened(state), amount, hub_ts), unit)
-    changes.accounts[target_id] = Account(_opened(target.state).moved(amount), unit)
+    changes.accounts[source_id] = OperationAccount(_debited(_opened(state), amount, hub_ts), unit)
+    changes.accounts[target_id] = OperationAccount(_opened(target.state).moved(amount), unit)
     return None
 
 

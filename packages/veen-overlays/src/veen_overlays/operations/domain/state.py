@@ -30,7 +30,7 @@ RECORDS: Final[tuple[type[Record], ...]] = (*OPERATIONS, *WALLET_RECORDS)
 _BY_NAME: Final = {shape.NAME: shape for shape in OPERATIONS}
 
 
-class Account(NamedTuple):
+class OperationAccount(NamedTuple):
     """An account: its state as a wallet, and its unit."""
 
     state: WalletState
@@ -38,7 +38,7 @@ class Account(NamedTuple):
     """The account's unit; None until the first payment sets it."""
 
 
-NO_ACCOUNT: Final = Account(NEVER_OPENED, None)
+NO_ACCOUNT: Final = OperationAccount(NEVER_OPENED, None)
 """An account that nothing has named."""
 
 
@@ -64,7 +64,7 @@ class DomainState(NamedTuple):
     """The state after a prefix of the log."""
 
     domain: Domain | None
-    accounts: Mapping[bytes, Account]
+    accounts: Mapping[bytes, OperationAccount]
     grants: Mapping[bytes, tuple[Grant, ...]]
     """By subject, in stream order."""
     subjects: Mapping[bytes, bytes]
@@ -123,13 +123,13 @@ def load(item: Any) -> DomainState:
     )
 
 
-def _dump_account(account: Account) -> list[Any]:
+def _dump_account(account: OperationAccount) -> list[Any]:
     state = [int_to_item(each) if type(each) is int else each for each in account.state]
     return [state, account.currency]
 
 
-def _load_account(item: Any) -> Account:
+def _load_account(item: Any) -> OperationAccount:
     state, currency = item
-    return Account(
+    return OperationAccount(
         WalletState._make(item_to_int(each) if type(each) is str else each for each in state), currency
     )

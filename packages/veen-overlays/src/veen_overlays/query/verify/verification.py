@@ -135,7 +135,9 @@ class _Verification:
         shown = {identity.hub_id: identity for identity in self.file.evidence.identities}
         hubs = sorted({source.hub_id for source in self.coverage})
         if [identity.hub_id for identity in self.file.evidence.identities] != hubs:
-            raise EvidenceError("the file does not have the keys of exactly the hubs of its coverage (§8.4)")
+            raise EvidenceError(
+                "the file does not have the keys of exactly the hubs of its coverage (core §8.4)"
+            )
         for hub in hubs:
             if self.trust.pinned is not None and hub not in self.trust.pinned:
                 raise EvidenceError(
