@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from veen_core.cap import CapToken
-from veen_core.ids import Epoch, Label
+from veen_core.ids import Epoch, HubId, Label
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.receipt import Receipt
+from veen_core.status import HandoverRequest
 from veen_core.stream import label, routing_key, stream_id
 from veen_hub.client import Identity, Outgoing
 from veen_hub.client.blocking import BlockingHub, connect
@@ -21,7 +23,7 @@ from veen_selftest.hubs.witnessed_hub import WitnessedHub
 from veen_selftest.runner.hub_setup import HubSetup
 from veen_testing.ports import free_port
 
-from ..people import Writer, envelope
+from ..people import Writer, admin_headers, envelope
 
 ADMIN = SigningKey(SigningSeed(b"\x07" * 32))
 ORDERS = [f"order {number}: two coffees" for number in range(1, 41)]
@@ -121,10 +123,22 @@ class ConsoleWorld:
         assert self.hub_post("/tooling/authorize", token.encode()) == 200
         return token
 
-    def hub_post(self, path: str, body: bytes, kind: str = "application/cbor") -> int:
+    def hand_over(self, new_hub: HubId) -> None:
+        """End this hub in favour of another one (P9)."""
+        path, body = "/tooling/handover", HandoverRequest(new_hub=new_hub, url="").encode()
+        headers = admin_headers(self.hub_id, path, body, int(time.time()), by=ADMIN)
+        assert self.hub_post(path, body, headers=headers) == 200
+
+    def hub_post(
+        self,
+        path: str,
+        body: bytes,
+        kind: str = "application/cbor",
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
         host, _, port = self.hub.url.removeprefix("http://").rpartition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=20)
-        connection.request("POST", path, body, {"Content-Type": kind})
+        connection.request("POST", path, body, {"Content-Type": kind, **(headers or {})})
         answer = connection.getresponse()
         answer.read()
         connection.close()

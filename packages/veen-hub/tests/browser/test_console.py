@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
@@ -217,6 +218,41 @@ def test_hostile_names_and_texts_stay_text(open_console: Any, healthy: Any) -> N
 def test_an_unknown_screen_is_the_overview(open_console: Any, healthy: Any, name: str) -> None:
     page = open_console(healthy.url, fragment=f"#/{name}")
     page.get_by_role("heading", name="Overview").wait_for()
+
+
+def test_odd_links_and_hasty_navigation_leave_no_error_and_one_connection(
+    open_console: Any, healthy: Any
+) -> None:
+    page = open_console(healthy.url)
+    page.get_by_text("the list is complete").wait_for()
+    label = healthy.label("orders")
+    odd = ["#//", "#/message", "#/message/zz/1", "#/streams/zz", "#/records/%00", "#/audit/%", "#/trust/1/2"]
+    odd += [f"#/message/{label}/{seq}" for seq in ("0", "99999", "1e3", "-1")]
+    odd += [f"#/streams/{label}/{seq}" for seq in ("x", "-5", "99999999")]
+    odd += [
+        f"#/message/{'00' * 32}/1",
+        f"#/streams/{'ff' * 32}",
+        f"#/records/{'x' * 5_000}",
+        "#/records/a/b/a",
+    ]
+    for link in odd:
+        page.evaluate("link => { location.hash = link }", link)
+        page.locator("main :is(h1, h2)").first.wait_for()
+    draw = random.Random(3)
+    screens = [
+        f"#/streams/{label}",
+        f"#/message/{label}/2",
+        "#/records/orders",
+        "#/operations/a",
+        "#/overview",
+    ]
+    for _ in range(60):
+        page.evaluate("link => { location.hash = link }", draw.choice([*screens, "#/capabilities"]))
+        page.wait_for_timeout(draw.choice([0, 5, 20]))
+    go(page, "overview")
+    followers = page.locator(".facts dt", has_text="Followers").locator("xpath=following-sibling::dd[1]")
+    followers.get_by_text(re.compile("^[01]$")).wait_for()
+    assert page.locator(".problem.lie").all_inner_texts() == []
 
 
 def test_the_browser_itself_refuses_markup_from_text(open_console: Any, healthy: Any) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from veen_core.equivocation import Equivocation, verify_evidence
+from veen_core.ids import HubId
 
+from ..serving import HubProcess
 from .conftest import FAULTY_HUB, PROGRAM
 from .test_console import go, veen_console
 
@@ -65,7 +67,7 @@ OF_TWO_KEYS = {
 
 ALONE = (
     *("equivocates", "proves heads of no label", "counts nothing"),
-    *("forks the hub log per client", "starts from a backup"),
+    *("forks the hub log per client", "starts from a backup", "accepts messages after its handover"),
 )
 """Faults with a test of their own."""
 
@@ -114,7 +116,6 @@ NOT_SEEN = {
     "asks no memory": "the memory knows, and the reader does not ask it",
     "forgets what its primary sends": "the replica shows the prefix that it has, which holds",
     "calls a replica revoked": ADMISSION,
-    "accepts messages after its handover": "web/tests/trust_state.test.ts has such a hub",
 }
 
 
@@ -343,6 +344,23 @@ def test_a_hub_that_lost_what_it_signed_is_red(open_console: Any, own_world: Any
     page.get_by_role("button", name="Download item-40.cbor").wait_for()
     go(page, "trust")
     problem(page, "the hub shows no hub log")
+
+
+def test_a_hub_that_continues_after_its_handover_is_red(
+    open_console: Any, own_world: Any, tmp_path: Path
+) -> None:
+    world = own_world
+    page = open_console(world.url, fragment=f"#/streams/{world.label('orders')}")
+    page.get_by_text("confirmed by the hub checkpoint up to 40").wait_for()
+    replica = HubProcess(tmp_path / "replica", f"--replica-of={world.hub.url}")
+    try:
+        world.fault = "accepts messages after its handover"
+        world.hand_over(HubId(bytes(range(32))))
+        page.wait_for_timeout(2_000)  # what follows has a later time
+        world.submit_raw("orders", 1)
+        problem(page, "after the handover")
+    finally:
+        replica.kill()
 
 
 # What such a hub has written stays wrong: these tests are the last.
