@@ -296,9 +296,7 @@ def test_silence_is_said_with_what_to_do_on_this_road(place: Path, road: str, ac
     url = f"file://{place}/client" if road == "file" else "h3://127.0.0.1:9"
 
     async def work() -> None:
-        async with connect(
-            url, person("alice"), trust=HubId(bytes(32)), retry=Retry(max_outage=0.1)
-        ) as alice:
+        async with connect(url, person("alice"), trust=HubId(bytes(32)), retry=HASTY) as alice:
             await alice.stream("orders", to=READER).send("hello")
 
     with pytest.raises(Unreachable, match=action):
