@@ -13,7 +13,7 @@ import pytest
 from veen_core.api import ReceiptRequest, SubmitResponse
 from veen_core.errors import ConfigError, StateError
 from veen_core.hashing import H
-from veen_core.ids import StreamSeq
+from veen_core.ids import HubId, StreamSeq
 from veen_hub.client import BadRequest, Refused, Retry, Timeouts, Unreachable, connect
 from veen_hub.client.wire.file_transport import FileTransport, Spool
 from veen_hub.file_drop import answered
@@ -30,6 +30,7 @@ from .serving import CBOR, CBOR_SEQ, PATIENCE, RunningHub, until
 
 READER = person("alice").dh_keys[0].public
 ONCE = Retry(max_attempts=1)
+HASTY = Retry(deadline=0.1)
 
 
 def submit(wire: bytes) -> DroppedRequest:
@@ -196,6 +197,8 @@ def test_no_file_keeps_other_senders_waiting(
             until(lambda name=name: name.file_name(".request") in said(hub), "it has complained")
             (spool / "away").rename(spool / "in")
         assert receipt_in(reply_to(spool, name)).stream_seq == number
+        reply = spool / "in" / name.file_name(".reply")
+        assert reply.stat().st_mode & 0o777 == 0o640, "its group may carry it"
     until(lambda name=name: name.file_name(".request") not in said(hub), "the trouble is over")
     assert len([one for one in caplog.records if one.message == "file_damaged"]) == 1, "it is logged once"
 
@@ -286,6 +289,18 @@ def test_a_reply_that_comes_late_settles_the_pending_message(start_hub: StartHub
     head = hub.store.read.head(receipt.label)
     assert head is not None
     assert (receipt.stream_seq, head.stream_seq) == (2, 2), "each message once"
+
+
+@pytest.mark.parametrize(("road", "action"), [("file", "stays in the folder"), ("h3", "UDP reaches it")])
+def test_silence_is_said_with_what_to_do_on_this_road(place: Path, road: str, action: str) -> None:
+    url = f"file://{place}/client" if road == "file" else "h3://127.0.0.1:9"
+
+    async def work() -> None:
+        async with connect(url, person("alice"), trust=HubId(bytes(32)), retry=HASTY) as alice:
+            await alice.stream("orders", to=READER).send("hello")
+
+    with pytest.raises(Unreachable, match=action):
+        run(work())
 
 
 def test_numbers_have_no_gap_after_a_crash_while_dropping(

@@ -173,6 +173,13 @@ class Unreachable(VeenError):  # noqa: N818 - a state of the network, named as o
         self.retryable = retryable
 
 
+IF_SILENT: Final = {
+    "h3": "check that the hub has `h3` in hub.yaml and that UDP reaches it, or use https://",
+    "file": "wait until the link has brought the reply: the request stays in the folder",
+}
+"""What to do about a hub that does not answer, by the scheme of its address."""
+
+
 class Misbehaved(VerificationError):  # noqa: N818 - what the hub did
     """The hub's answer does not fit the question: another range, a gap, bytes that are no envelope."""
 

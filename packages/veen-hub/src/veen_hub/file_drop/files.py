@@ -12,14 +12,17 @@ from typing import Final
 
 PART: Final = ".part"
 """Ends the name of a file that is being written; every reader ignores such files."""
+GROUP_MAY_READ: Final = 0o640
+"""Mode of files, whatever the umask, which is 077 for a hub in the background."""
 
 
 def write_file(folder: Path, name: str, content: bytes) -> None:
     """Write a file: content, sync, rename, sync of the folder. The folder's group may read the file."""
     part = folder / f"{name}{PART}"
     part.unlink(missing_ok=True)  # of a crash; or another user's pipe or link, which must not be opened
-    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o640)
+    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
+        os.fchmod(descriptor, GROUP_MAY_READ)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from veen_core import cbor
 from veen_core.errors import ConfigError, DecodeError, StateError
 from veen_core.rejection import Code
-from veen_hub.client.errors import BadRequest, Misbehaved, TooLarge, Unreachable
+from veen_hub.client.errors import IF_SILENT, BadRequest, Misbehaved, TooLarge, Unreachable
 from veen_hub.client.wire.transport import (
     CBOR,
     CBOR_SEQ,
@@ -169,7 +169,10 @@ class FileTransport(HubTransport):
         if parts.scheme != "file" or parts.netloc or not parts.path.startswith("/"):
             raise ConfigError(f"{url} is not file:///folder", action="give the absolute path of the folder")
         if tls is not None:
-            raise ConfigError(f"{url}: TLS settings are given, but the address is a folder")
+            raise ConfigError(
+                f"{url}: TLS settings are given, but the address is a folder",
+                action="leave the TLS settings out (--ca, --cert, --cert-key)",
+            )
         self.url = url
         self.timeouts = timeouts
         try:
@@ -239,8 +242,7 @@ class FileTransport(HubTransport):
                     await asyncio.sleep(POLL_SEC)
         except TimeoutError:
             raise Unreachable(
-                f"{self.url}: no reply yet to {name.file_name(REQUEST)}; the request stays in the folder",
-                action="repeat the operation when the reply has arrived; a message is not sent twice",
+                f"{self.url}: no reply yet to {name.file_name(REQUEST)}", action=IF_SILENT["file"]
             ) from None
         if submits and reply.status == 200:
             self._spool.prune()

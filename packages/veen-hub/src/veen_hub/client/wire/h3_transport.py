@@ -23,7 +23,7 @@ from aioquic.quic.packet import QuicErrorCode
 from aioquic.tls import AlertDescription
 
 from veen_core.errors import ConfigError, StateError
-from veen_hub.client.errors import Misbehaved, Unreachable
+from veen_hub.client.errors import IF_SILENT, Misbehaved, Unreachable
 from veen_hub.client.wire.transport import (
     CBOR,
     CBOR_SEQ,
@@ -291,7 +291,7 @@ class H3Transport(HubTransport):
         if isinstance(error, TimeoutError):
             return Unreachable(
                 f"{self.url}: no answer in time ({method} {path})",
-                action="check that the hub has `h3` in hub.yaml and that UDP reaches it, or use https://",
+                action=IF_SILENT["h3"],
             )
         return no_answer(self.url, error, f"{method} {path}")
 

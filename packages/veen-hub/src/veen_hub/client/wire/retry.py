@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from veen_core.errors import VeenError
 from veen_core.plural import plural
-from veen_hub.client.errors import RateLimited, Refused, Unavailable, Unreachable
+from veen_hub.client.errors import IF_SILENT, RateLimited, Refused, Unavailable, Unreachable
 
 T = TypeVar("T")
 MIN_TRY_SECONDS: Final = 0.5
@@ -96,7 +96,8 @@ class Attempts:
             async with asyncio.timeout(left):
                 return await call()
         except TimeoutError:
-            raise Unreachable(f"{where}: no answer in {left:.1f} s") from None
+            action = IF_SILENT.get(where.partition("://")[0])
+            raise Unreachable(f"{where}: no answer in {left:.1f} s", action=action) from None
 
     async def wait(self, failure: VeenError) -> None:
         """Sleep before the next attempt; raise ``failure`` if it is final, or the policy gives up."""
