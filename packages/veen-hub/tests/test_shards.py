@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import os
@@ -40,12 +41,17 @@ from veen_core.entry import Entry
 from veen_core.hashing import H
 from veen_core.hub_identity import verify_receipt
 from veen_core.hub_log import HubProofRequest, HubProofResponse
-from veen_core.ids import Label, StreamSeq
+from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.status import AttachmentResponse, CapStatus, CheckpointsResponse, RetentionResponse
 from veen_core.tlog.tree import leaf_hash, verify_inclusion
 from veen_core.tlog.tree_head import parse_signed_head
 from veen_hub.main import EXIT_CODES, main
+from veen_hub.ops.config import HubConfig
+from veen_hub.pipeline.signing_gate import SigningGate
+from veen_hub.shards import shard_runner
+from veen_hub.shards.forwarding import PartClient
+from veen_hub.shards.shard_runner import ShardRunner
 from veen_storage import Files, LockedError, Store
 from veen_storage.fsck import fsck
 from veen_storage.shards.check import fsck_sharded
@@ -438,6 +444,43 @@ def test_a_hub_that_accepts_messages_is_cloned(shared: ShardedHub, place: Path) 
     with Store(place / "copy") as copy:
         for receipt in acknowledged:
             assert copy.read.receipt(receipt.label, receipt.stream_seq) == receipt
+
+
+async def a_silent_shard(place: Path) -> int:
+    """Run a process whose unix socket accepts calls and answers none; return the code that it ended with."""
+
+    left = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
+    client = PartClient(str(place / "shard-0"), "shard-0")
+    runner = ShardRunner(
+        0,
+        ShardedLayout(place),
+        HubConfig(data_dir=place),
+        client,
+        SigningGate(),
+        port=0,
+        floor=lambda: UnixTime(0),
+        check=lambda _number: asyncio.sleep(0),
+        on_down=lambda _number: None,
+        on_failure=lambda _why: None,
+    )
+    async with await asyncio.start_unix_server(accept, place / "shard-0"):
+        runner._process = await asyncio.create_subprocess_exec("sleep", str(PATIENCE))
+        await asyncio.wait_for(runner._follow_gate(), PATIENCE / 2)
+        await client.close()
+        await left.wait()
+        return await runner._process.wait()
+
+
+def test_a_shard_that_does_not_answer_is_killed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_runner, "SILENT_SEC", 0.2)
+    assert asyncio.run(a_silent_shard(place)) == -signal.SIGKILL
 
 
 def test_the_whole_hub_can_be_killed_under_load_and_started_again_at_once(start: Start, place: Path) -> None:

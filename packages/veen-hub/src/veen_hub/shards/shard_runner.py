@@ -39,6 +39,10 @@ STOP_SEC: Final = 15.0
 """Longest time for settling or ending; a shard that is killed has lost nothing that was acknowledged."""
 GATE_SEC: Final = 0.2
 """How often the state of the signing gate is compared with that of the shard."""
+GATE_REPEAT_SEC: Final = 5.0
+"""How often it is sent although it has not changed: the shard must be able to answer."""
+SILENT_SEC: Final = 20.0
+"""Longest time without an answer: a shard that may still sign when the hub must not is killed."""
 FINAL_CODES: Final = frozenset({1, 2, 3})
 """Exit codes after which the same process would fail again (``main.EXIT_CODES``)."""
 
@@ -171,24 +175,29 @@ class ShardRunner:
     # --- the signing gate (RESOLUTIONS P3)
 
     async def _follow_gate(self) -> None:
-        sent = self._gate_state()
-        await self._send_gate()
+        """Keep the shard's gate as the coordinator's is; kill a shard that does not answer."""
+        sent: tuple[str | None, bool] | None = None
+        sent_at = 0.0
         while True:
+            state, now = self._gate_state(), time.monotonic()
+            if state != sent or now - sent_at >= GATE_REPEAT_SEC:
+                try:
+                    await self._send_gate()
+                except ApiError as exc:
+                    if not self._stopping.is_set():
+                        log(logging.ERROR, "shard_killed", part=self.client.name, error=str(exc))
+                        await self._kill()
+                    return
+                sent, sent_at = state, now
             await asyncio.sleep(GATE_SEC)
-            if (state := self._gate_state()) == sent:
-                continue
-            try:
-                await self._send_gate()
-                sent = state
-            except ApiError as exc:
-                log(logging.WARNING, "shard_gate_not_sent", part=self.client.name, error=str(exc))
 
     def _gate_state(self) -> tuple[str | None, bool]:
         return self._gate.closed, self._gate.is_final
 
     async def _send_gate(self) -> None:
         why, final = self._gate_state()
-        await self.client.call("POST", "/part/gate", json.dumps({"why": why, "final": final}).encode())
+        body = json.dumps({"why": why, "final": final}).encode()
+        await self.client.call("POST", "/part/gate", body, timeout_sec=SILENT_SEC)
 
     # --- stopping
 
