@@ -239,11 +239,12 @@ def test_what_a_file_cannot_carry_is_refused(start_hub: StartHub, place: Path, s
     sequence = DroppedRequest("POST", "/v1/submit", (("Content-Type", CBOR_SEQ),), envelope(alice.next()))
     attachment = DroppedRequest("PUT", f"/v1/attachment/{H(b'').hex()}", (), b"")
     live = DroppedRequest("GET", f"/v1/stream/{alice.label.hex()}", (), b"")
+    long = DroppedRequest("GET", "/v1/status", (("a", "b"),) * 10_000, b"")
     nowhere = DroppedRequest("GET", "//[", (), b"")
-    for number, request in enumerate((sequence, attachment, live, nowhere), 1):
+    for number, request in enumerate((sequence, attachment, live, long, nowhere), 1):
         assert reply_to(spool, drop(spool, number, request)).status == (404 if request is nowhere else 400)
     content = b"\xff"
-    name = DropName("ab" * 8, 5, digest_of(content))
+    name = DropName("ab" * 8, 6, digest_of(content))
     write_file(spool / "out", name.file_name(".request"), content)
     assert reply_to(spool, name).status == 400
     asked = ReceiptRequest(label=alice.label, stream_seq=StreamSeq(1))

@@ -25,6 +25,8 @@ STATUS_NAME: Final = f"status{REPLY}"
 MAX_REQUEST_BYTES: Final = 16 * 1_048_576
 """Largest request file; a request with the largest message has little more than 1 MiB."""
 MAX_REPLY_BYTES: Final = 64 * 1_048_576
+MAX_HEAD_BYTES: Final = 32 * 1_024
+"""Bytes before the body, as over HTTP; headers of a few bytes would take forty times their size in memory."""
 _STEM: Final = re.compile(r"([0-9a-f]{16})-([0-9]{12})-([0-9a-f]{32})", re.ASCII)
 
 Fields = tuple[tuple[str, str], ...]
@@ -64,6 +66,7 @@ class DroppedRequest:
 
     @classmethod
     def decode(cls, data: bytes) -> DroppedRequest:
+        _check_head(data, items=3)
         match cbor.decode(data):
             case [str(method), str(target), list(headers), bytes(body)]:
                 return cls(method, target, _fields(headers), body)
@@ -83,6 +86,7 @@ class DroppedReply:
 
     @classmethod
     def decode(cls, data: bytes) -> DroppedReply:
+        _check_head(data, items=2)
         match cbor.decode(data):
             case [int(status), list(headers), bytes(body)]:
                 return cls(status, _fields(headers), body)
@@ -92,6 +96,16 @@ class DroppedReply:
 def digest_of(content: bytes) -> str:
     """Return the part of a name that stands for the content."""
     return H(content)[:16].hex()
+
+
+def _check_head(data: bytes, *, items: int) -> None:
+    """Refuse a file whose items before the body are too long, before any of them is built."""
+    head, at = data[:MAX_HEAD_BYTES], 1
+    try:
+        for _ in range(items):
+            at = cbor.item_end(head, at)
+    except DecodeError:
+        raise DecodeError(f"the items before the body do not end within {MAX_HEAD_BYTES} bytes") from None
 
 
 def _fields(found: Sequence[object]) -> Fields:
