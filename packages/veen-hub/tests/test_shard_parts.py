@@ -16,7 +16,7 @@ from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.rejection import TABLE, Code
 from veen_hub.pipeline.intake import Outcome, PendingRequest
 from veen_hub.shards.joining import Joining
-from veen_hub.shards.merged_metrics import merge
+from veen_hub.shards.merged_metrics import CounterHistory, merge
 from veen_hub.shards.part_hub import FloorClock, PartPlace
 from veen_hub.shards.submit_link import SubmitConnection, SubmitLink, decode_error, encode_error
 
@@ -215,9 +215,29 @@ veen_disk_bytes 50.0
 # TYPE veen_signing gauge
 veen_signing 0.0
 """
-    lines = merge(coordinator, [shard, shard]).decode().splitlines()
+    lines = merge(coordinator, {0: shard, 1: shard}, CounterHistory()).decode().splitlines()
     assert "veen_ready 1.0" in lines
     assert "veen_submit_ok_total 14.0" in lines
     assert 'veen_submit_err_total{code="E.SEQ"} 4.0' in lines
     assert "veen_disk_bytes 50.0" in lines
     assert "veen_signing 0.0" in lines
+
+
+def test_no_counter_goes_back_when_a_shard_is_restarted_or_silent() -> None:
+    def text(ok: int, **errors: int) -> bytes:
+        rows = "".join(f'err_total{{code="{code}"}} {value}\n' for code, value in errors.items())
+        return f"# TYPE ok_total counter\nok_total {ok}\n# TYPE err_total counter\n{rows}".encode()
+
+    history = CounterHistory()
+
+    def totals(first: bytes | None, second: bytes | None) -> tuple[bool, bool]:
+        merged = merge(text(1), {0: first, 1: second}, history).decode()
+        return "ok_total 16.0" in merged, 'err_total{code="SEQ"} 7.0' in merged
+
+    assert totals(text(10), text(5, SEQ=7)) == (True, True)
+    assert totals(text(10), None) == (True, True), "the shard does not answer"
+    assert totals(text(10), text(0)) == (True, True), "a new process answers"
+    assert totals(text(10), text(0)) == (True, True)
+    merged = merge(text(1), {0: text(11), 1: text(2, SEQ=1)}, history).decode()
+    assert "ok_total 19.0" in merged
+    assert 'err_total{code="SEQ"} 8.0' in merged

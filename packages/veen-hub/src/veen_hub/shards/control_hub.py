@@ -18,6 +18,7 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log import HubLogService
 from veen_hub.shards.forwarding import PartClient
 from veen_hub.shards.joining import Joining, OwnPart, RemotePart
+from veen_hub.shards.merged_metrics import CounterHistory
 from veen_hub.shards.part_hub import FloorClock, PartHubLog
 from veen_hub.shards.submit_link import decode_error
 from veen_storage.shards.control_store import ControlStore
@@ -75,6 +76,7 @@ class ControlHub(Hub):
         self._floor_clock = clock
         self.shards = shards
         self.are_shards_up = are_shards_up
+        self.counter_history = CounterHistory()
         super().__init__(config, store, clock=clock)
         own = PartHubLog(own_origin, store.own_hub_log, self.log, self.signing_gate, clock)
         self.joining = Joining(

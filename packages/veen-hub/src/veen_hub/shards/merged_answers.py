@@ -170,18 +170,21 @@ async def _problem(number: int, client: PartClient) -> str | None:
 
 
 async def metrics(request: ApiRequest) -> Reply:
-    """Report the metrics of all parts as those of one hub; a part that does not answer is left out."""
+    """Report the metrics of all parts as those of one hub; a part that is silent keeps its last values."""
     hub = _hub(request)
     hub.refresh_gauges()
     answers = await asyncio.gather(
         *(client.call("GET", "/metrics", timeout_sec=READY_SEC) for client in hub.shards.values()),
         return_exceptions=True,
     )
-    texts = [answer for answer in answers if isinstance(answer, bytes)]
-    if len(texts) < len(answers):
+    texts = {
+        number: answer if isinstance(answer, bytes) else None
+        for number, answer in zip(hub.shards, answers, strict=True)
+    }
+    if None in texts.values():
         hub.metrics.ready.set(0)
     kind = "text/plain; version=0.0.4; charset=utf-8"
-    return Reply(200, merge(hub.metrics.expose(), texts), kind)
+    return Reply(200, merge(hub.metrics.expose(), texts, hub.counter_history), kind)
 
 
 async def control_entries(request: ApiRequest) -> Reply:

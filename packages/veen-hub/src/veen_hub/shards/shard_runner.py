@@ -21,7 +21,7 @@ from typing import Final
 from veen_core.errors import ApiError, VeenError
 from veen_core.ids import UnixTime
 from veen_hub.ops.config import HubConfig
-from veen_hub.ops.logs import log
+from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.shards.forwarding import PartClient
 from veen_hub.shards.shard_process import ShardSettings
@@ -91,8 +91,10 @@ class ShardRunner:
             started = time.monotonic()
             try:
                 code = await self._run_once()
-            except (VeenError, OSError) as exc:
+            except Exception as exc:  # noqa: BLE001 - a bug here ends the hub, not one shard for ever
                 await self._kill()
+                if not isinstance(exc, VeenError | OSError):
+                    LOGGER.exception("shard_runner_failed")
                 if not isinstance(exc, ApiError):
                     self._on_failure(f"{self.client.name}: {exc}")
                     return

@@ -83,6 +83,8 @@ class HubConfig:
     """Number of processes that order messages, each with labels of its own; ``auto`` is one per core.
 
     It must be the number that the data directory was made for (``veen hub reshard``).
+    Each shard has the limits ``listen.max_connections`` and ``max_waiting`` for itself;
+    ``hub_log.max_entries`` has no effect.
     """
     workers: int = 2
     """Threads that verify messages; under load each has a process of its own."""
