@@ -36,7 +36,7 @@ from veen_hub.main import EXIT_CODES, HubFailedError, allow_many_connections
 from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
-from veen_hub.ops.logs import finish, set_up
+from veen_hub.ops.logs import finish, set_up, write_failure
 from veen_hub.ops.process_memory import protect_memory
 from veen_hub.server import SHUTDOWN_SEC, make_app
 from veen_hub.shards.forwarding import PartClient, socket_path
@@ -253,7 +253,7 @@ def main() -> int:
         with _logging(settings.config, settings.number):
             uvloop.run(_run(settings))
     except (VeenError, OSError) as exc:
-        print(f"veen-hub: {part_name(settings.number)}: {exc}", file=sys.stderr)  # noqa: T201
+        write_failure(f"{part_name(settings.number)}: {exc}", role=settings.config.role)
         return next((code for kind, code in EXIT_CODES.items() if isinstance(exc, kind)), 1)
     return 0
 
