@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from multidict import CIMultiDict
@@ -94,8 +96,9 @@ class FileDropService:
     async def _answer_all(self) -> None:
         while True:
             try:
-                for name in await self._hub.log.read(self._waiting):
-                    await self._answer_or_say(name)
+                names = await self._hub.log.read(self._waiting)
+                for _sender, requests in groupby(names, key=attrgetter("sender")):
+                    await self._answer_sender(requests)
             except OSError as exc:
                 self._say("folder", "file_inbox_failed", folder=str(self._inbox), error=str(exc))
             self._said, self._troubles = self._troubles, set()
@@ -115,42 +118,47 @@ class FileDropService:
 
     # --- one request
 
-    async def _answer_or_say(self, name: DropName) -> None:
-        """Answer a request; what cannot be done for one must not keep the requests behind it waiting."""
-        file = name.file_name(REQUEST)
+    async def _answer_sender(self, requests: Iterator[DropName]) -> None:
+        """Answer the requests of one sender up to the first that must wait; no other sender waits for it."""
+        file = ""
         try:
-            await self._answer(name)
+            for name in requests:
+                file = name.file_name(REQUEST)
+                if not await self._answer(name):
+                    return
         except OSError as exc:
             self._say(file, "file_request_waits", file=file, error=str(exc))
         except Exception:  # noqa: BLE001 - logged; the next look may find the cause removed
             LOGGER.exception("file_request_failed")
 
-    async def _answer(self, name: DropName) -> None:
+    async def _answer(self, name: DropName) -> bool:
+        """Answer a request; return False if it must wait, and with it all later ones of its sender."""
         sender = self._sender(name.sender)
         file = name.file_name(REQUEST)
         if sender is None:
             self._say(name.sender, "file_sender_refused", sender=name.sender, why="file.max_senders reached")
-            return
+            return False
         if name.number > sender.done + 1:
             self._say(f"{name.sender}+{sender.done}", "file_gap", file=file, missing=str(sender.done + 1))
-            return
+            return False
         content = await self._hub.log.read(lambda: read_file(self._inbox / file, MAX_REQUEST_BYTES))
         if content is None or digest_of(content) != name.digest:
             self._say(file, "file_damaged", file=file, why="not a file with the content that its name says")
-            return
+            return name.number <= sender.done
         if (kept := await self._hub.log.read(lambda: sender.reply_to(name))) is not None:
             await self._hub.log.read(lambda: self._finish(name, kept))
-            return
+            return True
         if name.number <= sender.done:
             answered = refuse(CIMultiDict(), _used(name), new_request_id())
             await self._hub.log.read(lambda: self._finish(name, _to_file(answered)))
-            return
+            return True
         reply = await self._call(name, sender, content)
         if reply.status == NOT_NOW:
-            return
+            return False
         data = _to_file(reply)
         await self._hub.log.read(lambda: sender.end(name, data))
         await self._hub.log.read(lambda: self._finish(name, data))
+        return True
 
     def _sender(self, sender: str) -> AnsweredRequests | None:
         found = self._senders.get(sender)
