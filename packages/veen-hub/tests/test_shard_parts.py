@@ -194,6 +194,25 @@ def test_parts_whose_clocks_never_meet_are_not_joined() -> None:
         )
 
 
+def test_a_round_in_which_a_shard_ended_joins_nothing() -> None:
+    """Its next process may have started before the round raised the time that it must not go below."""
+    clock = FloorClock(SetClock(100), UnixTime(0))
+    made: Any = joining(clock, FakePart(103))
+    made._shards, made._copied, made.order = made._parts, {}, asyncio.Lock()
+
+    async def copy_control() -> None:
+        made._copied[0] = StreamSeq(0)
+
+    async def new_heads(_found: object) -> tuple[list[object], dict[str, object]]:
+        made.forget(0)
+        return [], {}
+
+    made.copy_control, made._new_heads = copy_control, new_heads
+    with pytest.raises(ApiError, match="a shard ended"):
+        asyncio.run(made.join("origin"))
+    assert clock.floor == 103, "a process that starts now is no earlier"
+
+
 def test_metrics_of_parts_are_those_of_one_hub() -> None:
     coordinator = b"""# TYPE veen_ready gauge
 veen_ready 1.0

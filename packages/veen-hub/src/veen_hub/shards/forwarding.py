@@ -54,7 +54,9 @@ def _descriptor_of(folder: Path) -> int:
 def not_available(name: str, why: object) -> ApiError:
     """Make the error for a part whose process does not answer."""
     return ApiError(
-        Code.UNAVAILABLE, f"{name} of this hub does not answer ({why}); it is being started", retry_after=1
+        Code.UNAVAILABLE,
+        f"{name} of this hub does not answer ({why}): the hub restarts it; try again",
+        retry_after=1,
     )
 
 
