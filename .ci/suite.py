@@ -41,7 +41,8 @@ def main(arguments: list[str]) -> int:
     if len(failed) > MAX_AGAIN or any(word in test.lower() for test in failed for word in NEVER_AGAIN):
         return code
     print("\nonce more, alone:", *failed, sep="\n  ", flush=True)
-    code = run(*failed, "-n", "0")
+    settings = [argument for argument in arguments if argument.startswith("--") and "=" in argument]
+    code = run(*failed, *settings, "-n", "0")
     if code == 0:
         print("\nUNSTEADY, passed only when run alone:", *failed, sep="\n  ", flush=True)
     return code

@@ -162,7 +162,8 @@ def test_a_hub_on_a_restored_volume_signs_nothing_and_says_why(tenant: Namespace
     shutil.copytree(data, snapshot, symlinks=True)
     copy_owner(data, snapshot)
     tenant.start("Deployment", "veen-hub")
-    assert tenant.run_job("veen-selftest-core")[0] == 0
+    code, said = tenant.run_job("veen-selftest-core")
+    assert code == 0, said
     assert hub_of(tenant).stop() == 0
     shutil.rmtree(data)
     snapshot.rename(data)

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from .source_zone import SourceZone
+
+settings.register_profile("veen", deadline=None)  # a busy machine is no failure
+settings.load_profile("veen")
 
 
 @pytest.fixture

@@ -59,16 +59,18 @@ IN_AN_EMPTY_FOLDER = (
     "VEEN_PASSPHRASE=… veen keygen --out alice --quiet",
     "veen hub init --data-dir hub --admin admin",
     "veen hub init --data-dir hub --no-admin --profile bulk",
+    "veen hub reshard --data-dir hub --shards 2 --out hub-of-two",
+    "veen hub reshard --data-dir hub-of-two --shards 1 --out hub-of-one",
     "veen hub successor --new-keys successor-keys",
     "veen witness init witness.example.org/w1 --dir witness --log VKEY",
     "veen witness init witness.example.org/w1 --dir witness --log OLD_VKEY --log NEW_VKEY",
 )
-"""Examples that create something that the test world already contains."""
+"""Examples that create or move something that the test world already contains."""
 
 LATER = (
     # Examples that need what other examples fetch,
     "veen verify receipt.cbor hub-identity.cbor --trust HUB_ID",
-    "veen verify receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
+    "veen verify receipt.cbor consistency.cbor --trust HUB_ID --client bob",
     "veen inspect receipt.cbor",
     # that remove what other examples need,
     "veen id device phone.pub --disable --client bob",
@@ -96,6 +98,16 @@ LATER = (
 """Examples that run after all others, in this order."""
 
 BEFORE = {
+    "veen verify receipt.cbor consistency.cbor --trust HUB_ID --client bob": (
+        "veen consistency get 1 2 --stream orders --out consistency.cbor"
+    ),
+    "veen hub reshard --data-dir hub --shards 2 --out hub-of-two": (
+        "veen hub init --data-dir hub --admin ../admin"
+    ),
+    "veen hub reshard --data-dir hub-of-two --shards 1 --out hub-of-one": (
+        "(veen hub init --data-dir hub --admin ../admin"
+        " && veen hub reshard --data-dir hub --shards 2 --out hub-of-two)"
+    ),
     "veen hub init --data-dir hub --admin admin": "veen keygen --out admin --no-passphrase",
     "veen hub export --data-dir hub --stream orders --out evidence": "rm -r evidence",
     "veen hub export --data-dir hub --stream orders --from 10 --upto 20 --out evidence": "rm -r evidence",

@@ -1,8 +1,12 @@
 import pytest
+from hypothesis import settings
 
 from veen_core import PROFILES
 
 from .simulator import Hub, Person, person
+
+settings.register_profile("veen", deadline=None)  # a busy machine is no failure
+settings.load_profile("veen")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from hypothesis import settings
 
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
@@ -18,6 +19,9 @@ from veen_hub.http.connections import Connection
 from .certificates import Certificates
 from .people import Writer
 from .serving import HubProcess, RunningHub, make_directory
+
+settings.register_profile("veen", deadline=None)  # a busy machine is no failure
+settings.load_profile("veen")
 
 
 class StartHub(Protocol):

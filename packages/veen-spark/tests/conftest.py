@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from .daemons import BRIEF
 from .logs import Hub
+
+settings.register_profile("veen", deadline=None)  # a busy machine is no failure
+settings.load_profile("veen")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

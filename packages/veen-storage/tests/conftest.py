@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import lmdb
 import pytest
+from hypothesis import settings
 
 from veen_core.keys import SigningKey
 from veen_core.limits import Limits
@@ -16,6 +17,9 @@ from veen_core.profile import DEFAULT_PROFILE, Profile
 from veen_storage.store import Store, create
 
 from .sample import BORN, HUB_KEY, SMALL, Unsynced
+
+settings.register_profile("veen", deadline=None)  # a busy machine is no failure
+settings.load_profile("veen")
 
 
 class MakeStore(Protocol):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.object_files import writable
@@ -173,6 +174,8 @@ class TrustOptions:
 
     trust: str | None
     client: str | None
+    is_client_named: bool
+    """Whether --client was given; a client of the environment or the context is compared with if possible."""
     witnesses: str | None
 
     def policy(self) -> WitnessPolicy | None:
@@ -204,7 +207,7 @@ def _verify_files(files: Sequence[str], against: TrustOptions, kind: type[Wire] 
     identity = pinned_identity(pin, found, owner)
     client = None
     if owner is not None:
-        client = _comparison(owner, identity, required=against.client is not None)
+        client = _comparison(owner, identity, required=against.is_client_named)
     now = UnixTime(times.now())
     policy = against.policy()
     verifier = EvidenceVerifier(found, pin, identity, now, client=client, policy=policy)
@@ -312,7 +315,8 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(work)
     def run(*args: Any, trust: str | None, client: str | None, witnesses: str | None, **options: Any) -> Any:
-        against = TrustOptions(trust=trust, client=client, witnesses=witnesses)
+        is_named = click.get_current_context().get_parameter_source("client") is ParameterSource.COMMANDLINE
+        against = TrustOptions(trust=trust, client=client, is_client_named=is_named, witnesses=witnesses)
         return work(*args, against=against, **options)
 
     with_client = click.option(
@@ -330,7 +334,7 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
 @command(
     "veen verify receipt.cbor hub-identity.cbor --trust HUB_ID",
-    "veen verify receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
+    "veen verify receipt.cbor consistency.cbor --trust HUB_ID --client bob",
     "veen verify evidence/ --trust HUB_ID",
     "veen verify message.evidence --trust HUB_ID --witnesses policy.txt",
     "veen verify message.evidence --trust HUB_ID --page evidence.html",
