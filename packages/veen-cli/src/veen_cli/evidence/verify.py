@@ -174,9 +174,9 @@ class TrustOptions:
 
     trust: str | None
     client: str | None
-    is_client_named: bool
-    """Whether --client was given; a client of the environment or the context is compared with if possible."""
     witnesses: str | None
+    is_client_named: bool = False
+    """Whether --client was given; a client of the environment or the context is compared with if possible."""
 
     def policy(self) -> WitnessPolicy | None:
         path = witness_policy_file(self.witnesses)
