@@ -1,7 +1,7 @@
 """The coordinator: the process that was started as ``veen-hub`` with more than one shard.
 
 It keeps the address of the hub reserved, so that no other program takes it while shards restart; only the
-shards listen there. It ends when it is told to, when its own part fails, or when a shard cannot be started.
+shards listen there. It ends at a signal, when its own part fails, or when a shard cannot be started.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class Coordinator:
             for number in range(self._map.count)
         }
         self.runners: dict[int, ShardRunner] = {}
+        self._listening: list[web.AppRunner] = []
         self._clock = FloorClock(load_clock(config.clock), store.joined.hub_ts)
         own = dataclasses.replace(
             config, data_dir=layout.part(CONTROL).root, keys_dir=self._keys, network=Network()
@@ -166,21 +167,24 @@ class Coordinator:
         control = Route("GET", "/part/control", merged_answers.control_entries)
         app = self._app(*merged_answers.control_routes(), control)
         app[READERS_ARE_CHECKED] = True  # by the shard that the request came from
-        self._part_runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)
-        await self._part_runner.setup()
         path = socket_path(self._layout.sockets, part_name(CONTROL))
-        await UnixListener(self._part_runner, self.hub, path).start()
+        await UnixListener(await self._runner_of(app), self.hub, path).start()
         replaced = {"/readyz": merged_answers.readyz, "/metrics": merged_answers.metrics}
         probes = [dataclasses.replace(route, handler=replaced[route.pattern]) for route in PROBE_ROUTES]
-        self._probes_runner = web.AppRunner(self._app(HEALTHZ, *probes), shutdown_timeout=SHUTDOWN_SEC)
-        await self._probes_runner.setup()
+        runner = await self._runner_of(self._app(HEALTHZ, *probes))
         port = config.probes.port
         if port is None:
             port = config.listen.port + 1 if config.listen.port else 0
         endpoint = ListenerEndpoint.of("probes", config.probes, port=port)
-        self._probes = Listener(self._probes_runner, self.hub, endpoint)
-        await self._probes.start()
-        self.probes_url = self._probes.name
+        listener = Listener(runner, self.hub, endpoint)
+        await listener.start()
+        self.probes_url = listener.name
+
+    async def _runner_of(self, app: web.Application) -> web.AppRunner:
+        runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)
+        await runner.setup()
+        self._listening.append(runner)
+        return runner
 
     def _app(self, *routes: Route) -> web.Application:
         app = make_app(self.hub)
@@ -196,9 +200,8 @@ class Coordinator:
         await asyncio.gather(*(runner.drain() for runner in self.runners.values()))
         await hub.drain()  # its last hub checkpoint covers what the shards have settled
         await asyncio.gather(*(runner.stop() for runner in self.runners.values()))
-        for runner in ("_part_runner", "_probes_runner"):
-            if hasattr(self, runner):
-                await getattr(self, runner).cleanup()
+        for listening in self._listening:
+            await listening.cleanup()
         for client in self.clients.values():
             await client.close()
         await hub.stop()

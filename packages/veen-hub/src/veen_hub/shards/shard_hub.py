@@ -20,12 +20,10 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.pipeline.intake import Outcome, PendingRequest
 from veen_hub.pipeline.worker_process import cores
 from veen_hub.shards.part_hub import NOT_OPENED, FloorClock, KnownHistories, PartHubLog
-from veen_hub.shards.submit_link import SubmitLink
+from veen_hub.shards.submit_link import LABEL_AT, SubmitLink
 from veen_storage import Batch, PendingEntry, Store
 from veen_storage.shards.sharded_layout import owner_of
 
-LABEL_AT = slice(38, 70)
-"""Where a MSG in canonical CBOR has its label; any other MSG is refused by whoever gets it."""
 HUB_LOG_KEY: Final = b"joined hub log"
 """Key of the newest hub checkpoint that the shard was told, in the hub's state (``views/hub``)."""
 _HUB_LOG_HEAD: Final = struct.Struct(">Q32s")

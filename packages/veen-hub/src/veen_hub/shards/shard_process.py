@@ -91,6 +91,8 @@ class ShardServer:
         }
         self._clock = FloorClock(load_clock(settings.config.clock), settings.floor)
         self._stopped = asyncio.Event()
+        self._public_runner: web.AppRunner | None = None
+        """At the hub's address, once the coordinator has opened this part."""
 
     def _socket(self, number: int) -> str:
         return socket_path(self._layout.sockets, part_name(number))
@@ -180,32 +182,31 @@ class ShardServer:
 
     async def _serve(self) -> None:
         """Listen at the hub's address; a second call changes nothing."""
-        if hasattr(self, "_public"):
+        if self._public_runner is not None:
             return
         settings, config = self._settings, self._settings.config
         router = Router(settings.number, self._map.count, self.hub.admission.control_label, self._clients)
         app = make_app(self.hub)
         app.add_routes(map(route_of, router.routes()))
-        self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)
-        await self._runner.setup()
+        self._public_runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SEC)
+        await self._public_runner.setup()
         endpoint = ListenerEndpoint.of("listen", config.listen, port=settings.port, reuse_port=True)
         context = server_context(config.tls) if config.tls is not None else None
-        self._public = Listener(self._runner, self.hub, endpoint, context, takes_submits=True)
-        await self._public.start()
+        await Listener(self._public_runner, self.hub, endpoint, context, takes_submits=True).start()
 
     # --- stopping
 
     async def _drain(self) -> None:
         """Accept nothing more from clients or parts, and settle what was accepted."""
         self.hub.stopping.set()
-        if hasattr(self, "_runner"):
-            for site in list(self._runner.sites):
+        if self._public_runner is not None:
+            for site in list(self._public_runner.sites):
                 await site.stop()
         await self.hub.drain()
 
     async def _close(self) -> None:
-        if hasattr(self, "_runner"):
-            await self._runner.cleanup()
+        if self._public_runner is not None:
+            await self._public_runner.cleanup()
         self._submits.close()
         for link in self._links.values():
             link.close()

@@ -32,6 +32,7 @@ MAX_FRAME_BYTES: Final = 64 * 1_048_576
 MAX_WAITING: Final = 8_192
 """Requests without an answer on one link, beyond which others are refused."""
 LABEL_AT: Final = slice(38, 70)
+"""Where the label is in a MSG in canonical CBOR. Every shard refuses a MSG in another encoding."""
 _LENGTH: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">QH")
 _MESSAGE: Final = struct.Struct(">I")

@@ -153,6 +153,7 @@ class JoinedHubLog:
         after, entries = lay_out(self._cursor, [(numbers[head.label], head) for head in heads])
         signed = sign(TreeHead(origin, after.size, after.tree.root), now)
         step = HubExtended(entries, encode_bundle(entry.data for entry in entries), signed)
+        self._failed = True  # until the commit has succeeded
         self._append(step.bundle)
         newest = max(self.hub_ts, *(head.hub_ts for head in heads))
 
