@@ -16,11 +16,13 @@ from veen_core.tlog.tree_head import TreeHead
 from veen_storage import DamageError, Layout, LockedError, MismatchError, StorageError, Store
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.fsck import fsck
+from veen_storage.index.view_store import ViewStore
 from veen_storage.shards.check import fsck_sharded, repair_sharded
 from veen_storage.shards.clone import clone_sharded
 from veen_storage.shards.fence import Fence, FencedError, PartStore, raise_fence
 from veen_storage.shards.joined_hub_log import JoinedHubLog, JoinedUpTo, heads_from
 from veen_storage.shards.reshard import log_digests, reshard
+from veen_storage.shards.seen_hub_log import SeenHubLog, write_seen
 from veen_storage.shards.sharded_layout import (
     CONTROL,
     ShardedLayout,
@@ -383,6 +385,24 @@ def test_fsck_finds_a_label_in_a_part_that_does_not_own_it(hub: Path) -> None:
         send(stores[1], label, now=at(4))
     report = fsck_sharded(two, processes=1)
     assert any("belongs into shard-0" in fault.what for fault in report.faults)
+
+
+def test_fsck_finds_that_the_joined_hub_log_alone_was_restored(hub: Path) -> None:
+    two = move(hub, 2, "two")
+    joined_folder, older = two / "joined", two.with_name("older")
+    shutil.copytree(joined_folder, older)
+    with opened(two) as (stores, joined):
+        send(stores[owner_of(LABELS[1], 2)], LABELS[1], now=at(4))
+        join(two, stores, joined, 5)
+        size = joined.reader.size
+        with ViewStore(stores[0].layout.view("hub")) as state:
+            write_seen(state, SeenHubLog(size, joined.reader.root_at(size)))
+    assert fsck_sharded(two, processes=1).ok
+    shutil.rmtree(joined_folder)
+    older.rename(joined_folder)
+    report = fsck_sharded(two, processes=1)
+    (fault,) = report.faults
+    assert fault.what == f"does not continue the {size} entries that shard-0 has seen"
 
 
 def test_fsck_names_the_part_that_is_damaged(hub: Path) -> None:

@@ -104,7 +104,7 @@ class H3Request:
         return self._connection.remote
 
     def wants_more(self) -> bool:
-        """Return True; raise ConnectionResetError if nobody waits for the answer any more."""
+        """Return True; raise ConnectionResetError once the client has given up the request."""
         if self.lost.is_set():
             raise ConnectionResetError
         return True
@@ -234,7 +234,7 @@ class H3HubConnection(QuicPeer):
                 route, made.variables = TABLE.find(made.method, path)
                 reply = await routes.call(route, made)
             except ConnectionError:
-                raise  # nobody waits for the answer
+                raise  # the client has given up
             except Exception as exc:  # noqa: BLE001 - a bug is answered too
                 made = None
                 reply = answer_error(exc, headers, path, request_id)

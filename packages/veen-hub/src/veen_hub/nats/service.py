@@ -178,7 +178,7 @@ class NatsService:
                     if name is None:  # the server says that nobody listens
                         return
         except TimeoutError:
-            if not is_subscribed:  # if nobody has subscribed, the server says so
+            if not is_subscribed:  # of a subject without subscribers the server says so
                 raise ConfigError(
                     f"no answer from {asked}: another hub is busy there, or the NATS user lacks a right",
                     action=self._permissions,

@@ -32,6 +32,7 @@ from veen_hub.shards.forwarding import PartClient
 from veen_hub.shards.part_hub import FloorClock, KnownHistories, PartHubLog, PartPlace
 from veen_storage.shards.control_store import ControlStore
 from veen_storage.shards.joined_hub_log import JoinedUpTo
+from veen_storage.shards.seen_hub_log import SeenHubLog
 from veen_storage.shards.sharded_layout import CONTROL, owner_of, part_name
 
 MAX_ATTEMPTS: Final = 8
@@ -204,8 +205,7 @@ class Joining:
             return "control label"
         if seq and read.root(self._control_label, seq) != known.control_root:
             return "control label"
-        size = known.hub_log_size
-        if size and (log.size < size or log.root_at(size) != known.hub_log_root):
+        if not SeenHubLog(known.hub_log_size, known.hub_log_root).is_continued_by(log):
             return "hub log"
         return None
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from veen_core.cap import CapToken
 from veen_core.entry import Entry, unframe
@@ -22,11 +21,8 @@ from veen_hub.pipeline.worker_process import cores
 from veen_hub.shards.part_hub import NOT_OPENED, FloorClock, KnownHistories, PartHubLog
 from veen_hub.shards.submit_link import LABEL_AT, SubmitLink
 from veen_storage import Batch, PendingEntry, Store
+from veen_storage.shards.seen_hub_log import SeenHubLog, read_seen, write_seen
 from veen_storage.shards.sharded_layout import owner_of
-
-HUB_LOG_KEY: Final = b"joined hub log"
-"""Key of the newest hub checkpoint that the shard was told, in the hub's state (``views/hub``)."""
-_HUB_LOG_HEAD: Final = struct.Struct(">Q32s")
 
 
 class ShardHub(Hub):
@@ -120,19 +116,17 @@ class ShardHub(Hub):
 
     def _known_histories(self) -> KnownHistories:
         head = self.store.read.head(self.admission.control_label)
-        told = self._state.get(HUB_LOG_KEY)
-        size, root = _HUB_LOG_HEAD.unpack(told) if told is not None else (0, b"")
+        seen = read_seen(self._state)
         return KnownHistories(
             control_seq=head.stream_seq if head is not None else 0,
             control_root=head.mmr_root if head is not None else b"",
-            hub_log_size=size,
-            hub_log_root=root,
+            hub_log_size=seen.size,
+            hub_log_root=seen.root,
         )
 
     async def remember_hub_log(self, size: int, root: bytes) -> None:
         """Record durably a hub checkpoint of the joined hub log, before anybody is shown it."""
-        row = {HUB_LOG_KEY: _HUB_LOG_HEAD.pack(size, root)}
-        await self.log.read(lambda: self._state.write(row))
+        await self.log.read(lambda: write_seen(self._state, SeenHubLog(size, root)))
 
     # --- tokens
 

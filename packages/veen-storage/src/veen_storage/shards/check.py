@@ -4,7 +4,8 @@
 2. Each shard holds only its own labels, and its copy of the control label is a prefix of the control label.
 3. Every entry of the joined hub log has root and time of the RECEIPT in the part that owns the label. The
    tree over all entries has the root that the hub signed.
-4. Every entry after a label's newest head in the joined hub log is as young as the newest head of any
+4. The joined hub log continues what each shard has seen of it, so it was not restored alone.
+5. Every entry after a label's newest head in the joined hub log is as young as the newest head of any
    label (P1).
 """
 
@@ -27,7 +28,9 @@ from veen_storage.fsck import fsck
 from veen_storage.fsck.files.directory import add_fault
 from veen_storage.fsck.repair import RepairReport, repair
 from veen_storage.fsck.report import Fault, FsckCounters, FsckLevel, Report, ReportProgress
+from veen_storage.index.view_store import ViewStore
 from veen_storage.shards.joined_hub_log import JoinedHubLog, create_joined, read_entries
+from veen_storage.shards.seen_hub_log import read_seen
 from veen_storage.shards.sharded_layout import (
     CONTROL,
     ShardedLayout,
@@ -78,7 +81,7 @@ def _add(report: Report, found: Report, name: str) -> None:
 
 
 def _check_joined(layout: ShardedLayout, shards: ShardMap, report: Report) -> None:
-    """Do steps 2 to 4; opening a part applies its journal."""
+    """Do steps 2 to 5; opening a part applies its journal."""
     with ExitStack() as opened:
         parts = {
             number: opened.enter_context(
@@ -114,6 +117,7 @@ class _JoinedCheck:
             self._report.counters.hub_log_entries += size
             if size != joined.reader.size:
                 self._fault(f"has {size} entries, but the index has {joined.reader.size}")
+            self._check_seen(joined)
         finally:
             joined.close()
         self._check_uncovered()
@@ -161,6 +165,16 @@ class _JoinedCheck:
         found, place = joined.reader.head_of(head.label, head.upto_seq)
         if (found.encode(), place) != (data, index):
             raise DamageError("joined/index", None, f"does not find entry {index}", REPAIR)
+
+    def _check_seen(self, joined: JoinedHubLog) -> None:
+        for number, store in self._parts.items():
+            path = store.layout.view("hub")
+            if number == CONTROL or not path.exists():
+                continue
+            with ViewStore(path) as state:
+                seen = read_seen(state)
+            if not seen.is_continued_by(joined.reader):
+                self._fault(f"does not continue the {seen.size} entries that {part_name(number)} has seen")
 
     def _check_uncovered(self) -> None:
         for label, seq in self._first_uncovered():
