@@ -13,6 +13,8 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``client.*`` are figures of the client that ships; see ``client_load``.
 - ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``;
   ``hub.trust_overhead`` and ``trust.cosign_p99_ms`` are in ``trust_overhead``.
+- ``hub.p99_ms``, ``hub.overload_p99_ms`` and ``hub.fairness`` are figures of a hub near its limit and beyond;
+  see ``overload``. ``hub.overload_shards`` names the same group with two shards.
 - ``hub.shards`` and ``hub.p50_shards`` compare a hub with two shards with one that has one; see ``shards``.
 - Three lines with ``client`` instead of ``name`` are messages per second of the client that ships, of a plain
   HTTP client and of the raw generator; see ``veen_hub.load``.
@@ -41,6 +43,7 @@ from functools import partial
 from pathlib import Path
 
 import client_load
+import overload
 import shards
 import trust
 import trust_growth
@@ -79,6 +82,7 @@ from veen_hub.load import (
     request_of,
 )
 from veen_storage import Store, create
+from veen_storage.shards.reshard import reshard
 
 HOST = "127.0.0.1"
 HUB = SigningKey(SigningSeed(b"\x01" * 32))
@@ -115,6 +119,7 @@ class Sizes:
     """Requests to a witness."""
     heads: int
     """Heads in a large hub log, ten of each label."""
+    overload: overload.OverloadSizes
     floor_sec: float = 0.5
     """How long the crypto floor is measured before and after each round."""
 
@@ -131,6 +136,7 @@ FULL = Sizes(
     clients=LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
     witness=32_000,
     heads=1_000_000,
+    overload=overload.OverloadSizes(reach=40_000, seconds=20.0, lanes=6_144),
 )
 TINY = Sizes(
     single=1_280,
@@ -144,6 +150,7 @@ TINY = Sizes(
     clients=LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1),
     witness=640,
     heads=200,
+    overload=overload.OverloadSizes(reach=512, seconds=0.3, lanes=384),
     floor_sec=0.02,
 )
 QUICK = Sizes(
@@ -158,6 +165,7 @@ QUICK = Sizes(
     clients=LoadSizes(one_by_one=40, per_sender=4, batches=2_048),
     witness=9_600,
     heads=100_000,
+    overload=overload.OverloadSizes(reach=10_240, seconds=5.0, lanes=6_144),
 )
 
 
@@ -673,6 +681,27 @@ def measure_shards(place: Path, sizes: Sizes) -> bool:
     )
 
 
+def measure_overload(place: Path, sizes: Sizes, shards_count: int = 1) -> bool:
+    """Measure a hub near its limit and beyond; see ``overload``."""
+
+    def made(root: Path) -> Path:
+        if shards_count == 1:
+            return new(root)
+        whole = new(root.with_name("before sharding it"))
+        reshard(whole, root, shards_count)
+        return root
+
+    return overload.measure(
+        place,
+        shards.running,
+        made,
+        lambda root: overload.Load(identity_of(root).hub_id, ADMIN, sizes.overload.lanes),
+        sizes=sizes.overload,
+        say=say,
+        shards=shards_count,
+    )
+
+
 def measure_growth(place: Path, sizes: Sizes) -> bool:
     """Compare a long history with a short one, and measure the hub's memory over both."""
     long_root, short_root, wide_root = new(place / "long"), new(place / "short"), new(place / "wide")
@@ -699,6 +728,8 @@ def measure_growth(place: Path, sizes: Sizes) -> bool:
 PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
     (("hub.single", "hub.plain", "hub.batch", "hub.p50", "hub.read", "hub.follow_p99_ms"), measure_hub),
     (("hub.shards", "hub.p50_shards"), measure_shards),
+    (("hub.p99_ms", "hub.overload_p99_ms", "hub.fairness"), measure_overload),
+    (("hub.overload_shards",), lambda place, sizes: measure_overload(place, sizes, 2)),
     (("verify.batch",), measure_verify),
     (
         (

@@ -30,7 +30,7 @@ from veen_core.limits import Limits
 from veen_hub.api import reading
 from veen_hub.http.bounded_connection import MAX_HEAD_BYTES, MAX_HEADERS
 from veen_hub.http.connections import Connection
-from veen_hub.pipeline.intake import PendingRequest
+from veen_hub.pipeline.pending_requests import PendingRequest
 
 from .conftest import StartHub, StartProcess
 from .following import Follower

@@ -24,7 +24,8 @@ class HiddenPeer:
     remote: str | None = None
     dropped = False
 
-    def __init__(self) -> None:
+    def __init__(self, source: bytes) -> None:
+        self.source = source
         self.lost = asyncio.Event()
 
     def is_checked_reader(self) -> bool:
@@ -52,7 +53,7 @@ async def answer_whole(
         request_id=new_request_id(),
         headers=headers,
         content=WholeBody(body),
-        peer=HiddenPeer(),
+        peer=HiddenPeer(road.encode()),
         query=dict(parse_qsl(query)),
         variables=variables,
     )

@@ -46,7 +46,7 @@ def _handler_of(route: Route) -> Handler:
     return handle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HttpPeer:
     """The client of an aiohttp request."""
 
@@ -61,6 +61,14 @@ class HttpPeer:
         connection = self.request.protocol
         assert isinstance(connection, BoundedConnection)
         return connection
+
+    @property
+    def source(self) -> bytes:
+        return self._connection.source
+
+    @source.setter
+    def source(self, source: bytes) -> None:
+        self._connection.source = source
 
     @property
     def lost(self) -> asyncio.Event:

@@ -38,6 +38,9 @@ class NatsFollower:
     remote: str | None = None
     """NATS does not show the address of its clients."""
 
+    source = b""
+    """A follower sends no messages."""
+
     def __init__(self, slow_client_sec: float) -> None:
         self.id = secrets.token_hex(8)
         self.lost = asyncio.Event()
