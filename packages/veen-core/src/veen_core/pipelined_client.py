@@ -203,7 +203,7 @@ class PipelinedClient(LabelClient):
         self._verify_part(tree, (self._log.size, self._log.root), consistency, shown)
 
     def at(self, size: StreamSeq, consistency: MmrConsistency | None) -> PipelinedClient:
-        """Return a reader of the first ``size`` entries, verified, with the same furthest receipt."""
+        """Return a client that continues after the first ``size`` entries and keeps the furthest receipt."""
         if (known := self.known_tree(size)) is not None:
             tree = known.copy()
         else:

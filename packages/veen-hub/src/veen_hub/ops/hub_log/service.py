@@ -280,4 +280,4 @@ class HubLogService:
 
 def _is_signed_by(signed: SignedHead, keys: Iterable[NoteKey]) -> bool:
     """Return whether a hub checkpoint has a signature line of each key; none of them is verified."""
-    return all(any(map(key.made, signed.note.signatures)) for key in keys)
+    return all(any(map(key.is_named_by, signed.note.signatures)) for key in keys)
