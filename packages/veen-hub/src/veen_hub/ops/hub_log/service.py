@@ -96,7 +96,7 @@ class HubLogService:
         )
 
     def _make_others(self, anchor: AnchorBackend | None) -> dict[UrlMemory | LedgerMemory, float]:
-        """Make the memories that are polled, with the shortest pause between two comparisons."""
+        """Make the memories that are polled, each with its shortest pause between comparisons, in seconds."""
         settings, store, access = self._settings.memories, self._store, self._access
         try:
             context = ssl.create_default_context(cafile=settings.ca) if settings.ca is not None else None

@@ -53,7 +53,7 @@ class _Member:
 
 
 class Witnessing:
-    """The rounds of one hub; used from the event loop only."""
+    """Runs the witness rounds of one hub; used from the event loop only."""
 
     def __init__(
         self,
