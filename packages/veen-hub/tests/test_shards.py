@@ -258,7 +258,8 @@ def test_attachments_admin_requests_metrics_and_probes_are_those_of_one_hub(shar
         "/v1/checkpoint", CheckpointRequest(label=writers[0].label, upto_seq=StreamSeq(0)), CheckpointResponse
     )
     assert latest.checkpoint in made
-    assert listed_checkpoints(hub) == sorted(made, key=lambda one: one.label_curr)
+    listed = [one for one in listed_checkpoints(hub) if one in made]  # the others are older
+    assert listed == sorted(made, key=lambda one: one.label_curr)
     assert hub.admin("/tooling/retention").read(RetentionResponse).chunks == 0
     unsigned = hub.post("/tooling/checkpoint", b"")
     assert unsigned.status == 401
@@ -273,7 +274,7 @@ def test_attachments_admin_requests_metrics_and_probes_are_those_of_one_hub(shar
         refused = hub.admin(path)
         assert refused.status == 409
         assert "veen hub reshard" in refused.error.message
-    assert hub.get("/v1/replica/journal?after=0").status == 409
+    assert hub.get("/v1/replica/journal?after=0").status == 404, "a replica starts with a copy"
 
 
 def listed_checkpoints(hub: HubProcess) -> list[Checkpoint]:

@@ -176,7 +176,7 @@ class LogCopier:
             self._sync()
         finally:
             self._close()
-        self._files.sync_directory(self._target.hub_log)
+        self._sync_folders()
 
     def _copy_labels(self, labels: Sequence[LabelCut]) -> None:
         for held in labels:
