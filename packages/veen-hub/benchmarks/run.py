@@ -136,7 +136,7 @@ FULL = Sizes(
     clients=LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
     witness=32_000,
     heads=1_000_000,
-    overload=overload.OverloadSizes(reach=40_000, seconds=20.0, lanes=6_144),
+    overload=overload.OverloadSizes(reach=40_000, seconds=20.0, lanes=10_240),
 )
 TINY = Sizes(
     single=1_280,
@@ -165,7 +165,7 @@ QUICK = Sizes(
     clients=LoadSizes(one_by_one=40, per_sender=4, batches=2_048),
     witness=9_600,
     heads=100_000,
-    overload=overload.OverloadSizes(reach=10_240, seconds=5.0, lanes=6_144),
+    overload=overload.OverloadSizes(reach=10_240, seconds=5.0, lanes=10_240),
 )
 
 

@@ -53,7 +53,7 @@ async def answer_whole(
         request_id=new_request_id(),
         headers=headers,
         content=WholeBody(body),
-        peer=HiddenPeer(road.encode()),
+        peer=HiddenPeer(transport.encode()),
         query=dict(parse_qsl(query)),
         variables=variables,
     )

@@ -53,7 +53,7 @@ from veen_hub.nats.subjects import (
 from veen_hub.ops.config.nats import NatsSettings
 from veen_hub.ops.logs import LOGGER, log
 
-SOURCE: Final = b"nats"
+SOURCE: Final = b"NATS"
 """All requests over NATS are one source: the hub does not see their connections."""
 RETRY_SEC: Final = 2.0
 """Pause before the hub tries again to connect, or to get its subjects."""

@@ -33,7 +33,7 @@ FREE_REQUESTS: Final = 256
 FREE_MESSAGES: Final = 1_024
 ASSUMED_RATE: Final = 5_000.0
 """Messages per second, until the rate is measured for the first time."""
-MIN_SAMPLE_SEC: Final = 0.25
+MIN_SAMPLE_SEC: Final = 0.1
 """Shortest time over which the rate is measured."""
 SAMPLE_WEIGHT: Final = 0.5
 """Weight of the newest sample; the earlier ones have the rest."""
