@@ -134,7 +134,11 @@ def token_lines(token: CapToken, names: dict[str, str] | None = None) -> list[st
     show_default=True,
     help="Lifetime of the token, from its authorization on.",
 )
-@click.option("--rate", type=RateType(), help="PER_SECOND,BURST [default: not limited].")
+@click.option(
+    "--rate",
+    type=RateType(),
+    help="Accepted messages per second, and at once: PER_SECOND,BURST [default: not limited].",
+)
 @click.option(
     "--out", "target", type=click.Path(path_type=Path), required=True, help="File to write the token to."
 )
