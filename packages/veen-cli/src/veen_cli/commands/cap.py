@@ -160,7 +160,7 @@ def issue(
     """
     del out
     if not all(streams):
-        raise click.UsageError("--stream is empty: is a shell variable not set?")
+        raise click.UsageError("--stream is empty: a shell variable may be unset.")
     subject_pk = ClientId(verify_key_named(subject))
     key = Folder(issuer).unlock(Passphrase(passphrase_file)).signing_key
     names = {stream_id(name).hex(): f" ({name})" for name in streams}
