@@ -91,7 +91,7 @@ class LockedError(StorageError):
     def __init__(self, root: Path, owner: LockOwner) -> None:
         super().__init__(
             f"the folder {root} is in use by process {owner.pid or 'unknown'}",
-            action=f"stop the hub with `veen hub stop -d {root}`",
+            action=f"stop it (`veen hub stop -d {root}`), or name another folder",
         )
         self.owner = owner
 

@@ -31,8 +31,8 @@ from veen_hub.client import Tls, Unreachable
 from veen_hub.client.trust import check_status
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import MIN_TRY_SECONDS, Retry, retrying
-from veen_hub.client.wire.roads import transport_to
 from veen_hub.client.wire.transport import Timeouts, no_answer
+from veen_hub.client.wire.transport_choice import transport_to
 from veen_storage import open_source
 
 T = TypeVar("T")

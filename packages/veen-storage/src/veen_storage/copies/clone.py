@@ -62,7 +62,7 @@ MAX_CUTS: Final = 8
 
 
 ReportProgress = Callable[[int, int], None]
-"""Is called with the number of labels that are copied, and of all labels."""
+"""Called with the number of copied labels, and the number of all labels."""
 
 
 def clone(
@@ -326,7 +326,7 @@ class LogCopier:
     def _write(self, path: Path, parts: Iterable[bytes]) -> None:
         """Write all parts to a file, which is synced later together with others (``_sync``)."""
         parts = iter(parts)
-        first = next(parts, b"")  # first, because this raises if the source is missing
+        first = next(parts, b"")  # before the target is created: reading raises if the source is missing
         fd = self._files.open_append(path)
         self._unsynced.append(fd)
         offset = 0

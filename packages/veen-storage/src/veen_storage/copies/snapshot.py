@@ -163,7 +163,9 @@ class SnapshotTarget:
             else:
                 shutil.rmtree(path)
         self._files.make_directories(root)
-        os.close(self._files.open_append(self._unfinished))  # first: a folder without it is never emptied
+        os.close(
+            self._files.open_append(self._unfinished)
+        )  # before any other file: only a folder with this marker may be emptied
         self._files.sync_directory(root)
         for directory in self.layout.directories():
             self._files.make_directory(directory)

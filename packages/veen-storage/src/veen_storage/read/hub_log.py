@@ -91,7 +91,7 @@ class StoredHubLog:
         size, before = signed.head.size, self._published
         if before is not None and size < before.head.size:
             raise StorageError(
-                f"a hub checkpoint of size {size} cannot be published after one of {before.head.size}",
+                f"a hub checkpoint of size {size} cannot be published after one of size {before.head.size}",
                 action="publish the newest hub checkpoint",
             )
         if size < 1 or size > self.size or self.root_at(size) != signed.head.root:

@@ -8,8 +8,9 @@ the heads that wait to be joined. One process extends the joined hub log:
    each part's own hub log was read: **the commit point**;
 3. ``hublog/checkpoint`` is replaced.
 
-Opening cuts off what a crash left behind step 1, and repeats step 3. The files are those of a hub with one
-shard, byte for byte. The index knows every label of the hub, under numbers of its own, and no entries.
+Opening removes the entries of an extension that did not reach step 2, and repeats step 3. The files are those
+of a hub with one shard, byte for byte. The index knows every label of the hub, under numbers of its own, and
+no entries.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class JoinedHubLog:
         check_checkpoints(self._layout, identity, self._index, self.reader)
 
     def _cut_entries(self) -> None:
-        """Remove entries that a crash left behind the last commit; they were shown to nobody."""
+        """Remove the entries after the last committed one: a crash left them, and no client has seen them."""
         path, expected = self._layout.hub_log_entries, self._cursor.entries_bytes
         length = path.stat().st_size if path.exists() else 0
         if length < expected:
