@@ -36,7 +36,7 @@ MAX_OUTPUT_BYTES: Final = 1_048_576
 
 
 def load_service(where: str) -> Service:
-    """Import ``module:object``, a ``Service``; modules of the current folder count."""
+    """Import ``module:object``, a ``Service``; modules in the current folder are found too."""
     module, _, name = where.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
