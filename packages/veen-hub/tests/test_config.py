@@ -54,7 +54,7 @@ WRONG = [
     ("issuers: abc", "issuers: must be a list"),
     ("issuers: [abc]", "issuers[0]: want VerifyKey in hex"),
     ("issuers: [5]", "issuers[0]: must be text"),
-    ("streams: [a, 5]", "streams[1]: must be text, not int 5; put the value in quotes"),
+    ("streams: [a, 5]", "streams[1]: must be text, not the number 5; put the value in quotes"),
     ("network: {allow: [10.0.0.0/40]}", "network.allow[0]: "),
     ("network: {deny: [1.2.3.4/8]}", "network.deny[0]: "),
     ("tls: {cert: a.pem}", "tls.key: missing"),
