@@ -1,4 +1,4 @@
-"""What a replica reads: a snapshot of the whole hub, and its journal as it grows (RESOLUTIONS P9, ADR 0019).
+"""The calls of a replica: a snapshot of the whole hub, and its journal as it grows (P9, ADR 0019).
 
 Both contain only what the other read endpoints serve too: messages, receipts, checkpoints, the hub log.
 """

@@ -62,7 +62,7 @@ class Hub:
         self._after = AsyncExitStack()
         self._moving = asyncio.Lock()
         self.confirmations = confirmations
-        """What a quorum of witnesses has confirmed; None without a witness policy."""
+        """The confirmations by a quorum of witnesses; None without a witness policy."""
         self._logs: dict[Label, LabelLog] = {}
         self._outboxes: dict[Label, Outbox] = {}
         self._shared = SharedSends(connection)

@@ -176,7 +176,7 @@ class NatsService:
                             f"another hub serves the subjects below {self.prefix or 'the root'}",
                             action="give each hub its own nats.prefix",
                         )
-                    if name is None:  # the server says that nobody listens
+                    if name is None:  # the server says that no hub listens
                         return
         except TimeoutError:
             if not is_subscribed:  # the NATS server answers for a subject without subscribers

@@ -80,7 +80,7 @@ class Resharded:
     digest_before: str
     """Hash over the names and hashes of these files in the source."""
     digest_after: str
-    """The same over the files of the target, which were read again."""
+    """Hash over the names and hashes of the target's files, which were read again."""
 
 
 def reshard(

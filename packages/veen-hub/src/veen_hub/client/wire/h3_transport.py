@@ -59,7 +59,7 @@ class _Exchange:
     def fail(self, failure: Exception) -> None:
         if not self.head.done():
             self.head.set_exception(failure)
-            self.head.exception()  # retrieved, in case nobody waits any more
+            self.head.exception()  # retrieved, in case no task waits any more
         self.body.fail(failure)
 
 

@@ -84,7 +84,7 @@ class SerialThread:
     """A thread for calls that run one after the other.
 
     A pool with several idle threads wakes two of them for each call. This thread does not keep the process
-    from ending; no caller was told that an interrupted call is complete.
+    from ending: a call that is interrupted has not returned, so no caller relies on it.
     """
 
     __slots__ = ("_calls", "_thread")

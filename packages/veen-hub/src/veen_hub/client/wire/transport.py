@@ -1,4 +1,4 @@
-"""What all transports to a hub share: settings, requests, whole responses, and errors (§10.3)."""
+"""The common part of all transports to a hub: settings, requests, whole responses, and errors (§10.3)."""
 
 from __future__ import annotations
 
