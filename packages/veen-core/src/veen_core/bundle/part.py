@@ -122,7 +122,7 @@ def encode_ending(trailer: PartTrailer) -> bytes:
 
 
 def trailer_size(footer: bytes) -> int:
-    """Return the size of the trailer before this footer; raise ``DecodeError`` if the file was cut."""
+    """Return the size of the trailer before this footer; raise ``DecodeError`` if the file was truncated."""
     where = f"bundle footer ({SECTION})"
     if len(footer) != FOOTER_SIZE or footer[4:] != END:
         raise DecodeError("the file does not end like a part of a bundle: it was cut or altered", where=where)

@@ -235,5 +235,5 @@ def _is_duplicate(reply: Reply) -> bool:
 
 
 def _used(name: DropName) -> ApiError:
-    about = f"request {name.number} of sender {name.sender}"
-    return ApiError(Code.CONFLICT, f"{about} was another one, or its reply is not kept any more")
+    about = f"number {name.number} of sender {name.sender} was used by another request"
+    return ApiError(Code.CONFLICT, f"{about}, or by this one, whose reply is no longer kept")

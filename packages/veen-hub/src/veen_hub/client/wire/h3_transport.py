@@ -45,7 +45,7 @@ from veen_hub.http3.windows import MAX_UNSENT_BYTES, bounded
 
 IDLE_SEC: Final = 60.0
 PING_SEC: Final = 20.0
-"""How often the connection is kept open while a live stream has no entries."""
+"""Time between two pings, which keep the connection open while a live stream has no entries."""
 
 
 class _Exchange:
