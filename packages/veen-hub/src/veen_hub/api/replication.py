@@ -179,7 +179,7 @@ async def _snapshot_parts(hub: Hub) -> AsyncGenerator[bytes, None]:
         copying = in_own_thread(copy, "veen-snapshot")
         while (part := await parts.get()) is not None:
             yield part
-        await copying  # raises what ended it early: the replica then lacks the last item
+        await copying  # raises the error that ended the copy early: the replica then lacks the last item
     finally:
         ended.set()
         while not parts.empty():

@@ -167,7 +167,7 @@ class Stream:
         ``to`` is whom to seal to: by default the stream's reader key, else the sender (H11). ``schema`` names
         the body's schema, ``parent`` the message that this one answers. ``cap`` is the token to send with; by
         default an authorized one that fits is chosen. With ``attachments`` the body is wrapped so that it
-        lists them, unless ``body`` is a function that makes a body from their list. With ``confirm`` it waits
+        lists them, unless ``body`` is a function that makes a body from their list. With ``confirm`` the call waits
         until a quorum of witnesses covers the message, for at most ``confirm_timeout`` seconds (P2).
         """
         if confirm:
@@ -241,7 +241,7 @@ class Stream:
     async def store_attachment(self, ciphertext: bytes, *, cap: CapToken | AuthRef | None = None) -> Coid:
         """Store the ciphertext of an attachment under its own coid; durable when this returns (H17).
 
-        It is for attachments of another hub's messages, which a bridge copies without opening them (P7).
+        Use it for attachments of another hub's messages, which a bridge copies without opening them (P7).
         """
         connection, coid = self.hub.connection, Coid(H(ciphertext))
 
@@ -335,9 +335,9 @@ class Stream:
                     yield message
 
     async def follow(self, from_seq: int = 1) -> AsyncGenerator[Message, None]:
-        """Yield verified messages from ``from_seq`` on, and wait for new ones; it does not end.
+        """Yield verified messages from ``from_seq`` on, and wait for new ones; the iterator has no end.
 
-        Under a profile with epochs it starts with the oldest label that still takes messages, and ignores
+        Under a profile with epochs the iterator starts with the oldest label that still takes messages, and ignores
         ``from_seq``.
         """
         connection = self.hub.connection

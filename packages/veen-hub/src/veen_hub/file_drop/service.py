@@ -189,7 +189,7 @@ class FileDropService:
     async def _begin(
         self, name: DropName, sender: AnsweredRequests, asked: DroppedRequest, headers: Headers
     ) -> Begun | None:
-        """Note where the log is before a submit; return what was noted if it had begun before."""
+        """Note the label's head before a submit; return the earlier note if the submit had begun before."""
         if (asked.method, asked.target) != SUBMIT:
             return None
         if content_type_of(headers) == CBOR_SEQ:

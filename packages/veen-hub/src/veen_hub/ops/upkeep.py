@@ -103,7 +103,7 @@ class Upkeep:
     async def _find_backlog(self) -> None:
         """Read every label's progress page by page, so that starting does not depend on their number.
 
-        It changes nothing in the log (``reads``): a policy's view is stale when a hub starts.
+        The scan only reads the log (``reads``), so it also runs while a policy's view is stale after the start.
         """
         read = self._store.read
         try:

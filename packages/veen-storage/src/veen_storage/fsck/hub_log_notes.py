@@ -109,8 +109,8 @@ class HubLogNotes:
         waiting = [item.extension.checkpoint for item in self.pending]
         if stored is not None and stored.content not in waiting:
             what = (
-                f"has size {stored.signed.head.size}: it is not in the journal, and the index has applied a hub "
-                f"log of size {self.size}"
+                f"has size {stored.signed.head.size}: it is not in the journal, and the index has applied "
+                f"size {self.size}"
             )
             context.fault(HUB_LOG_CHECKPOINT, what)
             context.hub_log_damaged = True

@@ -120,7 +120,7 @@ class HubCheckpoints:
         await self._asking(ask)
 
     async def proof(self, label: Label, stream_seq: StreamSeq | None = None) -> HubProofResponse:
-        """Return a label's head and its place in the hub log, verified; accept its hub checkpoint as above.
+        """Return a label's head and its place in the hub log, verified; accept the proof's hub checkpoint.
 
         Raises ``NotFound`` if the published hub checkpoint does not cover ``stream_seq`` yet.
         """

@@ -248,7 +248,7 @@ class Settler:
         log.state.note_receipts()
 
     def _accept_run(self, receipts: Sequence[Receipt]) -> None:
-        """May run in a thread, to its end even if cancelled: a settled message always has its receipt."""
+        """Accept receipts, to the end even if cancelled: a settled message always has its receipt."""
         self._log.client.accept_receipts(receipts)
         self._record(receipts)
 

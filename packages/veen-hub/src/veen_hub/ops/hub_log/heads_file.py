@@ -95,7 +95,7 @@ class HeadsFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether this process owns the file, and nothing in it speaks against this hub."""
+        """Whether this process owns the file, and its content does not contradict this hub."""
         return self._held is not None and time.monotonic() >= self._open_at
 
     def is_recorded(self, head: TreeHead) -> bool:
@@ -224,7 +224,7 @@ class HeadsFile:
     # --- on the event loop
 
     async def _run(self, work: Callable[[], T]) -> None:
-        """Run a step once the previous one has ended; after a timeout it continues, and its effect counts."""
+        """Run a step once the previous one has ended; a step that times out continues in its thread."""
         try:
             async with asyncio.timeout(TIMEOUT_SEC):
                 if self._running is not None:

@@ -111,7 +111,7 @@ class Memories:
             self._wait()
 
     def log_start(self) -> None:
-        """Log once what the hub is compared with, or that there is nothing."""
+        """Log once which memories the hub is compared with, or that it has none."""
         if self.names:
             log(logging.INFO, "memories", memories=list(self.names), required=self._required)
             return
