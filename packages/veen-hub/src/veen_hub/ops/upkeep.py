@@ -103,7 +103,7 @@ class Upkeep:
     async def _find_backlog(self) -> None:
         """Read every label's progress page by page, so that starting does not depend on their number.
 
-        The scan only reads the log (``reads``), so it also runs while a policy's view is stale after the start.
+        The scan only reads the log (``reads``), so it runs while a policy's view is stale after the start.
         """
         read = self._store.read
         try:
