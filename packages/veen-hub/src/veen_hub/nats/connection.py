@@ -58,7 +58,7 @@ class _NatsClient(Client):
         try:
             await super()._process_msg(*args)
         except (UnicodeDecodeError, IndexError) as exc:
-            LOGGER.debug("dropped a NATS message that cannot be decoded: %s", exc)
+            LOGGER.debug("nats_message_dropped: %s", exc)
 
 
 async def open_nats(

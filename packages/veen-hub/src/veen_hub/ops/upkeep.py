@@ -138,7 +138,7 @@ class Upkeep:
             self._on_backlog(to_checkpoint + to_anchor)
 
     def _note_touched(self, batch: Batch, counts: Mapping[Label, int]) -> None:
-        """Note the backlog of a batch's labels as it was before the batch, until the scan has ended."""
+        """During the scan: note the backlog that a batch's labels had before the batch."""
         covered: dict[Label, int] = {}
         labels = set(counts)
         for step in batch.view.changes.steps:

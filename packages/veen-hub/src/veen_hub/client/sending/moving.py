@@ -45,7 +45,7 @@ MOVED_FOLDER: Final = "moved"
 
 
 class Predecessor(Protocol):
-    """The hub before the successor."""
+    """The hub that has handed over to the successor."""
 
     resealed: dict[LeafHash, LeafHash]
     """By the leaf_hash of a moved message: the leaf_hash of the message that it was sealed from."""
