@@ -195,7 +195,7 @@ class Store:
     def commit(self, batch: Batch | ReplicatedBatch) -> None:
         """Make a batch durable. When this returns, its receipts may leave and readers see its entries."""
         batch.sign()
-        if not batch.items:
+        if not batch.items and isinstance(batch, Batch):  # the primary's numbers are the replica's
             return
         if batch.made_after != self._ledger.adopted:
             raise StorageError("another batch was committed after this one was started: start a new batch")

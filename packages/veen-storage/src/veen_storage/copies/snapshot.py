@@ -53,7 +53,7 @@ _NOT_SENT: Final = frozenset({"index", "lock", "journal", "keys", "views", "jour
 
 def send_snapshot(store: Source, emit: Emit) -> None:
     """Send everything that was applied when this was called."""
-    sender = _Sender(store, emit)
+    sender = SnapshotSender(store, emit)
     for _attempt in range(MAX_CUTS):
         cut = take_cut(store.index)
         sender.begin(cut.batch)
@@ -67,7 +67,7 @@ def send_snapshot(store: Source, emit: Emit) -> None:
     raise StorageError(f"chunks were pruned faster than they could be sent, {MAX_CUTS} times")
 
 
-class _Sender(LogCopier):
+class SnapshotSender(LogCopier):
     """Sends the files of one hub instead of writing them."""
 
     def __init__(self, store: Source, emit: Emit) -> None:
