@@ -138,9 +138,9 @@ def test_the_rate_is_measured_while_messages_wait_and_follows_changes(clock: Tim
     clock.now += 2 * MIN_SAMPLE_SEC
     rate.note_settled(1_000, waiting=1)
     assert rate.per_second == pytest.approx(1_000 / (2 * MIN_SAMPLE_SEC))
-    clock.now += MIN_SAMPLE_SEC
+    clock.now += 2 * MIN_SAMPLE_SEC
     before = rate.per_second
-    rate.note_settled(int(10_000 * MIN_SAMPLE_SEC), waiting=1)
+    rate.note_settled(int(10_000 * 2 * MIN_SAMPLE_SEC), waiting=1)
     assert rate.per_second == pytest.approx(before + SAMPLE_WEIGHT * (10_000 - before))
 
 
@@ -161,8 +161,8 @@ def test_a_hub_that_stood_still_is_measured_again(clock: Time) -> None:
     rate.note_settled(1, waiting=1)
     assert rate.per_second == 1.0, "no estimate is 0"
     for _ in range(12):
-        clock.now += MIN_SAMPLE_SEC
-        rate.note_settled(int(4_000 * MIN_SAMPLE_SEC), waiting=1)
+        clock.now += 2 * MIN_SAMPLE_SEC
+        rate.note_settled(int(4_000 * 2 * MIN_SAMPLE_SEC), waiting=1)
     assert rate.per_second == pytest.approx(4_000, rel=0.01)
 
 
