@@ -342,16 +342,15 @@ class Load:
 def measure(
     place: Path,
     running: Callable[[Path, int, list[CapToken]], contextlib.AbstractContextManager[int]],
-    new: Callable[[Path], Path],
-    load_of: Callable[[Path], Load],
+    make: Callable[[Path], Load],
     *,
     sizes: OverloadSizes,
     say: Say,
     shards: int = 1,
 ) -> bool:
-    """Measure all figures on one hub; see the module."""
-    root = new(place / f"overload {shards}")
-    load = load_of(root)
+    """Measure all figures on one hub; ``make`` makes its directory. See the module."""
+    root = place / f"overload {shards}"
+    load = make(root)
     suffix = "" if shards == 1 else "_shards"
 
     def printed(name: str, value: float, target: float, *, ok: bool) -> bool:

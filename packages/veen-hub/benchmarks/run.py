@@ -684,18 +684,17 @@ def measure_shards(place: Path, sizes: Sizes) -> bool:
 def measure_overload(place: Path, sizes: Sizes, shards_count: int = 1) -> bool:
     """Measure a hub near its limit and beyond; see ``overload``."""
 
-    def made(root: Path) -> Path:
-        if shards_count == 1:
-            return new(root)
-        whole = new(root.with_name("before sharding it"))
-        reshard(whole, root, shards_count)
-        return root
+    def made(root: Path) -> overload.Load:
+        whole = new(root if shards_count == 1 else root.with_name("before sharding it"))
+        load = overload.Load(identity_of(whole).hub_id, ADMIN, sizes.overload.lanes)
+        if shards_count > 1:
+            reshard(whole, root, shards_count)
+        return load
 
     return overload.measure(
         place,
         shards.running,
         made,
-        lambda root: overload.Load(identity_of(root).hub_id, ADMIN, sizes.overload.lanes),
         sizes=sizes.overload,
         say=say,
         shards=shards_count,
