@@ -64,7 +64,7 @@ COORDINATOR_ENDED: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSettings:
-    """What the coordinator tells a shard's process."""
+    """The settings that the coordinator passes to a shard's process."""
 
     config: HubConfig
     root: Path
@@ -143,6 +143,7 @@ class ShardServer:
                     fence,
                     keys_directory=config.keys_dir,
                     limits=DEFAULT_LIMITS.lowered(config.limits) if config.limits else None,
+                    keeping=config.replication.keeping,
                 )
             except LockedError:
                 if time.monotonic() > deadline:

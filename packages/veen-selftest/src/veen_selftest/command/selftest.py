@@ -171,13 +171,21 @@ OPTIONS: Final = (
         help="Seed of keys, sizes and malformed requests: the same seed gives the same requests.",
     ),
     click.option(
-        "--count", type=Integer(1), default=2_000, show_default=True, help="fuzz: requests per check."
+        "--count", type=Integer(1), default=2_000, show_default=True, help="Suite fuzz: requests per check."
     ),
     click.option(
-        "--seconds", type=Seconds(), default=60.0, show_default=True, help="fuzz: longest time per check."
+        "--seconds",
+        type=Seconds(),
+        default=60.0,
+        show_default=True,
+        help="Suite fuzz: most seconds per check.",
     ),
     click.option(
-        "--rounds", type=Integer(1), default=10, show_default=True, help="crash, trust: number of kills."
+        "--rounds",
+        type=Integer(1),
+        default=10,
+        show_default=True,
+        help="Suites crash and trust: kills per check.",
     ),
     click.option(
         "--max-wait",
@@ -186,20 +194,22 @@ OPTIONS: Final = (
         show_default=True,
         help="Longest time a check may wait for an expiry, an epoch or the hub log, in seconds.",
     ),
-    click.option("--quick", is_flag=True, help="perf: smaller histories, about a minute in all."),
+    click.option("--quick", is_flag=True, help="Suite perf: write fewer messages, and take about a minute."),
     click.option(
-        "--history", type=Integer(MIN_HISTORY), help="perf: entries in the long label of hub.growth."
+        "--history",
+        type=Integer(MIN_HISTORY),
+        help="Suite perf: number of entries in the long label of hub.growth.",
     ),
     click.option(
         "--profile",
         is_flag=True,
-        help="perf: instead of the figures, print the time per message by stage, and draw a flame graph.",
+        help="Suite perf: print the time per message by stage, not the figures; draw a flame graph.",
     ),
     click.option(
         "--flame-graph",
         type=_REPORT,
         callback=writable,
-        help="perf --profile: SVG file for the flame graph [default: veen-flame-graph.svg].",
+        help="Suite perf with --profile: SVG file of the flame graph [default: veen-flame-graph.svg].",
     ),
     click.option(
         "--log-format",
@@ -208,7 +218,7 @@ OPTIONS: Final = (
         show_default=True,
         envvar="VEEN_LOG_FORMAT",
         show_envvar=True,
-        help="json: results as log lines with the fields of other VEEN containers.",
+        help="json: print each result as a log line with the fields of other VEEN containers.",
     ),
     click.option("--list", "listing", is_flag=True, help="List the checks and exit."),
     click.option("--junit", type=_REPORT, callback=writable, help="Write a JUnit report to this file."),
@@ -258,8 +268,8 @@ def selftest(
     """Test a hub from outside, through its public API.
 
     Without SUITE it runs core. With --hub it writes only to its own streams. Checks that would stop, kill or
-    reconfigure that hub are skipped, and the report says so. One check reports invented equivocation, of hubs
-    that do not exist: the operator sees that in the hub's log.
+    reconfigure that hub are skipped, and the report says so. The check equivocation.report sends invented
+    evidence against hubs that do not exist: the operator of the hub sees the report in the hub's log.
     """
     wanted = suites.SUITES if "all" in suite else suite or ("core",)
     if profile and (tuple(suite) != ("perf",) or only):
