@@ -1,7 +1,7 @@
 """The stateful half of the admission table (§8.1, §8.2, RESOLUTIONS): rows in order, first failure wins.
 
 ``STATEFUL`` runs in the sequencer, in the order of messages. Adding a rule is adding a row. ``stateless``
-holds the rows that need only the message, and ``http.submit`` those of the prefilter.
+holds the rows that need only the message, and ``api.submit`` those of the prefilter.
 
 ``ATT_ROOT`` has no row: the hub never sees a payload header (§4.5, §8.3).
 """

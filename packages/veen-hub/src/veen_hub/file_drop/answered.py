@@ -48,7 +48,7 @@ class AnsweredRequests:
         return None
 
     def begun(self, name: DropName) -> Begun | None:
-        """Return what was noted when this request began before; None if it did not."""
+        """Return the note of an earlier beginning of this request; None if it has not begun before."""
         try:
             data = read_file(self._folder / BEGUN, MAX_BEGUN_BYTES)
         except FileNotFoundError:

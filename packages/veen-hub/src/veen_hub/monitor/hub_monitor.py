@@ -48,7 +48,7 @@ MAX_OVERRUN_SEC: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """What is the same for all hubs of a monitor."""
+    """The settings that all hubs of a monitor share."""
 
     trust: HubTrust
     evidence: EvidenceFiles
@@ -62,7 +62,7 @@ class MonitorSettings:
 
 @dataclass(slots=True)
 class MonitorProgress:
-    """What a monitor has seen of a hub lately, for metrics and summaries."""
+    """The latest observations of a hub, for metrics and summaries."""
 
     shown: SignedHead | None = None
     """The hub checkpoint that the hub showed in the last round."""

@@ -29,7 +29,7 @@ from veen_hub.client.wire.shared_submits import MAX_REQUEST_BYTES
 
 @dataclass(slots=True)
 class Delivery:
-    """What became of a batch of messages.
+    """The outcome of a batch of messages.
 
     ``receipts`` are those of its first messages, ``failure`` says why there are no more, and ``unanswered``
     are the messages that may have reached the hub and have no receipt yet. They stay pending, and the next
@@ -248,7 +248,7 @@ class Settler:
         log.state.note_receipts()
 
     def _accept_run(self, receipts: Sequence[Receipt]) -> None:
-        """May run in a thread, to its end even if cancelled: a settled message always has its receipt."""
+        """Accept receipts, to the end even if cancelled: a settled message always has its receipt."""
         self._log.client.accept_receipts(receipts)
         self._record(receipts)
 

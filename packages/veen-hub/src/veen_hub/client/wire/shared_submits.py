@@ -24,7 +24,7 @@ MAX_REQUEST_BYTES: Final = 4 * 1_048_576
 
 
 class _Submit:
-    """The messages of one stream, the future of their outcomes, and all that share a request with them."""
+    """The messages of one stream, the future of their outcomes, and all submits of the same request."""
 
     __slots__ = ("outcomes", "request", "sharing", "wires")
 
