@@ -313,7 +313,8 @@ def admit(submission: Submission, context: BatchContext) -> None:
     else:
         inputs = context.input_of(submission, len(submission.wire))
         _check(STATEFUL, inputs)
-        if inputs.token is not None or submission.auth_ref is None:  # else its token may be authorized later
+        # Not cached while the token is unknown: it may be authorized before the writer's next message.
+        if inputs.token is not None or submission.auth_ref is None:
             context.passed[writer] = inputs
     token = inputs.token
     of_policy = token is None or inputs.question.granted or inputs.rate is not token.allow.rate

@@ -171,8 +171,8 @@ class Hub:
     ) -> HubEvidence:
         """Return verified evidence that proves one message without the log (``HubEvidence``, P1).
 
-        It waits up to ``timeout`` seconds until the hub log covers the message and, with a witness policy,
-        until a quorum has cosigned the hub checkpoint.
+        The call waits up to ``timeout`` seconds until the hub log covers the message and, with a witness
+        policy, until a quorum has cosigned the hub checkpoint.
         """
         log = await self.log(label)
         return await gather_evidence(log, StreamSeq(stream_seq), self.confirmations, timeout)

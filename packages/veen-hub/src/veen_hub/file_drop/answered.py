@@ -25,7 +25,7 @@ MAX_BEGUN_BYTES: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A submit that had begun: the label of its message, and the label's head before."""
+    """A submit that had begun: the label of its message, and the label's head before the submit."""
 
     label: Label
     head: StreamSeq

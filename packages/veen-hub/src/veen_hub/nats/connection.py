@@ -47,7 +47,7 @@ class _NatsClient(Client):
         await super()._process_info(info, initial_connection)
 
     def _connect_command(self) -> bytes:
-        """Note whether the connection is TLS, as nats-py does not; asyncio would warn when it ends."""
+        """Note whether the connection is TLS; nats-py does not, and asyncio would warn at the end of it."""
         transport: Any = self._transport
         writer = transport._io_writer
         writer._protocol._over_ssl = writer.get_extra_info("sslcontext") is not None

@@ -198,7 +198,7 @@ class Upkeep:
             self._unanchored[label] = made.upto_seq, waiting + entries
 
     def _anchored(self, label: Label, upto_seq: StreamSeq) -> None:
-        """Record an anchor; a checkpoint made since it was requested still waits for one."""
+        """Record an anchor; a checkpoint that is newer than its request still waits for an anchor."""
         newest, waiting = self._unanchored.pop(label, (upto_seq, 0))
         after = newest - upto_seq
         if after > 0:

@@ -169,7 +169,7 @@ class Settler:
         return uncertain
 
     async def _wait_for_handover(self, refusal: Refused, attempts: Attempts) -> None:
-        """Wait until the hub shows its handover: before, an earlier attempt may still reach the log (P9)."""
+        """Wait until the hub shows its handover; until then, an earlier attempt may reach the log (P9)."""
         connection = self._log.connection
         await connection.refresh()
         while connection.status.handover is None:

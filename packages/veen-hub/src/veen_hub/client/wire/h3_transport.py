@@ -132,7 +132,7 @@ class _Connection(QuicPeer):
                 self.transmit_soon()
 
     def _waits_for(self, exchange: _Exchange) -> bool:
-        """Return whether the hub has not answered yet; raise if it cannot any more."""
+        """Return whether the hub has not answered yet; raise if no answer can arrive any more."""
         if self.failure is not None:
             raise self.failure
         return not exchange.head.done()

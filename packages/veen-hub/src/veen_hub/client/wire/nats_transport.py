@@ -268,7 +268,7 @@ class NobodyListensError(ConnectionError):
 
 
 class _Flow:
-    """The client's side of a live stream: parts in order, and news for the hub of what was consumed."""
+    """The client's side of a live stream: parts in order, and reports to the hub of what was consumed."""
 
     def __init__(self, client: Client, subject: str, exchange: _Exchange) -> None:
         self._client, self._subject, self._exchange = client, subject, exchange
