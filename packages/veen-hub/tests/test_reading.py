@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 
 import cbor2
@@ -419,3 +420,26 @@ def test_the_control_label_has_receipts_proofs_and_checkpoints(hub: RunningHub) 
     hub.admin("/tooling/checkpoint")
     latest = CheckpointRequest(label=control, upto_seq=seq(0))
     assert hub.ask("/v1/checkpoint", latest, CheckpointResponse).checkpoint.upto_seq == 2
+
+
+# --- damage
+
+
+def test_a_damaged_entry_is_never_sent_and_none_is_skipped(hub: RunningHub, alice: Writer) -> None:
+    """Entries are sent as they are on disk; each is compared with its entry hash first (core §4.8.1)."""
+    for _ in range(SOME):
+        hub.accept(alice.next())
+    assert hub.do(hub.hub.store.settle)
+    (chunk,) = hub.hub.store.layout.log.glob(f"chunk-{alice.label.hex()}-*")
+    data, wire = bytearray(chunk.read_bytes()), page(hub, alice.label, 5, to_seq=seq(5)).items[0].msg.encode()
+    data[data.index(wire) + len(wire) // 2] ^= 1
+    chunk.write_bytes(data)
+    assert seqs(page(hub, alice.label, to_seq=seq(4))) == [1, 2, 3, 4]
+    assert seqs(page(hub, alice.label, 6)) == [6, 7, 8, 9, 10]
+    for asked in ({"from_seq": 1}, {"from_seq": 5}, {"from_seq": 5, "to_seq": 5}):
+        answer = hub.post("/v1/stream", StreamRequest(label=alice.label, **asked))  # type: ignore[arg-type]
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+    with Follower(hub.port, alice.label) as follower:
+        assert [item[1] for item in follower.take(4)] == [1, 2, 3, 4]
+        with pytest.raises((http.client.IncompleteRead, OSError)):
+            follower.next()
