@@ -333,6 +333,22 @@ def test_a_connection_beyond_the_limit_gets_one_answer(start_hub: StartHub) -> N
         assert hub.status().hub_ts
 
 
+def test_connections_for_which_there_are_no_descriptors_are_refused_with_an_answer(
+    start_process: StartProcess,
+) -> None:
+    hub = start_process("data", "--open")
+    resource.prlimit(hub.process.pid, resource.RLIMIT_NOFILE, (400, 400))
+    with ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(talk(hub)).sendall(b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n")
+        with talk(hub) as connection:
+            answer = answer_to(connection)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        assert request(hub.probes_port, "GET", "/readyz").status == 200
+        until(lambda: "connections_limited" in [line["event"] for line in hub.lines], "it is logged")
+    until(lambda: hub.get("/healthz").status == 200, "there is room again")
+
+
 def test_probes_are_answered_while_the_api_is_full(start_hub: StartHub) -> None:
     hub = start_hub(listen__max_connections=2)
     with ExitStack() as stack:
@@ -384,7 +400,7 @@ def test_many_followers_of_one_label_all_get_everything(start_process: StartProc
     hub = start_process("data", "--open")
     alice, entries = Writer("alice", hub.status().identity.hub_id), 20
     before = hub.resident_bytes
-    command = (sys.executable, "-m", follower_fleet.__name__)
+    command = (sys.executable, follower_fleet.__file__)
     numbers = (str(hub.port), alice.label.hex(), str(FOLLOWERS), str(entries))
     with subprocess.Popen([*command, *numbers], stdout=subprocess.PIPE, text=True) as fleet:
         assert fleet.stdout is not None
