@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
+from types import SimpleNamespace
 
 import cbor2
 import pytest
@@ -32,12 +34,13 @@ from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
 from veen_core.status import CheckpointsResponse
+from veen_hub.pipeline import sequencer
 from veen_storage.commit.ledger import Prune
 
 from .conftest import StartHub
 from .following import Follower
 from .people import Writer
-from .serving import JSON, RunningHub, SetClock
+from .serving import JSON, PATIENCE, RunningHub, SetClock
 
 SOME = 10
 
@@ -420,6 +423,27 @@ def test_the_control_label_has_receipts_proofs_and_checkpoints(hub: RunningHub) 
     hub.admin("/tooling/checkpoint")
     latest = CheckpointRequest(label=control, upto_seq=seq(0))
     assert hub.ask("/v1/checkpoint", latest, CheckpointResponse).checkpoint.upto_seq == 2
+
+
+# --- readers beside writers
+
+
+def test_readers_pause_for_the_sequencer_and_only_then(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    clock = SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic, perf_counter=time.perf_counter)
+    monkeypatch.setattr(sequencer, "time", clock)
+    give_way = hub.hub.store.read.give_way
+    monkeypatch.setattr(sequencer, "RECENT_SEC", 0)
+    hub.accept(alice.next())
+    give_way()
+    assert pauses == []
+    monkeypatch.setattr(sequencer, "RECENT_SEC", PATIENCE)
+    give_way()
+    assert pauses == [sequencer.PAUSE_SEC]
+    hub.run(hub.hub.log.act(lambda _batch: give_way()))
+    assert pauses[1:] == [sequencer.BUSY_PAUSE_SEC]
 
 
 # --- damage
