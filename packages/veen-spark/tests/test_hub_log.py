@@ -351,7 +351,11 @@ def test_a_label_whose_heads_do_not_grow_is_a_fault(how: str, size: int, shop: H
     rewrite(clone, heads, key=signing_key("hub/0"))
     row = only_fault(check(clone, size=size))
     assert row.label == label
-    words = "goes from 9 to 3 in the hub log" if how == "back" else "the hub log has two heads at this entry"
+    words = (
+        "does not grow in the hub log: 9, then 3"
+        if how == "back"
+        else "the hub log has two heads at this entry"
+    )
     assert words in str(row.row())
 
 

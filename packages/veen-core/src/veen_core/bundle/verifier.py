@@ -255,7 +255,7 @@ def verify_events(
 
 
 def _split_clause(message: str) -> tuple[str, str | None]:
-    """Return a message without the clause that it cites in brackets, and the clause, which is cited once."""
+    """Split a message into its text and the clause that it cites in brackets."""
     cited = _CITED.search(message)
     if cited is None:
         return message, None

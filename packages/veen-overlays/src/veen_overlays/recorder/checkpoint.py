@@ -69,7 +69,7 @@ class RecorderCheckpoint(Wire):
     checkpoint: bytes
     """The hub checkpoint: a signed note with the size and the root of the hub log, and cosignatures."""
     origin: str | None = None
-    """Name of the hub log, if the hub is configured with another than P1's."""
+    """The configured name of the hub log; absent: the default name of P1."""
 
     @property
     def signed_head(self) -> SignedHead:

@@ -19,7 +19,7 @@ from veen_core.hashing import H
 from veen_hub.client import Tls
 from veen_selftest.command.admin_key import read_key
 from veen_selftest.hubs.fleet import Fleet, KeyRefused, NoHub, OwnFleet, RemoteFleet
-from veen_selftest.hubs.other_road import is_other_road
+from veen_selftest.hubs.other_transport import is_other_transport
 from veen_selftest.hubs.own_hub import PROGRAM
 from veen_selftest.runner.check import ClauseViolation
 
@@ -85,7 +85,7 @@ def split_program(command: str) -> Sequence[str]:
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        known = text.startswith(("http://", "https://")) or is_other_road(text)
+        known = text.startswith(("http://", "https://")) or is_other_transport(text)
         return known and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a malformed port or address
         return False

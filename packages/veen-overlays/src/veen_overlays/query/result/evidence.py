@@ -50,7 +50,7 @@ class HubLogLink(Wire):
     consistency: MmrConsistency | None = None
     """Between the trees at ``head.upto_seq`` and at ``to_seq``, unless they are the same."""
     origin: str | None = None
-    """Name of the hub log, if the hub is configured with another than P1's."""
+    """The configured name of the hub log; absent: the default name of P1."""
 
 
 @int_map("query evidence.source", section=SECTION)
