@@ -582,7 +582,7 @@ EXPORT_DAMAGE: dict[Callable[[Path, Hub], None], str] = {
     no_hub_log: "the file is missing",
     label_hidden_by_leaving_out_the_hub_log: "leads to a hub log of 15 entries, but the export has one of 0",
     no_identity: "has no hub-identity.cbor",
-    moved: "not an export of the label that its name says",
+    moved: "this hub's export of the label in its name",
     from_the_middle: "from its first entry on",
     unreadable_label: "export manifest",
 }

@@ -90,8 +90,8 @@ class LockedError(StorageError):
 
     def __init__(self, root: Path, owner: LockOwner) -> None:
         super().__init__(
-            f"{root} is in use by process {owner.pid or 'unknown'}",
-            action="stop that process, or name another data directory",
+            f"the folder {root} is in use by process {owner.pid or 'unknown'}",
+            action=f"stop it (`veen hub stop -d {root}`), or name another folder",
         )
         self.owner = owner
 

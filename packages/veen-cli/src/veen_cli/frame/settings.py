@@ -139,7 +139,7 @@ def value_or_context(name: str, given: str | None) -> str | None:
     the hub even in a shell where VEEN_HUB is set.
     """
     if given == "":
-        raise click.UsageError(f"{flag(name)} is empty: is a shell variable not set?")
+        raise click.UsageError(f"{flag(name)} is empty: a shell variable may be unset.")
     if given is None or _context_flag_overrides(name):
         found: str | None = getattr(current_context(), name)
         return given if found is None else found

@@ -76,7 +76,7 @@ target_option = click.option(
 @data_dir_option
 @keys_dir_option
 @target_option
-@click.option("--with-keys", is_flag=True, help="Copy the signing keys too: only to move a hub for good.")
+@click.option("--with-keys", is_flag=True, help="Copy the signing keys too: only to move a hub permanently.")
 def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, with_keys: bool) -> Answer:
     """Copy a hub, running or not, into a new directory.
 

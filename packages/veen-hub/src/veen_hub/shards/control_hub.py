@@ -14,7 +14,7 @@ from veen_core.rejection import Code
 from veen_core.status import AuthorizeResponse
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.hub import Hub
-from veen_hub.ops.anchors import AnchorBackend
+from veen_hub.ops.anchors import AnchorPublisher
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log import HubLogService
@@ -38,7 +38,7 @@ ORDER_SEC: Final = 0.2
 class JoinedHubLogService(HubLogService):
     """The hub log over all parts, with cadence, memories and witnesses of a hub with one shard."""
 
-    def __init__(self, config: HubConfig, hub: ControlHub, anchor: AnchorBackend | None) -> None:
+    def __init__(self, config: HubConfig, hub: ControlHub, anchor: AnchorPublisher | None) -> None:
         super().__init__(
             config,
             hub.store,
@@ -56,7 +56,7 @@ class JoinedHubLogService(HubLogService):
         return await self._hub.joining.join(self.origin)
 
     async def _record(self, head: TreeHead) -> bool:
-        """Record a head where a hub with one shard does, and in every shard, before anybody is shown it."""
+        """Record a head where a hub with one shard does, and in every shard, before it leaves the hub."""
         if not self._hub.are_shards_up() or not await super()._record(head):
             return False
         await self._hub.joining.remember(head)
@@ -83,13 +83,15 @@ class ControlHub(Hub):
         own_origin: str,
         shards: Mapping[int, PartClient],
         are_shards_up: Callable[[], bool],
+        anchor: AnchorPublisher | None,
     ) -> None:
         self._own_origin = own_origin
         self._floor_clock = clock
         self.shards = shards
         self.are_shards_up = are_shards_up
         self.counter_history = CounterHistory()
-        super().__init__(config, store, clock=clock)
+        self.anchor = anchor
+        super().__init__(config, store, clock=clock, anchor=anchor)
         own = PartHubLog(
             own_origin,
             store.own_hub_log,
@@ -112,7 +114,7 @@ class ControlHub(Hub):
         )
         self.replica_source = self.merging
 
-    def _make_hub_log(self, anchor: AnchorBackend | None) -> HubLogService:
+    def _make_hub_log(self, anchor: AnchorPublisher | None) -> HubLogService:
         return JoinedHubLogService(self.config, self, anchor)
 
     def owner_of(self, label: Label) -> PartClient | None:

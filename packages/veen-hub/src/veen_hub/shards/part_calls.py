@@ -13,7 +13,7 @@
 | ``POST /part/serve`` | listen at the hub's address |
 | ``GET /part/ready`` | why the part cannot accept messages, or nothing |
 | ``POST /part/admit`` | run the auth stage for an attachment (H17) |
-| ``POST /part/checkpoint``, ``/part/retention`` | upkeep now, at an admin's request |
+| ``POST /part/checkpoint``, ``/part/anchor``, ``/part/retention`` | upkeep now, at an admin's request |
 | ``POST /part/drain``, ``/part/stop`` | accept nothing more, and settle what was accepted; end |
 
 Only processes of the hub's user reach the socket.
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from veen_core import cbor
+from veen_core.checkpoint import Checkpoint
 from veen_core.errors import AdmissionError, ApiError
 from veen_core.ids import AuthRef, ClientId, Label, UnixTime
 from veen_core.rejection import Code
@@ -60,6 +61,7 @@ class PartCalls:
             "serve": self._serve,
             "admit": self._admit,
             "checkpoint": self._checkpoint,
+            "anchor": self._anchor,
             "retention": self._retention,
             "drain": self._drain,
             "stop": self._stop,
@@ -165,9 +167,16 @@ class PartCalls:
         return json_reply(json.dumps({"writer": writer.hex()}))
 
     async def _checkpoint(self, request: ApiRequest) -> Reply:
+        return await self._at_labels(request, self.hub.upkeep.checkpoint)
+
+    async def _anchor(self, request: ApiRequest) -> Reply:
+        return await self._at_labels(request, self.hub.upkeep.anchor)
+
+    async def _at_labels(
+        self, request: ApiRequest, do: Callable[[Label | None], Awaitable[list[Checkpoint]]]
+    ) -> Reply:
         asked: dict[str, Any] = json.loads(await _body(request))
-        label = Label.from_hex(asked["label"]) if asked["label"] is not None else None
-        made = await self.hub.upkeep.checkpoint(label)
+        made = await do(Label.from_hex(asked["label"]) if asked["label"] is not None else None)
         control = self.hub.admission.control_label
         return Reply(200, b"".join(one.encode() for one in made if one.label_curr != control), BYTES)
 

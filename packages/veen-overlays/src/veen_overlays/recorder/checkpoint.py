@@ -34,7 +34,7 @@ MAX_CHECKPOINT_BYTES: Final = 16 * 1_048_576
 @int_map("recorder stream head", section="SDR0 3.2.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHead(Wire):
-    """The head of one label of a recorder stream, and its place in the hub log."""
+    """The head of one label of a recorder stream, and its index in the hub log."""
 
     stream: str
     epoch: int
@@ -43,7 +43,7 @@ class StreamHead(Wire):
     head: LabelHead | None = None
     """None if the hub log had no head of the label: the stream was empty."""
     index: int | None = None
-    """Place of the head in the hub log."""
+    """Index of the head in the hub log."""
     proof: tuple[NodeHash, ...] | None = None
     """Inclusion of the head in the hub log."""
 
@@ -104,8 +104,8 @@ class CheckpointVerdict:
     cosigned: Cosigned | None
     """The witnesses that cosigned; None if no policy was given."""
     empty: tuple[str, ...]
-    """Streams without a head. That the hub log had none is claimed, not proved; so it is that the heads of
-    the other streams are their newest."""
+    """Streams without a head. The file proves neither that the hub log had no head for them, nor that the
+    heads of the other streams are the newest."""
 
 
 def verify_checkpoint(

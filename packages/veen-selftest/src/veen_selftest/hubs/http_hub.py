@@ -305,10 +305,10 @@ class HttpHub:
         require_equal(len(outcomes), len(wires), "answers to a sequence (H14)")
         return outcomes
 
-    def accept_many(self, wires: Sequence[bytes], together: int = 256) -> list[Receipt]:
+    def accept_many(self, wires: Sequence[bytes], per_request: int = 256) -> list[Receipt]:
         receipts: list[Receipt] = []
-        for start in range(0, len(wires), together):
-            for outcome in self.submit_many(wires[start : start + together]):
+        for start in range(0, len(wires), per_request):
+            for outcome in self.submit_many(wires[start : start + per_request]):
                 if isinstance(outcome, ErrorEnvelope):
                     raise ClauseViolation(f"a valid message was refused: {outcome.code}: {outcome.message}")
                 receipts.append(outcome)
