@@ -273,7 +273,7 @@ def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
     for witness in config.hub_log.witnesses:
         address = urlsplit(witness.url)
         if address.scheme == "http" and _is_beyond_loopback(address.hostname or ""):
-            note = "whoever can change its answers can stop this hub from signing"
+            note = "an attacker who can change its answers can stop this hub from signing"
             log(logging.WARNING, "plain_http_witness", url=witness.url, note=note, action="use https")
     if is_plain_beyond_loopback(config):
         log(logging.WARNING, "plain_http_beyond_loopback", action="set tls in hub.yaml", url=url)

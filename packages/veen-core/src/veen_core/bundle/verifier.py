@@ -46,7 +46,7 @@ _CLAUSES: Final = {rule.name: rule.clause for rule in RULES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleVerdict:
-    """What a valid bundle proves."""
+    """The facts that a valid bundle proves."""
 
     bundle_id: BundleId
     header: BundleHeader

@@ -1,4 +1,4 @@
-"""What a replica reads: a snapshot of the whole hub, and its journal as it grows (RESOLUTIONS P9, ADR 0019).
+"""The calls of a replica: a snapshot of the whole hub, and its journal as it grows (P9, ADR 0019).
 
 Both contain only what the other read endpoints serve too: messages, receipts, checkpoints, the hub log.
 """
@@ -180,7 +180,7 @@ async def _snapshot_parts(hub: Hub) -> AsyncGenerator[bytes, None]:
         copying = in_own_thread(copy, "veen-snapshot")
         while (part := await parts.get()) is not None:
             yield part
-        await copying  # raises what ended it early: the replica then lacks the last item
+        await copying  # raises the error that ended the copy early: the replica then lacks the last item
     finally:
         ended.set()
         while not parts.empty():

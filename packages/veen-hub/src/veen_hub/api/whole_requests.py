@@ -19,7 +19,7 @@ TABLE: Final = routes.RouteTable(routes.API_ROUTES)
 
 
 class HiddenPeer:
-    """A client of which its transport shows nothing, and which cannot be told that it reads too slowly."""
+    """A client that its transport hides: no address, no certificate, no sign that it reads too slowly."""
 
     remote: str | None = None
     dropped = False

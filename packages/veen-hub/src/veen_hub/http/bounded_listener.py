@@ -53,7 +53,7 @@ class ListenerEndpoint:
 
     @staticmethod
     def of(key: str, settings: ListenSettings, *, port: int, reuse_port: bool = False) -> ListenerEndpoint:
-        """Return the endpoint of a section; without ``backlog`` as many wait as may be connected."""
+        """Return the endpoint of a section; its backlog is ``max_connections`` unless the section has one."""
         limit = settings.max_connections
         backlog = getattr(settings, "backlog", limit)
         return ListenerEndpoint(

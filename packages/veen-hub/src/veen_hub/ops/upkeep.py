@@ -108,7 +108,7 @@ class Upkeep:
     async def _find_backlog(self) -> None:
         """Read every label's progress page by page, so that starting does not depend on their number.
 
-        It changes nothing in the log (``reads``): a policy's view is stale when a hub starts.
+        The scan only reads the log (``reads``), so it runs while a policy's view is stale after the start.
         """
         read = self._store.read
         try:
@@ -143,7 +143,7 @@ class Upkeep:
             self._on_backlog(to_checkpoint + to_anchor)
 
     def _note_touched(self, batch: Batch, counts: Mapping[Label, int]) -> None:
-        """Note the backlog of a batch's labels as it was before the batch, until the scan has ended."""
+        """During the scan: note the backlog that a batch's labels had before the batch."""
         covered: dict[Label, int] = {}
         labels = set(counts)
         for step in batch.view.changes.steps:
@@ -198,7 +198,7 @@ class Upkeep:
             self._unanchored[label] = made.upto_seq, waiting + entries
 
     def _anchored(self, label: Label, upto_seq: StreamSeq) -> None:
-        """Record an anchor; a checkpoint made since it was requested still waits for one."""
+        """Record an anchor; a checkpoint that is newer than its request still waits for an anchor."""
         newest, waiting = self._unanchored.pop(label, (upto_seq, 0))
         after = newest - upto_seq
         if after > 0:

@@ -58,7 +58,7 @@ class JoinedHubLogService(HubLogService):
         return await self._hub.joining.join(self.origin)
 
     async def _record(self, head: TreeHead) -> bool:
-        """Record a head where a hub with one shard does, and in every shard, before anybody is shown it."""
+        """Record a head where a hub with one shard does, and in every shard, before it leaves the hub."""
         if not self._hub.are_shards_up() or not await super()._record(head):
             return False
         await self._hub.joining.remember(head)

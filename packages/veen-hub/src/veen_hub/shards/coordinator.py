@@ -252,7 +252,7 @@ def _reserve(host: str, port: int) -> socket.socket:
     family, kind, protocol, _name, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    with socket.socket(family, kind, protocol) as probe:  # without SO_REUSEPORT: fails if anybody listens
+    with socket.socket(family, kind, protocol) as probe:  # without SO_REUSEPORT: fails if any process listens
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         probe.listen(1)

@@ -53,13 +53,13 @@ class PartPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownHistories:
-    """What a shard has seen of the coordinator's histories: each must continue it."""
+    """A shard's record of the coordinator's histories; each history must continue its record."""
 
     control_seq: int
     """Last entry of the shard's copy of the control label; 0 if it has none."""
     control_root: bytes
     hub_log_size: int
-    """Size of the newest hub checkpoint that the shard was told; 0 before the first."""
+    """Size of the newest hub checkpoint that the shard has recorded; 0 before the first."""
     hub_log_root: bytes
 
 

@@ -135,7 +135,7 @@ class ShardHub(Hub):
         )
 
     async def remember_hub_log(self, size: int, root: bytes) -> None:
-        """Record durably a hub checkpoint of the joined hub log, before anybody is shown it."""
+        """Record durably a hub checkpoint of the joined hub log, before it leaves the hub."""
         await self.log.read(lambda: write_seen(self._state, SeenHubLog(size, root)))
 
     # --- tokens

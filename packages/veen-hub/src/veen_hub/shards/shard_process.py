@@ -67,7 +67,7 @@ COORDINATOR_ENDED: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSettings:
-    """What the coordinator tells a shard's process."""
+    """The settings that the coordinator passes to a shard's process."""
 
     config: HubConfig
     root: Path

@@ -247,7 +247,7 @@ class RealmSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
-    """What a hub keeps for its replicas (RESOLUTIONS P9)."""
+    """Applied journal that a hub keeps for its replicas (RESOLUTIONS P9)."""
 
     keep_bytes: int = 1_073_741_824
     """Bytes of applied journal that are kept, so that a replica can be away for a while; 0 keeps nothing.

@@ -42,7 +42,7 @@ LEDGER_PAUSE_SEC: Final = 60.0
 """Shortest pause between two comparisons with the anchor ledger, which grows by the minute."""
 
 NOTICE_INTERVALS: Final = 2
-"""Intervals in which a process that runs notices that another one has claimed its heads file."""
+"""Intervals within which a running process notices that another process has claimed its heads file."""
 
 
 class HubLogService:
