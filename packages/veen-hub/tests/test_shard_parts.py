@@ -188,7 +188,7 @@ def test_all_parts_are_joined_at_one_second() -> None:
 
 def test_parts_whose_clocks_never_meet_are_not_joined() -> None:
     clock = FloorClock(SetClock(100), UnixTime(0))
-    with pytest.raises(ApiError, match="do not meet"):
+    with pytest.raises(ApiError, match="did not agree on one time"):
         asyncio.run(
             joining(clock, FakePart(*range(100, 160, 4)), FakePart(*range(102, 162, 4)))._cover_all(extend)
         )

@@ -453,7 +453,7 @@ def test_a_coordinator_from_an_older_copy_is_not_started(start: Start, place: Pa
     for folder, lost in (("joined", "hub log"), ("parts/control", "control label")):
         shutil.rmtree(root / folder)
         shutil.copytree(place / "old" / folder, root / folder)
-        with pytest.raises(AssertionError, match=f"has seen more of the {lost} than there is"):
+        with pytest.raises(AssertionError, match=f"has seen a longer {lost} than the coordinator has"):
             start(root)
 
 

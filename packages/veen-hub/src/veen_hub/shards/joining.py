@@ -223,8 +223,8 @@ class Joining:
         lacking = await self._access.read(lambda: self._lacking(known))
         if lacking is not None:
             raise HistoryLostError(
-                f"{part.name} has seen more of the {lacking} than there is: its directory is older than "
-                "the shards",
+                f"{part.name} has seen a longer {lacking} than the coordinator has: parts/control or joined "
+                "is older than the shards",
                 action=WHAT_HELPS,
             )
 
@@ -295,7 +295,7 @@ class Joining:
             if all(place.hub_ts == newest for place in places.values()):
                 return _Round(newest, places)
             floor = newest
-        raise ApiError(Code.UNAVAILABLE, "the clocks of the parts of this hub do not meet", retry_after=1)
+        raise ApiError(Code.UNAVAILABLE, "the parts of this hub did not agree on one time", retry_after=1)
 
     async def _new_heads(self, found: _Round) -> tuple[list[LabelHead], dict[str, JoinedUpTo]]:
         """Return the newest head of each label that has grown, in order of labels, from its owner's log."""
