@@ -36,7 +36,7 @@ from veen_storage.shards.seen_hub_log import SeenHubLog
 from veen_storage.shards.sharded_layout import CONTROL, owner_of, part_name
 
 MAX_ATTEMPTS: Final = 8
-"""Attempts to let all parts extend at one hub_ts; a second rarely ends twice meanwhile."""
+"""Attempts to let all parts extend at one hub_ts; one fails if a new second begins meanwhile."""
 CALL_SEC: Final = 10.0
 MAX_CONTROL_ENTRIES: Final = 256
 """Entries of the control label that are copied in one call."""
