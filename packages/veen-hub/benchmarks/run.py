@@ -13,6 +13,8 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``client.*`` are figures of the client that ships; see ``client_load``.
 - ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``;
   ``hub.trust_overhead`` and ``trust.cosign_p99_ms`` are in ``trust_overhead``.
+- ``hub.followers`` and ``hub.catch_up`` are figures of many followers and of readers beside writers; see
+  ``followers``.
 - ``hub.shards`` and ``hub.p50_shards`` compare a hub with two shards with one that has one; see ``shards``.
 - Three lines with ``client`` instead of ``name`` are messages per second of the client that ships, of a plain
   HTTP client and of the raw generator; see ``veen_hub.load``.
@@ -42,6 +44,7 @@ from functools import partial
 from pathlib import Path
 
 import client_load
+import followers
 import history
 import long_history
 import shards
@@ -125,6 +128,8 @@ class Sizes:
     """Requests to a witness."""
     heads: int
     """Heads in a large hub log, ten of each label."""
+    followers: int
+    """Followers of one label."""
     floor_sec: float = 0.5
     """How long the crypto floor is measured before and after each round."""
 
@@ -142,6 +147,7 @@ FULL = Sizes(
     clients=LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
     witness=32_000,
     heads=1_000_000,
+    followers=5_000,
 )
 TINY = Sizes(
     single=1_280,
@@ -156,6 +162,7 @@ TINY = Sizes(
     clients=LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1),
     witness=640,
     heads=200,
+    followers=20,
     floor_sec=0.02,
 )
 QUICK = Sizes(
@@ -171,6 +178,7 @@ QUICK = Sizes(
     clients=LoadSizes(one_by_one=40, per_sender=4, batches=2_048),
     witness=9_600,
     heads=100_000,
+    followers=1_000,
 )
 
 
@@ -585,6 +593,41 @@ def measure_hub(place: Path, sizes: Sizes) -> bool:
     return ok
 
 
+def measure_followers(place: Path, sizes: Sizes) -> bool:
+    """Measure many followers, and readers beside writers; see ``followers``."""
+    each = BATCH.sent(sizes.batch // ROUNDS)
+    with running(new(place / "followed"), 1_016) as hub:
+
+        def rate(turn: int) -> float:
+            return uvloop.run(BATCH.rate(hub, each, turn))
+
+        for turn in range(ROUNDS):
+            rate(turn)
+        stored, turns, samples = ROUNDS * each, 2 * followers.ROUNDS, sizes.alone
+        ok = followers.measure_catch_up(
+            hub.port,
+            hub.where,
+            stored,
+            rate=lambda turn: rate(ROUNDS + turn),
+            alone=lambda turn: alone(hub, samples, 999, 1 + turn * samples),
+            say=say,
+        )
+        stored += turns * (each + samples)
+        bodies = [signed(writer(998), hub.where, seq, hub.auth[998]) for seq in range(1, 41)]
+        return (
+            followers.measure_followers(
+                hub.port,
+                hub.where,
+                bodies,
+                rss_mb=lambda: hub.rss_mb,
+                count=sizes.followers,
+                start=stored + 1,
+                say=say,
+            )
+            and ok
+        )
+
+
 def measure_verify(_place: Path, sizes: Sizes) -> bool:
     """Measure core's batch verifier."""
     batch = batch_ratio(sizes.batch // 10)
@@ -711,6 +754,17 @@ def measure_long_history(place: Path, sizes: Sizes, keep: Path | None) -> bool:
 
 PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
     (("hub.single", "hub.plain", "hub.batch", "hub.p50", "hub.read", "hub.follow_p99_ms"), measure_hub),
+    (
+        (
+            "hub.followers",
+            "hub.followers_p99_ms",
+            "hub.follower_kb",
+            "hub.catch_up",
+            "hub.catch_up_p50",
+            "hub.catch_up_reads",
+        ),
+        measure_followers,
+    ),
     (("hub.shards", "hub.p50_shards"), measure_shards),
     (("verify.batch",), measure_verify),
     (
