@@ -445,7 +445,7 @@ class Load:
 SINGLE = Load(first=0, lanes=256, size=1)
 BATCH = Load(first=1_000, lanes=16, size=64)
 PLAIN_FIRST, PLAIN_LANES = 300, 256
-"""The writers of ``hub.plain``; others than those of ``SINGLE``."""
+"""The first writer of ``hub.plain`` and the number of writers, different from those of ``SINGLE``."""
 
 
 def against_floor(hub: Running, load: Load, count: int, sizes: Sizes) -> tuple[float, float, float]:

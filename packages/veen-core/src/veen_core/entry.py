@@ -22,7 +22,7 @@ from veen_core.receipt import Receipt
 
 _FRAME: Final = struct.Struct(">BB32sQII32s")
 _SIZES: Final = struct.Struct(">BB40xII32x")
-"""The same header, reading only what is needed to find the end of the entry."""
+"""The frame header, reduced to the fields that give the end of the entry."""
 FRAME_SIZE: Final = _FRAME.size
 ENTRY_VERSION: Final = 1
 FLAG_AUTHORIZE: Final = 0x01

@@ -5,7 +5,7 @@ The export of one label may have a head that leads to a hub checkpoint, ``hub-he
     last RECEIPT of the export ── consistency proof ── a head of the label ── its inclusion in the hub log
                                ── hub checkpoint ── cosignatures of witnesses
 
-So the hub has shown the exported range to everybody who has seen that hub checkpoint. An export whose last
+So the hub has committed to the exported range for every reader of that hub checkpoint. An export whose last
 entry no hub checkpoint covers yet has no such file.
 
 The export of a whole hub has every label, and the hub log that says which labels there are:
@@ -76,7 +76,7 @@ class HubManifest(Wire):
 def verify_hub_head(
     found: HubHead, identity: HubIdentity, label: Label, to_seq: StreamSeq, root: MmrRoot
 ) -> SignedHead:
-    """Return the hub checkpoint that commits to the export; raise unless every step of the drawing holds."""
+    """Verify every step from an export to its hub checkpoint, and return the hub checkpoint."""
     head, signed = found.head, parse_signed_head(found.checkpoint)
     if head.label != label:
         raise EvidenceError("the head is that of another label (RESOLUTIONS P1)")

@@ -15,7 +15,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from veen_core.errors import ApiError, IdentityError
 from veen_core.handover import Handover
@@ -31,7 +31,7 @@ from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import ProfileAndLimits, Submission
 from veen_hub.admission.table import AttachmentWriter
 from veen_hub.ops.advertising import HubAdvertiser
-from veen_hub.ops.anchors import AnchorBackend
+from veen_hub.ops.anchors import AnchorPublisher
 from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.clock import load_clock
@@ -57,6 +57,7 @@ from veen_hub.pipeline.uploads import Uploads
 from veen_hub.pipeline.worker_process import has_cores
 from veen_hub.replica.announcements import Announcements
 from veen_hub.replica.handover import HandoverService, refusal_after
+from veen_hub.replica.source import DirectorySource, ReplicaSource
 from veen_storage import Batch, PendingEntry, Store, ViewStore
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ SUMMARY_SEC: Final = 60.0
 class Hub:
     """One running hub: create it, ``start`` it on an event loop, ``drain`` it, ``stop`` it."""
 
+    owns_control: ClassVar = True
+    """Whether the control label is this process's own, and not a copy (``shards``)."""
+
     def __init__(
         self,
         config: HubConfig,
@@ -79,7 +83,7 @@ class Hub:
         *,
         clock: Clock | None = None,
         policy: AdmissionPolicy | None = None,
-        anchor: AnchorBackend | None = None,
+        anchor: AnchorPublisher | None = None,
     ) -> None:
         self.config = config
         self.store = store
@@ -115,6 +119,7 @@ class Hub:
     def _set_up_replication(self) -> None:
         """Decide whether this hub may write at all: not a replica, nor one that has handed over (P9)."""
         self.announcements = Announcements()
+        self.replica_source: ReplicaSource = DirectorySource(self.store)
         self.snapshot_running = False
         self.handover: Handover | None = self.store.read_handover()
         self.replica: ReplicaFollower | None = None
@@ -165,7 +170,7 @@ class Hub:
         self.unsent = 0
         """Bytes of answers that are being sent."""
 
-    def _set_up_parts(self, anchor: AnchorBackend | None) -> None:
+    def _set_up_parts(self, anchor: AnchorPublisher | None) -> None:
         config, store = self.config, self.store
         self._state = ViewStore(store.layout.view("hub"))
         self.admin_replays = AdminReplayGuard(self._state)
@@ -192,6 +197,7 @@ class Hub:
             control_label=self.admission.control_label,
             policy=self.policy,
             on_backlog=self.publisher.count_backlog,
+            anchors_control=self.owns_control,
         )
         self.hub_log = self._make_hub_log(anchor)
         self._handing_over = HandoverService(
@@ -260,7 +266,7 @@ class Hub:
             replica=self.replica,
         )
 
-    def _make_hub_log(self, anchor: AnchorBackend | None) -> HubLogService:
+    def _make_hub_log(self, anchor: AnchorPublisher | None) -> HubLogService:
         return HubLogService(
             self.config,
             self.store,

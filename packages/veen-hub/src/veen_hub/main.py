@@ -39,7 +39,6 @@ from veen_hub.server import Server
 from veen_hub.version import VERSION
 from veen_storage import (
     DamageError,
-    JournalKeeping,
     Layout,
     LockedError,
     MismatchError,
@@ -173,8 +172,9 @@ def configure(given: argparse.Namespace) -> HubConfig:
 def open_hub(config: HubConfig) -> Hub:
     """Open the data directory and make the hub over it."""
     limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
-    keeping = JournalKeeping(max_bytes=config.replication.keep_bytes, max_age_sec=config.replication.keep_sec)
-    store = Store(config.data_dir, keys_directory=config.keys_dir, limits=limits, keeping=keeping)
+    store = Store(
+        config.data_dir, keys_directory=config.keys_dir, limits=limits, keeping=config.replication.keeping
+    )
     try:
         return Hub(config, store, anchor=load_anchor(config.anchor))
     except BaseException:
@@ -273,7 +273,7 @@ def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
     for witness in config.hub_log.witnesses:
         address = urlsplit(witness.url)
         if address.scheme == "http" and _is_beyond_loopback(address.hostname or ""):
-            note = "whoever can change its answers can stop this hub from signing"
+            note = "an attacker who can change its answers can stop this hub from signing"
             log(logging.WARNING, "plain_http_witness", url=witness.url, note=note, action="use https")
     if is_plain_beyond_loopback(config):
         log(logging.WARNING, "plain_http_beyond_loopback", action="set tls in hub.yaml", url=url)

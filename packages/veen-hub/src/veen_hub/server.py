@@ -121,12 +121,12 @@ class Server:
         await self.h3.start()
 
     async def _name_h3(self, _request: web.Request, response: web.StreamResponse) -> None:
-        """Say where HTTP/3 is in every answer but those of direct submits (RFC 7838)."""
+        """Announce HTTP/3 in every answer except those of direct submits (RFC 7838)."""
         if self.h3 is not None:
             response.headers["Alt-Svc"] = self.h3.alt_svc
 
     def _own_urls(self) -> tuple[str, ...]:
-        """The addresses of all roads that are on, HTTP/1.1 first."""
+        """The hub's address on each transport that is on, HTTP/1.1 first."""
         assert self._api is not None
         h3 = (self.h3.url,) if self.h3 is not None else ()
         return (self._api.name, *h3, *(self.nats.urls if self.nats is not None else ()))

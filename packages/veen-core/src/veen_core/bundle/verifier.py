@@ -46,7 +46,7 @@ _CLAUSES: Final = {rule.name: rule.clause for rule in RULES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleVerdict:
-    """What a valid bundle proves."""
+    """The facts that a valid bundle proves."""
 
     bundle_id: BundleId
     header: BundleHeader
@@ -255,7 +255,7 @@ def verify_events(
 
 
 def _split_clause(message: str) -> tuple[str, str | None]:
-    """Return a message without the clause that it cites in brackets, and the clause, which is cited once."""
+    """Split a message into its text and the clause that it cites in brackets."""
     cited = _CITED.search(message)
     if cited is None:
         return message, None

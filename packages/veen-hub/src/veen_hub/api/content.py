@@ -30,12 +30,12 @@ W = TypeVar("W", bound=Wire)
 
 
 def too_large(message: str) -> ApiError:
-    """E.LIMIT, for a request that is not an admission (H1)."""
+    """Return E.LIMIT: the refusal of a request that is not an admission (H1)."""
     return ApiError(Code.LIMIT, message)
 
 
 def over_the_cap(message: str) -> AdmissionError:
-    """E.SIZE of the prefilter's first row (§8.2), for a message, a token or an attachment."""
+    """Return E.SIZE of the prefilter's first row (§8.2): for a message, a token or an attachment."""
     return AdmissionError(SIZE_PREFILTER, message)
 
 
@@ -47,7 +47,7 @@ def content_type_of(headers: Headers) -> str:
 
 
 def announced_length(headers: Headers) -> int | None:
-    """Return the Content-Length, if it is a number; of a long one the first ``MAX_LENGTH_DIGITS`` digits."""
+    """Return the Content-Length, if it is a number, cut to its first ``MAX_LENGTH_DIGITS`` digits."""
     text = headers.get("Content-Length", "")
     return int(text[:MAX_LENGTH_DIGITS]) if text.isascii() and text.isdecimal() else None
 

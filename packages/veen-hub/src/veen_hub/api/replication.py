@@ -1,4 +1,4 @@
-"""What a replica reads: a snapshot of the whole hub, and its journal as it grows (RESOLUTIONS P9, ADR 0019).
+"""The calls of a replica: a snapshot of the whole hub, and its journal as it grows (P9, ADR 0019).
 
 Both contain only what the other read endpoints serve too: messages, receipts, checkpoints, the hub log.
 """
@@ -34,7 +34,6 @@ from veen_hub.replica.items import (
     encode_item,
 )
 from veen_storage import AbsentError, BatchesGoneError, JournalFeed
-from veen_storage.copies.snapshot import send_snapshot
 
 SNAPSHOT_PARTS: Final = 4
 """Parts of a snapshot, of up to 1 MiB each, that wait to be sent."""
@@ -113,7 +112,7 @@ async def _items(
             coids, replica.coids = tuple(replica.coids[:COIDS_PER_ITEM]), replica.coids[COIDS_PER_ITEM:]
             yield AttachmentIds(coids)
             continue
-        if (newest := hub.store.hub_log.published) is not None and newest is not published:
+        if (newest := hub.replica_source.published) is not None and newest is not published:
             published = newest
             yield PublishedItem(newest)
             continue
@@ -169,7 +168,7 @@ async def _snapshot_parts(hub: Hub) -> AsyncGenerator[bytes, None]:
             asyncio.run_coroutine_threadsafe(put(part), loop).result()
 
         try:
-            send_snapshot(hub.store, emit)
+            hub.replica_source.send_snapshot(emit)
         finally:
             with contextlib.suppress(ConnectionError):
                 asyncio.run_coroutine_threadsafe(put(None), loop).result()
@@ -179,7 +178,7 @@ async def _snapshot_parts(hub: Hub) -> AsyncGenerator[bytes, None]:
         copying = in_own_thread(copy, "veen-snapshot")
         while (part := await parts.get()) is not None:
             yield part
-        await copying  # raises what ended it early: the replica then lacks the last item
+        await copying  # raises the error that ended the copy early: the replica then lacks the last item
     finally:
         ended.set()
         while not parts.empty():

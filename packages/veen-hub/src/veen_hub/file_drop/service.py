@@ -66,10 +66,10 @@ class FileDropService:
         self._settings = settings
         self._state = hub.store.layout.view("file")
         self._senders: dict[str, AnsweredRequests] = {}
-        self._troubles: set[str] = set()
-        """What was wrong at this look at the inbox."""
-        self._said: set[str] = set()
-        """What was wrong at the look before, and was logged."""
+        self._faults: set[str] = set()
+        """Faults of this scan of the inbox."""
+        self._logged: set[str] = set()
+        """Faults of the previous scan, which were logged."""
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -101,7 +101,7 @@ class FileDropService:
                     await self._answer_sender(requests)
             except OSError as exc:
                 self._say("folder", "file_inbox_failed", folder=str(self._inbox), error=str(exc))
-            self._said, self._troubles = self._troubles, set()
+            self._logged, self._faults = self._faults, set()
             await asyncio.sleep(self._settings.poll_ms / 1_000)
 
     def _waiting(self) -> list[DropName]:
@@ -110,10 +110,10 @@ class FileDropService:
         return sorted(name for name in names if name is not None)
 
     def _say(self, about: str, event: str, **fields: str) -> None:
-        """Log a trouble when it begins."""
-        if len(self._troubles) < self._settings.max_senders:
-            self._troubles.add(about)
-            if about not in self._said:
+        """Note a fault; log it unless the previous scan had it."""
+        if len(self._faults) < self._settings.max_senders:
+            self._faults.add(about)
+            if about not in self._logged:
                 log(logging.WARNING, event, **fields)
 
     # --- one request
@@ -189,7 +189,7 @@ class FileDropService:
     async def _begin(
         self, name: DropName, sender: AnsweredRequests, asked: DroppedRequest, headers: Headers
     ) -> Begun | None:
-        """Note where the log is before a submit; return what was noted if it had begun before."""
+        """Note the label's head before a submit; return the earlier note if the submit had begun before."""
         if (asked.method, asked.target) != SUBMIT:
             return None
         if content_type_of(headers) == CBOR_SEQ:
@@ -235,5 +235,5 @@ def _is_duplicate(reply: Reply) -> bool:
 
 
 def _used(name: DropName) -> ApiError:
-    about = f"request {name.number} of sender {name.sender}"
-    return ApiError(Code.CONFLICT, f"{about} was another one, or its reply is not kept any more")
+    about = f"number {name.number} of sender {name.sender} was used by another request"
+    return ApiError(Code.CONFLICT, f"{about}, or by this one, whose reply is no longer kept")

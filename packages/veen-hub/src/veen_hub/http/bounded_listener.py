@@ -53,7 +53,7 @@ class ListenerEndpoint:
 
     @staticmethod
     def of(key: str, settings: ListenSettings, *, port: int, reuse_port: bool = False) -> ListenerEndpoint:
-        """Return the endpoint of a section; without ``backlog`` as many wait as may be connected."""
+        """Return the endpoint of a section; its backlog is ``max_connections`` unless the section has one."""
         limit = settings.max_connections
         backlog = getattr(settings, "backlog", limit)
         return ListenerEndpoint(
@@ -165,7 +165,7 @@ class BoundedListener(web.BaseSite):
             )
         except (OSError, OverflowError) as exc:  # overflow: the port after 65535
             await self.stop()
-            why = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+            why = os.strerror(exc.errno) if isinstance(exc, OSError) and exc.errno else exc
             raise ConfigError(
                 f"{endpoint.key}.host, {endpoint.key}.port: cannot listen on {endpoint.host} port "
                 f"{endpoint.port}: {why}",

@@ -78,7 +78,7 @@ class HttpPeer:
 
 
 async def _send(reply: StreamedReply, request: web.Request) -> web.StreamResponse:
-    """Send an answer while it is made; if it cannot be completed, cut the connection."""
+    """Send an answer while it is made; if it cannot be completed, abort the connection."""
     response = web.StreamResponse(headers={"Content-Type": reply.content_type, **reply.headers})
     if reply.length is not None:
         response.content_length = reply.length

@@ -72,7 +72,7 @@ class _Http(H3Connection):
         return len(stream.buffer) if stream is not None else 0
 
     def _check_content_length(self, stream: Any) -> None:
-        """Leave it to ``H3Request.feed``, which refuses the request; aioquic would end the connection."""
+        """Leave the check to ``H3Request.feed``, which refuses the request and keeps the connection."""
 
 
 class H3Request:

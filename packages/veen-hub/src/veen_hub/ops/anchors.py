@@ -49,11 +49,16 @@ class AnchoredRoot(Wire):
     ts: UnixTime
 
 
-@runtime_checkable
-class AnchorBackend(Protocol):
-    """An anchor backend. ``publish`` returns once the root is durable, or raises ``AnchorError``."""
+class AnchorPublisher(Protocol):
+    """Publishes roots. ``publish`` returns once the root is durable, or raises ``AnchorError``."""
 
     async def publish(self, root: AnchoredRoot) -> bytes: ...
+
+
+@runtime_checkable
+class AnchorBackend(AnchorPublisher, Protocol):
+    """An anchor backend: what it published, it also verifies."""
+
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool: ...
 
 
@@ -156,7 +161,7 @@ class FileLedger:
         """Yield every line except an interrupted last one; anything else unreadable is damage."""
         with self._path.open("rb") as file:
             if file.seek(0, os.SEEK_END) < start:
-                raise self._damaged(start, "the file was cut back")
+                raise self._damaged(start, "the file was truncated")
             file.seek(start)
             data = file.read()
         at = 0

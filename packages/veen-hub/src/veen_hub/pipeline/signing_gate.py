@@ -1,8 +1,8 @@
 """The signing gate: whether the hub may sign anything now (RESOLUTIONS P3).
 
 The sequencer reads the gate before every batch, and every signature of the hub is made in a batch: receipts,
-checkpoints, authorizations, anchors and hub checkpoints. A closed gate therefore stops all of them, whoever
-asks. Actions that only read are not affected.
+checkpoints, authorizations, anchors and hub checkpoints. A closed gate therefore stops all of them, for every
+caller. Actions that only read are not affected.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ RESTART_SEC: Final = 5.0
 PIPE_BYTES: Final = 256 * 1_024
 """Buffer of the pipe in each direction; large enough for a group of average messages."""
 _PIPE_ERRORS: Final = (OSError, EOFError, pickle.UnpicklingError, ValueError)
-"""How a pipe fails if its process does not start, has ended, or sends nonsense."""
+"""Errors of a pipe whose process does not start, has ended, or sends invalid data."""
 
 
 def cores() -> int:

@@ -35,7 +35,7 @@ _DROPPED: Final = frozenset(
 
 
 def socket_path(folder: Path, name: str) -> str:
-    """Return a path of a unix socket that is short enough: by way of this process's descriptor if need be."""
+    """Return a path of a unix socket that is short enough, if need be through an open descriptor."""
     path = str(folder.absolute() / name)
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
         return path

@@ -5,6 +5,7 @@
 | ``GET /part/place?size=N`` | root of the first N entries of the part's own hub log, or nothing |
 | ``POST /part/extend?floor=T`` | cover every entry so far, at T or later; end of the part's own hub log |
 | ``GET /part/heads?from=A&to=B`` | entries of the part's own hub log |
+| ``GET /part/batch`` | the last durable batch of the part's journal |
 | ``GET /part/known`` | what the part has seen of the control label and of the hub log of all parts |
 | ``POST /part/remember`` | record durably the hub checkpoint that is shown next |
 | ``POST /part/control`` | append entries of the control label; the last one that the part has |
@@ -12,7 +13,7 @@
 | ``POST /part/serve`` | listen at the hub's address |
 | ``GET /part/ready`` | why the part cannot accept messages, or nothing |
 | ``POST /part/admit`` | run the auth stage for an attachment (H17) |
-| ``POST /part/checkpoint``, ``/part/retention`` | upkeep now, at an admin's request |
+| ``POST /part/checkpoint``, ``/part/anchor``, ``/part/retention`` | upkeep now, at an admin's request |
 | ``POST /part/drain``, ``/part/stop`` | accept nothing more, and settle what was accepted; end |
 
 Only processes of the hub's user reach the socket.
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from veen_core import cbor
+from veen_core.checkpoint import Checkpoint
 from veen_core.errors import AdmissionError, ApiError
 from veen_core.ids import AuthRef, ClientId, Label, UnixTime
 from veen_core.rejection import Code
@@ -59,11 +61,18 @@ class PartCalls:
             "serve": self._serve,
             "admit": self._admit,
             "checkpoint": self._checkpoint,
+            "anchor": self._anchor,
             "retention": self._retention,
             "drain": self._drain,
             "stop": self._stop,
         }
-        gets = {"place": self._place, "heads": self._heads, "known": self._known, "ready": self._ready}
+        gets = {
+            "place": self._place,
+            "heads": self._heads,
+            "known": self._known,
+            "batch": self._batch,
+            "ready": self._ready,
+        }
         return [
             *(Route("POST", f"/part/{name}", handler) for name, handler in posts.items()),
             *(Route("GET", f"/part/{name}", handler) for name, handler in gets.items()),
@@ -77,7 +86,16 @@ class PartCalls:
 
     async def _extend(self, request: ApiRequest) -> Reply:
         place = await self.hub.hub_log.extend(UnixTime(number_of(request, "floor", 0)))
-        return json_reply(json.dumps({"hub_ts": place.hub_ts, "size": place.size, "root": place.root.hex()}))
+        found = {
+            "hub_ts": place.hub_ts,
+            "size": place.size,
+            "root": place.root.hex(),
+            "batch": place.batch,
+        }
+        return json_reply(json.dumps(found))
+
+    async def _batch(self, _request: ApiRequest) -> Reply:
+        return json_reply(json.dumps({"last": self.hub.store.last_batch}))
 
     async def _heads(self, request: ApiRequest) -> Reply:
         start, end = number_of(request, "from", 0), number_of(request, "to", 0)
@@ -149,9 +167,16 @@ class PartCalls:
         return json_reply(json.dumps({"writer": writer.hex()}))
 
     async def _checkpoint(self, request: ApiRequest) -> Reply:
+        return await self._at_labels(request, self.hub.upkeep.checkpoint)
+
+    async def _anchor(self, request: ApiRequest) -> Reply:
+        return await self._at_labels(request, self.hub.upkeep.anchor)
+
+    async def _at_labels(
+        self, request: ApiRequest, do: Callable[[Label | None], Awaitable[list[Checkpoint]]]
+    ) -> Reply:
         asked: dict[str, Any] = json.loads(await _body(request))
-        label = Label.from_hex(asked["label"]) if asked["label"] is not None else None
-        made = await self.hub.upkeep.checkpoint(label)
+        made = await do(Label.from_hex(asked["label"]) if asked["label"] is not None else None)
         control = self.hub.admission.control_label
         return Reply(200, b"".join(one.encode() for one in made if one.label_curr != control), BYTES)
 

@@ -40,7 +40,7 @@ STOP_SEC: Final = 15.0
 GATE_SEC: Final = 0.2
 """How often the state of the signing gate is compared with that of the shard."""
 GATE_REPEAT_SEC: Final = 5.0
-"""How often it is sent although it has not changed: the shard must be able to answer."""
+"""Time between two reports of an unchanged gate, which show that the shard still answers."""
 SILENT_SEC: Final = 20.0
 """Longest time without an answer: a shard that may still sign when the hub must not is killed."""
 FINAL_CODES: Final = frozenset({1, 2, 3})

@@ -1,4 +1,4 @@
-"""What a witness must never forget: the newest cosigned checkpoint of each log, and the contradictions.
+"""The state of a witness, which must never be lost: each log's newest cosigned checkpoint, contradictions.
 
 One LMDB environment, written in synced transactions by one process. Keys:
 
@@ -77,7 +77,7 @@ class KeptContradiction:
 
 @dataclass(slots=True)
 class WitnessChanges:
-    """What one transaction changes."""
+    """The changes of one transaction."""
 
     heads: dict[str, CosignedHead] = field(default_factory=dict)
     """New checkpoints by origin."""
@@ -182,7 +182,7 @@ class WitnessState:
 
 
 def _time_of(signed: SignedHead, key: NoteKey) -> UnixTime:
-    for signature in filter(key.made, signed.note.signatures):
+    for signature in filter(key.is_named_by, signed.note.signatures):
         return cosigned_at(signature.signature)
     raise DecodeError("the newest checkpoint has no cosignature of this witness", where=signed.head.origin)
 

@@ -33,7 +33,7 @@ SHARDED_VERSION: Final = 2
 DATA: Final = "veen-data"
 MOVED_NOTE: Final = "VERSION.moved.note"
 MOVED: Final = "VERSION.moved"
-"""What ``shards.reshard`` makes of VERSION in a directory whose hub it has moved."""
+"""The name of VERSION in a directory whose hub was moved by ``shards.reshard``."""
 PART: Final = "veen-part"
 """First word of VERSION in a part of a sharded hub: it must not be started, copied or changed alone."""
 
@@ -71,7 +71,7 @@ def not_a_data_directory(root: Path) -> StorageError:
 def read_registry(layout: Layout, *, part: bool = False) -> Registry:
     """Read the registry; raise an error that says whether version, hash or content is wrong.
 
-    ``part``: the directory must be a part of a sharded hub, which nothing else accepts.
+    ``part``: the directory must be a part of a sharded hub. Without ``part``, such a directory is refused.
     """
     expected, name = _read_digest(layout, part=part), layout.registry.name
     content = read_file(layout.registry)

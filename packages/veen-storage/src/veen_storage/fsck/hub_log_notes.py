@@ -69,7 +69,7 @@ class HubLogNotes:
                 context.fault(f"hublog/{name}", "is not a file of the hub log", remedy=MOVE_AWAY)
 
     def _read(self, path: Path, name: str, remedy: str) -> StoredNote | None:
-        """Return a note that this hub signed; None if it is missing or, with a fault, damaged."""
+        """Return a note that this hub signed; None if the note is missing or damaged; report the damage."""
         try:
             content = path.read_bytes()
         except FileNotFoundError:
@@ -108,7 +108,10 @@ class HubLogNotes:
             return None
         waiting = [item.extension.checkpoint for item in self.pending]
         if stored is not None and stored.content not in waiting:
-            what = f"has size {stored.signed.head.size}, and is neither in the journal nor at {self.size}"
+            what = (
+                f"has size {stored.signed.head.size}: it is not in the journal, and the index has applied "
+                f"size {self.size}"
+            )
             context.fault(HUB_LOG_CHECKPOINT, what)
             context.hub_log_damaged = True
         elif stored is None and not context.layout.hub_log_checkpoint.exists():

@@ -153,7 +153,7 @@ class HubConfig:
         return len(os.sched_getaffinity(0)) if self.shards == "auto" else self.shards
 
     def _check_shards(self) -> None:
-        """Refuse what a hub with several shards cannot do, rather than do it by halves."""
+        """Refuse settings that a hub with several shards does not support."""
         if self.shards != "auto" and not 1 <= self.shards <= MAX_SHARDS:
             raise ConfigError(f"shards: {self.shards} is not between 1 and {MAX_SHARDS}, and not auto")
         if self.shard_count == 1:
@@ -164,14 +164,15 @@ class HubConfig:
             ("h3", self.h3 is not None),
             ("nats", self.nats is not None),
             ("file", self.file is not None),
-            ("anchor.backend", self.anchor.backend != "none"),
             ("pow.max_difficulty", bool(self.pow.max_difficulty)),
-            ("policy.name", self.policy.name is not None),
-            ("level", self.level != "core"),
-            ("discovery", self.discovery is not None),
         ):
             if given:
                 raise ConfigError(f"{key}: is not supported with more than one shard; remove it, or shards")
+        if self.anchor.backend != "none" and self.hub_log.memories.anchors:
+            raise ConfigError(
+                "hub_log.memories.anchors: is not supported with more than one shard; set it to false, and "
+                "use another memory"
+            )
 
     def _check_replica(self) -> None:
         if self.replica_of is not None:
@@ -197,14 +198,14 @@ class HubConfig:
             )
 
     def _check_hidden_clients(self) -> None:
-        """Refuse roads that show no client certificate where clients need one, unless they are allowed."""
+        """Refuse transports without client certificates where clients need one, unless they are allowed."""
         if self.tls is None or self.tls.client_ca is None:
             return
-        for name, road in (("nats", self.nats), ("file", self.file)):
-            if road is not None and not road.without_certificates:
+        for name, transport in (("nats", self.nats), ("file", self.file)):
+            if transport is not None and not transport.without_certificates:
                 raise ConfigError(
                     f"{name}.without_certificates: tls.client_ca asks clients for certificates, which this "
-                    "road does not show to the hub; set it to true if the road itself decides who gets in"
+                    "transport does not show to the hub; set it to true if the transport decides who gets in"
                 )
 
     def _check_h3(self) -> None:

@@ -17,15 +17,15 @@ SCHEMES: Final = ("nats", "tls")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsSettings:
-    """The hub as a NATS service; without this section it is none (DR0). Needs `veen-hub[nats]`.
+    """The hub as a NATS service; without this section the hub uses no NATS (DR0). Needs `veen-hub[nats]`.
 
-    The hub connects to the NATS servers, also later if they cannot be reached when it starts.
+    If the NATS servers cannot be reached when the hub starts, it connects later.
     """
 
     servers: tuple[str, ...] = ()
     """Addresses of one NATS cluster: `nats://host:4222`, or `tls://host:4222` to insist on TLS."""
     prefix: str | None = None
-    """What this hub's subjects begin with; by default `veen.` and its hub_id, "" for DR0's bare subjects."""
+    """Beginning of this hub's subjects; by default `veen.` and its hub_id, "" for DR0's bare subjects."""
     ca: Path | None = None
     """PEM file, if this machine does not trust the certificates of the NATS servers."""
     cert: Path | None = None

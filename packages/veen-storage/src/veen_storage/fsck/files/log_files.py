@@ -103,7 +103,7 @@ def _sort_chunk(found: LogFiles, chunk: ChunkName) -> bool:
 
 
 def _drop_duplicates(found: LogFiles) -> Iterator[str]:
-    """Of chunks with the same first entry keep the one with a summary, else the longest; yield the others."""
+    """Keep one chunk for each first entry: the one with a summary, else the longest; yield the others."""
     for chunk in found.duplicates:
         files = found.labels[chunk.label]
         kept = files.logs if chunk.kind == "log" else files.pruned
