@@ -2,8 +2,9 @@
 
 A hub needs a third of a second of CPU to load its modules, and the suites start a thousand. While tests run,
 ``subprocess.Popen`` therefore forks the programs of ``PROGRAMS``, ``SCRIPTS`` and ``CONSOLE_SCRIPTS`` from
-``warm_server``. The process that a test gets is real: it has its own process id, session, descriptors, environment and memory, and it is a child
-of the test, which waits for it and signals it. It did not execute Python anew; that is the only difference.
+``warm_server``. The process that a test gets is real: it has its own process id, session, descriptors,
+environment and memory, and it is a child of the test, which waits for it and signals it. It did not execute
+Python anew; that is the only difference.
 
 Some starts stay cold, so that loading is tested too: the first of each program, one in ``COLD_EVERY`` of the
 others, and every start with an option that the server does not know. ``VEEN_COLD_STARTS=1`` makes all cold.

@@ -31,7 +31,6 @@ from .strategies import (
     texts,
 )
 
-
 pytestmark = pytest.mark.no_cover  # tracing would double the time, and the other tests cover the package
 
 @text_map("specimen", section="test")
