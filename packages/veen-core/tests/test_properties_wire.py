@@ -33,6 +33,7 @@ from .strategies import (
 
 pytestmark = pytest.mark.no_cover  # tracing would double the time, and the other tests cover the package
 
+
 @text_map("specimen", section="test")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Specimen(Wire):
