@@ -153,6 +153,8 @@ class Hub:
             observe=self.publisher.observe,
             on_failure=self._fail,
         )
+        self.feed.give_turn = self._sequencer.give_turn
+        store.read.give_way = self._sequencer.give_way
         self._intake = Intake(
             self._sequencer,
             ProfileAndLimits(self.profile.profile_id, self.limits),
@@ -324,6 +326,7 @@ class Hub:
             await self.replica.stop()
         await self._intake.drain(self.failed)
         self.drained.set()
+        self.feed.wake_all()
         if self.replica is None:
             await self.hub_log.drain()
         self.log_ended.set()

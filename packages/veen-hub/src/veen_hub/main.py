@@ -34,6 +34,7 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up, write_failure
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.ops.stage_timers import start_if_asked
 from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.server import Server
 from veen_hub.version import VERSION
@@ -309,6 +310,7 @@ def _run(given: argparse.Namespace) -> None:
     if given.init or given.rotate:
         prepare(config, given)
         return
+    start_if_asked("hub")
     always: dict[str, str] = {"role": config.role, "universe_id": config.universe_id}
     if config.tenant_id is not None:
         always["tenant_id"] = config.tenant_id

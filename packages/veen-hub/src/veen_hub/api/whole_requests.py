@@ -14,6 +14,7 @@ from veen_hub.api.request import ApiRequest
 from veen_hub.api.request_ids import new_request_id
 from veen_hub.api.whole_body import WholeBody
 from veen_hub.hub import Hub
+from veen_hub.pipeline.feed import LiveWriter
 
 TABLE: Final = routes.RouteTable(routes.API_ROUTES)
 
@@ -23,6 +24,7 @@ class HiddenPeer:
 
     remote: str | None = None
     dropped = False
+    live_writer: LiveWriter | None = None
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()

@@ -43,6 +43,7 @@ from veen_hub.http3.stream_body import StreamBody
 from veen_hub.http3.windows import MAX_UNSENT_BYTES
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import LOGGER, log
+from veen_hub.pipeline.feed import LiveWriter
 
 MAX_HEAD_BYTES: Final = 32 * 1_024
 """Bytes of a head, before and after its compression; also of anything that is no request."""
@@ -77,6 +78,8 @@ class _Http(H3Connection):
 
 class H3Request:
     """One request of a connection; a ``Peer`` of the API."""
+
+    live_writer: LiveWriter | None = None
 
     def __init__(self, connection: H3HubConnection, stream_id: int) -> None:
         self.stream_id = stream_id

@@ -32,6 +32,7 @@ from typing import Any, Final
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.ops.stage_timers import start_if_asked
 
 MIN_QUESTIONS: Final = 16
 """Smallest group that is sent to a process; below this the calling thread is faster."""
@@ -164,6 +165,7 @@ def serve(open_with: Callable[[list[bytes]], Callable[[bytes], object]]) -> None
     protect_memory()  # the signer is given the hub's key
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the hub handles it and closes the pipe
     LOGGER.disabled = True  # the hub logs failures
+    start_if_asked("helper")
     pipe = Connection(int(sys.argv[1]))
     with contextlib.suppress(EOFError, ConnectionError):
         answer = open_with(pipe.recv())

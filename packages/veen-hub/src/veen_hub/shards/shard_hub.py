@@ -54,10 +54,11 @@ class ShardHub(Hub):
     def _make_hub_log(self, anchor: AnchorPublisher | None) -> Any:  # noqa: ARG002 - no memory of a part's own hub log
         return PartHubLog(
             self._origin,
+            self.store,
             self.store.hub_log,
             self.log,
-            self.signing_gate,
-            self._floor_clock,
+            gate=self.signing_gate,
+            clock=self._floor_clock,
             last_batch=lambda: self.store.last_batch,
         )
 
