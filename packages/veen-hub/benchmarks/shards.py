@@ -35,7 +35,6 @@ from veen_hub.load import open_raw, request_of
 from veen_storage.shards.reshard import reshard
 
 HOST = "127.0.0.1"
-ROUNDS = 5
 LANES = 16
 SIZE = 64
 """Messages in a request."""
@@ -77,6 +76,7 @@ def measure(
     admin: SigningKey,
     sealed: bytes,
     count: int,
+    rounds: int,
     samples: int,
     floor_sec: float,
     say: Say,
@@ -96,8 +96,8 @@ def measure(
         running(one, 1, [lane.token for lane in lanes_one]) as port_one,
         running(place / "two shards", 2, [lane.token for lane in lanes_two]) as port_two,
     ):
-        ratios, each = [], max(SIZE, count // ROUNDS // LANES // SIZE * SIZE)
-        for _ in range(ROUNDS):
+        ratios, each = [], max(SIZE, count // rounds // LANES // SIZE * SIZE)
+        for _ in range(rounds):
             single = uvloop.run(_rate(port_one, lanes_one[:LANES], each))
             double = uvloop.run(_rate(port_two, lanes_two[:LANES], each))
             ratios.append(double / single)

@@ -255,7 +255,7 @@ class Hub:
             rules=self.admission.rules,
             control_label=self.admission.control_label,
             memories=self.hub_log.memories.names,
-            load=lambda: self.waiting_room.load,
+            load=lambda: self.highest_load,
             handover=lambda: self.handover,
             hub_ts=lambda: self.hub_ts,
         )
@@ -346,6 +346,16 @@ class Hub:
         await self.publisher.summarize()
 
     # --- submitting
+
+    @property
+    def load(self) -> float:
+        """How full the queue of this process is, from 0 to 1."""
+        return self.waiting_room.load
+
+    @property
+    def highest_load(self) -> float:
+        """How full the fullest queue of all processes is; the proof of work follows it (SH1+ 5.2)."""
+        return self.load
 
     def check_room(self, source: bytes) -> None:
         """Raise E.UNAVAILABLE if a request of this source would be refused, whatever it has."""
