@@ -97,7 +97,7 @@ def measure(root: Path, hub_id: HubId, *, imports: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def largest_of_helpers() -> Iterator[list[float]]:
-    """Collect the memory in MB of all processes that this process starts meanwhile, at their largest."""
+    """Sample, while the block runs, the peak memory of all processes that this process has started, in MB."""
     seen, ended = [0.0], threading.Event()
 
     def watch() -> None:

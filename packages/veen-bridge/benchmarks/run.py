@@ -41,7 +41,7 @@ TARGETS: Final = {
     "bridge.reconcile_growth": (2.0, False),
     "replica.lag_ms": (50.0, False),
 }
-"""Target of each figure, and whether it is a least value."""
+"""Target of each figure, and whether the target is a minimum."""
 REPLICA: Final = Path(__file__).parents[2] / "veen-hub" / "benchmarks" / "replica.py"
 
 

@@ -41,7 +41,7 @@ def unwatched(_what: str, _total: int) -> Iterator[ProgressBar]:
 
 
 class Zone:
-    """An open hub process."""
+    """A hub process that is open to every writer."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)

@@ -196,7 +196,7 @@ def test_an_export_uses_the_contexts_stream_unless_a_label_is_given(
 
 
 @pytest.mark.parametrize("url", ["h3://h:1", "nats://h/p", "tls://h:1/p", "file:///spool"])
-def test_an_address_of_another_road_is_one_of_a_hub_but_not_of_probes(url: str) -> None:
+def test_an_address_of_another_transport_is_one_of_a_hub_but_not_of_probes(url: str) -> None:
     assert parse_hub_url(url) == url
     with pytest.raises(click.UsageError, match="--probes"):
         parse_hub_url(url, "--probes")

@@ -213,7 +213,9 @@ def test_an_overlay_is_listed_by_its_schema(directory: Town) -> None:
 
 
 def test_a_condition_that_the_kind_does_not_have_is_refused(directory: Town) -> None:
-    assert "--method is no condition" in directory.as_("bob", "disc", "query", "hub", "--method", "pay").err
+    assert (
+        "--method is not a condition" in directory.as_("bob", "disc", "query", "hub", "--method", "pay").err
+    )
 
 
 def test_a_server_answers_queries_as_the_local_fold_does(directory: Town, people: Path) -> None:

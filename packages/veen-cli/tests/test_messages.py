@@ -227,7 +227,7 @@ def test_a_hub_that_is_not_pinned_is_refused(town: Town) -> None:
     bare = ("--hub", town.url, "--client", town / "alice", "-s", STREAM)
     assert "--trust" in veen("send", "x", *bare).failed(Exit.POLICY)
     other = "00" * 32
-    assert "pinned is 0000" in veen("send", "x", *bare, "--trust", other).failed(Exit.PROTOCOL)
+    assert "but 0000" in veen("send", "x", *bare, "--trust", other).failed(Exit.PROTOCOL)
 
 
 def test_trust_first_pins_the_hub(town: Town, tmp_path: Path) -> None:

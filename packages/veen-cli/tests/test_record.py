@@ -547,7 +547,7 @@ def test_a_hub_that_came_back_from_an_old_copy_contradicts_the_checkpoint(
         assert done.code == 3
         found = json.loads(done.out)
         assert not found["valid"]
-        assert any("the hub has 4 entries, the checkpoint covers" in each for each in found["faults"])
+        assert any("the hub has 4 entries, but the checkpoint covers" in each for each in found["faults"])
         refused = recorder.admin("replay", "--checkpoint", recorder / "points")
         assert refused.code == 3
 

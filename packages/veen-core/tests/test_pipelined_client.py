@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from veen_core import ClientId, MmrRoot, StreamSeq, seal_msg
+from veen_core import ClientId, MmrRoot, StreamSeq, keys, seal_msg
 from veen_core.client import Gap
 from veen_core.client_state import ClientState
 from veen_core.errors import (
@@ -239,6 +239,43 @@ def test_an_own_message_is_read_with_the_signature_that_was_sent(hub: Hub, alice
     assert alice.pending_leaves
     alice.accept_page([entry])
     assert not alice.pending_leaves
+
+
+def test_a_follower_verifies_no_signature_twice_unless_the_bytes_differ(
+    hub: Hub, alice: PipelinedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send() -> None:
+        (sealed,) = batch(alice, 1)
+        alice.submit_all([sealed])
+        alice.accept_receipts([hub.append(sealed.msg)])
+
+    verified: list[bytes] = []
+    verify = keys.bindings.crypto_sign_open
+    monkeypatch.setattr(
+        keys.bindings, "crypto_sign_open", lambda sm, key: (verified.append(sm), verify(sm, key))[1]
+    )
+    send()
+    reader = alice.at(StreamSeq(0), None)
+    reader.accept_page(hub.page(1))
+    send()
+    send()
+    verified.clear()
+    (entry,) = hub.page(2)[:1]
+    unsigned = Signature(bytes(64))
+    msg = dataclasses.replace(entry.msg, sig=unsigned)
+    receipt = dataclasses.replace(entry.receipt, hub_sig=unsigned)
+    for altered in (
+        dataclasses.replace(entry, msg_bytes=msg.encode()),
+        dataclasses.replace(entry, receipt_bytes=receipt.encode()),
+    ):
+        with pytest.raises(SignatureError):
+            reader.accept_page([altered])
+    assert len(verified) == 2
+    reader.accept_page(hub.page(2))
+    assert (len(verified), reader.root) == (2, alice.root)
+    hub.write("bob")
+    reader.accept_page(hub.page(4))
+    assert len(verified) == 4, "another writer's MSG and RECEIPT"
 
 
 def test_a_loaded_state_replaces_the_prefix(hub: Hub, alice: PipelinedClient) -> None:

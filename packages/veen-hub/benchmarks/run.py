@@ -441,7 +441,7 @@ class Load:
 SINGLE = Load(first=0, lanes=256, size=1)
 BATCH = Load(first=1_000, lanes=16, size=64)
 PLAIN_FIRST, PLAIN_LANES = 300, 256
-"""The writers of ``hub.plain``; others than those of ``SINGLE``."""
+"""The first writer of ``hub.plain`` and the number of writers, different from those of ``SINGLE``."""
 ROUNDS = 5
 
 

@@ -1,4 +1,4 @@
-"""A hub with two shards beside a hub with one, in the same run: ``hub.shards`` and ``hub.p50_shards``.
+"""A hub with two shards compared with a hub with one, in one run: ``hub.shards`` and ``hub.p50_shards``.
 
 - ``hub.shards_floor`` is printed first: what two processes that only verify and sign do together, divided by
   what one does alone. Two virtual cores may share one physical core, and the generator of the load needs a

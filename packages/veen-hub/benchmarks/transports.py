@@ -1,4 +1,4 @@
-"""Figures of the roads to a hub; one JSON line per figure, as ``run.py`` prints them.
+"""Figures of the transports to a hub; one JSON line per figure, as ``run.py`` prints them.
 
     python packages/veen-hub/benchmarks/transports.py                   nats.single h3.batch h3.lossy_p99
     python packages/veen-hub/benchmarks/transports.py --before DIR/src  transport.overhead too
@@ -9,7 +9,7 @@
 - ``h3.batch``: batches of 64 from 16 senders over HTTP/3, divided by HTTP/1.1 over TLS, both with the
   client's transport. Rounds alternate on one hub.
 - ``h3.lossy_p99``: 99th percentile of single submits over HTTP/3, divided by HTTP/1.1 over TLS, while each
-  packet takes 50 ms and 2 % are lost (``lossy_link``). 8 senders on each road, at the same time. Needs root;
+  packet takes 50 ms and 2 % are lost (``lossy_link``). 8 senders on each, at the same time. Needs root;
   else the figure is left out, and a line says so.
 - ``transport.overhead``: single submits over HTTP/1.1 by the raw generator, divided by those at a hub of an
   older source tree, ``--before``. Rounds at both hubs alternate.
@@ -51,14 +51,14 @@ from veen_hub.nats.parts import STATUS
 from veen_hub.nats.subjects import below, default_prefix
 
 NATS_FIRST = 600
-"""The first writer over NATS; others than those of ``run``."""
+"""The first writer over NATS; all writers over NATS are different from those of ``run``."""
 WRITERS = NATS_FIRST + PLAIN_LANES
 LANES = 16
 """Senders of batches."""
 SENDERS = 8
-"""Senders of single messages on each road of the lossy network."""
+"""Senders of single messages on each transport of the lossy network."""
 LOSSY = 125
-"""Messages of each of them."""
+"""Messages that each of these senders sends."""
 
 
 def certificate(place: Path, host: str) -> tuple[Path, Path]:
@@ -260,7 +260,7 @@ async def _lone_times(scheme: str, hub: Running, tls: Tls, number: int, count: i
 
 
 async def _both(hub: Running, tls: Tls, count: int) -> tuple[list[float], list[float]]:
-    """Time both roads at once, so that they meet the same machine: each sender waits most of the time."""
+    """Time both transports at once, so that both meet the same load: each sender waits most of the time."""
     senders = [(scheme, n) for n in range(SENDERS) for scheme in ("h3", "https")]
     asked = (
         _lone_times(scheme, hub, tls, n + (SENDERS if scheme == "h3" else 0), count) for scheme, n in senders
@@ -303,7 +303,7 @@ def measure_lossy(place: Path) -> bool:
         serving.join()
     p99 = [statistics.quantiles(times, n=100)[98] for times in (over_h3, over_https)]
     shown = ", ".join(
-        f"{road} p99 {seconds:.3f} s" for road, seconds in zip(("h3", "https"), p99, strict=True)
+        f"{scheme} p99 {seconds:.3f} s" for scheme, seconds in zip(("h3", "https"), p99, strict=True)
     )
     print(f"# {shown}", file=sys.stderr)  # noqa: T201
     return say("h3.lossy_p99", p99[0] / p99[1], 1.0, p99[0] <= p99[1])

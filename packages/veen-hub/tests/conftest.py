@@ -19,6 +19,7 @@ from veen_hub.http.connections import Connection
 from .certificates import Certificates
 from .people import Writer
 from .serving import HubProcess, RunningHub, make_directory
+from .sharded import ShardedHub, Start, new_directory
 
 settings.register_profile("veen", deadline=None)  # a busy machine is no failure
 settings.load_profile("veen")
@@ -119,3 +120,19 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> list[SubmitCall]:
 
     monkeypatch.setattr(Connection, "_begin_submit", noted)
     return seen
+
+
+@pytest.fixture
+def start_sharded(place: Path) -> Iterator[Start]:
+    """``start()`` runs a new hub with two shards; ``start(root)`` runs one on an existing directory."""
+    started: list[ShardedHub] = []
+
+    def run(root: Path | None = None, **options: Any) -> ShardedHub:
+        if root is None:
+            root = new_directory(place)
+        started.append(ShardedHub(root, **options))
+        return started[-1]
+
+    yield run
+    for hub in started:
+        hub.kill()

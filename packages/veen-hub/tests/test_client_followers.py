@@ -11,7 +11,7 @@ import pytest
 
 from veen_hub.client import Stream, connect
 from veen_hub.client.label.followers import MAX_ENTRIES_BEHIND, Followers
-from veen_hub.client.sending.single_sends import MAX_FOLLOWED
+from veen_hub.client.sending.single_sends import MAX_BATCH_WHILE_FOLLOWING
 
 from .client_fixtures import QUICK, HubProcess, person, run, serving
 from .client_proxy import between
@@ -66,7 +66,7 @@ def test_a_stream_that_is_followed_is_sent_to_in_small_batches(tmp_path: Path) -
     async def largest(stream: Stream) -> int:
         await stream.send("first")
         largest = 0
-        sending = asyncio.gather(*(stream.send(f"{n}") for n in range(2 * MAX_FOLLOWED)))
+        sending = asyncio.gather(*(stream.send(f"{n}") for n in range(2 * MAX_BATCH_WHILE_FOLLOWING)))
         log = await stream.hub.log(stream.label())
         while not sending.done():
             largest = max(largest, len(log.client.state.pending))
@@ -76,12 +76,12 @@ def test_a_stream_that_is_followed_is_sent_to_in_small_batches(tmp_path: Path) -
 
     async def story(hub_process: HubProcess) -> None:
         async with connect(hub_process.url, person("alice"), trust=hub_process.hub_id) as hub:
-            assert await largest(hub.stream("sent")) > MAX_FOLLOWED
+            assert await largest(hub.stream("sent")) > MAX_BATCH_WHILE_FOLLOWING
             stream = hub.stream("followed")
             await stream.send("zero")
             async with aclosing(stream.follow()) as followed:
                 await anext(followed)
-                assert 1 < await largest(stream) <= MAX_FOLLOWED
+                assert 1 < await largest(stream) <= MAX_BATCH_WHILE_FOLLOWING
 
     with serving(tmp_path) as hub:
         run(story(hub))

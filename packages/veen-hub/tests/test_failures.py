@@ -368,7 +368,7 @@ def test_a_port_that_is_taken_is_a_one_line_error(start_process: StartProcess, t
         check=False,
     )
     assert second.returncode == 1
-    assert "address already in use" in second.stderr
+    assert "Address already in use" in second.stderr
     assert "Traceback" not in second.stderr
 
 

@@ -59,7 +59,7 @@ def receipt_in(reply: DroppedReply) -> Any:
 def said(hub: RunningHub) -> set[str]:
     """What the hub has complained about."""
     assert hub.server.files is not None
-    return hub.server.files._said
+    return hub.server.files._logged
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_receipt_survives_a_crash_between_commit_and_reply(
     until(lambda: not (spool / "out" / name.file_name(".request")).exists(), "the request is removed")
 
 
-def test_a_message_that_was_sent_on_another_road_is_a_duplicate(
+def test_a_message_that_was_sent_over_another_transport_is_a_duplicate(
     start_hub: StartHub, place: Path, spool: Path
 ) -> None:
     hub = with_files(start_hub, place)
@@ -295,9 +295,9 @@ def test_a_reply_that_comes_late_settles_the_pending_message(start_hub: StartHub
     assert (receipt.stream_seq, head.stream_seq) == (2, 2), "each message once"
 
 
-@pytest.mark.parametrize(("road", "action"), [("file", "stays in the folder"), ("h3", "UDP reaches it")])
-def test_silence_is_said_with_what_to_do_on_this_road(place: Path, road: str, action: str) -> None:
-    url = f"file://{place}/client" if road == "file" else "h3://127.0.0.1:9"
+@pytest.mark.parametrize(("scheme", "action"), [("file", "stays in the folder"), ("h3", "UDP reaches it")])
+def test_silence_is_said_with_what_to_do_over_this_transport(place: Path, scheme: str, action: str) -> None:
+    url = f"file://{place}/client" if scheme == "file" else "h3://127.0.0.1:9"
 
     async def work() -> None:
         async with connect(url, person("alice"), trust=HubId(bytes(32)), retry=HASTY) as alice:

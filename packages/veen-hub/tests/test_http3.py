@@ -36,7 +36,7 @@ from . import serving
 from .certificates import Certificates
 from .client_fixtures import QUICK, person, run
 from .conftest import StartHub
-from .other_roads import comparable
+from .other_transports import comparable
 from .over_h3 import ask, over_tls, url_of
 from .people import ciphertext
 from .serving import CBOR, PATIENCE, RunningHub, until

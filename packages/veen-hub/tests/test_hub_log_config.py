@@ -64,7 +64,7 @@ WRONG: dict[str, tuple[object, str]] = {
     "witness without key": ({"witnesses": [{"url": "http://w"}]}, "hub_log.witnesses[0].key: missing"),
     "key is a number": (
         {"witnesses": [{**WITNESS, "key": 5}]},
-        "hub_log.witnesses[0].key: must be a verifier key, <name>+<key id>+<base64>, not int 5",
+        "hub_log.witnesses[0].key: must be a verifier key, <name>+<key id>+<base64>, not the number 5",
     ),
     "key is cut": (
         {"witnesses": [{**WITNESS, "key": KEY.text[:-4]}]},

@@ -779,7 +779,7 @@ def test_a_ledger_returns_each_root_once(tmp_path: Path, start_hub: StartHub) ->
         await FileLedger(tmp_path / "ledger").publish(later)
         assert await ledger.recall(HUB_ID) == [later]
         (tmp_path / "ledger").write_bytes(b"")
-        with pytest.raises(AnchorError, match="the file was cut back"):
+        with pytest.raises(AnchorError, match="the file was truncated"):
             await ledger.recall(HUB_ID)
         assert await FileLedger(tmp_path / "nothing").recall(HUB_ID) is None
 

@@ -39,7 +39,7 @@ from . import serving
 from .certificates import Certificates
 from .client_fixtures import QUICK, person, run
 from .conftest import StartHub
-from .other_roads import comparable
+from .other_transports import comparable
 from .over_nats import ask, served, url_of, with_nats
 from .people import envelope
 from .serving import CBOR, CBOR_SEQ, RunningHub, until
@@ -269,7 +269,7 @@ def test_a_reply_lost_after_the_commit_is_recovered_with_the_same_receipt(
     run(work())
 
 
-def test_a_follower_resumes_after_the_server_was_killed_and_on_another_road(
+def test_a_follower_resumes_after_the_server_was_killed_and_over_another_transport(
     start_hub: StartHub, own_nats: NatsServer, tmp_path: Path
 ) -> None:
     hub = with_nats(start_hub, own_nats, gating=False)

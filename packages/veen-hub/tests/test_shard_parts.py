@@ -164,7 +164,7 @@ class FakePart:
     async def extend(self, floor: UnixTime) -> PartPlace:
         self.floors.append(floor)
         now = self._times.pop(0) if len(self._times) > 1 else self._times[0]
-        return PartPlace(hub_ts=UnixTime(max(now, floor)), size=0, root=bytes(32))
+        return PartPlace(hub_ts=UnixTime(max(now, floor)), size=0, root=bytes(32), batch=0)
 
 
 def joining(clock: FloorClock, *parts: FakePart) -> Joining:

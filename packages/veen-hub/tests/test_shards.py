@@ -12,11 +12,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,9 +37,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.entry import Entry
 from veen_core.hashing import H
 from veen_core.hub_identity import verify_receipt
-from veen_core.hub_log import HubProofRequest, HubProofResponse
 from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_core.receipt import Receipt
 from veen_core.status import AttachmentResponse, CapStatus, CheckpointsResponse, RetentionResponse
 from veen_core.tlog.tree import leaf_hash, verify_inclusion
 from veen_core.tlog.tree_head import parse_signed_head
@@ -55,74 +50,26 @@ from veen_hub.shards.shard_runner import ShardRunner
 from veen_storage import Files, LockedError, Store
 from veen_storage.fsck import fsck
 from veen_storage.shards.check import fsck_sharded
-from veen_storage.shards.clone import clone_sharded
 from veen_storage.shards.fence import raise_fence
 from veen_storage.shards.reshard import log_digests, reshard
 from veen_storage.shards.sharded_layout import ShardedLayout, owner_of
 
 from .people import Writer, envelope
 from .serving import CBOR_SEQ, JSON, PATIENCE, HubProcess, make_directory, until
-
-SHARDS = 2
-NUMBERS = count(100)
-"""Of streams that no other test writes to."""
-
-
-class ShardedHub(HubProcess):
-    """A real ``veen-hub`` with two shards, and the directory it runs on."""
-
-    def __init__(self, root: Path, *, port: int = 0, shards: int = SHARDS, settings: str = "") -> None:
-        self.root = root
-        config = root.parent / "hub.yaml"
-        config.write_text(f"shards: {shards}\n{settings}")
-        super().__init__(root, f"--config={config}", f"--port={port}", log=root.parent / "hub.log")
-        self.hub_id = self.status().identity.hub_id
-
-    def shard_pid(self, number: int) -> int:
-        """The process id of a shard, from the last line that says that it serves; slow to ask again."""
-        mine = [x for x in self.lines if x["event"] == "shard_serves" and x["part"] == f"shard-{number}"]
-        time.sleep(0.02)
-        return int(mine[-1]["pid"])
-
-    def writer(self, number: int, *, gated: bool = True, rate: Rate | None = None) -> Writer:
-        made = Writer(f"writer {number}", self.hub_id, to=f"orders/{number}")
-        if gated:
-            made.auth_ref = self.authorize(made.token(rate=rate)).auth_ref
-        return made
-
-    def writer_of(self, shard: int, *, gated: bool = True) -> Writer:
-        """A new writer whose label this shard owns."""
-        while (
-            owner_of(Writer("", self.hub_id, to=f"orders/{(number := next(NUMBERS))}").label, SHARDS) != shard
-        ):
-            pass
-        return self.writer(number, gated=gated)
-
-
-Start = Callable[..., ShardedHub]
-
-
-def new_directory(place: Path, name: str = "two") -> Path:
-    """The directory of a new hub with two shards."""
-    make_directory(place / "one", born=int(time.time()) - 100)
-    reshard(place / "one", place / name, SHARDS)
-    return place / name
+from .sharded import (
+    SHARDS,
+    Load,
+    ShardedHub,
+    Start,
+    check_receipts,
+    new_directory,
+    wait_for_head,
+)
 
 
 @pytest.fixture
-def start(place: Path) -> Iterator[Start]:
-    """``start()`` runs a new hub with two shards; ``start(root)`` runs one on an existing directory."""
-    started: list[ShardedHub] = []
-
-    def run(root: Path | None = None, **options: Any) -> ShardedHub:
-        if root is None:
-            root = new_directory(place)
-        started.append(ShardedHub(root, **options))
-        return started[-1]
-
-    yield run
-    for hub in started:
-        hub.kill()
+def start(start_sharded: Start) -> Start:
+    return start_sharded
 
 
 @pytest.fixture(scope="module")
@@ -267,12 +214,6 @@ def test_live_streams_bring_entries_of_any_shard(shared: ShardedHub) -> None:
     assert [len(items) for items in found] == [4] * 4
 
 
-def wait_for_head(hub: HubProcess, label: Label, seq: int) -> HubProofResponse:
-    asked = HubProofRequest(label=label, stream_seq=StreamSeq(seq))
-    until(lambda: hub.post("/v1/hublog/proof", asked).status == 200, "the hub log covers the entry")
-    return hub.ask("/v1/hublog/proof", asked, HubProofResponse)
-
-
 def test_one_hub_log_covers_the_labels_of_all_shards(shared: ShardedHub) -> None:
     hub = shared
     writers = [hub.writer_of(0), hub.writer_of(1)]
@@ -317,7 +258,8 @@ def test_attachments_admin_requests_metrics_and_probes_are_those_of_one_hub(shar
         "/v1/checkpoint", CheckpointRequest(label=writers[0].label, upto_seq=StreamSeq(0)), CheckpointResponse
     )
     assert latest.checkpoint in made
-    assert listed_checkpoints(hub) == sorted(made, key=lambda one: one.label_curr)
+    listed = [one for one in listed_checkpoints(hub) if one in made]  # the others are older
+    assert listed == sorted(made, key=lambda one: one.label_curr)
     assert hub.admin("/tooling/retention").read(RetentionResponse).chunks == 0
     unsigned = hub.post("/tooling/checkpoint", b"")
     assert unsigned.status == 401
@@ -332,7 +274,7 @@ def test_attachments_admin_requests_metrics_and_probes_are_those_of_one_hub(shar
         refused = hub.admin(path)
         assert refused.status == 409
         assert "veen hub reshard" in refused.error.message
-    assert hub.get("/v1/replica/journal?after=0").status == 409
+    assert hub.get("/v1/replica/journal?after=0").status == 404, "a replica starts with a copy"
 
 
 def listed_checkpoints(hub: HubProcess) -> list[Checkpoint]:
@@ -345,60 +287,6 @@ def listed_checkpoints(hub: HubProcess) -> list[Checkpoint]:
         found += map(Checkpoint.decode, cbor.split_sequence(page.body))
         query = page.headers.get("veen-next")
     return sorted(found, key=lambda one: one.label_curr)
-
-
-class Load(threading.Thread):
-    """One writer that sends until it is told to stop, and keeps its receipts."""
-
-    def __init__(self, hub: HubProcess, writer: Writer) -> None:
-        super().__init__(daemon=True)
-        self._hub, self._writer = hub, writer
-        self.receipts: list[Receipt] = []
-        self.refused: list[int] = []
-        self.longest = 0.0
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        while not self.ended.is_set():
-            wire = self._writer.next()
-            began = time.monotonic()
-            while not self.ended.is_set():
-                try:
-                    answer = self._hub.submit(wire)
-                except (OSError, http.client.HTTPException):
-                    time.sleep(0.02)
-                    continue  # the connection was to the shard that was killed: ask again
-                if answer.status == 200:
-                    self.receipts.append(answer.read(SubmitResponse).receipt)
-                    self.longest = max(self.longest, time.monotonic() - began)
-                    break
-                if answer.detail == "DUPLICATE":  # accepted before its answer was lost
-                    break
-                self.refused.append(answer.status)
-                time.sleep(0.02)
-
-
-def receipts_of(hub: HubProcess, label: Label) -> dict[StreamSeq, Receipt]:
-    """Every receipt that the hub has for a label, read page by page."""
-    found: dict[StreamSeq, Receipt] = {}
-    start: StreamSeq | None = StreamSeq(1)
-    while start is not None:
-        asked = StreamRequest(label=label, from_seq=start, with_receipts=True)
-        page = hub.ask("/v1/stream", asked, StreamResponse)
-        found |= {item.stream_seq: item.receipt for item in page.items if item.receipt is not None}
-        start = page.next_cursor
-    return found
-
-
-def check_receipts(hub: HubProcess, loads: list[Load]) -> None:
-    """End the load, and check that every receipt is of an entry that the hub still has."""
-    for load in loads:
-        load.ended.set()
-        load.join(PATIENCE)
-        times = [receipt.hub_ts for receipt in load.receipts]
-        assert times == sorted(times)
-        stored = receipts_of(hub, load.receipts[0].label)
-        assert all(stored[receipt.stream_seq] == receipt for receipt in load.receipts)
 
 
 def kill_under_load(hub: ShardedHub, loads: list[Load]) -> None:
@@ -429,21 +317,6 @@ def test_a_shard_that_is_killed_is_restarted_alone_and_nothing_acknowledged_is_l
     assert hub.stop() == 0
     report = fsck_sharded(hub.root, processes=1)
     assert report.ok, str(report)
-
-
-def test_a_hub_that_accepts_messages_is_cloned(shared: ShardedHub, place: Path) -> None:
-    loads = [Load(shared, shared.writer_of(0)), Load(shared, shared.writer_of(1))]
-    for load in loads:
-        load.start()
-    until(lambda: all(len(load.receipts) > 5 for load in loads), "both shards write")
-    acknowledged = [load.receipts[-1] for load in loads]
-    clone_sharded(shared.root, place / "copy")
-    check_receipts(shared, loads)
-    report = fsck(place / "copy", processes=1)
-    assert report.ok, str(report)
-    with Store(place / "copy") as copy:
-        for receipt in acknowledged:
-            assert copy.read.receipt(receipt.label, receipt.stream_seq) == receipt
 
 
 async def a_silent_shard(place: Path) -> int:

@@ -189,7 +189,7 @@ def test_a_second_process_is_refused(witness: WitnessProcess) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ("log: []", "log: unknown setting; known are logs"),
+        ("log: []", "log: unknown setting; did you mean logs? Known are logs"),
         ("logs: [{keys: []}]", "give its verifier keys"),
         ("logs: [{keys: [nonsense]}]", "logs[0].keys[0]: verifier key"),
         ("logs: [{origin: x}]", "logs[0].keys: missing"),

@@ -51,7 +51,7 @@ def test_a_witness_not_written_here_cosigns_and_remembers_a_hub(
         for size in range(1, 8):
             hub.accept(alice.next())
             signed = wait_for_size(hub, size)
-            (line,) = filter(parse_key(vkey).made, signed.note.signatures)
+            (line,) = filter(parse_key(vkey).is_named_by, signed.note.signatures)
             assert parse_key(vkey).is_valid(signed.note.text, line.signature)
             if size == 3:
                 hub.stop()

@@ -226,7 +226,7 @@ def test_a_successor_without_the_records_of_the_hub_that_it_replaced_has_no_view
     async def check() -> None:
         logs, clock = Logs(), Clock()
         realm = follower(logs, clock, inherited_from=inherited_from)
-        with pytest.raises(StateError, match="the revocation stream has no message here") as refusal:
+        with pytest.raises(StateError, match="this hub has no message of the revocation stream") as refusal:
             await realm.refresh()
         assert THERE.hex() in str(refusal.value)
         logs.at(label_of(revocation_stream(REALM))).write(revoked(CLIENT))

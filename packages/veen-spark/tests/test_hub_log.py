@@ -351,7 +351,11 @@ def test_a_label_whose_heads_do_not_grow_is_a_fault(how: str, size: int, shop: H
     rewrite(clone, heads, key=signing_key("hub/0"))
     row = only_fault(check(clone, size=size))
     assert row.label == label
-    words = "goes from 9 to 3 in the hub log" if how == "back" else "the hub log has two heads at this entry"
+    words = (
+        "does not grow in the hub log: 9, then 3"
+        if how == "back"
+        else "the hub log has two heads at this entry"
+    )
     assert words in str(row.row())
 
 
@@ -578,7 +582,7 @@ EXPORT_DAMAGE: dict[Callable[[Path, Hub], None], str] = {
     no_hub_log: "the file is missing",
     label_hidden_by_leaving_out_the_hub_log: "leads to a hub log of 15 entries, but the export has one of 0",
     no_identity: "has no hub-identity.cbor",
-    moved: "not an export of the label that its name says",
+    moved: "this hub's export of the label in its name",
     from_the_middle: "from its first entry on",
     unreadable_label: "export manifest",
 }

@@ -147,7 +147,7 @@ def test_rows_that_are_missing_doubled_or_of_another_history_are_refused(spark: 
             SparkEngine(replace(view, frame=frame)).execute(descriptor, prefixes)
         assert refused.value.code == QueryErrorCode.EXECUTION_FAILED
     forged = replace(prefixes[0], mmr_root=MmrRoot(bytes(32)))
-    with pytest.raises(QueryError, match="is another one in these rows"):
+    with pytest.raises(QueryError, match="differs in these rows"):
         SparkEngine(view).execute(descriptor, [forged, *prefixes[1:]])
     beyond = replace(prefixes[0], to_seq=10**6)
     with pytest.raises(QueryError, match="not 1 to 1000000"):

@@ -6,19 +6,21 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from veen_core.hashing import H
 from veen_core.hub_log import LabelHead
-from veen_core.ids import Coid, Label
+from veen_core.ids import Coid, Label, StreamSeq
 from veen_core.tlog.tree_head import TreeHead
 from veen_storage import DamageError, Layout, LockedError, MismatchError, StorageError, Store
+from veen_storage.copies.export import export, export_hub, verify_export, verify_hub_export
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.fsck import fsck
 from veen_storage.index.view_store import ViewStore
 from veen_storage.shards.check import fsck_sharded, repair_sharded
-from veen_storage.shards.clone import clone_sharded
+from veen_storage.shards.clone import clone_sharded, fork_hub
 from veen_storage.shards.fence import Fence, FencedError, PartStore, raise_fence
 from veen_storage.shards.joined_hub_log import JoinedHubLog, JoinedUpTo, heads_from
 from veen_storage.shards.reshard import log_digests, reshard
@@ -33,6 +35,7 @@ from veen_storage.shards.sharded_layout import (
     part_origin,
     read_shard_map,
 )
+from veen_storage.shards.sharded_source import open_hub, open_sharded
 
 from . import sample
 from .conftest import MakeStore
@@ -195,8 +198,8 @@ def test_a_clone_of_a_sharded_hub_has_one_shard_every_byte_of_the_log_and_no_key
         send(stores[owner_of(LABELS[0], 2)], LABELS[0], 2, now=at(3))
         join(two, stores, joined, 3)
         send(stores[owner_of(LABELS[1], 2)], LABELS[1], 2, now=at(4))  # after the newest hub checkpoint
-    labels = clone_sharded(two, copy, files=Unsynced())
-    assert {each.label for each in labels} == {*LABELS, CONTROL_LABEL}
+    cut = clone_sharded(two, copy, files=Unsynced())
+    assert {each.label for each in cut.labels} == {*LABELS, CONTROL_LABEL}
     report = fsck(copy, processes=1)
     assert [fault.what for fault in report.faults] == []
     assert log_digests(copy) == log_digests(two)
@@ -204,6 +207,54 @@ def test_a_clone_of_a_sharded_hub_has_one_shard_every_byte_of_the_log_and_no_key
     assert is_sharded(two)
     with pytest.raises(StorageError, match="not empty"):
         clone_sharded(two, copy)
+
+
+def grown(hub: Path) -> Path:
+    """Reshard, and append after it: one label before the newest hub checkpoint, one after it."""
+    two = move(hub, 2, "two")
+    with opened(two) as (stores, joined):
+        send(stores[owner_of(LABELS[0], 2)], LABELS[0], 2, now=at(3))
+        join(two, stores, joined, 3)
+        send(stores[owner_of(LABELS[1], 2)], LABELS[1], 2, now=at(4))
+    return two
+
+
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_an_export_of_a_sharded_hub_is_that_of_its_clone(
+    hub: Path, tmp_path: Path, form: Literal["set", "chunks"]
+) -> None:
+    two, copy = grown(hub), tmp_path / "copy"
+    clone_sharded(two, copy, files=Unsynced())
+    with open_sharded(two) as parts, Store(copy, keys_directory=two / "keys") as store:
+        made = export_hub(parts, tmp_path / "parts", form=form)
+        export_hub(store, tmp_path / "whole", form=form)
+        assert made.labels == len(LABELS) + 1
+        for label in (LABELS[0], LABELS[5]):
+            export(parts.of(label), label, StreamSeq(1), StreamSeq(3), tmp_path / label.hex(), form=form)
+            verify_export(tmp_path / label.hex(), made.hub_id)
+    assert sample.tree(tmp_path / "parts") == sample.tree(tmp_path / "whole")
+    verified = verify_hub_export(tmp_path / "parts", made.hub_id)
+    assert verified.manifest == made
+
+
+def test_a_fork_of_a_sharded_hub_keeps_every_label_as_evidence(hub: Path, tmp_path: Path) -> None:
+    two, target = grown(hub), tmp_path / "fork"
+    record = fork_hub(two, target, sample.signing_key("successor"), at(5), files=Unsynced())
+    assert record.labels == len(LABELS) + 1
+    assert record.old_sig is not None
+    assert log_digests(Layout(target).ancestor(record.old_hub)) == log_digests(two)
+    report = fsck(target, processes=1)
+    assert report.ok, str(report)
+
+
+def test_the_labels_of_a_sharded_hub_are_those_of_all_parts_in_order(hub: Path) -> None:
+    with open_hub(hub) as whole:
+        expected = whole.labels()
+    assert len(expected) == len(LABELS) + 1
+    with open_hub(move(hub, 2, "two")) as parts:
+        assert parts.labels() == expected
+        assert parts.labels(expected[3]) == expected[4:]
+        assert [each.label for each in parts.cut().labels] == expected
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -28,7 +28,7 @@ from veen_core.signatures import SignatureClaim, invalid_signatures
 MAX_PROCESSES: Final = 8
 """Most helper processes: each has its own memory."""
 MAX_PENDING_REQUESTS: Final = 4
-"""Requests that one process holds: as long as Python keeps a thread waiting for the GIL, 5 ms."""
+"""Most requests that one process holds: about 5 ms of work, as long as a thread waits for the GIL."""
 ANSWER_SECONDS: Final = 30.0
 """Longest time until a process answers, or is given up."""
 MAX_ANSWER_BYTES: Final = 65_536
@@ -82,7 +82,7 @@ class _Process:
         self._invalid: list[int] = []
         self._is_ready = False
         self._socket, theirs = socket.socketpair()
-        self._socket.setblocking(False)  # all requests that the process may hold fit into its buffer
+        self._socket.setblocking(False)  # never blocks: MAX_PENDING_REQUESTS fit into the socket's buffer
         try:
             with theirs:
                 self._process = subprocess.Popen(  # noqa: S603 - our own module, nothing from the working directory
@@ -100,7 +100,7 @@ class _Process:
         if not self._is_ready or len(self._taken) >= MAX_PENDING_REQUESTS:
             return False
         if left is not None and left < len(claims) + sum(len(taken) for _, taken in self._taken):
-            return False  # the calling thread would be done first, and wait
+            return False  # the calling thread would end before this process, and wait for it
         fields = [field for each in claims for field in (each.keys[0], each.signature, each.digest)]
         request = b"".join((_COUNT.pack(len(claims)), *fields))
         if len(request) != _COUNT.size + len(claims) * _SIGNATURE.size:

@@ -12,7 +12,7 @@ If the hub contradicts what it signed earlier, a ``DivergenceError`` carries bot
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -246,9 +246,8 @@ class LabelClient(VerifiedPrefix):
             last = entry.receipt
         return last
 
-    @property
-    def own_msgs(self) -> Container[bytes]:
-        return self._pending
+    def has_verified(self, wire: bytes) -> bool:
+        return wire in self._pending
 
     def _check_place(self, entry: Entry, expected: int) -> None:
         """Raise unless the entry has this label and the position that was asked for."""

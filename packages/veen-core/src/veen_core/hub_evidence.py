@@ -46,7 +46,7 @@ class HubEvidence(Wire):
     checkpoint: bytes
     """The hub checkpoint, with its cosignatures."""
     origin: str | None = None
-    """Name of the hub log, if the hub is configured with another than P1's."""
+    """The configured name of the hub log; None: the default name of P1."""
 
     @property
     def signed_head(self) -> SignedHead:
@@ -72,7 +72,7 @@ def verify_evidence(
     origin: str | None = None,
     known: HubIdentity | None = None,
 ) -> EvidenceVerdict:
-    """Verify every step, in the order of the drawing above; each error names its step.
+    """Verify every step from the message to the cosignatures, in this order; each error names its step.
 
     Without ``pinned`` the evidence proves the message for the hub that it names, which may be any hub. With a
     ``policy``, the log must be the hub's one log: P1's, one that the policy names, or ``origin``. ``known``

@@ -76,7 +76,7 @@ class HubManifest(Wire):
 def verify_hub_head(
     found: HubHead, identity: HubIdentity, label: Label, to_seq: StreamSeq, root: MmrRoot
 ) -> SignedHead:
-    """Return the hub checkpoint that commits to the export; raise unless every step of the drawing holds."""
+    """Verify every step from an export to its hub checkpoint, and return the hub checkpoint."""
     head, signed = found.head, parse_signed_head(found.checkpoint)
     if head.label != label:
         raise EvidenceError("the head is that of another label (RESOLUTIONS P1)")

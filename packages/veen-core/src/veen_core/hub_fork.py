@@ -199,9 +199,9 @@ def _stated(identity: HubIdentity, origin: str, statement: LabelStatement) -> La
 
 
 def _is_rollback(smaller: LabelStatement, larger: LabelStatement) -> bool:
-    """Return whether one hub log has the head with fewer entries after the one with more, or one twice.
+    """Return whether both heads are in one hub log, and ``smaller`` comes after ``larger``.
 
-    Both statements are verified: only a head has a checkpoint.
+    Both statements are verified, so only a statement with a head has a hub checkpoint.
     """
     if smaller.checkpoint is None or smaller.checkpoint != larger.checkpoint:
         return False

@@ -32,7 +32,7 @@ class LabelHead(Wire):
 
 
 def origin_of(hub_id: HubId) -> str:
-    """Return the name of a hub's log, unless the hub is configured with another (P1)."""
+    """Return the default name of a hub's log, which the hub's configuration can replace (P1)."""
     return f"veen.hub/{hub_id.hex()}"
 
 
@@ -88,7 +88,9 @@ class HeadTable:
         if head.upto_seq < 1 or (before is not None and head.upto_seq <= before.upto_seq):
             held = before.upto_seq if before is not None else 0
             raise InvariantError(
-                "P1", f"label {head.label.hex()} goes from {held} to {head.upto_seq} in the hub log"
+                "P1",
+                f"upto_seq of label {head.label.hex()} does not grow in the hub log: "
+                f"{held}, then {head.upto_seq}",
             )
         if before is not None and head.hub_ts < before.hub_ts:
             raise InvariantError(

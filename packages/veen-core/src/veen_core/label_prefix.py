@@ -7,7 +7,6 @@ receipt; otherwise the hub has diverged, and the ``DivergenceError`` carries bot
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,10 +107,9 @@ class VerifiedPrefix:
             return head.stream_seq, head.mmr_root
         return self._log.size, self._log.root
 
-    @property
-    def own_msgs(self) -> Container[bytes]:
-        """The bytes of MSGs that this client has signed itself, as far as it has them."""
-        return ()
+    def has_verified(self, wire: bytes) -> bool:  # noqa: ARG002 - a prefix alone keeps no messages
+        """Return whether this client made or verified the signature of exactly this MSG or RECEIPT before."""
+        return False
 
     # --- receipts
 
@@ -201,7 +199,7 @@ class VerifiedPrefix:
 
 
 class _AgainstHead(HubSignatures):
-    """Verifies the MSGs of others and all receipts, and compares each receipt with the furthest one."""
+    """Verifies signatures that the client has not verified yet; compares receipts with the furthest one."""
 
     __slots__ = ("_prefix",)
 
@@ -212,9 +210,10 @@ class _AgainstHead(HubSignatures):
         self._prefix = prefix
 
     def check_msg(self, msg: Msg, wire: bytes) -> None:
-        if wire not in self._prefix.own_msgs:
+        if not self._prefix.has_verified(wire):
             super().check_msg(msg, wire)
 
     def check_receipt(self, receipt: Receipt, wire: bytes) -> None:
-        super().check_receipt(receipt, wire)
+        if not self._prefix.has_verified(wire):
+            super().check_receipt(receipt, wire)
         self._prefix.check_against_head(receipt)

@@ -1,9 +1,9 @@
 """The rules that every log obeys: one sentence and one clause per rule, and the checks of a single entry.
 
 ``RULES`` lists them in the order in which they are checked. ``examine`` and ``examine_pruned`` check the
-rules that need no other entry and return the ``LogStep`` that it adds to the log. ``check_position``,
-``check_writer`` and ``check_token`` compare a step with what is known of the entries before it; who remembers
-that is the caller's choice: ``LogVerifier`` in ``log_verifier``, or a replica's index.
+rules that need no other entry, and return the ``LogStep`` that the entry adds to the log. ``check_position``,
+``check_writer`` and ``check_token`` compare a step with facts about the entries before it. The caller passes
+these facts in: ``LogVerifier`` keeps them in memory, a replica reads them from its index.
 
 Not here, because a log alone cannot show it: I5 needs the opened message (``attachment``), I7 needs the hub's
 admission record (``cap``, ``rate``), I13 is about refusals.
@@ -132,7 +132,7 @@ def step_of(receipt: Receipt, fields: Msg | PrunedEntry) -> LogStep:
 
 
 def verify_alone(entry: Entry, limits: Limits = DEFAULT_LIMITS) -> LogStep:
-    """Check the rules that need nothing but the entry and the limits; return its step.
+    """Check the rules that need nothing but the entry and the limits; return its ``LogStep``.
 
     These are the frame, I10, I11, I1 and I2 of a MSG, or the leaf of a cap token (H5). No signature is
     checked. Raises ``InvariantError``.
@@ -172,7 +172,7 @@ def _check_pair(msg: Msg, receipt: Receipt, limits: Limits) -> None:
 
 
 def examine(entry: Entry, terms: LogTerms) -> LogStep:
-    """Check one entry, and the terms of its log; return its step. No signature is checked."""
+    """Check one entry against the terms of its log, without its signatures; return its ``LogStep``."""
     step = verify_alone(entry, terms.limits)
     if entry.label != terms.label:
         found = f"the entry has label {entry.label.hex()}, not {terms.label.hex()}"
@@ -185,7 +185,7 @@ def examine(entry: Entry, terms: LogTerms) -> LogStep:
 
 
 def examine_pruned(kept: PrunedEntry, terms: LogTerms) -> LogStep:
-    """Check the kept part of a pruned entry; return its step or raise ``InvariantError``."""
+    """Check what remains of a pruned entry; return its ``LogStep`` or raise ``InvariantError``."""
     receipt = kept.receipt
     if receipt.label != terms.label:
         found = f"the RECEIPT has label {receipt.label.hex()}, not {terms.label.hex()}"
@@ -231,7 +231,7 @@ def check_writer(step: LogStep, last: int) -> None:
 
 
 def check_token(step: LogStep, before: int | None) -> None:
-    """Check that no entry ``before`` authorized the token of this step (H5)."""
+    """Raise if the token of this step was authorized already, by entry ``before`` (H5)."""
     if before is not None and step.authorizes is not None:
         found = f"token {step.authorizes.hex()} was already authorized by entry {before}"
         raise TOKEN.broken(found, step.stream_seq)

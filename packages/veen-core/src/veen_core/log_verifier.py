@@ -103,7 +103,7 @@ class HubSignatures:
         self._check(hub_identity.receipt_claim(self._active[1], receipt, wire))
 
     def check_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Verify hub_sig, and every witness signature under a key of the hub (core §8.4, RESOLUTIONS P2)."""
+        """Verify hub_sig and the witness signatures under keys of the hub (core §8.4, RESOLUTIONS P2)."""
         profile = self.terms.profile
         epoch_sec = profile.epoch_sec if profile is not None else 0
         hub_identity.verify_checkpoint(self._identity, checkpoint, epoch_sec)
@@ -244,7 +244,10 @@ class LogVerifier:
             self.tokens.put(step.authorizes, step.stream_seq)
 
     def _last_client_seq(self, client_id: ClientId, offered: ClientSeq) -> int:
-        """Return the writer's last client_seq; of a writer that may have written unseen, what fits."""
+        """Return the writer's last client_seq, or one that passes if the verifier may have missed it.
+
+        The verifier misses it if it started after the first entry, or evicted the writer.
+        """
         last = self.writers.get(client_id)
         if last is not None:
             return last

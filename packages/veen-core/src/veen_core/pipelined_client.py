@@ -16,10 +16,13 @@ from veen_core.client import Gap, LabelClient, PendingMsg
 from veen_core.client_state import ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
+from veen_core.hashing import H
 from veen_core.hub_identity import verify_checkpoint_signers
 from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, MmrRoot, StreamSeq, UnixTime
 from veen_core.label_prefix import Trust
 from veen_core.log_rules import LogStep, step_of
+from veen_core.log_verifier import LogVerifier
+from veen_core.lru import Lru
 from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg
 from veen_core.proof import MmrProof, peaks_of_proof
@@ -28,6 +31,8 @@ from veen_core.signatures import SignatureClaim, verifying, verifying_ahead
 
 MAX_TREES_KEPT: Final = 4
 """Trees kept for followers. A follower that is further behind asks the hub for a proof."""
+MAX_OWN_ENTRIES_KEPT: Final = 256
+"""Own entries whose signatures a follower does not verify again: eight batches of a followed stream."""
 
 
 class CheckedReceipt(NamedTuple):
@@ -42,12 +47,14 @@ class CheckedReceipt(NamedTuple):
 class PipelinedClient(LabelClient):
     """One label's client that sends in batches and reads from any entry on."""
 
-    __slots__ = ("_before_own",)
+    __slots__ = ("_before_own", "_own_entries")
 
     def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
         super().__init__(state, trust, bounds)
         self._before_own: dict[int, Mmr] = {}
         """The verified trees before the last own messages, by size: a follower reads these messages next."""
+        self._own_entries: Lru[bytes, bool] | None = None
+        """Hashes of the last own MSGs and RECEIPTs, all verified; shared with readers, None without one."""
 
     @property
     def size(self) -> StreamSeq:
@@ -185,7 +192,7 @@ class PipelinedClient(LabelClient):
     def adopt(self, state: ClientState) -> None:
         """Replace the state, and the verified prefix with it, by one that was loaded."""
         fresh = PipelinedClient(state, self.trust, self.bounds)
-        self.state, self._pending, self._before_own = fresh.state, {}, {}
+        self.state, self._pending, self._before_own, self._own_entries = fresh.state, {}, {}, None
         self._log = self._log_at(fresh._tree, fresh._log.hub_ts)
 
     def verify_own(self, receipt: Receipt) -> None:
@@ -203,7 +210,7 @@ class PipelinedClient(LabelClient):
         self._verify_part(tree, (self._log.size, self._log.root), consistency, shown)
 
     def at(self, size: StreamSeq, consistency: MmrConsistency | None) -> PipelinedClient:
-        """Return a reader of the first ``size`` entries, verified, with the same furthest receipt."""
+        """Return a client that continues after the first ``size`` entries and keeps the furthest receipt."""
         if (known := self.known_tree(size)) is not None:
             tree = known.copy()
         else:
@@ -217,7 +224,23 @@ class PipelinedClient(LabelClient):
         state = dataclasses.replace(
             self.state, last_stream_seq=tree.stream_seq, peaks=tree.peaks, pending=(), checkpointed=NO_ENTRIES
         )
-        return PipelinedClient(state, self.trust, self.bounds)
+        if self._own_entries is None:
+            self._own_entries = Lru(2 * MAX_OWN_ENTRIES_KEPT)  # a MSG and a RECEIPT each
+        reader = PipelinedClient(state, self.trust, self.bounds)
+        reader._own_entries = self._own_entries
+        return reader
+
+    def has_verified(self, wire: bytes) -> bool:
+        own = self._own_entries
+        return super().has_verified(wire) or (own is not None and len(own) > 0 and H(wire) in own)
+
+    def _advance(self, log: LogVerifier, receipt: Receipt, answered: Sequence[Receipt]) -> None:
+        if (own := self._own_entries) is not None and answered:
+            leaves = {one.leaf_hash for one in answered}
+            wires = zip(self.state.pending, self.pending_leaves, strict=True)
+            for wire in (*(wire for wire, leaf in wires if leaf in leaves), *(r.encode() for r in answered)):
+                own.put(H(wire), True)
+        super()._advance(log, receipt, answered)
 
     def known_tree(self, size: int) -> Mmr | None:
         """Return the tree of the first ``size`` entries if this client holds it, verified; else None."""

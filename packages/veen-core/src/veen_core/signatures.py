@@ -34,7 +34,8 @@ PIECE_SIZE: Final = 32
 MAX_WAITING: Final = 160
 """Signatures of a batch that may wait for the assistant before the calling thread verifies some itself.
 
-They are as many as one process of an assistant holds, and one piece: so both have work until the batch ends.
+One process of an assistant holds four pieces, and one piece is left for the calling thread, so that both have
+work until the batch ends.
 """
 
 
@@ -113,8 +114,8 @@ class Assistant(Protocol):
     def offer(self, at: int, claims: Sequence[SignatureClaim], *, left: int | None) -> bool:
         """Take the claims at position ``at`` of the batch; return False if the assistant is busy.
 
-        ``left`` claims of the batch remain for the calling thread then; None: more are being collected. An
-        assistant that holds more than ``left`` claims would keep that thread waiting.
+        ``left`` is the number of claims that remain for the calling thread; None while more are collected. If
+        the assistant holds more claims than that, the calling thread ends first and waits: so it may refuse.
         """
         ...
 
@@ -167,7 +168,7 @@ class SignatureBatch:
     def __exit__(self, *exc_info: object) -> None:
         if self._assistant is not None:
             try:
-                self._assistant.collect()  # answers of a batch that was given up
+                self._assistant.collect()  # if the block raised, discard the outstanding answers
             finally:
                 self._assistant = None
                 _Assistance.turn.release()

@@ -40,7 +40,7 @@ class Status(Wire):
     level: str
     server_version: str
     hub_log_origin: str | None = None
-    """Name of the hub log, if the hub is configured with another than P1's."""
+    """The configured name of the hub log; absent: the default name of P1."""
     memories: tuple[str, ...] | None = None
     """Names of the memories that the hub compares its log with before it signs (P3); absent without
     memories."""

@@ -57,6 +57,7 @@ from veen_hub.pipeline.uploads import Uploads
 from veen_hub.pipeline.worker_process import has_cores
 from veen_hub.replica.announcements import Announcements
 from veen_hub.replica.handover import HandoverService, refusal_after
+from veen_hub.replica.source import DirectorySource, ReplicaSource
 from veen_storage import Batch, PendingEntry, Store, ViewStore
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Hub:
     def _set_up_replication(self) -> None:
         """Decide whether this hub may write at all: not a replica, nor one that has handed over (P9)."""
         self.announcements = Announcements()
+        self.replica_source: ReplicaSource = DirectorySource(self.store)
         self.snapshot_running = False
         self.handover: Handover | None = self.store.read_handover()
         self.replica: ReplicaFollower | None = None

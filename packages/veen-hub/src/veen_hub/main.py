@@ -39,7 +39,6 @@ from veen_hub.server import Server
 from veen_hub.version import VERSION
 from veen_storage import (
     DamageError,
-    JournalKeeping,
     Layout,
     LockedError,
     MismatchError,
@@ -173,8 +172,9 @@ def configure(given: argparse.Namespace) -> HubConfig:
 def open_hub(config: HubConfig) -> Hub:
     """Open the data directory and make the hub over it."""
     limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
-    keeping = JournalKeeping(max_bytes=config.replication.keep_bytes, max_age_sec=config.replication.keep_sec)
-    store = Store(config.data_dir, keys_directory=config.keys_dir, limits=limits, keeping=keeping)
+    store = Store(
+        config.data_dir, keys_directory=config.keys_dir, limits=limits, keeping=config.replication.keeping
+    )
     try:
         return Hub(config, store, anchor=load_anchor(config.anchor))
     except BaseException:

@@ -126,7 +126,7 @@ class Server:
             response.headers["Alt-Svc"] = self.h3.alt_svc
 
     def _own_urls(self) -> tuple[str, ...]:
-        """The addresses of all roads that are on, HTTP/1.1 first."""
+        """The hub's address on each transport that is on, HTTP/1.1 first."""
         assert self._api is not None
         h3 = (self.h3.url,) if self.h3 is not None else ()
         return (self._api.name, *h3, *(self.nats.urls if self.nats is not None else ()))

@@ -1,4 +1,4 @@
-"""Mirror records: which entry of which source log a message of the target stands for (spec-3 §10).
+"""Mirror records: which entry of which source log each message of the target copies (spec-3 §10).
 
 A mirror sends one record per source entry, after it has verified the entry (F1). F2 asks for at most one
 record per source entry and target label: of several ones the first in stream order counts, and the state

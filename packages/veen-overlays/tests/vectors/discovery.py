@@ -172,9 +172,12 @@ BAD: Final[dict[str, dict[str, tuple[dict[str, Any], str]]]] = {
         "one twice": ({"publishers": [bytes(ANN), bytes(ANN)]}, "sorted and unique"),
     },
     "disc.hub.identity.v1": {
-        "of another hub": ({"hub_id": bytes(HUB)}, "signed by its newest key"),
-        "signed by the old key": ({"sig": bytes(sign_identity(FIRST, ROTATED))}, "signed by its newest key"),
-        "identity not CBOR": ({"identity": b"\xff"}, "signed by its newest key"),
+        "of another hub": ({"hub_id": bytes(HUB)}, "its newest key has made sig"),
+        "signed by the old key": (
+            {"sig": bytes(sign_identity(FIRST, ROTATED))},
+            "its newest key has made sig",
+        ),
+        "identity not CBOR": ({"identity": b"\xff"}, "its newest key has made sig"),
         "sig short": ({"sig": bytes(63)}, "sig"),
     },
     "disc.query.v1": {
@@ -186,8 +189,8 @@ BAD: Final[dict[str, dict[str, tuple[dict[str, Any], str]]]] = {
     "disc.query.res.v1": {
         "ok with an error": ({"ok": True}, "error is absent if and only if"),
         "not ok without an error": ({"error": ...}, "error is absent if and only if"),
-        "not ok with results": ({"results": [{}]}, "no results"),
-        "not ok with more": ({"more": True}, "no results"),
+        "not ok with results": ({"results": [{}]}, "results is empty"),
+        "not ok with more": ({"more": True}, "results is empty"),
         "error without code": ({"error": {"detail": "d"}}, "code"),
     },
 }

@@ -93,7 +93,10 @@ class LockedError(StorageError):
     """Another process has the directory open."""
 
     def __init__(self, root: Path, owner: LockOwner) -> None:
-        super().__init__(f"{root} is in use by process {owner.pid or 'unknown'}")
+        super().__init__(
+            f"the folder {root} is in use by process {owner.pid or 'unknown'}",
+            action=f"stop it (`veen hub stop -d {root}`), or name another folder",
+        )
         self.owner = owner
 
 

@@ -195,7 +195,7 @@ class Store:
     def commit(self, batch: Batch | ReplicatedBatch) -> None:
         """Make a batch durable. When this returns, its receipts may leave and readers see its entries."""
         batch.sign()
-        if not batch.items:
+        if not batch.items and isinstance(batch, Batch):  # the primary's numbers are the replica's
             return
         if batch.made_after != self._ledger.adopted:
             raise StorageError("another batch was committed after this one was started: start a new batch")
@@ -233,11 +233,12 @@ class Store:
         Call from one thread, in a directory that nothing else writes to.
         """
         if batch.number != self._journal.last + 1:
-            raise RefusedBatchError(batch.number, f"batch {self._journal.last + 1} comes next", None)
+            raise RefusedBatchError(
+                batch.number, f"the replica's next batch is {self._journal.last + 1}", None
+            )
         if any(item.kind == PRUNE for item in batch.items):
-            self._queue.apply_all(
-                APPLY_TIMEOUT_SEC
-            )  # the decision refers to chunks that the primary's index has
+            # The primary decided when its index had the chunk: apply everything, so that this index has it.
+            self._queue.apply_all(APPLY_TIMEOUT_SEC)
         replicated = ReplicatedBatch(self._ledger, self.identity, batch)
         self.commit(replicated)
         return replicated

@@ -41,7 +41,7 @@ class StreamCheck:
     checked: int = 0
     """Mirror records and wrapped copies of the source."""
     repeated: int = 0
-    """Records of a source entry that an earlier record stands for (F2)."""
+    """Records of a source entry that has an earlier record already (F2)."""
     faulty: int = 0
     faults: list[MirrorFault] = field(default_factory=list)
     missing: int = 0

@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 LATENCY_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
-"""Seconds."""
+"""Upper bounds of the latency histogram, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

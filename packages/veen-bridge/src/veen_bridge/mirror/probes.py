@@ -11,7 +11,7 @@ from veen_core.errors import ConfigError
 
 METRICS: web.AppKey[MirrorMetrics] = web.AppKey("metrics", MirrorMetrics)
 MAX_REQUEST_BYTES: Final = 1_024
-"""No request to this port has a body."""
+"""Largest request body; the probes and metrics need none."""
 
 
 class ProbesListener:

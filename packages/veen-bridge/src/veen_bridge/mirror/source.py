@@ -2,7 +2,7 @@
 
 Without epochs a stream is one label, which is followed. With epochs, labels whose window has passed are read
 to their ends, one after the other; the labels of the window are followed at once. A label is closed when the
-hub's own status says that its window has passed (H3): then it is read one last time and left.
+hub's own status says that its window has passed (H3): then it is read one last time and dropped.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from veen_core.receipt import Receipt
 from veen_hub.client import Hub, Message
 
 MAX_QUEUED_ENTRIES: Final = 256
-"""Source entries that wait for the target; the source is read no further."""
+"""Most source entries that wait for the target; reading of the source pauses at this number."""
 SAVE_SECONDS: Final = 1.0
 """Time between two writes of the cached position."""
 

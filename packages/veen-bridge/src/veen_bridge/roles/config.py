@@ -65,7 +65,7 @@ class SourceHub:
     witnesses: Path | None = None
     """Witness policy that the hub checkpoint of a bundle must fulfil."""
     log_origin: str | None = None
-    """Name of the source's hub log, if it is configured with another than the default."""
+    """The configured name of the source's hub log; None: the default name of P1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class BridgeConfig:
 
     @property
     def trusted_hubs(self) -> frozenset[HubId]:
-        """The hub that ``trust`` names: as its hub_id, or as the hub whose first hub_pk it is."""
+        """The hub_ids that ``trust`` may stand for: its own value, and the hub_id of a first hub_pk."""
         return frozenset((HubId.from_hex(self.trust), hub_id(HubPk.from_hex(self.trust))))
 
     @property

@@ -134,7 +134,11 @@ def token_lines(token: CapToken, names: dict[str, str] | None = None) -> list[st
     show_default=True,
     help="Lifetime of the token, from its authorization on.",
 )
-@click.option("--rate", type=RateType(), help="PER_SECOND,BURST [default: not limited].")
+@click.option(
+    "--rate",
+    type=RateType(),
+    help="Accepted messages per second, and at once: PER_SECOND,BURST [default: not limited].",
+)
 @click.option(
     "--out", "target", type=click.Path(path_type=Path), required=True, help="File to write the token to."
 )
@@ -156,7 +160,7 @@ def issue(
     """
     del out
     if not all(streams):
-        raise click.UsageError("--stream is empty: is a shell variable not set?")
+        raise click.UsageError("--stream is empty: a shell variable may be unset.")
     subject_pk = ClientId(verify_key_named(subject))
     key = Folder(issuer).unlock(Passphrase(passphrase_file)).signing_key
     names = {stream_id(name).hex(): f" ({name})" for name in streams}

@@ -48,7 +48,7 @@ def filter_of(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
         flag = {"name_prefix": "--name", "tags_any": "--tag", "overlay_id": "--overlay"}.get(
             unknown[0], f"--{unknown[0]}"
         )
-        raise click.UsageError(f"{flag} is no condition for the kind {kind}.")
+        raise click.UsageError(f"{flag} is not a condition for the kind {kind}.")
     return {key: given[key] for key in order if given.get(key) not in (None, [])}
 
 
@@ -130,10 +130,14 @@ def _raise_refused(error: QueryError | None) -> None:
 @click.option("--overlay", "overlay_", help="Name or id of an overlay that the hub or the service uses.")
 @click.option("--schema", help="Name or id of a schema that the overlay has.")
 @click.option("--region", help="The hub is in this region; the service prefers it.")
-@click.option("--tag", "tags", multiple=True, help="It has this tag, or another one given; repeatable.")
-@click.option("--limit", type=Integer(0), help="Most results [default and maximum: 100].")
-@click.option("--offset", type=Integer(0), help="Results to leave out.")
-@click.option("--at", type=times.Moment(), help="Time for the expiry [default: that of the newest entry].")
+@click.option("--tag", "tags", multiple=True, help="It has one of these tags; repeatable.")
+@click.option("--limit", type=Integer(0), help="Largest number of results [default and maximum: 100].")
+@click.option("--offset", type=Integer(0), help="Number of results to skip.")
+@click.option(
+    "--at",
+    type=times.Moment(),
+    help="List what has not expired at this time [default: the time of the newest entry].",
+)
 @click.option("--via", metavar="STREAM", help="Ask a live server of this stream; read no descriptors.")
 @click.option(
     "--server", "servers", multiple=True, type=Hex(ClientId), help="Identity key of a server to trust."
@@ -237,7 +241,13 @@ def _answer(kind: Kind, reply: QueryResult, data: dict[str, Any], lines: list[st
 @command("veen disc watch service", "veen disc watch hub --count 3 --json")
 @kind_argument
 @click.option("--count", type=Integer(1), help="End after this many changes.")
-@click.option("--every", type=times.Duration(1), default="1s", show_default=True, help="Pause between looks.")
+@click.option(
+    "--every",
+    type=times.Duration(1),
+    default="1s",
+    show_default=True,
+    help="Time between two reads of the directory.",
+)
 @directory_option
 @access_options
 def watch(

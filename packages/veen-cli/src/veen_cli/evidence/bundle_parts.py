@@ -103,7 +103,8 @@ def _verify_part(verifier: BundleVerifier, part: BundlePartFile) -> None:
     row = rows[number - 1]
     if part.content_size != row.size:
         raise BundleError(
-            f"{part.content_size} bytes of content, its row says {row.size}: the file was cut or altered",
+            f"the file has {part.content_size} bytes of content, but the part table of the bundle says "
+            f"{row.size}: the file was cut or altered",
             part=number,
         )
     with part.path.open("rb") as file:

@@ -138,7 +138,7 @@ def checkpoint_fields(signed: SignedHead) -> dict[str, object]:
 
 
 def _signature_line(signature: NoteSignature) -> str:
-    """Describe a signature line; only its length tells a witness's from a log's."""
+    """Describe a signature line; only its length distinguishes the signature of a witness from a log's."""
     name = f"{signature.name}, key id {signature.key_id.hex()}"
     if len(signature.signature) != COSIGNATURE_BYTES:
         return name

@@ -82,7 +82,7 @@ class EvidenceVerifier:
         self._roots = Roots()
         self._hub_logs = HubLogs()
         # Verified receipts, by position and by message, because a chunk has tens of thousands of them.
-        self._by_place: dict[tuple[Label, StreamSeq], Receipt] = {}
+        self._by_position: dict[tuple[Label, StreamSeq], Receipt] = {}
         self._by_message: dict[LeafHash, Receipt] = {}
         self._client = client
         if client is not None:
@@ -91,7 +91,7 @@ class EvidenceVerifier:
             if client.hub_checkpoint is not None:
                 self._hub_logs.add(client.hub_checkpoint, f"what {client.client} has accepted")
             for receipt in client.receipts:
-                self._by_place[receipt.label, receipt.stream_seq] = receipt
+                self._by_position[receipt.label, receipt.stream_seq] = receipt
 
     def verdicts(self) -> list[Verdict]:
         """Verify receipts first, then what depends on them; return verdicts in the order of the files."""
@@ -161,12 +161,12 @@ class EvidenceVerifier:
         self._roots.add(
             KnownRoot(receipt.label, receipt.stream_seq, receipt.mmr_root, f"the receipt in {where}")
         )
-        self._by_place.setdefault((receipt.label, receipt.stream_seq), receipt)
+        self._by_position.setdefault((receipt.label, receipt.stream_seq), receipt)
         self._by_message.setdefault(receipt.leaf_hash, receipt)
         return f"the hub signed entry {receipt.stream_seq} of label {receipt.label.hex()[:16]}…"
 
     def _refuse_equivocation(self, receipt: Receipt) -> None:
-        other = self._by_place.get((receipt.label, receipt.stream_seq))
+        other = self._by_position.get((receipt.label, receipt.stream_seq))
         if other is not None and find_equivocation(self._pinned_identity(), other, receipt) is not None:
             client = self._client
             is_held = client is not None and other in client.receipts
@@ -187,7 +187,7 @@ class EvidenceVerifier:
         identity = self._pinned_identity()
         times = (
             each.hub_ts
-            for each in self._by_place.values()
+            for each in self._by_position.values()
             if each.label == made.label_curr and each.stream_seq <= made.upto_seq
         )
         since = max(times, default=min(key.valid_from for key in identity.hub_keys))
@@ -249,7 +249,7 @@ class EvidenceVerifier:
     def query_result(self, found: Recognized) -> tuple[str, list[str]]:
         """Verify a query result, also against the receipts that verified before it (query-api §6, P13)."""
         assert isinstance(found.thing, ResultFile)
-        held = tuple(self._by_place.values())
+        held = tuple(self._by_position.values())
         return verify_query_result(found.thing, self._pin, self._identity, self._policy, held)
 
     def transcript(self, found: Recognized) -> tuple[str, list[str]]:

@@ -362,7 +362,7 @@ def verify(
     Files are verified together: proofs against the receipts and checkpoints given, and receipts and
     checkpoints under the identity of the pinned hub. With --client, receipts, checkpoints and exports of a
     label are also compared with what that identity has verified before, and hub checkpoints with the one of
-    their size that it has accepted; a contradiction fails. An older
+    the same size that it has accepted; a contradiction fails. An older
     or newer receipt can be compared if a consistency proof is given too. With --witnesses, hub
     checkpoints, hub evidence, bundles, query results and exports must also have the cosignatures of a
     quorum. With --page, the files travel inside a page that makes the same checks without VEEN or a

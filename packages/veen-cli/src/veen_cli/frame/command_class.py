@@ -31,7 +31,7 @@ class Command(click.Command):
             empty = given.get(param.name or "") in ("", [""])
             if empty and isinstance(param, click.Option) and isinstance(param.type, click.Path):
                 flag = max(param.opts, key=len)
-                raise click.UsageError(f"{flag} is empty: is a shell variable not set?", ctx)
+                raise click.UsageError(f"{flag} is empty: a shell variable may be unset.", ctx)
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

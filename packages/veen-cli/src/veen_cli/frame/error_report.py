@@ -28,7 +28,7 @@ from veen_core.errors import (
 )
 from veen_core.rejection import Code
 from veen_hub.client.errors import BoundsReached, Misbehaved, Refused, Unreachable
-from veen_storage import DamageError, LockedError, MismatchError, StorageError
+from veen_storage import DamageError, MismatchError, StorageError
 
 EXIT_CODES: Final[tuple[tuple[type[BaseException], Exit], ...]] = (
     (Unreachable, Exit.NETWORK),
@@ -54,8 +54,10 @@ COMMAND_ACTIONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 )
 
 DEFAULT_ACTIONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (IdentityError, "do not send to this hub, which is not the one you pinned; ask your hub's operator"),
-    (LockedError, "stop the hub with `veen hub stop`"),
+    (
+        IdentityError,
+        "compare the pin (--trust) with your hub's operator; do not send to a hub that is not pinned",
+    ),
     (KeystoreError, "check the passphrase (VEEN_PASSPHRASE, --passphrase-file) and --client"),
     (OpenError, "read as the identity it was sealed to (--client)"),
     (Misbehaved, "check the address (--hub), then ask the hub's operator"),

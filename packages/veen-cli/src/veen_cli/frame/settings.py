@@ -138,7 +138,7 @@ def value_or_context(name: str, given: str | None) -> str | None:
     the hub even in a shell where VEEN_HUB is set.
     """
     if given == "":
-        raise click.UsageError(f"{flag(name)} is empty: is a shell variable not set?")
+        raise click.UsageError(f"{flag(name)} is empty: a shell variable may be unset.")
     if given is None or _context_flag_overrides(name):
         found: str | None = getattr(current_context(), name)
         return given if found is None else found
@@ -179,17 +179,17 @@ def parse_trust(text: str | None) -> str | None:
     return found
 
 
-OTHER_ROADS: Final = ("h3", "nats", "tls", "file")
+OTHER_SCHEMES: Final = ("h3", "nats", "tls", "file")
 """Schemes of addresses that only the client understands (ADR 0031)."""
 
 
 def parse_hub_url(text: str, name: str = "--hub") -> str:
-    """Check a hub's address, of any road for ``--hub``, else an http or https URL; ``name`` is the option."""
-    schemes = ("http", "https", *(OTHER_ROADS if name == "--hub" else ()))
+    """Check a hub's address, of any transport for ``--hub``, else an http(s) URL; ``name`` is the option."""
+    schemes = ("http", "https", *(OTHER_SCHEMES if name == "--hub" else ()))
     try:
         parts = urlsplit(text)
         is_url = parts.scheme in schemes and (parts.hostname or parts.scheme == "file") and parts.port != 0
-        has_login = parts.scheme in OTHER_ROADS and parts.username is not None
+        has_login = parts.scheme in OTHER_SCHEMES and parts.username is not None
     except ValueError:  # the port is not a number, or brackets do not match
         is_url = has_login = False
     if not is_url:

@@ -23,16 +23,17 @@ from veen_cli.frame.output import Answer, Output, fields, plural
 from veen_cli.hub.data_directory import data_dir_option, is_sharded_directory, keys_dir_option
 from veen_cli.identity.identity_folder import verify_key_named
 from veen_core import stream as streams
-from veen_core.ids import Epoch, Label, StreamSeq, UnixTime
+from veen_core.ids import Epoch, HubId, Label, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_storage import AbsentError, Source, open_source
+from veen_storage import AbsentError
 from veen_storage.copies.clone import clone as copy
 from veen_storage.copies.export import Manifest, export_hub, export_window
 from veen_storage.copies.export import export as write_export
-from veen_storage.copies.fork import fork as branch
 from veen_storage.shards.clone import clone_sharded as copy_shards
+from veen_storage.shards.clone import fork_hub
 from veen_storage.shards.reshard import reshard as move
 from veen_storage.shards.sharded_layout import MAX_SHARDS
+from veen_storage.shards.sharded_source import open_hub
 
 NO_END: Final = 2**63
 """End of a time window without ``--until``."""
@@ -75,7 +76,7 @@ target_option = click.option(
 @data_dir_option
 @keys_dir_option
 @target_option
-@click.option("--with-keys", is_flag=True, help="Copy the signing keys too: only to move a hub for good.")
+@click.option("--with-keys", is_flag=True, help="Copy the signing keys too: only to move a hub permanently.")
 def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, with_keys: bool) -> Answer:
     """Copy a hub, running or not, into a new directory.
 
@@ -93,7 +94,7 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
         )
     with private_umask(), out.progress("copying labels") as progress:
         if sharded:
-            labels = copy_shards(data_dir, target, keys_directory=keys_dir, progress=progress.update)
+            cut = copy_shards(data_dir, target, keys_directory=keys_dir, progress=progress.update)
         else:
             cut = copy(
                 data_dir,
@@ -102,11 +103,10 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
                 keys_directory=keys_dir,
                 progress=progress.update,
             )
-            labels = list(cut.labels)
-    entries = sum(each.stream_seq for each in labels)
+    labels, entries = len(cut.labels), sum(each.stream_seq for each in cut.labels)
     return Answer(
-        {"target": str(target), "labels": len(labels), "entries": entries, "with_keys": with_keys},
-        [f"cloned {plural(entries, 'entry', 'entries')} in {plural(len(labels), 'label')} to {target}"],
+        {"target": str(target), "labels": labels, "entries": entries, "with_keys": with_keys},
+        [f"cloned {plural(entries, 'entry', 'entries')} in {plural(labels, 'label')} to {target}"],
     )
 
 
@@ -175,7 +175,7 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
     The new hub has its own identity and labels. The old log is in ancestry/ and can still be verified.
     """
     with private_umask(), out.progress("copying labels") as progress:
-        record = branch(
+        record = fork_hub(
             data_dir,
             target,
             SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
@@ -258,8 +258,9 @@ def export(
         raise click.UsageError("name the log: give --stream NAME or --label HEX, or --all for every label.")
     if upto is not None and upto < from_seq:
         raise click.UsageError(f"--from {from_seq} --upto {upto}: the range is empty.")
-    with open_source(data_dir) as store, out.progress("exporting entries") as progress:
-        log_label = _label(store, stream, label, epoch)
+    with open_hub(data_dir) as hub, out.progress("exporting entries") as progress:
+        log_label = _label(hub.main.identity.hub_id, stream, label, epoch)
+        store = hub.of(log_label)
         with naming_stream(stream):
             if since is not None or until is not None:
                 window = (UnixTime(since or 0), UnixTime(until if until is not None else NO_END))
@@ -280,8 +281,8 @@ def _export_hub(out: Output, data_dir: Path, target: Path, form: Literal["set", 
     for name, flag in RANGE_FLAGS.items():
         if source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--all exports every entry of every label: remove {flag}.")
-    with open_source(data_dir) as store, out.progress("exporting labels") as progress:
-        made = export_hub(store, target, form=form, progress=progress.update)
+    with open_hub(data_dir) as hub, out.progress("exporting labels") as progress:
+        made = export_hub(hub, target, form=form, progress=progress.update)
     hub_id = made.hub_id.hex()
     entries = plural(made.size, "entry", "entries")
     return Answer(
@@ -311,11 +312,11 @@ def naming_stream(stream: str | None) -> Iterator[None]:
         ) from None
 
 
-def _label(store: Source, stream: str | None, label: Label | None, epoch: int) -> Label:
+def _label(hub_id: HubId, stream: str | None, label: Label | None, epoch: int) -> Label:
     if label is not None:
         return label
     assert stream is not None
-    routing_key = streams.routing_key(store.identity.hub_id)
+    routing_key = streams.routing_key(hub_id)
     return streams.label(routing_key, streams.stream_id(stream), Epoch(epoch))
 
 

@@ -28,6 +28,7 @@ from veen_core.tlog.tree_head import parse_signed_head
 from veen_storage import Layout, read_registry
 from veen_storage import read_identity as read_stored_identity
 from veen_storage import rotate as add_key
+from veen_storage.shards.sharded_layout import CONTROL, ShardedLayout, is_sharded
 
 NO_CHECKPOINT: Final = (
     "the hub log has no checkpoint yet; if hub.yaml sets hub_log.origin, start the hub and use --hub"
@@ -37,6 +38,9 @@ UNPINNED: Final = "not pinned: compare hub_id with the one that the operator gav
 
 def read_identity(data_dir: Path) -> HubIdentity:
     """Read and verify the identity of a data directory; the hub may be running."""
+    if is_sharded(data_dir):
+        control = ShardedLayout(data_dir).part(CONTROL)
+        return read_stored_identity(control, read_registry(control, part=True).hub_id)
     layout = Layout(data_dir)
     return read_stored_identity(layout, read_registry(layout).hub_id)
 
@@ -192,7 +196,7 @@ def keys(
 
 def read_origin(data_dir: Path) -> str | None:
     """Return the name of the hub log; None if the data directory has no hub checkpoint yet."""
-    layout = Layout(data_dir)
+    layout = ShardedLayout(data_dir).joined if is_sharded(data_dir) else Layout(data_dir)
     # A running hub writes the published checkpoint first, and the head file when it applies its journal.
     for path in (layout.hub_log_published, layout.hub_log_checkpoint):
         with suppress(FileNotFoundError):

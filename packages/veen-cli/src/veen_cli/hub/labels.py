@@ -22,7 +22,7 @@ from veen_core.ids import Epoch, HubId, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.stream import control_label, label, routing_key, stream_id
 from veen_hub.client import LabelHeads
 from veen_hub.client.hub_log import load_policy
-from veen_storage import open_source
+from veen_storage.shards.sharded_source import open_hub
 
 CONTROL: str = "veen/control"
 
@@ -94,16 +94,16 @@ def _verified(out: Output, target: Target) -> Answer:
 
 def _listed(data_dir: Path) -> Answer:
     rows, after = list[dict[str, Any]](), None
-    with open_source(data_dir) as source:
-        while some := source.read.labels(after):
-            heads = (source.read.head(each) for each in some)
+    with open_hub(data_dir) as hub:
+        while some := hub.labels(after):
+            heads = (hub.of(each).read.head(each) for each in some)
             rows += [
                 _row(each.label, each.stream_seq, each.mmr_root, each.hub_ts, None)
                 for each in heads
                 if each is not None
             ]
             after = some[-1]
-        hub_id = source.identity.hub_id
+        hub_id = hub.main.identity.hub_id
     return Answer(
         {"hub_id": hub_id.hex(), "verified": False, "labels": rows},
         [*_lines(rows), f"{plural(len(rows), 'label')} in {data_dir}; not verified"],

@@ -144,7 +144,9 @@ def terminate(data_dir: Path, pid: int, timeout: float = START_SECONDS) -> None:
     while lock_owner(data_dir) == pid:
         if time.monotonic() > deadline:
             raise CommandFailed(
-                f"process {pid} still has {data_dir} open after {timeout:.0f} s", Exit.USAGE, "read its log"
+                f"process {pid} still has the data directory {data_dir} open after {timeout:.0f} s",
+                Exit.USAGE,
+                "read its log",
             )
         time.sleep(POLL_SECONDS)
 
@@ -243,7 +245,7 @@ def start(
         )
     if data_dir.exists() and (pid := lock_owner(data_dir)) is not None:
         raise CommandFailed(
-            f"{f'process {pid}' if pid else 'another process'} has {data_dir} open",
+            f"{f'process {pid}' if pid else 'another process'} has the data directory {data_dir} open",
             Exit.USAGE,
             f"stop it with `veen hub stop -d {quote(str(data_dir))}`",
         )
@@ -385,10 +387,12 @@ def stop(out: Output, *, data_dir: Path, pid_file: Path | None) -> Answer:
     """
     pid = lock_owner(data_dir)
     if pid is None:
-        raise CommandFailed(f"no hub has {data_dir} open", Exit.USAGE, "there is nothing to stop")
+        raise CommandFailed(
+            f"no hub runs on the data directory {data_dir}", Exit.USAGE, "there is nothing to stop"
+        )
     if not pid:
         raise CommandFailed(
-            f"a process that cannot be named has {data_dir} open",
+            f"an unknown process has the data directory {data_dir} open",
             Exit.USAGE,
             f"find it with `fuser {quote(str(data_dir))}`, and end it with `kill`",
         )

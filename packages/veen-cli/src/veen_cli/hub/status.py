@@ -31,9 +31,9 @@ from veen_hub.client import Tls, Unreachable
 from veen_hub.client.trust import check_status
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import MIN_TRY_SECONDS, Retry, retrying
-from veen_hub.client.wire.roads import transport_to
 from veen_hub.client.wire.transport import Timeouts, no_answer
-from veen_storage import open_source
+from veen_hub.client.wire.transport_choice import transport_to
+from veen_storage.shards.sharded_source import open_hub
 
 T = TypeVar("T")
 
@@ -124,9 +124,9 @@ class EntryCounts:
 def count_entries(data_dir: Path) -> EntryCounts:
     """Count the entries of all labels; the hub may be running."""
     entries, count, after = 0, 0, None
-    with open_source(data_dir) as source:
-        while labels := source.read.labels(after):
-            heads = (source.read.head(each) for each in labels)
+    with open_hub(data_dir) as hub:
+        while labels := hub.labels(after):
+            heads = (hub.of(each).read.head(each) for each in labels)
             entries += sum(head.stream_seq for head in heads if head is not None)
             count, after = count + len(labels), labels[-1]
     return EntryCounts(entries, count)

@@ -85,7 +85,7 @@ def require_volumes_kept(kubectl: Kubectl, network: KubeNetwork) -> None:
 
 
 def require_rotation_finished(kubectl: Kubectl, network: KubeNetwork) -> None:
-    """Refuse to mount the present keys while a rotation waits for its end: the hub may need the next key."""
+    """Refuse to mount the present keys after an interrupted rotation: the hub may need the next key."""
     following, present = (
         kubectl.get("secret", name, network.namespace)
         for name in (f"{network.key_secret}-next", network.key_secret)

@@ -57,7 +57,7 @@ CHOICES = (
         "--image-prefix",
         default="",
         metavar="PREFIX",
-        help="Before each image's name: registry.example/veen/.",
+        help="Registry and path before each image's name, such as registry.example/veen/.",
     ),
     click.option("--tag", default=VERSION, show_default=True, help="Tag of the images."),
 )

@@ -56,7 +56,8 @@ def rotate(out: Output, *, tenant: str, timeout: float, kubectl: Kubectl) -> Ans
 def _prepare_keys(kubectl: Kubectl, network: KubeNetwork, following: str, out: Output) -> dict[str, str]:
     """Return all key files, with the new key; they are in the Secret ``following`` when this returns.
 
-    If it has a key that the hub's Secret lacks, an earlier rotation was interrupted: that key is used.
+    If that Secret has a key which the hub's own Secret lacks, an earlier rotation was interrupted: the key is
+    used.
     """
     present = kubectl.get("secret", network.key_secret, network.namespace)
     if present is None:

@@ -1,4 +1,4 @@
-"""``veen kube status``: the networks of a cluster, and whether their hubs and self-tests are well."""
+"""``veen kube status``: the networks of a cluster, and whether hubs are ready and self-tests have passed."""
 
 from __future__ import annotations
 

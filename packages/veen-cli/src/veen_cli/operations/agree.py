@@ -152,9 +152,9 @@ def _decide(
                 raise unknown(f"version {number} of agreement {agreement.hex()}", stream, "veen agree status")
             concerned = {each for defined in counting for each in defined.definition.parties}
             if party.identity not in concerned:
-                raise refused("AGREEMENT.PARTY", f"{party.identity.hex()} is no party of the agreement")
+                raise refused("AGREEMENT.PARTY", f"{party.identity.hex()} is not a party of the agreement")
             if terms is not None and H(terms.read_bytes()) != chosen.definition.terms_hash:
-                why = f"{terms} is not the text of version {number}: its hash is another one"
+                why = f"{terms} is not the text of version {number}: its hash differs"
                 raise refused("AGREEMENT.TERMS", why)
             record = AgreementConfirmation(
                 agreement_id=agreement,
@@ -190,7 +190,7 @@ version_option = click.option(
     "--terms",
     type=TERMS_FILE,
     shell_complete=completions.files,
-    help="Your copy of the text: nothing is sent if the proposed hash is another one.",
+    help="Your copy of the text: nothing is sent if its hash is not the proposed one.",
 )
 @stream_option
 @access_options

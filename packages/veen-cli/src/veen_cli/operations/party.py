@@ -1,6 +1,6 @@
 """Acting as a party of an operation: its records count only if the party has signed them (spec-3; P10).
 
-At a hub with tokens the identity's own key signs. At an open hub the client draws a key per stream. There a
+At a hub with tokens the identity's own key signs. At an open hub the client has a key per stream. There a
 command first sends the record that links this key to the identity, once per stream and key.
 """
 

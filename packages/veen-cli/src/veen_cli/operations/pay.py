@@ -69,12 +69,12 @@ def pay(
     """Ask for an operation and pay for it, in one message.
 
     PAYER and PAYEE are account ids; the id of a wallet is one. The payment counts if the rules of the stream
-    allow it at its place in the log. Otherwise the command ends with exit code 6, and neither the payment nor
-    the operation takes place.
+    allow it at its position in the log. Otherwise the command ends with exit code 6, and neither the payment
+    nor the operation takes place.
     """
     del out
     if (principal is None) == bool(via):
-        raise click.UsageError("--principal and --via come together")
+        raise click.UsageError("--principal and --via must be given together.")
     paid = PaidOperation(
         operation_type=operation_type,
         operation_args=arguments,

@@ -127,7 +127,9 @@ def check(
     folders = [*reader, *([Path(against.client)] if against.client is not None else [])]
     pin, policy = pinned_hub(against.trust), against.policy()
     if pin is None:
-        raise click.UsageError("give --trust HUB_ID: whose log must contain the publication?")
+        raise click.UsageError(
+            "--trust is missing: give the hub_id of the hub whose log must contain the publication."
+        )
     keys = [key for each in folders for key in Folder(each).unlock(Passphrase(passphrase_file)).dh_keys]
     try:
         found = verify_publication_evidence(
@@ -147,7 +149,7 @@ def check(
             f"the files are not {record.version}: their content root is {root.hex()}, and "
             f"{record.content_root.hex()} was published",
             Exit.PROTOCOL,
-            "fetch the files again, and check that all of them are named as when they were published",
+            "fetch the files again, and check that they have the names that were published",
         )
     when = times.format_utc(found.hub_ts)
     lines = [

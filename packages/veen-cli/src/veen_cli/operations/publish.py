@@ -164,7 +164,7 @@ def verify(
             f"the files are not {chosen.record.version}: their content root is {root.hex()}, and message "
             f"{chosen.seq} of {stream} has published {chosen.record.content_root.hex()}",
             Exit.PROTOCOL,
-            "fetch the files again, and check that all of them are named as when they were published",
+            "fetch the files again, and check that they have the names that were published",
         )
     line = f"the files are {chosen.record.version}, published in message {chosen.seq} of {stream}"
     return Answer({**data, "holds": True}, [line, f"  publisher {chosen.record.publisher_identity.hex()}"])

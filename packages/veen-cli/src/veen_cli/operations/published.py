@@ -47,7 +47,7 @@ class Published(NamedTuple):
 
 
 async def publish(source: OverlayStream, record: Record) -> Published:
-    """Send an operation; fail if a rule refused it at its place in the log.
+    """Send an operation; fail if a rule refused it at its position in the log.
 
     A refused operation stays in the log without an effect. Whether it counts depends on the messages before
     it, and only the hub decides their order.

@@ -99,7 +99,7 @@ def policy(
                 updated_at=party.source.now,
             )
             if (broken := record.broken_rule()) is not None:
-                raise click.UsageError(f"the policy {broken}.")
+                raise click.UsageError(f"the policy breaks a rule: {broken}.")
             receipt = await party.send(record)
             data = {**sent_data(record, receipt, home), "policy_group_id": record.group_id.hex()}
             of_all = f"{threshold} of {plural(len(record.guardians), 'guardian')}"
@@ -194,7 +194,7 @@ def _decide(
             found = await _found(party)
             one = _open(found, lost, new)
             if party.identity not in {found.current(each) for each in one.policy.guardians}:
-                raise refused("RECOVERY.8.3", f"{party.identity.hex()} is no guardian of {lost.hex()}")
+                raise refused("RECOVERY.8.3", f"{party.identity.hex()} is not a guardian of {lost.hex()}")
             record = RecoveryApproval(
                 target_identity=lost,
                 requested_new_identity=new,

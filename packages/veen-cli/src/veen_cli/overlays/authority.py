@@ -49,7 +49,9 @@ authority = CommandGroup("authority", AUTHORITY, path="authority", help="The pri
 @click.option("--primary", required=True, type=Hex(HubId), help="hub_id of the hub that accepts messages.")
 @click.option("--replica", multiple=True, type=Hex(HubId), help="hub_id of a replica; may be repeated.")
 @click.option("--multi-primary", is_flag=True, help="Every hub accepts messages; the primary is preferred.")
-@click.option("--ttl", type=times.Duration(1), default="30d", show_default=True, help="Duration.")
+@click.option(
+    "--ttl", type=times.Duration(1), default="30d", show_default=True, help="How long the record is in force."
+)
 @click.option("--ts", type=times.Moment(), help="Start time [default: now].")
 @access_options
 def authority_set(

@@ -164,7 +164,9 @@ def _label(text: str, hub_id: HubId | None, epoch: int | None) -> Label:
     return label_of(routing_key(hub_id), stream_id(text), Epoch(epoch or 0))
 
 
-hub_option = click.option("--at-hub", type=Hex(HubId), help="hub_id: LABEL is then a stream's name.")
+hub_option = click.option(
+    "--at-hub", type=Hex(HubId), help="hub_id of a hub; LABEL is then the name of a stream."
+)
 epoch_option = click.option("--epoch", type=Integer(0), help="Epoch of the label, with --at-hub.")
 
 

@@ -56,7 +56,10 @@ def compare(
     from veen_overlays.query.verify.comparison import compare as compared  # noqa: PLC0415 - most commands need none
 
     if (first is None) == (recorded is None) or (recorded is not None and second is not None):
-        raise click.UsageError("give two result files, one result file, or --recorded QUERY_ID.")
+        raise click.UsageError(
+            "give two result files to compare, or one result file or --recorded QUERY_ID to compare "
+            "with the same query executed now."
+        )
     if first is not None and second is not None:
         one: Result = read_result(first)
         other: Result = read_result(second)

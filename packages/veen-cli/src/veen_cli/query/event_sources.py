@@ -1,4 +1,4 @@
-"""The view of a hub's streams: what it reads, with which keys, and the way to hub checkpoints.
+"""The view of a hub's streams: what it reads, with which keys, and the proofs up to hub checkpoints.
 
 Queries name a stream as its producers do. In another zone, a bridge holds the events of that stream in an
 import stream (``held_in``). Such events keep the hub, position and time of their origin (RESOLUTIONS P11), so

@@ -174,7 +174,7 @@ async def execute(access: EventAccess, item: dict[str, Any]) -> ResultFile:
 
 
 def verified(file: ResultFile, access: EventAccess, asked_at: int, *, is_foreign: bool) -> ResultVerdict:
-    """Verify a result against the pinned hub, the hubs of other zones that were named, and the own clock.
+    """Verify a result against the pinned hub, the named hubs of other zones, and this machine's clock.
 
     The witness policy applies to a result of a service (``is_foreign``). Without a service, the connection
     has applied it to the hub's log, and events after the newest checkpoint count too.

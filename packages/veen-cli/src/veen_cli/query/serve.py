@@ -38,7 +38,11 @@ CONFIG: Final = "query.yaml"
     help="Configuration file.",
 )
 @click.option("--listen", metavar="HOST:PORT", help="Address of the API [default: as in the configuration].")
-@click.option("--probes", metavar="HOST:PORT", help="Address of /readyz and /metrics [default: as above].")
+@click.option(
+    "--probes",
+    metavar="HOST:PORT",
+    help="Address of /readyz and /metrics [default: as in the configuration].",
+)
 @click.option("--check", is_flag=True, help="Check the configuration and exit.")
 @click.option(
     "--log-level",
@@ -62,7 +66,7 @@ def serve(
 
     Ctrl-C or SIGTERM lets running queries finish and stops the service; queries that have not finished run
     again at the next start. The service needs at least one principal with a token or a certificate. Its state
-    folder contains opened events: nobody else may read it.
+    folder contains opened events: no other user may read it.
     """
     require_extra()
     # Imported here: the other commands do not need a server.

@@ -72,7 +72,8 @@ class ServiceClient:
                     message = f"the query failed, {code}: {found.get('message')}"
                     raise CommandFailed(message, Exit.REFUSED, reason=code)
                 case "pending" | "running":
-                    # The service answers late while the query runs. Pause too, in case it answers at once.
+                    # The service delays its answer while the query runs. Pause too, in case it answers at
+                    # once.
                     await asyncio.sleep(pause)
                     pause = min(MAX_PAUSE_SEC, 2 * pause)
                 case _:

@@ -66,9 +66,9 @@ def verify(
 ) -> Answer:
     """Verify a result file without a service; with the log, execute it again.
 
-    Checked are the rows against rows_hash, every receipt and its place in the log against the roots that the
-    pinned hub signed, the coverage, and evidence_hash, which commits to all of it. Only a reader of the log
-    can check what the messages say and which of them match: --execute does.
+    Checks the rows against rows_hash, every receipt and its position in the log against the roots that
+    the pinned hub signed, the coverage, and evidence_hash, which commits to all of it. Only a reader of the
+    log can check what the messages say and which of them match: --execute does.
     """
     from veen_core.errors import DecodeError, VerificationError  # noqa: PLC0415 - as above
     from veen_core.receipt import Receipt  # noqa: PLC0415 - as above

@@ -72,7 +72,7 @@ ROLE_RECORD: Final = "recorder_role"
 @click.option(
     "--realm-reader",
     shell_complete=completions.files,
-    help="recorder_admin: reader of the realm's label classes  [default: itself].",
+    help="recorder_admin: reader of the realm's label classes [default: itself].",
 )
 @click.option(
     "--identity",

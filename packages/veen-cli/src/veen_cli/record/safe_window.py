@@ -32,10 +32,10 @@ def safe_window(out: Output, *, file: RoleFile, checkpoint: Path, after: Path | 
     """Show which entries and which time a checkpoint proves: the window that is safe to replay.
 
     Every entry of a stream up to its last entry in the checkpoint is provable. An entry that the checkpoint
-    does not cover is not older than its newest head, so every event before that time is covered. The
-    hub claims that the file has the newest head of each stream; the file does not prove it. `veen hub labels
-    --verified` proves it for a running hub. The command verifies the files offline; `veen record validate`
-    compares them with the hub.
+    does not cover is not older than the newest head in the checkpoint, so every event before the time of that
+    head is covered. The hub claims that the file has the newest head of each stream; the file does not prove
+    it. `veen hub labels --verified` proves it for a running hub. The command verifies the files offline;
+    `veen record validate` compares them with the hub.
     """
     del out
     pinned, profile = HubId.from_hex(file.access.trust), file.role.profile.profile_id

@@ -23,7 +23,7 @@ class RecordedLabel:
 
     stream: str
     position: int
-    """Place of the stream among those that were asked for."""
+    """Index of the stream among those that were asked for."""
     epoch: Epoch
     label: Label
 

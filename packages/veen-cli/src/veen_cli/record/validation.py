@@ -75,7 +75,7 @@ async def _check_extends(session: RecorderSession, each: StreamHead, now: int) -
     assert each.head is not None
     if now < each.last_seq:
         raise DivergenceError(
-            f"the hub has {now} entries, the checkpoint covers {each.last_seq}", held=each.head.encode()
+            f"the hub has {now} entries, but the checkpoint covers {each.last_seq}", held=each.head.encode()
         )
     reader = session.hub.log_reader()
     receipt = await reader.receipt(each.label, StreamSeq(each.last_seq))
@@ -120,7 +120,8 @@ async def compare_hub_log(session: RecorderSession, found: RecorderCheckpoint) -
     if today is None or today.head.size < signed.size:
         shown = 0 if today is None else today.head.size
         raise DivergenceError(
-            f"the hub log has {shown} entries, the checkpoint's has {signed.size}", held=found.checkpoint
+            f"the hub log has {shown} entries, but had {signed.size} when the checkpoint was made",
+            held=found.checkpoint,
         )
     origin = found.signed_head.head.origin
     hub_log.verify_hub_checkpoint(session.hub.identity, today, origin=origin, since=found.covered_until)

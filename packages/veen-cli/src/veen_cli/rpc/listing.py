@@ -87,8 +87,8 @@ def list_calls(
 def info(out: Output, *, access: OverlayAccess, stream: str, servers: tuple[ClientId, ...]) -> Answer:
     """Show the servers of a stream and their methods.
 
-    A server is alive while the lease of its last announcement lasts. The key that is shown is its identity
-    key, which --server of the other commands takes.
+    A server is alive while the lease of its last announcement lasts. The key that is shown is the server's
+    identity key, which --server of the other commands takes.
     """
     del out
     state, _, now = _folded(access, stream, ())

@@ -36,7 +36,7 @@ MAX_OUTPUT_BYTES: Final = 1_048_576
 
 
 def load_service(where: str) -> Service:
-    """Import ``module:object``, a ``Service``; modules of the current folder count."""
+    """Import ``module:object``, a ``Service``; modules in the current folder are found too."""
     module, _, name = where.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
@@ -196,7 +196,7 @@ def serve(
             action="see `veen rpc serve --help`",
         )
     if not 3 <= lease <= MAX_LEASE_SEC:
-        raise CommandFailed(f"--lease: want 3 to {MAX_LEASE_SEC} seconds", Exit.USAGE)
+        raise CommandFailed(f"--lease must be 3 to {MAX_LEASE_SEC} seconds", Exit.USAGE)
     if program is not None:
         service = program_service(program, methods, at_most_once=at_most_once)
     else:

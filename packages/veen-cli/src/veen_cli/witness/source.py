@@ -122,7 +122,7 @@ def open_source(folder: Path | None, url: str | None, ca: Path | None) -> Iterat
 
 
 def source_options(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--dir``, ``--url`` and ``--ca``; the command gets the open source."""
+    """Add ``--dir``, ``--url`` and ``--ca``; the command gets the opened ``ReadableWitness``."""
 
     @wraps(work)
     def run(*args: Any, folder: Path | None, url: str | None, ca: Path | None, **options: Any) -> Any:

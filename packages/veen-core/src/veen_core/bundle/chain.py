@@ -38,9 +38,12 @@ def verify_chain_step(previous: BundleHeader, header: BundleHeader) -> None:
 def verify_continuation(before: BundleHeader, header: BundleHeader) -> None:
     """Raise ``BundleError`` unless ``header`` continues its label exactly where ``before`` ended."""
     if header.prev_in_label != bundle_id(before):
-        raise BundleError(f"the bundle names {header.prev_in_label.hex()} as the one before it in its label")
+        raise BundleError(
+            f"prev_in_label names bundle {header.prev_in_label.hex()}, "
+            f"not {bundle_id(before).hex()}, which ended right before this one"
+        )
     if header.label != before.label:
-        raise BundleError("the bundle that ended right before it is of another label")
+        raise BundleError("the bundle that prev_in_label names is of another label")
     if header.from_seq != before.to_seq + 1:
         raise BundleError(
             f"entries {before.to_seq + 1} to {header.from_seq - 1} are in neither bundle"

@@ -146,7 +146,7 @@ class BundleHeader(Wire):
     head: HeadProof | None = None
     """Absent if the label has no entry."""
     origin: str | None = None
-    """Name of the hub log, if the hub is configured with another than P1's."""
+    """The configured name of the hub log; None: the default name of P1."""
 
     @property
     def hub_id(self) -> HubId:

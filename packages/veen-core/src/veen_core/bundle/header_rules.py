@@ -1,4 +1,4 @@
-"""The rules of a bundle's header: its form, the bridge's signature, and its way to the hub checkpoint (P6).
+"""The rules of a bundle's header: its form, the bridge's signature, the proofs to the hub checkpoint (P6).
 
 ``verify_header`` checks, in this order:
 
@@ -46,13 +46,13 @@ class BundleTrust:
     """The bridge; without it, any key may have signed, and the header names it."""
     policy: WitnessPolicy | None = None
     origin: str | None = None
-    """Name of the hub's log, if it is configured with another than P1's."""
+    """The configured name of the hub log; None: the default name of P1."""
     known: HubIdentity | None = None
     """A newer record of the source hub's keys than the bundle has."""
 
 
 def verify_header(header: BundleHeader, signature: Signature, trust: BundleTrust) -> Cosigned | None:
-    """Verify everything that a header shows without its parts; return the cosignatures, with a policy."""
+    """Verify all that needs only the header; return the cosignatures if ``trust`` has a witness policy."""
     hub_identity.verify_identity(header.identity, pinned=trust.pinned)
     if trust.known is not None:
         hub_identity.verify_identity(trust.known, pinned=header.hub_id)

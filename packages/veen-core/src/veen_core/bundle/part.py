@@ -35,8 +35,8 @@ INDEX_STEP: Final = 256
 MAX_INDEXED_ATTACHMENTS: Final = 16_384
 """Most attachments of one part: 1 MiB of its index."""
 MAX_INDEX_BYTES: Final = 16 * 1_048_576
-MAX_HEADER_BYTES: Final = 1_048_576
-"""Most bytes of a trailer: several times what 1,024 rows, the largest note and the proofs take."""
+MAX_TRAILER_BYTES: Final = 1_048_576
+"""Several times what a header with 1,024 rows, the largest note and the proofs takes."""
 MAX_ROW_BYTES: Final = 80
 ROWS_RESERVE: Final = MAX_PARTS * MAX_ROW_BYTES
 
@@ -127,9 +127,9 @@ def trailer_size(footer: bytes) -> int:
     if len(footer) != FOOTER_SIZE or footer[4:] != END:
         raise DecodeError("the file does not end like a part of a bundle: it was cut or altered", where=where)
     size = int.from_bytes(footer[:4], "big")
-    if size > MAX_HEADER_BYTES:
+    if size > MAX_TRAILER_BYTES:
         raise DecodeError(
-            f"announces a trailer of {size} bytes, at most {MAX_HEADER_BYTES} are allowed", where=where
+            f"announces a trailer of {size} bytes, at most {MAX_TRAILER_BYTES} are allowed", where=where
         )
     return size
 

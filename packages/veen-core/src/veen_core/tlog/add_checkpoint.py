@@ -14,13 +14,13 @@ PATH: Final = "/add-checkpoint"
 SIZE_CONTENT_TYPE: Final = "text/x.tlog.size"
 """Content type of the answer with the size of the latest cosigned checkpoint."""
 MAX_REQUEST_BYTES: Final = MAX_NOTE_BYTES + 4_096
-"""A note, the old size and 63 hashes of 45 bytes each."""
+"""Bytes of the largest note, and room for the old size and 63 hashes of 45 bytes each."""
 _WHERE: Final = "add-checkpoint request (C2SP tlog-witness)"
 
 
 @dataclass(frozen=True, slots=True)
 class AddCheckpoint:
-    """The size that the witness cosigned last, the proof from there, and the new checkpoint."""
+    """The request: size that the witness cosigned last, consistency proof from that size, new checkpoint."""
 
     old_size: int
     proof: tuple[bytes, ...]

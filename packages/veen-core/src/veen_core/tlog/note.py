@@ -140,7 +140,7 @@ class NoteKey:
         """The one-line form, ``<name>+<key id in hex>+<base64>``."""
         return f"{self.name}+{self.key_id.hex()}+{_encode_base64(bytes([self.kind]) + self.public)}"
 
-    def made(self, signature: NoteSignature) -> bool:
+    def is_named_by(self, signature: NoteSignature) -> bool:
         """Return whether a signature line names this key; the signature itself is not verified."""
         return signature.name == self.name and signature.key_id == self.key_id
 

@@ -1,4 +1,4 @@
-"""The hub's admission: its rules, the labels it knows, and the context in which a batch is judged (§8.2)."""
+"""The hub's admission: its rules, the labels it knows, and the context of a batch (§8.2)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Admitter:
         return self._context
 
     def stream_name(self, label: Label, now: UnixTime) -> str:
-        """Return the configured name of the label's stream; others share one, to keep metrics few."""
+        """Return the configured name of the label's stream; other labels share one, to bound the metrics."""
         found = self.labels.look_up(label, now).stream if self._stream_names else None
         return self._stream_names.get(found, "other") if found is not None else "other"
 

@@ -5,5 +5,5 @@
 ``content`` bounds and decodes bodies; ``errors`` is the only place that turns an error into an answer.
 
 A transport is an adapter: it makes an ``ApiRequest`` from what arrived, calls the endpoint, and sends the
-reply. Rules are here and not in the adapters, so that every road leads to the same answers.
+reply. Rules are here and not in the adapters, so that every transport gives the same answers.
 """

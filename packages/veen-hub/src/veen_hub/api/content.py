@@ -30,12 +30,12 @@ W = TypeVar("W", bound=Wire)
 
 
 def too_large(message: str) -> ApiError:
-    """E.LIMIT, for a request that is not an admission (H1)."""
+    """Return E.LIMIT: the refusal of a request that is not an admission (H1)."""
     return ApiError(Code.LIMIT, message)
 
 
 def over_the_cap(message: str) -> AdmissionError:
-    """E.SIZE of the prefilter's first row (§8.2), for a message, a token or an attachment."""
+    """Return E.SIZE of the prefilter's first row (§8.2): for a message, a token or an attachment."""
     return AdmissionError(SIZE_PREFILTER, message)
 
 

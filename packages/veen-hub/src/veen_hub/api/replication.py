@@ -34,7 +34,6 @@ from veen_hub.replica.items import (
     encode_item,
 )
 from veen_storage import AbsentError, BatchesGoneError, JournalFeed
-from veen_storage.copies.snapshot import send_snapshot
 
 SNAPSHOT_PARTS: Final = 4
 """Parts of a snapshot, of up to 1 MiB each, that wait to be sent."""
@@ -113,7 +112,7 @@ async def _items(
             coids, replica.coids = tuple(replica.coids[:COIDS_PER_ITEM]), replica.coids[COIDS_PER_ITEM:]
             yield AttachmentIds(coids)
             continue
-        if (newest := hub.store.hub_log.published) is not None and newest is not published:
+        if (newest := hub.replica_source.published) is not None and newest is not published:
             published = newest
             yield PublishedItem(newest)
             continue
@@ -169,7 +168,7 @@ async def _snapshot_parts(hub: Hub) -> AsyncGenerator[bytes, None]:
             asyncio.run_coroutine_threadsafe(put(part), loop).result()
 
         try:
-            send_snapshot(hub.store, emit)
+            hub.replica_source.send_snapshot(emit)
         finally:
             with contextlib.suppress(ConnectionError):
                 asyncio.run_coroutine_threadsafe(put(None), loop).result()

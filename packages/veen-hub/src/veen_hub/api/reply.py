@@ -70,7 +70,7 @@ class StreamedReply:
     async def begin(
         cls, content_type: str, parts: AsyncGenerator[bytes, None], headers: dict[str, str]
     ) -> StreamedReply:
-        """Make the first part now: an error until then is answered, and ``parts`` cleans up when closed."""
+        """Make the first part now, because an error can be answered only before the answer has begun."""
         return cls(content_type, parts, headers, first=await anext(parts, b""))
 
 

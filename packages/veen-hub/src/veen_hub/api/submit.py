@@ -223,7 +223,7 @@ class SubmitCall:
         )
 
     def _check_work(self) -> list[bytes | AdmissionError]:
-        """Replace each message that no cookie of the request belongs to by its refusal (H13)."""
+        """Replace each message for which the request has no valid cookie by its refusal (H13)."""
         hub = self._hub
         salts = proof_of_work.accepted_salts(hub.identity.hub_id, hub.hub_ts)
         cookies: dict[bytes, PowCookie] = {}
@@ -310,7 +310,7 @@ def split(body: bytes, max_messages: int) -> list[bytes]:
 def _check_label(items: list[bytes | AdmissionError], label: Label) -> None:
     """Refuse messages of another label than the address names: the right to use it may be limited.
 
-    What is no message at all is left to admission, which names what is wrong with it.
+    Bytes that are no message are left to admission, which names the fault.
     """
     for item in items:
         if isinstance(item, AdmissionError) or item[_LABEL_AT] == label:
@@ -345,7 +345,7 @@ def check_address(network: Network, remote: str | None) -> None:
     if remote is None:
         raise AdmissionError(
             PREFILTER_REJECT,
-            "the client's address is not known on this road, and this hub admits by address: use HTTP",
+            "the client's address is not known over this transport, and this hub admits by address: use HTTP",
         )
     address = ipaddress.ip_address(remote)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:

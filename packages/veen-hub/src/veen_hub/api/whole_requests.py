@@ -33,7 +33,7 @@ class HiddenPeer:
 
 
 async def answer_whole(
-    hub: Hub, road: str, *, method: str, target: str, headers: Headers, body: bytes
+    hub: Hub, transport: str, *, method: str, target: str, headers: Headers, body: bytes
 ) -> Reply:
     """Call the endpoint of a request; raises what the endpoint raises. ``target`` is path and query."""
     path, _, query = target.partition("?")
@@ -41,7 +41,7 @@ async def answer_whole(
     if route.is_bulk:
         raise ApiError(
             Code.BAD_REQUEST,
-            f"{path} does not travel over {road}: use HTTP (the hub's http:// or https:// address)",
+            f"{path} does not travel over {transport}: use HTTP (the hub's http:// or https:// address)",
         )
     if route.is_endless:
         raise ApiError(Code.BAD_REQUEST, f"{path} is a live stream, which is no single reply")

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from veen_hub.client.tokens import TokenSource, held_tokens
     from veen_hub.client.trust import Pin, PinOnFirstUse
     from veen_hub.client.wire.retry import Retry
-    from veen_hub.client.wire.roads import transport_to
     from veen_hub.client.wire.transport import HubResponse, HubTransport, Timeouts, Tls
+    from veen_hub.client.wire.transport_choice import transport_to
 
 __all__ = [
     "ATTACHED",
@@ -167,7 +167,7 @@ if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
         "tokens": ("TokenSource", "held_tokens"),
         "trust": ("Pin", "PinOnFirstUse"),
         "wire.retry": ("Retry",),
-        "wire.roads": ("transport_to",),
+        "wire.transport_choice": ("transport_to",),
         "wire.transport": ("HubResponse", "HubTransport", "Timeouts", "Tls"),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

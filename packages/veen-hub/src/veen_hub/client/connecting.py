@@ -29,10 +29,10 @@ from veen_hub.client.trust import Pin, check_profile, check_status
 from veen_hub.client.wire.connection import IDENTITY_RECORD, PROFILE_RECORD, HubConnection, HubTime
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import Retry, retrying
-from veen_hub.client.wire.roads import transport_to
 from veen_hub.client.wire.shared_submits import MAX_SHARED_MESSAGES, SharedSubmits
 from veen_hub.client.wire.threads import Workers
 from veen_hub.client.wire.transport import Timeouts, Tls
+from veen_hub.client.wire.transport_choice import transport_to
 
 MESSAGES_PER_REQUEST: Final = 256
 """Messages per request. A request costs a sync on both sides and a round trip: with 64 messages per request
@@ -64,7 +64,7 @@ async def connect(
 ) -> AsyncIterator[Hub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
-    The scheme of ``url`` names the road: ``http(s)://``, or ``nats://host/prefix``.
+    The scheme of ``url`` names the transport: ``http(s)://``, ``h3://``, ``nats://host/prefix`` or ``file:///spool``.
 
     ``successor`` is the address of the hub that replaces this one: after a signed handover, streams send
     there, if that hub is the one that the handover names (P9).

@@ -74,7 +74,7 @@ def _check_hex(shown: HubIdentity, text: str) -> None:
         return
     later = any(bytes(pinned) == bytes(key.hub_pk) for key in shown.hub_keys[1:])
     raise IdentityError(
-        f"this is hub {shown.hub_id.hex()}, pinned is {pinned.hex()} (core §8.4)",
+        f"the hub at this address is {shown.hub_id.hex()}, but {pinned.hex()} is pinned (core §8.4)",
         action="pin the hub_id: the pin is a later key of this hub" if later else None,
     )
 

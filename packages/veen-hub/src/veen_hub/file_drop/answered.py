@@ -1,4 +1,4 @@
-"""What the hub remembers of each sender: its newest replies, and the request that it had begun.
+"""The hub's record of each sender: the newest replies, and the request that the hub has begun.
 
 A kept reply is the end of its request. A request that comes again, after a crash or because the
 link has lost the reply, gets the same one.

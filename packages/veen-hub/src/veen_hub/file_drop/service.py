@@ -66,10 +66,10 @@ class FileDropService:
         self._settings = settings
         self._state = hub.store.layout.view("file")
         self._senders: dict[str, AnsweredRequests] = {}
-        self._troubles: set[str] = set()
-        """What was wrong at this look at the inbox."""
-        self._said: set[str] = set()
-        """What was wrong at the look before, and was logged."""
+        self._faults: set[str] = set()
+        """Faults of this scan of the inbox."""
+        self._logged: set[str] = set()
+        """Faults of the previous scan, which were logged."""
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -101,7 +101,7 @@ class FileDropService:
                     await self._answer_sender(requests)
             except OSError as exc:
                 self._say("folder", "file_inbox_failed", folder=str(self._inbox), error=str(exc))
-            self._said, self._troubles = self._troubles, set()
+            self._logged, self._faults = self._faults, set()
             await asyncio.sleep(self._settings.poll_ms / 1_000)
 
     def _waiting(self) -> list[DropName]:
@@ -110,10 +110,10 @@ class FileDropService:
         return sorted(name for name in names if name is not None)
 
     def _say(self, about: str, event: str, **fields: str) -> None:
-        """Log a trouble when it begins."""
-        if len(self._troubles) < self._settings.max_senders:
-            self._troubles.add(about)
-            if about not in self._said:
+        """Note a fault; log it unless the previous scan had it."""
+        if len(self._faults) < self._settings.max_senders:
+            self._faults.add(about)
+            if about not in self._logged:
                 log(logging.WARNING, event, **fields)
 
     # --- one request

@@ -126,7 +126,7 @@ class BoundedConnection(web.RequestHandler):
         super().resume_writing()
 
     def _watch_from(self, unread: int) -> None:
-        """Check later whether the client has read ``MIN_READ_RATE`` until then."""
+        """Check, ``slow_client_sec`` from now, that the client has read at least at ``MIN_READ_RATE``."""
         seconds = self._listener.slow_client_sec
         self._watch = self._loop.call_later(seconds, self._check_progress, unread - seconds * MIN_READ_RATE)
 

@@ -165,7 +165,7 @@ class BoundedListener(web.BaseSite):
             )
         except (OSError, OverflowError) as exc:  # overflow: the port after 65535
             await self.stop()
-            why = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+            why = os.strerror(exc.errno) if isinstance(exc, OSError) and exc.errno else exc
             raise ConfigError(
                 f"{endpoint.key}.host, {endpoint.key}.port: cannot listen on {endpoint.host} port "
                 f"{endpoint.port}: {why}",

@@ -1,6 +1,6 @@
 """A monitor: follows the logs of hubs, and finds what contradicts what they signed (RESOLUTIONS P1-P3).
 
-- ``rules``: the judgments, without IO: two signed statements agree, or they are evidence;
+- ``rules``: the comparisons, without IO: two signed statements agree, or they are evidence;
 - ``findings``: what a monitor holds against a hub, and which findings end;
 - ``checkpoint_checks``, ``label_checks``, ``receipt_checks``: the checks, each against the sources below;
 - ``label_proofs``: whether a hub proves that one tree of a label extends another;

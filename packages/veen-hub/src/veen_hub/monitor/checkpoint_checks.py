@@ -1,12 +1,11 @@
 """Checks of hub checkpoints: each that is seen anywhere must be the start of the larger ones (P1-P3).
 
-========  ==============================================================================================
-smaller   than the one held, and a part of it: the hub shows an old one (``stale``), or has lost the longer
-          log that it signed (``rollback``)
-larger    and seen by a client or witness: the hub must catch up within the grace period, or it has lost
-          the longer log (``rollback``)
-any size  and not the start of the other one: ``fork``, or ``cosignatures_disagree`` at a witness
-========  ==============================================================================================
+A hub checkpoint is compared with the largest one that the hub has shown, the one *held*:
+
+- The hub shows a smaller one, which is the start of the one held: ``stale``, or ``rollback`` if the hub no
+  longer serves the longer log that it signed.
+- A client or witness has seen a larger one: ``rollback``, unless the hub publishes it in the grace period.
+- Neither is the start of the other: ``fork``, or ``cosignatures_disagree`` if a witness has one of them.
 """
 
 from __future__ import annotations

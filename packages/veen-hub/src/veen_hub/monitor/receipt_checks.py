@@ -109,7 +109,7 @@ class ReceiptChecks:
         )
 
     async def _uncovered(self, each: SeenReceipt, since: float) -> Finding | None:
-        """Judge a receipt that no head of its label covers."""
+        """Make the finding of a receipt that no head of its label covers, if there is one."""
         known, receipt = self._memory.known, each.receipt
         is_read = self._memory.held is None or known.checked == self._memory.held.head.size
         is_due = (is_read and known.newest_ts > receipt.hub_ts) or self._clock() - since >= self._grace_sec

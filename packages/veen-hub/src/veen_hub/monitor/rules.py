@@ -1,4 +1,4 @@
-"""The judgments of a monitor, without IO: two signed statements agree, or they are evidence (P1).
+"""The comparisons of a monitor, without IO: two signed statements agree, or they are evidence (P1).
 
 Each function returns None if the statements agree, evidence that has been verified if they contradict each
 other, and raises ``ProofError`` if the hashes given do not decide it. An honest hub cannot be accused: the

@@ -1,7 +1,7 @@
 """Statements of hubs in the files of clients (``--seen``): receipts and hub checkpoints.
 
 A file is read for every RECEIPT and hub checkpoint in it: receipts, hub evidence, notes, the records of a
-client's state folder and of its journals, and evidence of forks. Other files of a folder are passed over.
+client's state folder and of its journals, and evidence of forks. Other files of a folder are skipped.
 Nothing is verified here: which hub signed a statement is decided by its signature.
 """
 
@@ -29,18 +29,18 @@ from veen_hub.client.state.journal import replay
 from veen_hub.client.state.records import HubCheckpointRecord, LabelRecord
 
 MAX_FILE_BYTES: Final = 64 * 1_048_576
-"""A larger file is passed over."""
+"""Largest file that is read; larger ones are skipped."""
 
 
 class SeenBy(enum.StrEnum):
-    """Who has seen a hub checkpoint."""
+    """The kind of party that has seen a hub checkpoint."""
 
     CLIENT = "client"
-    """Saw it published by the hub."""
+    """A client: the hub had published the hub checkpoint."""
     WITNESS = "witness"
-    """Cosigned it, before the hub published it."""
+    """A witness: it cosigned the hub checkpoint, before the hub published it."""
     ADDRESS = "address"
-    """Another address of the same hub shows it."""
+    """Another address of the same hub, which shows the hub checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class SeenReceipt:
 
 @dataclass(slots=True)
 class Seen:
-    """All statements that clients have."""
+    """The receipts and hub checkpoints found in files of clients."""
 
     receipts: list[SeenReceipt] = field(default_factory=list)
     checkpoints: list[SeenCheckpoint] = field(default_factory=list)

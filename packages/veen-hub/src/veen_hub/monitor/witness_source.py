@@ -31,7 +31,7 @@ MAX_CONTRADICTIONS: Final = 8
 
 
 class WitnessSource(Protocol):
-    """The questions; each raises ``Unreachable``, ``Misbehaved`` or ``SignatureError``."""
+    """Requests to a witness; each raises ``Unreachable``, ``Misbehaved`` or ``SignatureError``."""
 
     async def newest(self, witness: PolicyWitness, origin: str) -> SignedHead | None:
         """Return the newest checkpoint that the witness says it has cosigned; None if it has none."""

@@ -26,7 +26,7 @@ __all__ = ["Client", "Error", "close_nats", "open_nats"]
 CONNECT_SEC: Final = 5
 CLOSE_SEC: Final = 1.0
 PING_SEC: Final = 10
-"""How often a silent connection is tried; after two pings without an answer it counts as lost."""
+"""Time between two pings of a silent connection; after two pings without an answer it counts as lost."""
 LOGGER: Final = logging.getLogger("nats.aio.client")
 LOGGER.addHandler(logging.NullHandler())
 LOGGER.propagate = False  # nats-py logs what its error callback reports too
@@ -37,7 +37,7 @@ parser.HMSG_RE = re.compile(rb"\AHMSG ([^ \r\n]+) (\d+) (([^ \r\n]+) )?(\d+) (\d
 
 
 class _NatsClient(Client):
-    """nats-py's client, stricter in two points: it never goes without TLS, and no message makes it deaf."""
+    """nats-py's client, stricter: it never falls back to plain text, and no message stops its reading."""
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Refuse a server that offers no TLS; nats-py would send it the password in plain text."""

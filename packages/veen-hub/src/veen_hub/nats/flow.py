@@ -52,7 +52,7 @@ class NatsFollower:
         self._watch = self._loop.call_later(MAX_SILENT_SEC, self._check_alive)
 
     def is_checked_reader(self) -> bool:
-        """A configuration whose readers need certificates allows NATS only explicitly (``NatsSettings``)."""
+        """Return True: if readers need certificates, NATS must be allowed explicitly (``NatsSettings``)."""
         return True
 
     def hear(self, payload: bytes) -> None:

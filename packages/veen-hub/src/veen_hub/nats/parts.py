@@ -15,7 +15,7 @@ STATUS: Final = "VEEN-Status"
 PARTS: Final = "VEEN-Parts"
 """Number of messages of a reply, on its first message if there are several; 0: a live stream."""
 PART: Final = "VEEN-Part"
-"""Number of a message of a reply; the first, which has the head, is 1 and does not say so."""
+"""Number of a message of a reply; the first message has number 1 and no such header."""
 END: Final = "VEEN-End"
 """On the last message of a live stream."""
 FLOW_SUBJECT: Final = "VEEN-Flow"
@@ -31,7 +31,7 @@ MAX_UNREAD_PARTS: Final = 64
 MAX_UNREAD_BYTES: Final = 4 * 1_048_576
 """Parts and bytes of a live stream that its follower has not consumed; the hub sends no more."""
 END_WORD: Final = b"end"
-"""What a follower that leaves says on its flow subject."""
+"""Sent on the flow subject by a follower that ends the stream."""
 
 
 def part_size(max_payload: int) -> int:

@@ -1,7 +1,8 @@
-"""The hub as a NATS service (DR0): requests in, replies out, and nothing decided here.
+"""The hub as a NATS service (DR0): requests in, replies out. The rules of a request are in ``api``.
 
 While another hub answers under the same prefix, this one does not subscribe: two hubs must never take the
-same message. It looks before it subscribes and once more after; the other is known by its request ids.
+same message. It asks for a status under the prefix before it subscribes and once more after; a request id of
+another process shows another hub.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class NatsService:
                 except (OSError, TimeoutError, Error, VeenError) as exc:
                     why = str(exc) or type(exc).__name__
                     log(logging.WARNING, "nats_unreachable", server=server, error=why)
-                except Exception:  # noqa: BLE001 - logged; a bug does not end the road
+                except Exception:  # noqa: BLE001 - logged; a bug does not end the transport
                     LOGGER.exception("nats_failed", extra={"fields": {"server": server}})
                 await self._disconnect()
             await asyncio.sleep(RETRY_SEC)
@@ -178,7 +179,7 @@ class NatsService:
                     if name is None:  # the server says that nobody listens
                         return
         except TimeoutError:
-            if not is_subscribed:  # of a subject without subscribers the server says so
+            if not is_subscribed:  # the NATS server answers for a subject without subscribers
                 raise ConfigError(
                     f"no answer from {asked}: another hub is busy there, or the NATS user lacks a right",
                     action=self._permissions,

@@ -103,7 +103,7 @@ class HubAdvertiser:
             self._token = _read_token(settings.token)
 
     def start(self, *own_urls: str) -> None:
-        """Start publishing; ``own_urls`` are the addresses of all roads to the hub, HTTP first."""
+        """Start publishing; ``own_urls`` are the hub's addresses on all transports, HTTP first."""
         if self._settings is not None:
             self._own_urls = own_urls
             self._task = asyncio.create_task(self._run(self._settings))

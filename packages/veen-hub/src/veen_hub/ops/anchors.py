@@ -156,7 +156,7 @@ class FileLedger:
         """Yield every line except an interrupted last one; anything else unreadable is damage."""
         with self._path.open("rb") as file:
             if file.seek(0, os.SEEK_END) < start:
-                raise self._damaged(start, "the file was cut back")
+                raise self._damaged(start, "the file was truncated")
             file.seek(start)
             data = file.read()
         at = 0

@@ -16,7 +16,7 @@ from veen_storage import StorageError, Store
 
 
 class Following(Protocol):
-    """A replica's follower: why reads may be out of date, or None."""
+    """A replica's follower; ``problem`` says why reads may be out of date, or is None."""
 
     @property
     def problem(self) -> str | None: ...

@@ -98,7 +98,7 @@ class StatusReport:
             "limits",
             *(("cap tokens", "stream scope", "ttl", "rate") if self._config.gating else ()),
             *(("client key bounds",) if self._rules.bounds is not None else ()),
-            *(("no second history after a restore",) if self._memories else ()),
+            *(("one history after a restore",) if self._memories else ()),
             *(("client certificates",) if tls is not None and tls.client_ca is not None else ()),
             *self._policy.enforces(),
         )
@@ -107,7 +107,7 @@ class StatusReport:
         config = self._config
         cannot = ["att_root (the hub never sees a payload header)", "cap_ref", "expires_at"]
         if not self._memories:
-            cannot.append("no second history after a restore: no memory is configured (hub_log in hub.yaml)")
+            cannot.append("one history after a restore: no memory is configured (hub_log in hub.yaml)")
         if not config.gating:
             cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
             if config.level != "core" and config.realm is not None and config.realm.url is None:

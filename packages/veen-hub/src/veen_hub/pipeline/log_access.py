@@ -21,10 +21,11 @@ class LogAccess:
         self._sequencer = sequencer
         self._readers = readers
 
-    async def act(self, action: Callable[[Batch], T], *, reads: bool = False) -> T:
+    async def act(self, action: Callable[[Batch], T], *, reads: bool = False, ends_batch: bool = False) -> T:
         """Run one action in the sequencer; its result is durable when this returns.
 
         An action with ``reads`` set changes nothing, and runs even while the hub cannot acknowledge messages.
+        One with ``ends_batch`` is the last of its batch.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
@@ -32,7 +33,7 @@ class LogAccess:
         def answer(tickets: list[Ticket[Any]]) -> None:
             loop.call_soon_threadsafe(done.set_result, tickets[0].outcome)
 
-        self._sequencer.put([Ticket(action, 0, reads)], answer)
+        self._sequencer.put([Ticket(action, 0, reads, ends_batch=ends_batch)], answer)
         outcome = await asyncio.shield(done)
         if isinstance(outcome, VeenError):
             raise outcome

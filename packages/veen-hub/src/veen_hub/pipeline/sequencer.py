@@ -48,6 +48,8 @@ class Ticket(Generic[T]):
     """The action changes nothing: it runs even while the hub cannot acknowledge messages."""
     check: Callable[[], None] | None = None
     """Stateless checks, run before the action, even while the hub cannot acknowledge messages (I13)."""
+    ends_batch: bool = False
+    """No later group is in the same batch: what the action covers is the whole batch."""
     outcome: T | VeenError = UNSETTLED
 
 
@@ -131,6 +133,8 @@ class Sequencer:
                 taken.append(self._waiting.popleft())
                 actions += len(taken[-1][0])
                 size += sum(ticket.size for ticket in taken[-1][0])
+                if taken[-1][0][-1].ends_batch:
+                    break
         return taken
 
     def _settle(self, taken: list[tuple[list[Ticket[Any]], OnSettled]]) -> None:

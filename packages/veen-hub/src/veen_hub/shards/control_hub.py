@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -14,19 +15,24 @@ from veen_core.status import AuthorizeResponse
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.hub import Hub
 from veen_hub.ops.anchors import AnchorBackend
+from veen_hub.ops.chores import Chore
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log import HubLogService
+from veen_hub.ops.logs import log
 from veen_hub.shards.forwarding import PartClient
 from veen_hub.shards.joining import Joining, OwnPart, RemotePart
 from veen_hub.shards.merged_metrics import CounterHistory
+from veen_hub.shards.merging import Merging
 from veen_hub.shards.part_hub import FloorClock, PartHubLog
 from veen_hub.shards.submit_link import decode_error
 from veen_storage.shards.control_store import ControlStore
-from veen_storage.shards.sharded_layout import owner_of
+from veen_storage.shards.sharded_layout import ShardedLayout, owner_of
 
 AUTHORIZE_SEC: Final = 20.0
 """How long an authorization waits for a shard that is being restarted."""
 RETRY_SEC: Final = 0.1
+ORDER_SEC: Final = 0.2
+"""How often the merged journal is continued while a replica is connected."""
 
 
 class JoinedHubLogService(HubLogService):
@@ -56,6 +62,11 @@ class JoinedHubLogService(HubLogService):
         await self._hub.joining.remember(head)
         return True
 
+    async def drain(self) -> None:
+        """Make a last hub checkpoint, and let replicas have everything."""
+        await super().drain()
+        await self._hub.order_batches()
+
 
 class ControlHub(Hub):
     """The control part: control label, attachments, and the hub log over all parts."""
@@ -67,6 +78,7 @@ class ControlHub(Hub):
         config: HubConfig,
         store: ControlStore,
         *,
+        layout: ShardedLayout,
         clock: FloorClock,
         own_origin: str,
         shards: Mapping[int, PartClient],
@@ -78,15 +90,27 @@ class ControlHub(Hub):
         self.are_shards_up = are_shards_up
         self.counter_history = CounterHistory()
         super().__init__(config, store, clock=clock)
-        own = PartHubLog(own_origin, store.own_hub_log, self.log, self.signing_gate, clock)
+        own = PartHubLog(
+            own_origin,
+            store.own_hub_log,
+            self.log,
+            self.signing_gate,
+            clock,
+            last_batch=lambda: store.own_last_batch,
+        )
+        remote = {number: RemotePart(client) for number, client in shards.items()}
         self.joining = Joining(
             store,
             self.log,
             clock,
             own=OwnPart(own),
-            shards={number: RemotePart(client) for number, client in shards.items()},
+            shards=remote,
             control_label=self.admission.control_label,
         )
+        self.merging = Merging(
+            store, layout, self.log, self.joining, shards=remote, announcements=self.announcements
+        )
+        self.replica_source = self.merging
 
     def _make_hub_log(self, anchor: AnchorBackend | None) -> HubLogService:
         return JoinedHubLogService(self.config, self, anchor)
@@ -96,6 +120,22 @@ class ControlHub(Hub):
         if label == self.admission.control_label:
             return None
         return self.shards[owner_of(label, len(self.shards))]
+
+    # --- replicas
+
+    async def start(self) -> None:
+        await super().start()
+        self.merging.loop = asyncio.get_running_loop()
+        chore = Chore("merged journal", self.order_batches, ORDER_SEC)
+        self._chores.append(asyncio.create_task(chore.repeat()))
+
+    async def order_batches(self) -> None:
+        """Let connected replicas have what all parts have committed."""
+        if self.announcements.replicas and self.are_shards_up():
+            try:
+                await self.merging.order()
+            except ApiError as exc:  # a shard has just ended
+                log(logging.INFO, "merged_journal_waits", error=str(exc))
 
     # --- tokens
 

@@ -77,7 +77,9 @@ class Coordinator:
         self._keys = config.keys_dir or layout.keys
         files = Files()
         limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
-        store = ControlStore(layout, files, keys_directory=self._keys, limits=limits)
+        store = ControlStore(
+            layout, files, keys_directory=self._keys, limits=limits, keeping=config.replication.keeping
+        )
         self._opened.callback(store.close)
         self._map = read_shard_map(layout)  # once it is locked: `veen hub reshard` may just have retired it
         files.make_directory(layout.sockets, 0o700)
@@ -97,6 +99,7 @@ class Coordinator:
         self.hub = ControlHub(
             own,
             store,
+            layout=layout,
             clock=self._clock,
             own_origin=part_origin(store.identity.hub_id, self._map, CONTROL),
             shards=self.clients,

@@ -67,8 +67,16 @@ class RemotePart:
         answer = await self._client.call("POST", f"/part/extend?floor={floor}", timeout_sec=CALL_SEC)
         found = json.loads(answer)
         return PartPlace(
-            hub_ts=UnixTime(found["hub_ts"]), size=found["size"], root=bytes.fromhex(found["root"])
+            hub_ts=UnixTime(found["hub_ts"]),
+            size=found["size"],
+            root=bytes.fromhex(found["root"]),
+            batch=found["batch"],
         )
+
+    async def last_batch(self) -> int:
+        """Return the last durable batch of the shard's journal."""
+        answer = await self._client.call("GET", "/part/batch", timeout_sec=CALL_SEC)
+        return int(json.loads(answer)["last"])
 
     async def heads(self, start: int, end: int) -> bytes:
         return await self._client.call("GET", f"/part/heads?from={start}&to={end}")
@@ -224,8 +232,11 @@ class Joining:
             if len(self._copied) < len(self._shards):  # the process that answered may be another one now
                 raise ApiError(Code.UNAVAILABLE, "a shard ended while its heads were read", retry_after=1)
             joined, store = self._store.joined, self._store
+            batches = {number: place.batch for number, place in found.places.items()}
             return await self._access.read(
-                lambda: joined.extend(heads, origin, store.sign_hub_log_head, found.hub_ts, upto)
+                lambda: joined.extend(
+                    heads, origin, store.sign_hub_log_head, found.hub_ts, upto, batches=batches
+                )
             )
 
     async def _extend_all(self) -> _Round:

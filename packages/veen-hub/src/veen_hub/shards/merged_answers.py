@@ -38,8 +38,6 @@ from veen_storage.shards.sharded_layout import part_name
 READY_SEC: Final = 5.0
 NOT_WITH_SHARDS: Final = frozenset(
     {
-        ("GET", "/v1/replica/snapshot"),
-        ("GET", "/v1/replica/journal"),
         ("POST", "/tooling/handover"),
         ("POST", "/tooling/anchor"),
     }

@@ -5,6 +5,7 @@
 | ``GET /part/place?size=N`` | root of the first N entries of the part's own hub log, or nothing |
 | ``POST /part/extend?floor=T`` | cover every entry so far, at T or later; end of the part's own hub log |
 | ``GET /part/heads?from=A&to=B`` | entries of the part's own hub log |
+| ``GET /part/batch`` | the last durable batch of the part's journal |
 | ``GET /part/known`` | what the part has seen of the control label and of the hub log of all parts |
 | ``POST /part/remember`` | record durably the hub checkpoint that is shown next |
 | ``POST /part/control`` | append entries of the control label; the last one that the part has |
@@ -63,7 +64,13 @@ class PartCalls:
             "drain": self._drain,
             "stop": self._stop,
         }
-        gets = {"place": self._place, "heads": self._heads, "known": self._known, "ready": self._ready}
+        gets = {
+            "place": self._place,
+            "heads": self._heads,
+            "known": self._known,
+            "batch": self._batch,
+            "ready": self._ready,
+        }
         return [
             *(Route("POST", f"/part/{name}", handler) for name, handler in posts.items()),
             *(Route("GET", f"/part/{name}", handler) for name, handler in gets.items()),
@@ -77,7 +84,16 @@ class PartCalls:
 
     async def _extend(self, request: ApiRequest) -> Reply:
         place = await self.hub.hub_log.extend(UnixTime(number_of(request, "floor", 0)))
-        return json_reply(json.dumps({"hub_ts": place.hub_ts, "size": place.size, "root": place.root.hex()}))
+        found = {
+            "hub_ts": place.hub_ts,
+            "size": place.size,
+            "root": place.root.hex(),
+            "batch": place.batch,
+        }
+        return json_reply(json.dumps(found))
+
+    async def _batch(self, _request: ApiRequest) -> Reply:
+        return json_reply(json.dumps({"last": self.hub.store.last_batch}))
 
     async def _heads(self, request: ApiRequest) -> Reply:
         start, end = number_of(request, "from", 0), number_of(request, "to", 0)

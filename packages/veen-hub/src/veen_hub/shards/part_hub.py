@@ -6,6 +6,7 @@ all parts extend their own hub logs at one hub_ts, and none of them issues an ea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,6 +47,8 @@ class PartPlace:
     hub_ts: UnixTime
     size: int
     root: bytes
+    batch: int
+    """The last batch of the part's journal that is covered; no later one is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,26 +67,34 @@ class PartHubLog:
     """A part's own hub log. It has the methods of ``HubLogService`` that a hub calls."""
 
     def __init__(
-        self, origin: str, reader: StoredHubLog, access: LogAccess, gate: SigningGate, clock: FloorClock
+        self,
+        origin: str,
+        reader: StoredHubLog,
+        access: LogAccess,
+        gate: SigningGate,
+        clock: FloorClock,
+        *,
+        last_batch: Callable[[], int],
     ) -> None:
         self.origin = origin
         self.memories = Memories(gate, (), 1)
         self._reader = reader
         self._access = access
         self._clock = clock
+        self._last_batch = last_batch
 
     async def extend(self, floor: UnixTime) -> PartPlace:
         """Cover every entry so far, at ``floor`` or later; entries that follow have at least this hub_ts."""
         self._clock.raise_to(floor)
 
-        def act(batch: Batch) -> UnixTime:
+        def act(batch: Batch) -> tuple[UnixTime, int]:
             batch.hub_checkpoint(self.origin)
             self._clock.raise_to(batch.hub_ts)
-            return batch.hub_ts
+            return batch.hub_ts, self._last_batch() + (batch.length > 0)  # an empty batch has no number
 
-        hub_ts = await self._access.act(act)
+        hub_ts, number = await self._access.act(act, ends_batch=True)
         size, root = await self._access.read(self._end)
-        return PartPlace(hub_ts=hub_ts, size=size, root=root)
+        return PartPlace(hub_ts=hub_ts, size=size, root=root, batch=number)
 
     def _end(self) -> tuple[int, bytes]:
         size = self._reader.size

@@ -50,7 +50,14 @@ class ShardHub(Hub):
         self.signing_gate.wait(NOT_OPENED, NOT_OPENED)
 
     def _make_hub_log(self, anchor: AnchorBackend | None) -> Any:  # noqa: ARG002 - a part anchors nothing
-        return PartHubLog(self._origin, self.store.hub_log, self.log, self.signing_gate, self._floor_clock)
+        return PartHubLog(
+            self._origin,
+            self.store.hub_log,
+            self.log,
+            self.signing_gate,
+            self._floor_clock,
+            last_batch=lambda: self.store.last_batch,
+        )
 
     def _has_spare_core(self) -> bool:
         return cores() > self.count

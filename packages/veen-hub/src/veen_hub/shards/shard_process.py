@@ -143,6 +143,7 @@ class ShardServer:
                     fence,
                     keys_directory=config.keys_dir,
                     limits=DEFAULT_LIMITS.lowered(config.limits) if config.limits else None,
+                    keeping=config.replication.keeping,
                 )
             except LockedError:
                 if time.monotonic() > deadline:

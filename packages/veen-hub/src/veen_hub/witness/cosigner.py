@@ -9,7 +9,7 @@ All requests are handled in the event loop, one after the other:
 4. only then the answers of the batch are handed out, refusals too, because they may quote its sizes.
 
 Comparing happens in one place, and batches are written in the order in which they were decided, so no
-request can roll back another (the race that the page describes). If a transaction fails, no answer of its
+request can roll back another (the race that C2SP describes). If a transaction fails, no answer of its
 batch and of later ones is handed out, and the witness stops: what is on disk is not known until the state
 is opened again.
 

@@ -1,4 +1,4 @@
-"""The checks of ``add-checkpoint``, in the order of the page (C2SP tlog-witness).
+"""The checks of ``add-checkpoint``, in the order of the specification (C2SP tlog-witness).
 
 =====  =======================================================================================
 400    the request is malformed
@@ -11,8 +11,8 @@
 200    the body is the cosignature
 =====  =======================================================================================
 
-The page says nothing about the body of the second 409. It is a text here and not a size: a log that reads
-the size would send the same request again. A later draft of the page has 422 instead, and so has
+C2SP says nothing about the body of the second 409. The body is a text here and not a size: a log that reads
+a size would send the same request again. A later draft of C2SP has 422 instead, and so has
 sigsum-witness; a log must treat both as a refusal for good.
 
 For equal sizes RFC 6962's proof is empty, and nothing remains to be verified but the roots. A log that the

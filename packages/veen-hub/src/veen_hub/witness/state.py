@@ -182,7 +182,7 @@ class WitnessState:
 
 
 def _time_of(signed: SignedHead, key: NoteKey) -> UnixTime:
-    for signature in filter(key.made, signed.note.signatures):
+    for signature in filter(key.is_named_by, signed.note.signatures):
         return cosigned_at(signature.signature)
     raise DecodeError("the newest checkpoint has no cosignature of this witness", where=signed.head.origin)
 

@@ -320,7 +320,8 @@ function addHead(labels: Map<string, LabelHead>, head: LabelHead): void {
   const name = hex(head.label);
   const before = labels.get(name);
   if (head.upto_seq < 1n || (before !== undefined && head.upto_seq <= before.upto_seq)) {
-    throw new InvariantError("P1", `label ${name} goes from ${before?.upto_seq ?? 0} to ${head.upto_seq} in the hub log`);
+    const held = before?.upto_seq ?? 0;
+    throw new InvariantError("P1", `upto_seq of label ${name} does not grow in the hub log: ${held}, then ${head.upto_seq}`);
   }
   if (before !== undefined && head.hub_ts < before.hub_ts) {
     throw new InvariantError("P1", `hub_ts of label ${name} decreases at ${head.upto_seq} in the hub log`);

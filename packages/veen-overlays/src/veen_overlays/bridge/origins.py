@@ -85,7 +85,7 @@ def source_key(hub: HubId, label: Label) -> bytes:
 
 
 def position_key(hub: HubId, label: Label, seq: StreamSeq) -> bytes:
-    """The key of an event by its place at the source; ``first_use`` finds the import of the event."""
+    """The key of an event by its position at the source; ``first_use`` finds the import of the event."""
     return b"at" + hub + label + u64be(seq)
 
 

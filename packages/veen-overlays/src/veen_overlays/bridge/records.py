@@ -147,7 +147,7 @@ def _carries_an_event(envelope: EnvelopedEvent) -> bool:
     ATTACHED_NAME,
     section="4.6, P7",
     rules=(
-        RecordRule("body is bridge.import.v1 without origin_msg", _carries_an_event),
+        RecordRule("body is a bridge.import.v1 record that has no origin_msg", _carries_an_event),
         RecordRule("there is one attachment, the original MSG", lambda each: len(each.attachments) == 1),
     ),
     int_keys=True,

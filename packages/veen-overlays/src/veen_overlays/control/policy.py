@@ -69,7 +69,7 @@ class FoldedPrefix(NamedTuple, Generic[S]):
     """Hub time just before the log was read to its end."""
     state: S
     labels: frozenset[Label] = frozenset()
-    """Every label that was folded; more than one where a stream has a label per epoch."""
+    """Every label that was folded; more than one if the stream has a label per epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class PolicyView:
     # --- access grants (spec-3 §3)
 
     def grant(self, auth_ref: AuthRef, now: int) -> Grant | None:
-        """The grant that an auth_ref stands for: a valid one, else the latest; None if there is none."""
+        """Return a valid grant with this auth_ref, else the latest grant with it; None if there is none."""
         state = self._access_state
         if state is None:
             return None

@@ -19,8 +19,8 @@ from veen_overlays.discovery.publishers import SignerRecords
 from veen_overlays.discovery.records import ADVERTISE, KINDS, Descriptor, HubAdvertise, Kind, OverlayAdvertise
 from veen_overlays.discovery.state import DiscoveryState, Listed, listed_of
 
-Place = tuple[str, bytes]
-"""The name and the id of a descriptor: its place in the order of results."""
+SortKey = tuple[str, bytes]
+"""The name and the id of a descriptor: results are in this order."""
 Value = str | bytes
 
 
@@ -51,32 +51,32 @@ class _Postings:
     """The descriptors of one kind."""
 
     def __init__(self) -> None:
-        self.all: list[Place] = []
-        self.by_term: dict[tuple[str, Value], list[Place]] = {}
-        self.listed: dict[Place, Listed] = {}
-        self.places: dict[bytes, Place] = {}
+        self.all: list[SortKey] = []
+        self.by_term: dict[tuple[str, Value], list[SortKey]] = {}
+        self.listed: dict[SortKey, Listed] = {}
+        self.sort_keys: dict[bytes, SortKey] = {}
 
     def put(self, id_: bytes, listed: Listed | None) -> None:
         """Replace the descriptor of an id; None removes it."""
-        if (place := self.places.pop(id_, None)) is not None:
-            old = self.listed.pop(place)
-            self._remove(self.all, place)
+        if (sort_key := self.sort_keys.pop(id_, None)) is not None:
+            old = self.listed.pop(sort_key)
+            self._remove(self.all, sort_key)
             for term in _terms(ADVERTISE[old.kind].decode(old.body)):
-                self._remove(self.by_term[term], place)
+                self._remove(self.by_term[term], sort_key)
                 if not self.by_term[term]:
                     del self.by_term[term]
         if listed is not None:
             found = listed.descriptor
             assert found is not None
-            place = "" if isinstance(found, HubAdvertise) else found.name, id_
-            self.places[id_], self.listed[place] = place, listed._replace(descriptor=None)
-            insort(self.all, place)
+            sort_key = "" if isinstance(found, HubAdvertise) else found.name, id_
+            self.sort_keys[id_], self.listed[sort_key] = sort_key, listed._replace(descriptor=None)
+            insort(self.all, sort_key)
             for term in _terms(found):
-                insort(self.by_term.setdefault(term, []), place)
+                insort(self.by_term.setdefault(term, []), sort_key)
 
     @staticmethod
-    def _remove(places: list[Place], place: Place) -> None:
-        del places[bisect_left(places, place)]
+    def _remove(sort_keys: list[SortKey], sort_key: SortKey) -> None:
+        del sort_keys[bisect_left(sort_keys, sort_key)]
 
 
 class _Walk:
@@ -84,25 +84,25 @@ class _Walk:
 
     __slots__ = ("_at", "_lists")
 
-    def __init__(self, lists: Sequence[list[Place]]) -> None:
+    def __init__(self, lists: Sequence[list[SortKey]]) -> None:
         self._lists, self._at = lists, [0] * len(lists)
 
-    def seek(self, place: Place) -> Place | None:
-        """The first place that is not before ``place``, or None."""
-        best: Place | None = None
-        for n, places in enumerate(self._lists):
-            at = self._at[n] = _gallop(places, place, self._at[n])
-            if at < len(places) and (best is None or places[at] < best):
-                best = places[at]
+    def seek(self, sort_key: SortKey) -> SortKey | None:
+        """The first sort_key that is not before ``sort_key``, or None."""
+        best: SortKey | None = None
+        for n, sort_keys in enumerate(self._lists):
+            at = self._at[n] = _gallop(sort_keys, sort_key, self._at[n])
+            if at < len(sort_keys) and (best is None or sort_keys[at] < best):
+                best = sort_keys[at]
         return best
 
 
-def _gallop(places: list[Place], place: Place, start: int) -> int:
+def _gallop(sort_keys: list[SortKey], sort_key: SortKey, start: int) -> int:
     """``bisect_left`` from ``start`` on; its cost grows with the distance that it moves."""
     step, low = 1, start
-    while start + step < len(places) and places[start + step] < place:
+    while start + step < len(sort_keys) and sort_keys[start + step] < sort_key:
         low, step = start + step, step * 2
-    return bisect_left(places, place, low, min(start + step, len(places)))
+    return bisect_left(sort_keys, sort_key, low, min(start + step, len(sort_keys)))
 
 
 class Directory:
@@ -129,8 +129,8 @@ class Directory:
     def get(self, kind: Kind, id_: bytes) -> Listed | None:
         """The advertised descriptor of an id, expired or not."""
         postings = self._kinds[kind]
-        place = postings.places.get(id_)
-        return None if place is None else postings.listed[place]
+        sort_key = postings.sort_keys.get(id_)
+        return None if sort_key is None else postings.listed[sort_key]
 
     def matching(self, kind: Kind, wanted: Conditions, now: int) -> Iterator[Listed]:
         """The descriptors that fit and have not expired at ``now``, in the order of (name, id)."""
@@ -141,7 +141,7 @@ class Directory:
         ]
         walks = [_Walk(each) for each in lists] or [_Walk([postings.all])]
         prefix = wanted.prefix or ""
-        target: Place | None = (prefix, b"")
+        target: SortKey | None = (prefix, b"")
         while target is not None:
             found = _meet(walks, target)
             if found is None or not found[0].startswith(prefix):
@@ -152,8 +152,8 @@ class Directory:
             target = found[0], found[1] + b"\x00"
 
 
-def _meet(walks: Sequence[_Walk], target: Place) -> Place | None:
-    """The first place from ``target`` on that every walk contains, or None."""
+def _meet(walks: Sequence[_Walk], target: SortKey) -> SortKey | None:
+    """The first sort_key from ``target`` on that every walk contains, or None."""
     agreed = 0
     for walk in cycle(walks):
         found = walk.seek(target)

@@ -1,7 +1,8 @@
 """The descriptor that a hub publishes about itself: the hub's extension ``spec-5`` (spec-5 4.1, P16).
 
-A hub finds ``HubDescriptor`` by entry point in the group ``veen_hub.descriptors``. It signs and sends the
-records itself. ``expires_at`` is written, so that the end of the descriptor is signed too.
+A hub finds ``HubDescriptor`` by entry point in the group ``veen_hub.descriptors``. The hub signs and sends
+the records. They contain ``expires_at``, so that the signature covers the time at which the descriptor
+expires.
 """
 
 from __future__ import annotations

@@ -200,7 +200,9 @@ def _proves_its_keys(shown: HubKeys) -> bool:
 @record(
     "disc.hub.identity.v1",
     section="core §8.4, ADR 0027",
-    rules=(RecordRule("identity is hub_id's record, signed by its newest key", _proves_its_keys),),
+    rules=(
+        RecordRule("identity is the record of hub_id's keys; its newest key has made sig", _proves_its_keys),
+    ),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubKeys(Record):
@@ -239,7 +241,7 @@ class QueryError(Wire):
     rules=(
         RecordRule("error is absent if and only if ok is true", lambda r: r.ok == (r.error is None)),
         RecordRule(
-            "without ok there are no results and no more", lambda r: r.ok or not (r.results or r.more)
+            "results is empty and more is false if ok is false", lambda r: r.ok or not (r.results or r.more)
         ),
     ),
 )

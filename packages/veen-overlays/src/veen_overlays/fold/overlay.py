@@ -73,7 +73,8 @@ class Overlay(Generic[S]):
     reads_time: bool = False
     """Whether ``lift`` reads ``Event.hub_ts``; a reader that does not know the receipts must not fold."""
     start: S | None = None
-    """The summary of an empty log's start, combined before the message at position 1; see ``course``."""
+    """Combined before the message at position 1, so that the fold knows where the log starts; see
+    ``course``."""
     exchanged: tuple[type[Record], ...] = ()
     """Records about the state that no fold reads, such as queries and replies; the reference lists them."""
     scope: bytes = b""

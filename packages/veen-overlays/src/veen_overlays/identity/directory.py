@@ -97,7 +97,7 @@ class IdentityDirectory:
     # --- recovery (spec-3 §8)
 
     def successor(self, principal: PrincipalPk) -> PrincipalPk:
-        """The principal that acts in the place of this one; itself if it was never replaced."""
+        """The principal that has replaced this one; this principal itself if it was never replaced."""
         found, seen = principal, {principal}
         while (after := self._replaced.get(found)) is not None and after not in seen:
             seen.add(after)

@@ -89,7 +89,7 @@ def _lift_role(role: ids.Role) -> Identity:
 
 
 def revocation_keys(revoke: ids.Revoke) -> list[bytes]:
-    """The keys of what a record revokes; an account in the named realm, or in all realms."""
+    """The keys of everything that a record revokes; without a realm, an account is revoked in all realms."""
     keys = []
     if revoke.device_id is not None:
         keys.append(b"device" + revoke.device_id)
@@ -186,7 +186,10 @@ IDENTITY: Final = _overlay(lift)
 
 
 def belongs(record: Record, stream: StreamId) -> bool:
-    """Whether a record counts on a stream: it names its owner, or is a revocation or key link without one."""
+    """Whether a record counts on a stream.
+
+    It does if it names the stream's owner, and if it is a revocation or a key link that names no owner.
+    """
     named = ids.home_streams(record)
     return stream in named or (isinstance(record, ids.Revoke | KeyContinuity) and not named)
 

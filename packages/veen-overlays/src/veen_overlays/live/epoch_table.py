@@ -1,4 +1,4 @@
-"""The stored table of a stream's closed epochs: where each label lies in the stream (core §12).
+"""The stored table of a stream's closed epochs: which positions of the stream each label has (core §12).
 
 The table has one row per closed label with messages, keyed by the stream position of its last message, and a
 cursor: the first epoch that is still open, and the number of messages of all epochs before it.
@@ -50,7 +50,7 @@ class EpochTable:
         self.cursor = self.cursor if kept is None else EpochCursor.decode(kept)
 
     def holding(self, position: int) -> Iterator[tuple[int, ClosedEpoch]]:
-        """The rows from the one that contains a position on, each with the position of its first message.
+        """Yield the row that contains a position and all later rows, each with its first position.
 
         Rows beyond the cursor were written by another process meanwhile; they are left out.
         """

@@ -6,9 +6,9 @@ order is its seq here. A hub accepts messages for a label while the label's epoc
 1. labels of the window are kept in memory and folded again when one of them has grown: while the window is
 open,
    a late message may shift later messages by one position;
-2. a label whose window has passed is closed: a row of the epoch table records its place in the stream and its
-   final root, and its messages are appended to a summary tree. The row is written first, so after a crash in
-   between they are only appended again.
+2. a label whose window has passed is closed: a row of the epoch table records its positions in the stream and
+   its final root, and its messages are appended to a summary tree. The row is written first, so after a crash
+   in between they are only appended again.
 
 The roots of each label are checked before the label is folded. The root of a folded state is that of all
 leaves in stream order. For one label it is the label's own root; for several labels no hub signs it, but

@@ -52,7 +52,7 @@ class Materializer(Generic[S]):
         store: SummaryStore,
         block_height: int = BLOCK_HEIGHT,
     ) -> None:
-        """``key`` opens the messages. Use a store with one set of keys only: other keys fold another view."""
+        """``key`` opens the messages. Use one store per set of keys: other keys give another state."""
         self.overlay, self.label = overlay, label
         self._reader, self._key = reader, key
         self._keep_wrappers = reads_wrappers(overlay)

@@ -10,7 +10,7 @@ What "once" means: the handler is called again, with the same operation_id and `
 was killed after the claim and before the result was durable. Nothing can tell whether the first call had its
 effect. So the effect is exactly-once if the handler keys it by operation_id (P2): a handler that stores the
 operation_id in the same transaction as its effect finds it there and does nothing. Without a crash the
-handler is called once. All state is in the log: a runner that has lost its disk goes on where it was.
+handler is called once. All state is in the log: a runner that has lost its disk continues where it stopped.
 
 One runner performs a stream's operations. Two runners with different keys do not see each other's claims;
 two processes with one key both perform an operation that neither has finished.

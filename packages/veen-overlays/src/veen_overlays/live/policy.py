@@ -69,7 +69,7 @@ class RealmPolicy(ViewPolicy):
 
     @property
     def _view_name(self) -> str:
-        """A store name per set of keys: other keys open other messages and fold another view."""
+        """The store name for this set of keys: another set opens other messages, so it has its own store."""
         return f"realm-{H(b''.join(key.public for key in self._keys)).hex()[:16]}"
 
     def retention(self) -> Mapping[Label, int]:

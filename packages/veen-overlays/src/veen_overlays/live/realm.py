@@ -70,7 +70,7 @@ class RealmFollower:
         inherited_from: InheritedFrom = _no_ancestor,
         issuers: frozenset[bytes] = frozenset(),
     ) -> None:
-        """``epochs_of`` returns None where a stream has one label; ``label_of`` then gives that label."""
+        """``epochs_of`` returns None if a stream has one label; ``label_of`` then gives that label."""
         self._inherited_from = inherited_from
         self._empty = PolicyView(level=level, realm=realm, hub_id=hub_id, issuers=issuers)
         self._clock, self._reader, self._store = clock, reader, store
@@ -128,8 +128,8 @@ class RealmFollower:
         """
         if (old_hub := await self._inherited_from(self._empty.needed()[name][0])) is not None:
             raise StateError(
-                f"the {name} stream has no message here, and this hub replaced hub {old_hub.hex()}, where it "
-                "has some",
+                f"this hub has no message of the {name} stream, but hub {old_hub.hex()}, which it replaced, "
+                "has messages of that stream",
                 action="start this hub with `--level core`, mirror the realm's streams from the old hub or "
                 "its replica (`veen bridge mirror --realm`), and start it with its level again",
             )

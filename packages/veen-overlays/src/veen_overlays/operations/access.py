@@ -1,4 +1,4 @@
-"""Access grants and revocations, and the cap token that a grant stands for (spec-3 §3).
+"""Access grants and revocations, and the cap token that is derived from a grant (spec-3 §3).
 
 A grant gives its subject a capability without a signature of its own: the issuer has signed the MSG that
 carries the grant. Everyone who reads the grant derives the same token from it, with an empty ``sig_chain``.
@@ -24,7 +24,7 @@ _NAMES_A_STREAM = RecordRule(
     "allowed_stream_ids names at least one stream (core §6)", lambda grant: bool(grant.allowed_stream_ids)
 )
 _BURST_HAS_RATE = RecordRule(
-    "maximum_burst comes with maximum_rate_per_second",
+    "maximum_burst is present only with maximum_rate_per_second",
     lambda grant: grant.maximum_burst is None or grant.maximum_rate_per_second is not None,
 )
 _RATE_IS_BOUNDED = RecordRule(
@@ -83,7 +83,7 @@ class AccessRevoke(Record):
 
 
 def cap_token(grant: AccessGrant, issuer: bytes, hub_ts: int) -> CapToken:
-    """The token that a grant of this issuer stands for, if its receipt is of ``hub_ts`` (spec-3 3.3).
+    """Derive the token of a grant by this issuer, whose receipt has the time ``hub_ts`` (spec-3 3.3).
 
     Its ttl counts from ``hub_ts``, so that it expires at ``expiry_time``. Raises ``CapError`` if the grant
     has expired by then.

@@ -122,7 +122,7 @@ def _lift(event: Event) -> AgreementState:
 
 
 def _add(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:
-    """Take a confirmation; the later one of a signer is the latest."""
+    """Add a confirmation; it replaces an earlier one of the same signer."""
     agreement, version, party, decision, _time, _parent, metadata = groups
     if not is_text(decision) or not (metadata is None or is_free(metadata)):
         return False
@@ -148,14 +148,15 @@ class Version:
     """A version of an agreement with the decisions about it."""
 
     seq: int
-    """The message that defines it."""
+    """The position of the message that defines the version."""
     definition: AgreementDefinition
     body: bytes
     """The canonical bytes of the definition."""
     defined: int
-    """How often it was defined; only the first definition counts (M2)."""
+    """How often the version was defined; only the first definition counts (M2)."""
     rises: bool
-    """Whether it is higher than every version defined before it (5.3); otherwise it does not count."""
+    """Whether the version is higher than every version defined before it (5.3); otherwise it does not
+    count."""
     decisions: Mapping[IdentityId, Decision]
     """By party, in the order of their ids; decisions that the party has not signed are left out."""
 
@@ -231,8 +232,8 @@ def active_version(versions: list[Version], at: int, policy: AgreementPolicy) ->
     """The version that is active at a Unix time, or None (spec-3 5.3).
 
     A version takes over if enough of its own parties agree, and enough of the parties of the version that it
-    supersedes: nobody can supersede an agreement without those who made it. A version that has expired does
-    not bring back the one that it superseded.
+    supersedes: an agreement cannot be superseded without the consent of its own parties. When a version
+    expires, the version that it superseded does not become active again.
     """
     current: Version | None = None
     for each in versions:

@@ -35,7 +35,7 @@ class Grant(NamedTuple):
 
     @property
     def token(self) -> CapToken:
-        """The token that the grant stands for (spec-3 3.3)."""
+        """The token that is derived from the grant (spec-3 3.3)."""
         return cap_token(self.record, self.issuer, self.hub_ts)
 
     def refused_charge(self, amount: int, hub_ts: int) -> Refusal | None:

@@ -33,7 +33,7 @@ def lift_link(event: Event) -> dict[str, Any]:
 
 
 def take_link(found: dict[bytes, Any], groups: Groups, message: Message, identity: bytes) -> bool:  # noqa: ARG001
-    """Take a link that the client itself has not signed: it links nothing, so nothing is added."""
+    """Accept a link that the client itself has not signed, and add nothing: such a record links no keys."""
     client: bytes = groups[1]
     return client != message.client_id
 

@@ -8,7 +8,7 @@ stream:
    open recovery, so a thief of the key cannot stop it.
 3. An approval counts if a guardian has signed it, after the request, and if ``policy_group_id``, where
    given, is the policy's. A guardian's latest decision replaces the earlier ones. The successor of a replaced
-   guardian decides in its place.
+   guardian decides instead of that guardian.
 4. An execution is applied if all its references exist before it (R1), all of them approve this target and
    this new identity (R2), its sender may execute (R3), and the approvals that count reach the threshold.
    Otherwise it is refused, with the rule that it breaks.
@@ -182,7 +182,7 @@ class Recoveries:
     _approvals: dict[bytes, Approval] = field(default_factory=dict)
 
     def current(self, identity: bytes) -> IdentityId:
-        """The identity that has taken the place of this one; itself if it was never replaced."""
+        """The identity that has replaced this one; this identity itself if it was never replaced."""
         while (successor := self.replaced.get(identity)) is not None:  # a replaced identity replaces nobody
             identity = successor
         return IdentityId(identity)

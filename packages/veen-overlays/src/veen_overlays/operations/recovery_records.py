@@ -42,7 +42,7 @@ class RecoveryPolicy(Record):
     """Name the guardians of an identity, and how many of them must approve its recovery."""
 
     target_identity: IdentityId
-    """The identity, which signs the message."""
+    """The identity that the guardians may replace; it signs the message."""
     guardians: tuple[IdentityId, ...]
     threshold: int
     executors: tuple[IdentityId, ...] | None = None

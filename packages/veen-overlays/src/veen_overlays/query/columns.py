@@ -15,7 +15,7 @@ ColumnType = Literal["binary", "uint8", "uint32", "uint64", "text", "bool"]
 
 
 class EntryKind(enum.IntEnum):
-    """The kind of one entry of a source: an event, or the reason why it is none."""
+    """The kind of one entry of a source: an event, or the reason why it is not an event."""
 
     EVENT = 0
     """A valid ``record.event.v1``."""

@@ -22,7 +22,7 @@ def receipt_id(receipt: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceEvent:
-    """A ``record.event.v1`` that was opened, and the receipt that proves its place."""
+    """A ``record.event.v1`` that was opened, and the receipt that proves its position."""
 
     stream: str
     """The name of the stream in the scope of the query."""
@@ -61,5 +61,5 @@ class SourceEvent:
         return canonical_json.decode(self.payload_json)
 
     def order(self, scope: Sequence[str]) -> tuple[int, bytes, int, int]:
-        """Return the sort key of the rows: place in scope, origin hub, epoch, sequence number (P11)."""
+        """Return the sort key of the rows: index in the scope, origin hub, epoch, sequence number (P11)."""
         return scope.index(self.stream), self.hub_id, self.epoch, self.seq

@@ -34,7 +34,7 @@ class PlainEngine:
     """A ``QueryEngine`` that loops over all entries."""
 
     def __init__(self, logs: Iterable[SourceLog], homes: Mapping[str, HubId] | None = None) -> None:
-        """``homes`` names streams that may have no log: for each the hub of its empty source."""
+        """``homes``: streams that may have no log, each with the hub that the coverage then names."""
         self._logs, self._homes = tuple(logs), dict(homes or {})
 
     def prefixes(self, scope: Sequence[str]) -> tuple[Prefix, ...]:

@@ -19,7 +19,7 @@ UNKNOWN: Final = ("is unknown here", "name a stream that is recorded and that yo
 
 
 def empty_prefix(stream: str, hub_id: HubId) -> Prefix:
-    """Return the prefix of a stream without entries; the label of epoch 0 stands for all of its labels."""
+    """Return the prefix of a stream without entries; the label of epoch 0 represents all of its labels."""
     label = streams.label(streams.routing_key(hub_id), streams.stream_id(stream), Epoch(0))
     return Prefix(stream=stream, hub_id=hub_id, label=label, epoch=0, to_seq=0, mmr_root=None)
 

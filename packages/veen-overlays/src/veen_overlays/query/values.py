@@ -1,6 +1,6 @@
 """Values of fields: how a query reads, renders and orders them (query-api §5.1, RESOLUTIONS P11, P12).
 
-A path that leads nowhere gives null, as does a null in the payload; a query cannot tell the two apart.
+A path that leads nowhere gives null, as does a null in the payload; a query cannot distinguish the two.
 """
 
 from __future__ import annotations

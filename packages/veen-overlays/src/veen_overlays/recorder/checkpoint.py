@@ -34,7 +34,7 @@ MAX_CHECKPOINT_BYTES: Final = 16 * 1_048_576
 @int_map("recorder stream head", section="SDR0 3.2.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHead(Wire):
-    """The head of one label of a recorder stream, and its place in the hub log."""
+    """The head of one label of a recorder stream, and its index in the hub log."""
 
     stream: str
     epoch: int
@@ -43,7 +43,7 @@ class StreamHead(Wire):
     head: LabelHead | None = None
     """None if the hub log had no head of the label: the stream was empty."""
     index: int | None = None
-    """Place of the head in the hub log."""
+    """Index of the head in the hub log."""
     proof: tuple[NodeHash, ...] | None = None
     """Inclusion of the head in the hub log."""
 
@@ -69,7 +69,7 @@ class RecorderCheckpoint(Wire):
     checkpoint: bytes
     """The hub checkpoint: a signed note with the size and the root of the hub log, and cosignatures."""
     origin: str | None = None
-    """Name of the hub log, if the hub is configured with another than P1's."""
+    """The configured name of the hub log; absent: the default name of P1."""
 
     @property
     def signed_head(self) -> SignedHead:
@@ -104,8 +104,8 @@ class CheckpointVerdict:
     cosigned: Cosigned | None
     """The witnesses that cosigned; None if no policy was given."""
     empty: tuple[str, ...]
-    """Streams without a head. That the hub log had none is claimed, not proved; so it is that the heads of
-    the other streams are their newest."""
+    """Streams without a head. The file proves neither that the hub log had no head for them, nor that the
+    heads of the other streams are the newest."""
 
 
 def verify_checkpoint(

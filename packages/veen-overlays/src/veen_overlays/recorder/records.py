@@ -95,8 +95,8 @@ class KeyContinuity(Record):
     """Signature of ``principal_id`` over ``continuity_digest``."""
 
 
-# A client draws a client_id per label where no token names its identity key. KEX0.2 forbids to show the link
-# between two keys in plaintext MSG fields; the record is sealed, so that only readers of the stream see it.
+# At an open hub a client signs each label with a separate key. KEX0.2 forbids plaintext MSG fields that link
+# such a client_id to the identity key. This record is sealed, so only readers of the stream see the link.
 
 
 def continuity_digest(principal: ClientId, client: ClientId) -> bytes:

@@ -27,7 +27,7 @@ class SignatureDeclarationError(TypeError):
 
 
 def is_of(value: Any, wanted: Any) -> bool:
-    """Return whether a value is of a declared type; ``True`` is no integer."""
+    """Return whether a value is of a declared type; ``True`` is not an integer."""
     if wanted is Any:
         return True
     origin, parts = get_origin(wanted), get_args(wanted)

@@ -71,7 +71,7 @@ class OpenCall:
     takes: int = 0
     """Takes that counted."""
     answer: ReplyPosition | None = None
-    """The reply that has answered the call before."""
+    """The earlier reply that answered the call; None if no reply has."""
 
 
 class Answers:

@@ -21,7 +21,7 @@ from veen_overlays.recorder.records import KeyContinuity, sign_continuity
 from veen_overlays.schema.record import Record, RecordRule, record
 
 MAX_LEASE_SEC: Final = 300
-"""Longest lease of a server, in seconds: so long a dead server may be taken for a live one."""
+"""Longest lease of a server, in seconds. A server that has died counts as live until its lease ends."""
 
 
 class CallKey(FixedBytes):

@@ -9,8 +9,8 @@ that a verifier needs no reader key and learns nothing else of the stream. A ver
 witness policy if it does not trust the hub.
 
 A transcript proves what was asked and answered, by which keys, and in which order. It does not prove that
-the reply is the first one, which only the whole log shows. It shows the request's content on the client's
-word: see ``veen_core.ciphertext.open_with``.
+the reply is the first one, which only the whole log shows. It does not prove
+the content of the request to a reader who distrusts the client: see ``veen_core.ciphertext.open_with``.
 """
 
 from __future__ import annotations

@@ -139,7 +139,8 @@ def _texts(least: int) -> tuple[bytes, Reader]:
             raise PatternMismatchError
         return found
 
-    # Lazy: the expression does not count the items, and the next field's key is a text string too.
+    # The match is lazy, because the expression does not count the items: a greedy match would also take the
+    # key of the next field, which is a text string too.
     return rb"[\x80-\x97](?:%b){0,%d}?" % (_strings(0x60), MAX_PATTERN_ITEMS), read
 
 

@@ -169,7 +169,8 @@ def record(
 
     def declare(cls: R) -> R:
         cls = (int_map if int_keys else text_map)(name, section=section)(cls)
-        # A key that Python reserves (``class``) or this class uses has a field with a trailing underscore.
+        # A key that is a Python keyword (``class``) or an attribute of Record (``schema_id``) has a field
+        # with a trailing underscore.
         fields = tuple(f if int_keys else replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
         cls.codec = MapCodec(name, section, cls, fields)
         free = tuple(nests_little(f.name) for f in fields if isinstance(f.kind, AnyValue))

@@ -21,7 +21,7 @@ ACCEPTED: Final = "accepted"
 
 
 def _one_way(context: CheckContext) -> None:
-    """Neither role's token lets it write to the other's streams, and doctor finds a token that would."""
+    """Neither role can write to the streams of the other; `doctor` finds a token that would allow it."""
     with bridged_zones(context) as zones:
         online, offline = _token(zones, "z1"), _token(zones, "z2")
         for who, token, hub, hub_id, stream in (

@@ -167,13 +167,21 @@ OPTIONS: Final = (
         help="Seed of keys, sizes and malformed requests: the same seed gives the same requests.",
     ),
     click.option(
-        "--count", type=Integer(1), default=2_000, show_default=True, help="fuzz: requests per check."
+        "--count", type=Integer(1), default=2_000, show_default=True, help="Suite fuzz: requests per check."
     ),
     click.option(
-        "--seconds", type=Seconds(), default=60.0, show_default=True, help="fuzz: longest time per check."
+        "--seconds",
+        type=Seconds(),
+        default=60.0,
+        show_default=True,
+        help="Suite fuzz: most seconds per check.",
     ),
     click.option(
-        "--rounds", type=Integer(1), default=10, show_default=True, help="crash, trust: number of kills."
+        "--rounds",
+        type=Integer(1),
+        default=10,
+        show_default=True,
+        help="Suites crash and trust: kills per check.",
     ),
     click.option(
         "--max-wait",
@@ -182,9 +190,11 @@ OPTIONS: Final = (
         show_default=True,
         help="Longest time a check may wait for an expiry, an epoch or the hub log, in seconds.",
     ),
-    click.option("--quick", is_flag=True, help="perf: smaller histories, about a minute in all."),
+    click.option("--quick", is_flag=True, help="Suite perf: write fewer messages, and take about a minute."),
     click.option(
-        "--history", type=Integer(MIN_HISTORY), help="perf: entries in the long label of hub.growth."
+        "--history",
+        type=Integer(MIN_HISTORY),
+        help="Suite perf: number of entries in the long label of hub.growth.",
     ),
     click.option(
         "--log-format",
@@ -193,7 +203,7 @@ OPTIONS: Final = (
         show_default=True,
         envvar="VEEN_LOG_FORMAT",
         show_envvar=True,
-        help="json: results as log lines with the fields of other VEEN containers.",
+        help="json: print each result as a log line with the fields of other VEEN containers.",
     ),
     click.option("--list", "listing", is_flag=True, help="List the checks and exit."),
     click.option("--junit", type=_REPORT, callback=writable, help="Write a JUnit report to this file."),
@@ -241,8 +251,8 @@ def selftest(
     """Test a hub from outside, through its public API.
 
     Without SUITE it runs core. With --hub it writes only to its own streams. Checks that would stop, kill or
-    reconfigure that hub are skipped, and the report says so. One check reports invented equivocation, of hubs
-    that do not exist: the operator sees that in the hub's log.
+    reconfigure that hub are skipped, and the report says so. The check equivocation.report sends invented
+    evidence against hubs that do not exist: the operator of the hub sees the report in the hub's log.
     """
     wanted = suites.SUITES if "all" in suite else suite or ("core",)
     todo = list(suites.chosen(wanted, only))

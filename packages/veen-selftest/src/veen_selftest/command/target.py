@@ -19,7 +19,7 @@ from veen_core.hashing import H
 from veen_hub.client import Tls
 from veen_selftest.command.admin_key import read_key
 from veen_selftest.hubs.fleet import Fleet, KeyRefused, NoHub, OwnFleet, RemoteFleet
-from veen_selftest.hubs.other_road import is_other_road
+from veen_selftest.hubs.other_transport import is_other_transport
 from veen_selftest.hubs.own_hub import PROGRAM
 from veen_selftest.runner.check import ClauseViolation
 
@@ -33,7 +33,7 @@ def choose_hub(hub: str | None, out: Output, *, own: bool, hub_command: str | No
     given = source is ParameterSource.COMMANDLINE
     if own:
         if given:
-            raise click.UsageError("--own starts hubs, --hub names a running one: give one of them.")
+            raise click.UsageError("--own starts hubs, and --hub names a running hub: give only one of them.")
         return None
     if hub is not None and not given:
         if hub_command is not None:
@@ -60,7 +60,9 @@ def make_fleet(
         program = PROGRAM if hub_command is None else split_program(hub_command)
         return OwnFleet(H(b"veen-selftest" + seed.to_bytes(8, "big")), program)
     if hub_command is not None:
-        raise click.UsageError("--hub-command starts a hub, --hub names a running one: give one of them.")
+        raise click.UsageError(
+            "--hub-command starts a hub, and --hub names a running hub: give only one of them."
+        )
     if not _is_url(hub):
         raise click.UsageError(f"--hub {hub} is not a URL such as http://127.0.0.1:8080.")
     if probes is not None and not _is_url(probes):
@@ -85,7 +87,7 @@ def split_program(command: str) -> Sequence[str]:
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        known = text.startswith(("http://", "https://")) or is_other_road(text)
+        known = text.startswith(("http://", "https://")) or is_other_transport(text)
         return known and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a malformed port or address
         return False
@@ -98,7 +100,9 @@ def _check_remote(fleet: RemoteFleet, hub: str, admin_key: Path | None) -> None:
         fleet.check_admin()
     except NoHub as exc:
         raise CommandFailed(
-            f"the server at {hub} is not a hub ({exc})", Exit.NETWORK, "check --hub"
+            f"the server at {hub} is not a hub ({exc})",
+            Exit.NETWORK,
+            "check that --hub is the address of a hub",
         ) from None
     except KeyRefused as exc:
         raise CommandFailed(
@@ -110,9 +114,11 @@ def _check_remote(fleet: RemoteFleet, hub: str, admin_key: Path | None) -> None:
         raise CommandFailed(
             f"no hub answers at {hub} ({str(exc) or type(exc).__name__})",
             Exit.NETWORK,
-            "check that it runs and its address: http:// or https://, --ca, and --cert if it demands one",
+            "check that it runs, and its address: http:// or https://, --ca, and --cert if it demands one",
         ) from None
     except (VeenError, ClauseViolation) as exc:
         raise CommandFailed(
-            f"the server at {hub} does not speak this protocol: {exc}", Exit.SELFTEST, "check --hub"
+            f"the server at {hub} does not speak this protocol: {exc}",
+            Exit.SELFTEST,
+            "check that --hub is the address of a hub",
         ) from None

@@ -38,8 +38,8 @@ def live(hub: HttpHub, label: Label, start: int, count: int) -> Iterator[StreamI
 
 
 def _live_parts(hub: HttpHub, path: str) -> Iterator[bytes]:
-    if hub.road is not None:
-        yield from hub.road.live(path, timeout=10)
+    if hub.other_transport is not None:
+        yield from hub.other_transport.live(path, timeout=10)
         return
     with contextlib.closing(hub.connection(timeout=10)) as connection:
         connection.request("GET", hub.prefix + path)

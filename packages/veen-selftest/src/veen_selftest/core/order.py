@@ -74,7 +74,7 @@ def _outside(context: CheckContext) -> None:
 
 
 def _strict(context: CheckContext) -> None:
-    """If a hub's proof of work, policy or bounds refuse a faulty message, the earlier row is reported."""
+    """If proof of work, policy or bounds refuse a message that has another fault, the earlier row counts."""
     if not context.fleet.starts_hubs:
         raise Skip(
             "policy and bounds are settings that are not visible from outside (RESOLUTIONS H6, KEX1+ 4.1)"

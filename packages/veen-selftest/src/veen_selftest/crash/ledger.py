@@ -23,7 +23,7 @@ class Lane:
     """One writer under load: it sends one request at a time, and first repeats an unanswered one."""
 
     writer: Writer
-    together: int
+    per_request: int
     """Messages per request."""
     receipts: dict[int, Receipt] = field(default_factory=dict)
     """Receipts by client_seq."""
@@ -47,7 +47,7 @@ class Lane:
         """Send the unanswered messages again, or else the next ones, and record the answers."""
         if not self.unanswered:
             first = self.writer.seq + 1
-            self.unanswered = list(range(first, first + self.together))
+            self.unanswered = list(range(first, first + self.per_request))
             self.writer.seq = self.unanswered[-1]
         body = b"".join(wrap_submit(self.writer.message(seq)) for seq in self.unanswered)
         connection.request("POST", "/v1/submit", body, {"Content-Type": CBOR_SEQ})

@@ -47,7 +47,7 @@ def _under_load(context: CheckContext) -> None:
     """After kills under load no acknowledged message is lost, and none is in the log twice (H2, I8)."""
     own = context.own_hub()
     hub = own.start()
-    lanes = [Lane(context.writer(hub, f"lane {n}"), together) for n, together in enumerate(LANES)]
+    lanes = [Lane(context.writer(hub, f"lane {n}"), per_request) for n, per_request in enumerate(LANES)]
     ledger = WriterLedger(lanes)
     for done in range(1, context.options.crash_rounds + 1):
         threads = [threading.Thread(target=lane.run, args=(hub,), daemon=True) for lane in lanes]

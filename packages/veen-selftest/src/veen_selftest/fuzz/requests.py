@@ -97,7 +97,8 @@ def ask(hub: HttpHub, request: FuzzRequest) -> tuple[int, str, bytes]:
         connection.putrequest(request.method, hub.prefix + request.path, skip_accept_encoding=True)
         for name, value in (*request.headers, ("Content-Length", str(len(request.body)))):
             connection.putheader(name, value.encode("latin-1"))
-        # A hub may refuse and close before it has read everything; its answer can be read then.
+        # A hub may answer and close the connection before it has read the whole request. Its answer can be
+        # read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.endheaders(request.body)
         with connection.getresponse() as response:

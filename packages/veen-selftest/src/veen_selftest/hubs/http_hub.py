@@ -35,7 +35,7 @@ from veen_core.rejection import HTTP_STATUS, Rejection
 from veen_core.status import AuthorizeResponse, Status, admin_digest
 from veen_core.wire import Wire
 from veen_hub.client import Tls
-from veen_selftest.hubs.other_road import OtherRoad, is_other_road
+from veen_selftest.hubs.other_transport import OtherTransport, is_other_transport
 from veen_selftest.runner.check import ClauseViolation, Skip, require, require_equal
 
 W = TypeVar("W", bound=Wire)
@@ -139,8 +139,10 @@ class HttpHub:
         self._source: tuple[str, int] | None = None
         self._agent: dict[str, str] = {}
         self._parts = urlsplit(self.url)
-        self.road = OtherRoad(self.url, tls, MAX_SILENCE_SECONDS) if is_other_road(self.url) else None
-        """Another road than HTTP/1.1, if the address is of one."""
+        self.other_transport = (
+            OtherTransport(self.url, tls, MAX_SILENCE_SECONDS) if is_other_transport(self.url) else None
+        )
+        """Another transport than HTTP/1.1, if the address names one."""
         self.prefix = self._parts.path
         """Path prefix, if a proxy serves the hub below a folder."""
 
@@ -172,7 +174,7 @@ class HttpHub:
 
     @property
     def carries_attachments(self) -> bool:
-        """Whether attachments travel on this road: NATS has single messages only (DR0)."""
+        """Whether attachments travel over this transport: NATS has single messages only (DR0)."""
         return self._parts.scheme not in ("nats", "tls")
 
     def probes_connection(self) -> http.client.HTTPConnection:
@@ -210,11 +212,11 @@ class HttpHub:
     ) -> HttpResponse:
         announced = {"Content-Length": str(len(body))} if method != "GET" else {}
         probes = path in ("/readyz", "/metrics")
-        if self.road is not None and not probes:
-            found = self.road.exchange(method, path, body, {**self._agent, **headers})
+        if self.other_transport is not None and not probes:
+            found = self.other_transport.exchange(method, path, body, {**self._agent, **headers})
             return HttpResponse(found.status, found.headers, found.body)
-        if self.road is not None and self.probes_url is None:
-            return HttpResponse(404, {}, b"")  # no road leads to the probes but their own address
+        if self.other_transport is not None and self.probes_url is None:
+            return HttpResponse(404, {}, b"")  # the probes are served only at their own address
         with contextlib.closing(self.probes_connection() if probes else self.connection()) as connection:
             connection.putrequest(method, path if probes else self.prefix + path)
             for name, values in {**self._agent, **announced, **headers}.items():
@@ -303,10 +305,10 @@ class HttpHub:
         require_equal(len(outcomes), len(wires), "answers to a sequence (H14)")
         return outcomes
 
-    def accept_many(self, wires: Sequence[bytes], together: int = 256) -> list[Receipt]:
+    def accept_many(self, wires: Sequence[bytes], per_request: int = 256) -> list[Receipt]:
         receipts: list[Receipt] = []
-        for start in range(0, len(wires), together):
-            for outcome in self.submit_many(wires[start : start + together]):
+        for start in range(0, len(wires), per_request):
+            for outcome in self.submit_many(wires[start : start + per_request]):
                 if isinstance(outcome, ErrorEnvelope):
                     raise ClauseViolation(f"a valid message was refused: {outcome.code}: {outcome.message}")
                 receipts.append(outcome)

@@ -23,7 +23,7 @@ SERVICE_TTL_SEC: Final = 600
 
 
 def _directory(context: CheckContext) -> None:
-    """Two readers find the same service; a stranger cannot speak for it, and it ends when it is retired."""
+    """Two readers find the same service; no stranger can speak for it; once retired it is not listed."""
     asyncio.run(_publish_and_query(context, writable_hub(context)))
 
 

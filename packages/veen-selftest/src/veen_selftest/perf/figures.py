@@ -137,7 +137,8 @@ def _to_floor(
 ) -> None:
     """Report the median ratio of several rounds, each between two measurements of the floor.
 
-    A machine is slow or fast for seconds at a time, which must affect both sides.
+    The speed of a machine changes within seconds: a measurement of the hub and one of the floor next to it
+    have the same speed.
     """
     length = len(lanes[0]) // ROUNDS
     ratios, rates, floors = [], [], [crypto_floor()]
@@ -186,7 +187,7 @@ def _read(context: CheckContext) -> None:
 
 
 def _follow(context: CheckContext) -> None:
-    """Milliseconds from durable to a follower, 99th percentile, at 1,000 messages per second."""
+    """Milliseconds from durable to the arrival at a follower, 99th percentile, at 1,000 messages a second."""
     hub = _hub(context)
     delays = uvloop.run(load.follow_delays(hub, context.writer(hub), sizes(context).follow_sec))
     p99 = delays[int(len(delays) * 0.99)] * 1e3
@@ -216,13 +217,14 @@ def _clients(context: CheckContext) -> None:
 
 
 def _growth(context: CheckContext) -> None:
-    """Submit latency in a long label by that in a label of 1,000 entries, each the least of five medians."""
+    """Submit latency in a long label divided by that in a label of 1,000 entries (least of five medians)."""
     hub, chosen = _hub(context), sizes(context)
     deep, shallow = context.writer(hub, on="long"), context.writer(hub, on="short")
     _fill(hub, deep, chosen.history)
     _fill(hub, shallow, SHORT_HISTORY)
     times: dict[Writer, list[float]] = {deep: [], shallow: []}
-    # Alternate, and compare the smallest median of each: other work on this machine slows both alike.
+    # The labels are measured in turns, because other work on this machine slows both. Each counts with the
+    # smallest of its medians.
     for _turn in range(5):
         for writer, found in times.items():
             found.append(uvloop.run(load.alone(hub, load.bodies(writer, chosen.alone // 3))))

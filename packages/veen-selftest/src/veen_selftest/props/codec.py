@@ -35,7 +35,7 @@ def _round_trip(context: CheckContext) -> None:
     hub = context.hub()
     writer = context.writer(hub)
     wires = [writer.next(ciphertext=_body(context, hub.known.limits)) for _ in range(TRIES)]
-    receipts = hub.accept_many(wires, together=7)
+    receipts = hub.accept_many(wires, per_request=7)
     pairs = list(read_entries(hub, writer.label))
     require_equal([pair.msg_bytes for pair in pairs], wires, "messages that are read back")
     require_equal([pair.receipt for pair in pairs], receipts, "receipts that are read back")

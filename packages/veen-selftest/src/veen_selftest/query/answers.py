@@ -1,4 +1,4 @@
-"""Answers: they verify offline and against the log, pages make the whole, errors are the specified ones."""
+"""Answers verify offline and against the log, pages add up to the result, errors have the specified codes."""
 
 from __future__ import annotations
 

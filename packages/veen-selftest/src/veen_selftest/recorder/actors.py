@@ -1,4 +1,4 @@
-"""Principals: events are attributed to the keys that wrote them, and roles stay apart (SDR0 I3, 3.2.3)."""
+"""Principals: events are attributed to the keys that wrote them, and roles are separate (SDR0 I3, 3.2.3)."""
 
 from __future__ import annotations
 

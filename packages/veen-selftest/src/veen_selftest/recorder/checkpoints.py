@@ -1,4 +1,4 @@
-"""Checkpoints cover every event, and what they cover stays (SDR0 3.2.4, I2; RESOLUTIONS P1)."""
+"""Checkpoints cover every event, and a covered event never changes (SDR0 3.2.4, I2; RESOLUTIONS P1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veen_selftest.runner.context import CheckContext
 
 
 def _stability(context: CheckContext) -> None:
-    """A checkpoint covers every event of every stream, and each entry that it covers verifies and stays."""
+    """A checkpoint covers every event of every stream; each covered entry verifies and never changes."""
     with recorder_site(context) as site:
         site.emit("door", logins(7))
         site.emit("shop", orders(6))

@@ -24,7 +24,7 @@ MAX_CHECKPOINT_AGE_SEC: Final = 5
 
 
 def max_age(answer: HttpResponse) -> int | None:
-    """Return how long a cache may keep an answer, in seconds; None if nothing is said."""
+    """Return how long a cache may keep an answer, in seconds; None if the answer does not say."""
     said = answer.headers.get("cache-control", "")
     if re.search(r"\bno-(?:store|cache)\b", said):
         return 0
@@ -57,7 +57,7 @@ def _require_signed_by(checkpoint: HubCheckpoint, keys: Iterable[HubKey]) -> Non
 
 
 def _restart(context: CheckContext) -> None:
-    """After a key rotation the hub log continues, signed by both keys; a stopped hub's covers every label."""
+    """After a rotation both keys sign the hub log, which continues; a stopped hub has covered every label."""
     witnessed = context.fleet.witnessed_hub()
     _receipt, before = write(context, context.writer(witnessed.hub))
     own = context.fleet.restore(witnessed.own, HUB_LOG)

@@ -28,7 +28,7 @@ def _heads(context: CheckContext) -> None:
 
 
 def _order(context: CheckContext) -> None:
-    """One extension has one entry per label that moved, in order of labels (P1)."""
+    """Each extension of the hub log has one entry per label that grew, in order of labels (P1)."""
     hub = context.hub(HUB_LOG)
     start = size_of(hub)
     receipts = write_labels(context, hub, ORDERED_LABELS, "many")

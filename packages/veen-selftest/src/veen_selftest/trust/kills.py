@@ -76,8 +76,8 @@ def _kill_often(context: CheckContext, witnessed: WitnessedHub) -> None:
     reader, rounds = CheckpointReader(watch), context.options.crash_rounds
     wait_until_signing(context, witnessed.hub)
     ledgers = [
-        WriterLedger([Lane(context.writer(witnessed.hub, f"lane {n}", on=f"label {n}"), together)])
-        for n, together in enumerate(LANES)
+        WriterLedger([Lane(context.writer(witnessed.hub, f"lane {n}", on=f"label {n}"), per_request)])
+        for n, per_request in enumerate(LANES)
     ]
     for done in range(1, rounds + 1):
         _kill_under_load(context, witnessed, [*(each.lanes[0] for each in ledgers), reader])

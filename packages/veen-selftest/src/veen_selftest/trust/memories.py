@@ -1,4 +1,4 @@
-"""A hub that cannot forget: it signs nothing while it is behind a memory, and goes on serving (P3)."""
+"""A hub that cannot forget: it signs nothing while it is behind a memory, but serves reads (P3)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _remedy(copy: HttpHub) -> bool | None:
 
 
 def _heads_file(context: CheckContext) -> None:
-    """If two processes have one identity, the second signs nothing, and reports that it is behind."""
+    """If two processes have one identity, the second one signs nothing, and reports that it is behind."""
     witnessed = context.fleet.witnessed_hub()
     writer = context.writer(witnessed.hub)
     _receipt, old = write(context, writer, 2)

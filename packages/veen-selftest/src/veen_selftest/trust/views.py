@@ -53,7 +53,8 @@ class CheckpointWatch:
     def check_all(self, view: PeerHubLogView) -> None:
         """Require that every hub checkpoint seen so far is the start of this tree.
 
-        Those compared before are the start of the largest of them, which is compared again.
+        An earlier call has shown that each checkpoint up to then is the start of the largest one. Of these
+        only the largest is compared again.
         """
         for size in sorted(self._unchecked):
             require(size <= view.size, f"the hub log shrank from {size} to {view.size} entries (P1)")

@@ -84,18 +84,18 @@ def _held_in(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
     type=Integer(0),
     default=0,
     show_default=True,
-    help="Length of the epochs of these hubs, in seconds.",
+    help="Epoch length, in seconds, of the hubs whose events a bridge has imported; 0: no epochs.",
 )
 @click.option(
     "--resealed",
     is_flag=True,
-    help="A bridge has resealed these events (mode reseal); the logs must have its audit log.",
+    help="A bridge has resealed the imported events (mode reseal); PATHS must include its audit log.",
 )
 @click.option(
     "--at",
     "earlier",
     type=click.Path(path_type=Path),
-    help="Read exactly as far as this result file (.veenq), also if the logs have grown since.",
+    help="Read exactly as far as this result file (.veenq), even if the logs have grown since.",
 )
 @click.option(
     "--out", "target", type=click.Path(path_type=Path), help="New result file (.veenq) with the evidence."
@@ -207,7 +207,9 @@ def _view(spark: SparkSession, logs: _Logs, wanted: QueryDescriptor) -> EventVie
     given, paths = logs.identities, logs.paths
     if any(is_view(Path(path)) for path in paths):
         if len(paths) > 1:
-            raise CommandFailed("a view is read alone", Exit.USAGE, "name one view, or logs only")
+            raise CommandFailed(
+                "a view cannot be read together with other paths", Exit.USAGE, "name one view, or logs only"
+            )
         return read_view(spark, Path(paths[0]), wanted.scope, _pinned_only(given, logs.pinned))
     origins = [OriginTerms(identity=each, epoch_sec=logs.origin_epoch) for each in given]
     return view_of_logs(

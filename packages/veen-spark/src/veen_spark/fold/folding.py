@@ -68,7 +68,7 @@ def fold(
         parts = ranges.select(*PART_SCHEMA.names)
         if widest > 1:
             parts = resolve_duplicates(ranges, fingerprints, FoldJob(rows, overlay, keys, buffered))
-        # The session keeps the result until the DataFrame is collected, so that reading it twice folds once.
+        # The session keeps the result while Python holds the DataFrame, so that reading it twice folds once.
         return merge_ranges(parts, overlay, widest).localCheckpoint(eager=True)
     finally:
         ranges.unpersist()

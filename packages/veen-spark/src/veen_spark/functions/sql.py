@@ -215,13 +215,13 @@ def register(spark: SparkSession, keys: ReaderKeys | None = None) -> None:
     for name, (work, type_) in functions.items():
         spark.udf.register(name, arrow_udf(work, type_))  # type: ignore[call-overload]  # by type hints
     for overlay in (name for name, each in OVERLAYS.items() if not (each.reads_signer or each.reads_time)):
-        # ``veen_open`` returns neither signer nor time: an aggregate over it would fold another state.
+        # ``veen_open`` returns neither signer nor time: an aggregate over it would give a different state.
         aggregate = arrow_udf(_folding(overlay), _declared(text))  # type: ignore[call-overload]  # as above
         spark.udf.register(aggregate_name(overlay), aggregate)
 
 
 def _declared(type_: pa.DataType) -> DataType:
-    """Return the type for Spark; as text, it would cost half a second to load the JVM's SQL parser."""
+    """Return the type as a Spark object: a type given as text loads the JVM's SQL parser (0.5 s)."""
     from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415 - slow to import
 
     return from_arrow_type(type_)

@@ -26,6 +26,6 @@ class EventView:
     identities: Mapping[HubId, HubIdentity] = field(default_factory=dict)
     """The verified identities of the hubs."""
     homes: Mapping[str, HubId] = field(default_factory=dict)
-    """The known streams, also those without entries: for each the hub of its empty source."""
+    """The known streams, each with the hub that the coverage names if the stream is empty."""
     links: Mapping[bytes, HubLogLink] = field(default_factory=dict)
     """The proofs up to a hub checkpoint, by label, where one is known."""

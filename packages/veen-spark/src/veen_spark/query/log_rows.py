@@ -54,10 +54,10 @@ _EXTRA: Final = (
 BUILT_SCHEMA: Final = pa.schema([*_EXTRA, *VIEW_SCHEMA])
 """A view's columns, and what decides about them.
 
-``stream`` is the name in scope. ``read_…`` is the place of the entry that was read; if the event is wrapped,
-it is not that of the row. ``parent`` is the ``parent_id`` of an event that is not wrapped, ``signer`` is the
-client_id of the MSG, and ``linked`` the ``principal_id || client_id`` of a ``record.continuity.v1`` that
-``principal_id`` has signed (P10).
+``stream`` is the name in scope. ``read_…`` is the position of the entry that was read; if the event is
+wrapped, it is not that of the row. ``parent`` is the ``parent_id`` of an event that is not wrapped,
+``signer`` is the client_id of the MSG, and ``linked`` the ``principal_id || client_id`` of a
+``record.continuity.v1`` that ``principal_id`` has signed (P10).
 """
 
 

@@ -113,7 +113,7 @@ def _first_segments(paths: Iterable[str]) -> dict[tuple[str, bytes], SparkSegmen
 
 
 def _place(hub: HubId, label: Label, segment: SparkSegment, names: StreamNames) -> tuple[str, int] | None:
-    """Return the name in scope and the epoch of a label; None if it is none of the streams."""
+    """Return the name in scope and the epoch of a label; None if it belongs to none of the streams."""
     routing = streams.routing_key(hub)
     epochs = list(_epochs(segment))
     for stream, name in names.items():

@@ -98,7 +98,7 @@ def _audit_logs(paths: Sequence[str], report: VerificationReport) -> Pieces:
 def _homes(
     scope: Sequence[str], whole: Sequence[HubId], held_in: Mapping[str, str], origins: Sequence[OriginTerms]
 ) -> dict[str, HubId]:
-    """Return the hub of the empty source of each stream, as the follower of a view names it.
+    """Return, for each stream, the hub that the coverage names if the stream is empty, as a live view does.
 
     An export has one label, so only a data directory or a clone shows that a stream has no entries.
     """
@@ -122,7 +122,7 @@ def _require_verified(report: VerificationReport) -> None:
         raise VerificationError(
             f"{report.partly_followed} labels have more than 4,096 writers or 65,536 tokens in one part, "
             "which `veen spark verify` compares only in part",
-            action="query a view that a follower has written",
+            action="query the view folder of a `veen query serve` that follows this hub",
         )
 
 

@@ -116,8 +116,8 @@ def _checked(prefix: Prefix, found: Sequence[tuple[int, int, int, int, bytes]]) 
     receipt = max((each[3:] for each in found), default=(0, b""))[1]
     if prefix.size and _root(receipt) != prefix.mmr_root:
         raise execution_failed(
-            f"stream {prefix.stream!r}: the root of label {prefix.label.hex()} at entry {prefix.to_seq} is "
-            "another one in these rows",
+            f"stream {prefix.stream!r}: the root of label {prefix.label.hex()} at entry {prefix.to_seq} "
+            "differs in these rows",
             "check that the prefix is of the same hub; if it is, keep both logs as evidence",
         )
     return CountedRows({each[0]: each[1] for each in found}, receipt)

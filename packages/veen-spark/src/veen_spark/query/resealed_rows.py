@@ -2,8 +2,8 @@
 
 A resealed copy has the schema and body of its original and names it as ``parent_id``. The audit log lists the
 origin receipt of each copy, and the leaf that names its writer. As in the view of a live hub
-(``live.query_view.origin_log``), the first copy of a listed origin gets its place. A copy that is not listed
-waits, and with it the rest of its label, until the bridge has reported the bundle as imported.
+(``live.query_view.origin_log``), the first copy of a listed origin gets the origin's position. A copy that is
+not listed waits, and with it the rest of its label, until the bridge has reported the bundle as imported.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _with_origins(copies: DataFrame, said: DataFrame) -> DataFrame:
 
 
 def _carried(rows: DataFrame, name: str) -> Column:
-    """Return a column of the ``CARRIED`` row that replaces a copy at its own place."""
+    """Return a column of the ``CARRIED`` row that replaces a copy at its own position."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     if name == "kind":

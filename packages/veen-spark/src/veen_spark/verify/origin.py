@@ -166,13 +166,13 @@ class LogOrigin:
         before = manifest.before
         if (before is None) != (manifest.from_seq == 1):
             raise VerificationError(
-                "the field before must be present if and only if from_seq is greater than 1"
+                "the field `before` must be present if and only if from_seq is greater than 1"
             )
         if before is not None:
             hub_identity.verify_receipt(self.identity, before)
             tree = Mmr(manifest.from_seq - 1, manifest.peaks_before)
             if (before.label, before.stream_seq, before.mmr_root) != (manifest.label, tree.size, tree.root):
-                raise VerificationError("the field before is not the RECEIPT that belongs to peaks_before")
+                raise VerificationError("the field `before` is not the RECEIPT that belongs to peaks_before")
         return self._is_signed()
 
     def _check_files(self, manifest: Manifest) -> None:
@@ -220,13 +220,13 @@ class LogOrigin:
         made, proof = later.checkpoint, later.consistency
         if (proof.from_seq, proof.to_seq, made.label_curr) != (found.to_seq, made.upto_seq, manifest.label):
             raise VerificationError(
-                f"{MANIFEST}: the field later names another label or does not begin at the end of the range"
+                f"{MANIFEST}: the field `later` names another label or does not begin at the end of the range"
             )
         verify_consistency(proof, Mmr(found.to_seq, found.peaks).root, made.mmr_root)
         hub_identity.verify_checkpoint(self.identity, made, self._epoch_sec)
 
     def _check_hub_head(self, manifest: Manifest, found: LabelExtent) -> None:
-        """Raise unless the head that ties the export to the hub log, if there is one, leads from its end."""
+        """Raise unless hub-head.cbor, if there is one, proves that the hub log covers the last entry."""
         path = self.folder / HUB_HEAD
         if all(file.name != HUB_HEAD for file in manifest.files):
             return

@@ -109,8 +109,8 @@ def exchange(
     sent = spark.range(0, len(pieces), 1, numPartitions=len(pieces)).mapInArrow(
         senders, "receiver long, record binary"
     )
-    # The number of partitions is given, or Spark merges small ones: the records are few bytes, but each
-    # receiver also reads its part of the log.
+    # The number of partitions is set explicitly, because Spark would merge small partitions. The records are
+    # small, but each receiver also reads its part of the log, so each needs a task.
     frame = (
         sent.repartition(len(receivers), "receiver")
         .sortWithinPartitions("receiver")

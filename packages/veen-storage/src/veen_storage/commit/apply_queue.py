@@ -29,7 +29,7 @@ class ApplyQueue:
         poison: Callable[[str], None],
         poisoned: Callable[[], str | None],
     ) -> None:
-        """``apply_round`` applies batches to the index; ``poison`` makes the journal accept no other."""
+        """``apply_round`` applies batches to the index; ``poison`` makes the journal refuse further ones."""
         self.waiting: deque[Changes] = deque()
         self.thread: threading.Thread | None = None
         self._tail = tail
@@ -64,7 +64,7 @@ class ApplyQueue:
             self._apply_taken(round_)
 
     def apply_all(self, timeout: float) -> None:
-        """Apply everything that is durable, in the background thread or here."""
+        """Apply everything that is durable, in the background thread if there is one, else in this thread."""
         if self.thread is not None:
             self.settle(timeout)
         while self.thread is None and self.waiting:

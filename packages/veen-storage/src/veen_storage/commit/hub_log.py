@@ -59,8 +59,8 @@ def replay(draft: Draft, identity: HubIdentity, item: HubExtension) -> None:
     signed = parse_signed_head(item.checkpoint)
     if (signed.head.size, signed.head.root) != (after.size, after.tree.root):
         raise StorageError(
-            f"the hub checkpoint at size {signed.head.size} is not that of the hub log, "
-            f"which has {after.size} entries there (RESOLUTIONS P1)"
+            f"the journal's hub checkpoint of size {signed.head.size} does not have size and root of the "
+            f"hub log, which has {after.size} entries at this item (RESOLUTIONS P1)"
         )
     newest = max(LabelHead.decode(entry.data).hub_ts for entry in entries)
     hub_log.verify_hub_checkpoint(identity, signed, origin=signed.head.origin, since=newest)

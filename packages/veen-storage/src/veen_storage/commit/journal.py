@@ -133,7 +133,7 @@ class Journal:
         path = segment_path(self._directory, self._next)
         with self._names:
             self._fd = self._files.open_append(path)
-            self._files.truncate(self._fd, 0)  # a torn batch may have had this number
+            self._files.truncate(self._fd, 0)  # it may hold a torn batch, which was dropped
             self._files.sync_directory(self._directory)
             write_floor(self._files, self._directory, Floor(self._applied, self._next))
             self._segments.append(path)

@@ -41,7 +41,10 @@ _NUMBERED: Final = struct.Struct(">4sQ")
 _END: Final = b"\xff"
 _ITEM: Final = struct.Struct(">BI")
 MAX_FLIPPED_BYTES: Final = 8
-"""Wrong bytes of a header beyond which the payload cannot be the header's: the payload is torn as well."""
+"""Most bytes in which a damaged header may differ from the one that its payload requires.
+
+With more, the payload is not the one that was written, so the whole batch is torn.
+"""
 _COMPARED_BYTES: Final = 4_096
 
 ENTRY: Final = 1

@@ -122,7 +122,7 @@ class Batch:
         self.hub_ts = UnixTime(max(now, ledger.hub_ts))
         """``hub_ts`` of every receipt in this batch; it never decreases (RESOLUTIONS H3)."""
         self.made_after = ledger.adopted
-        """The state that this batch was made from; it cannot be committed after another batch."""
+        """Batches committed before this one; if another was committed since, this one is refused."""
         self.items: list[Item] = []
         self._unsigned: list[PendingEntry] = []
 
@@ -138,7 +138,7 @@ class Batch:
 
     @property
     def length(self) -> int:
-        """Number of items so far: an action that fails without adding one leaves the batch usable."""
+        """Number of items so far. If a failed action has added none, the batch is still usable."""
         return len(self.items) + len(self._unsigned)
 
     # --- for the sequencer

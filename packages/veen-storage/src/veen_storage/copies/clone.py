@@ -62,7 +62,7 @@ MAX_CUTS: Final = 8
 
 
 ReportProgress = Callable[[int, int], None]
-"""Is called with the number of labels that are copied, and of all labels."""
+"""Called with the number of copied labels, and the number of all labels."""
 
 
 def clone(
@@ -169,6 +169,15 @@ class LogCopier:
             self._close()
         self._sync_folders()
 
+    def copy_hub_log(self, cut: HubLogCut) -> None:
+        """Copy the hub log durably, and nothing else."""
+        try:
+            self._copy_hub_log(cut)
+            self._sync()
+        finally:
+            self._close()
+        self._sync_folders()
+
     def _copy_labels(self, labels: Sequence[LabelCut]) -> None:
         for held in labels:
             path = self._target.chunk(held.label, held.chunk_start, None)
@@ -193,7 +202,7 @@ class LogCopier:
 
     def _copy_hub_log(self, cut: HubLogCut) -> None:
         """Copy the hub log; the published hub checkpoint only if the copy has all its entries."""
-        entries = read_parts(self._source.hub_log_entries, end=cut.entries_bytes)
+        entries = read_parts(self._store.hub_log.entries_file, end=cut.entries_bytes)
         self._write(self._target.hub_log_entries, entries)
         self._write(self._target.hub_log_checkpoint, [cut.checkpoint])
         published = self._store.hub_log.published
@@ -326,7 +335,7 @@ class LogCopier:
     def _write(self, path: Path, parts: Iterable[bytes]) -> None:
         """Write all parts to a file, which is synced later together with others (``_sync``)."""
         parts = iter(parts)
-        first = next(parts, b"")  # first, because this raises if the source is missing
+        first = next(parts, b"")  # before the target is created: reading raises if the source is missing
         fd = self._files.open_append(path)
         self._unsynced.append(fd)
         offset = 0

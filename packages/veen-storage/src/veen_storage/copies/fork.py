@@ -14,19 +14,20 @@ VERSION last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from veen_core import stream
 from veen_core.ids import HubPk, Label, StreamSeq, UnixTime, VerifyKey
 from veen_core.keys import SigningKey
 from veen_storage.copies.clone import ReportProgress, copy_prefix
+from veen_storage.copies.consistent_prefix import Cut
 from veen_storage.copies.fork_record import Fork, ForkCut, ancestors, cuts_of, read_fork, sign_fork
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import StorageError
-from veen_storage.opening.observer import open_source
+from veen_storage.opening.observer import Source, open_source
 from veen_storage.store import Store, create
 
 __all__ = ["Fork", "ForkCut", "ancestors", "fork", "read_fork"]
@@ -50,22 +51,44 @@ def fork(
     compression are the old hub's; ``admin_pk`` is the new hub's admin (H18). ``keys_directory`` is where the
     old hub keeps its keys, if not in its data directory; without its key, only the new hub signs the record.
     """
-    files, layout = files or Files(), Layout(target)
+    files = files or Files()
+    with open_source(source) as store:
+        return fork_from(
+            store,
+            target,
+            new_key,
+            now,
+            lambda ancestor: copy_prefix(
+                store, ancestor, upto, keys_directory=None, progress=progress, files=files
+            ),
+            admin_pk=admin_pk,
+            keys_directory=keys_directory or store.layout.keys,
+            files=files,
+        )
+
+
+def fork_from(
+    store: Source,
+    target: Path,
+    new_key: SigningKey,
+    now: UnixTime,
+    copy: Callable[[Path], Cut],
+    *,
+    admin_pk: VerifyKey | None,
+    keys_directory: Path,
+    files: Files,
+) -> Fork:
+    """Create a new hub; ``copy`` clones the old one into a folder, and ``store`` has its identity."""
+    layout, old, registry = Layout(target), store.identity, store.registry
     if target.exists() and any(target.iterdir()):
         raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
-    with open_source(source) as store:
-        old = store.identity
-        if stream.hub_id(HubPk(new_key.public)) == old.hub_id:
-            raise StorageError(
-                "the new key is the old hub's first key, so the fork would get the same hub_id",
-                action="make a new key with `veen keygen`",
-            )
-        cut = copy_prefix(
-            store, layout.ancestor(old.hub_id), upto, keys_directory=None, progress=progress, files=files
+    if stream.hub_id(HubPk(new_key.public)) == old.hub_id:
+        raise StorageError(
+            "the new key is the old hub's first key, so the fork would get the same hub_id",
+            action="make a new key with `veen keygen`",
         )
-        old_key = hub_keys.read_keys(keys_directory or store.layout.keys, old).get(old.newest.key_id)
-        registry = store.registry
-    lines = cuts_of(cut)
+    lines = cuts_of(copy(layout.ancestor(old.hub_id)))
+    old_key = hub_keys.read_keys(keys_directory, old).get(old.newest.key_id)
     record = sign_fork(old, new_key, now, lines, old_key)
     files.replace(layout.fork_cuts, b"".join(line.encode() for line in lines))
     files.replace(layout.fork, record.encode())

@@ -53,7 +53,7 @@ _NOT_SENT: Final = frozenset({"index", "lock", "journal", "keys", "views", "jour
 
 def send_snapshot(store: Source, emit: Emit) -> None:
     """Send everything that was applied when this was called."""
-    sender = _Sender(store, emit)
+    sender = SnapshotSender(store, emit)
     for _attempt in range(MAX_CUTS):
         cut = take_cut(store.index)
         sender.begin(cut.batch)
@@ -67,7 +67,7 @@ def send_snapshot(store: Source, emit: Emit) -> None:
     raise StorageError(f"chunks were pruned faster than they could be sent, {MAX_CUTS} times")
 
 
-class _Sender(LogCopier):
+class SnapshotSender(LogCopier):
     """Sends the files of one hub instead of writing them."""
 
     def __init__(self, store: Source, emit: Emit) -> None:
@@ -163,7 +163,9 @@ class SnapshotTarget:
             else:
                 shutil.rmtree(path)
         self._files.make_directories(root)
-        os.close(self._files.open_append(self._unfinished))  # first: a folder without it is never emptied
+        os.close(
+            self._files.open_append(self._unfinished)
+        )  # before any other file: only a folder with this marker may be emptied
         self._files.sync_directory(root)
         for directory in self.layout.directories():
             self._files.make_directory(directory)

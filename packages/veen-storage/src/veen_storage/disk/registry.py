@@ -71,7 +71,7 @@ def not_a_data_directory(root: Path) -> StorageError:
 def read_registry(layout: Layout, *, part: bool = False) -> Registry:
     """Read the registry; raise an error that says whether version, hash or content is wrong.
 
-    ``part``: the directory must be a part of a sharded hub, which nothing else accepts.
+    ``part``: the directory must be a part of a sharded hub. Without ``part``, such a directory is refused.
     """
     expected, name = _read_digest(layout, part=part), layout.registry.name
     content = read_file(layout.registry)

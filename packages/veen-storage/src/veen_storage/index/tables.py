@@ -254,7 +254,7 @@ def last_leaf(height: int, index: int) -> int:
 
 
 def label_at(view: View, number: LabelNo) -> Label:
-    """Return the label with this number; a packed cursor begins with it."""
+    """Return the label with this number: the first bytes of its packed cursor."""
     return Label(HEADS.require(view, number)[: Label.SIZE])
 
 

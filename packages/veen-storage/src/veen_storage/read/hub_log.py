@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from veen_core.errors import DecodeError
@@ -47,6 +48,11 @@ class StoredHubLog:
         waiting = self._tail.hub_log  # before the index: what leaves the tail is in the index by then
         with self._index.reading() as view:
             yield HubLogView(self._layout, waiting, view)
+
+    @property
+    def entries_file(self) -> Path:
+        """The file of applied entries."""
+        return self._layout.hub_log_entries
 
     # --- checkpoints
 
@@ -91,7 +97,7 @@ class StoredHubLog:
         size, before = signed.head.size, self._published
         if before is not None and size < before.head.size:
             raise StorageError(
-                f"a hub checkpoint of size {size} cannot be published after one of {before.head.size}",
+                f"a hub checkpoint of size {size} cannot be published after one of size {before.head.size}",
                 action="publish the newest hub checkpoint",
             )
         if size < 1 or size > self.size or self.root_at(size) != signed.head.root:

@@ -33,7 +33,8 @@ class JournalFeed:
     def __init__(self, layout: Layout, last: Callable[[], int], after: int) -> None:
         """``last`` returns the number of the last durable batch; the feed starts with batch ``after`` + 1."""
         self._layout = layout
-        self._last = last
+        self.last = last
+        """Returns the number of the last durable batch."""
         self.next = after + 1
         """Number of the batch that ``read`` returns first."""
         self._fd = -1
@@ -43,7 +44,7 @@ class JournalFeed:
     def read(self, max_bytes: int = READ_BYTES) -> tuple[bytes, int]:
         """Return whole batches, one after the other, and how many; nothing if none is durable yet."""
         parts, size, count = list[bytes](), 0, 0
-        last = self._last()
+        last = self.last()
         while self.next <= last and size < max_bytes:
             data = self._read_one()
             if parts and size + len(data) > max_bytes:
@@ -86,11 +87,11 @@ class JournalFeed:
         raise BatchesGoneError(f"batch {self.next} of the journal cannot be found")
 
     def _find(self) -> Path:
-        folders = (self._layout.kept_journal, self._layout.journal)
+        folders = (self._layout.journal, self._layout.kept_journal)  # a segment moves from one to the other
         segments = sorted((path for folder in folders for path in list_segments(folder)), key=first_batch)
         candidates = [path for path in segments if first_batch(path) <= self.next]
         if not candidates:
-            oldest = first_batch(segments[0]) if segments else self._last() + 1
+            oldest = first_batch(segments[0]) if segments else self.last() + 1
             raise BatchesGoneError(
                 f"batch {self.next} of the journal is no longer kept: the oldest one is {oldest}"
             )

@@ -90,7 +90,10 @@ class Reader(EntryReader):
 
     @contextmanager
     def _nodes(self, label: Label) -> Iterator[NodeLookup]:
-        """Look up MMR nodes in one index transaction; a node that left the tail since is in a newer one."""
+        """Look up MMR nodes in the tail and one index transaction.
+
+        A node that leaves the tail meanwhile is looked up in a newer transaction.
+        """
         waiting = self._tail.number(label) is not None
         with self._index.reading() as view:
             number = LABELS.get(view, label)

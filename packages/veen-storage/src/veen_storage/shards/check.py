@@ -29,6 +29,7 @@ from veen_storage.fsck.repair import RepairReport, repair
 from veen_storage.fsck.report import FsckLevel, Report, ReportProgress
 from veen_storage.index.view_store import ViewStore
 from veen_storage.shards.joined_hub_log import JoinedHubLog, create_joined, read_entries
+from veen_storage.shards.merged_order import order_file
 from veen_storage.shards.seen_hub_log import read_seen
 from veen_storage.shards.sharded_layout import (
     CONTROL,
@@ -209,6 +210,7 @@ def repair_sharded(root: Path, progress: ReportProgress | None = None) -> Repair
         with Store(layout.part(CONTROL).root, keys_directory=layout.keys, part=True) as control:
             identity = control.identity
         create_joined(layout.joined, identity, Files())
+        order_file(layout.joined).unlink(missing_ok=True)  # parts may count their batches anew
         result.rewritten.append("joined/index")
     finally:
         lock.release()

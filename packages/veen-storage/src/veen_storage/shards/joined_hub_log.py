@@ -8,8 +8,9 @@ the heads that wait to be joined. One process extends the joined hub log:
    each part's own hub log was read: **the commit point**;
 3. ``hublog/checkpoint`` is replaced.
 
-Opening cuts off what a crash left behind step 1, and repeats step 3. The files are those of a hub with one
-shard, byte for byte. The index knows every label of the hub, under numbers of its own, and no entries.
+Opening removes the entries of an extension that did not reach step 2, and repeats step 3. The files are those
+of a hub with one shard, byte for byte. The index knows every label of the hub, under numbers of its own, and
+no entries.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from veen_core.ids import Label, UnixTime
 from veen_core.tlog.tiles import ENTRIES, TILE_WIDTH, Tile, decode_bundle, encode_bundle
 from veen_core.tlog.tree import Tree
 from veen_core.tlog.tree_head import SignedHead, TreeHead, parse_signed_head
-from veen_storage.commit.changes import HubEntry, HubExtended
+from veen_storage.commit.changes import HubEntry, HubExtended, HubExtension
 from veen_storage.commit.hub_log import index_extension, lay_out
 from veen_storage.commit.tail import Tail
-from veen_storage.disk.files import Files
+from veen_storage.copies.consistent_prefix import HubLogCut
+from veen_storage.disk.files import Files, read_exactly
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES, Layout
 from veen_storage.errors import (
     REPAIR,
@@ -48,6 +50,7 @@ from veen_storage.index.records import HubLogCursor, LabelNo
 from veen_storage.opening.hub_log_start import check_checkpoints
 from veen_storage.read.hub_log import StoredHubLog
 from veen_storage.read.hub_log_view import read_entry
+from veen_storage.shards.joined_rounds import KeptRound, Round, drop_rounds, put_round, rounds_after
 
 REBUILD_ENTRIES: Final = 4_096
 """Entries that are written to a new index in one transaction."""
@@ -76,6 +79,8 @@ class JoinedHubLog:
         self._files = files or Files()
         self._failed = False
         """Whether a commit failed: the disk may be ahead of memory then, until the log is opened again."""
+        self.keep_rounds_sec = 0
+        """How long the rounds are kept, for replicas; 0 keeps none."""
         self._index = Index(layout.index)
         try:
             self._open(identity)
@@ -99,7 +104,7 @@ class JoinedHubLog:
         check_checkpoints(self._layout, identity, self._index, self.reader)
 
     def _cut_entries(self) -> None:
-        """Remove entries that a crash left behind the last commit; they were shown to nobody."""
+        """Remove the entries after the last committed one: a crash left them, and no client has seen them."""
         path, expected = self._layout.hub_log_entries, self._cursor.entries_bytes
         length = path.stat().st_size if path.exists() else 0
         if length < expected:
@@ -128,6 +133,35 @@ class JoinedHubLog:
             row = tables.HUB_HEADS.last_of_label(view, number) if number is not None else None
         return row[0][1] if row is not None else 0
 
+    # --- rounds
+
+    @property
+    def size(self) -> int:
+        """Size of the log at its last commit."""
+        return self._cursor.size
+
+    def cut(self) -> HubLogCut | None:
+        """Return the log up to its newest hub checkpoint, for a copy; None if it is empty."""
+        newest = self.reader.checkpoint
+        if newest is None:
+            return None
+        return HubLogCut(self._cursor.size, self._cursor.entries_bytes, newest.encode())
+
+    def rounds_after(self, size: int) -> list[Round]:
+        """Return the rounds that are kept and whose size is greater, in order."""
+        with self._index.reading() as view:
+            return [kept.round for kept in rounds_after(view, size)]
+
+    def round_extension(self, size: int) -> bytes | None:
+        """Return the extension that made the log this long, as a journal item; None if it is not kept."""
+        with self._index.reading() as view:
+            kept = next(rounds_after(view, size - 1), None)
+        if kept is None or kept.round.size != size:
+            return None
+        with self._layout.hub_log_entries.open("rb") as file:
+            bundle = read_exactly(file.fileno(), kept.end - kept.start, kept.start)
+        return HubExtension(entries=bundle, checkpoint=kept.checkpoint).encode()
+
     # --- writing
 
     def extend(
@@ -137,11 +171,13 @@ class JoinedHubLog:
         sign: HeadSigner,
         now: UnixTime,
         parts: Mapping[str, JoinedUpTo],
+        *,
+        batches: Mapping[int, int] | None = None,
     ) -> SignedHead | None:
         """Append heads in order of labels, sign the tree, and make both durable; None if there are none.
 
-        ``parts`` says how far the parts' own hub logs were read. The hub checkpoint must not leave before
-        this has returned.
+        ``parts`` says how far the parts' own hub logs were read, and ``batches`` how far their journals. The
+        hub checkpoint must not leave before this has returned.
         """
         if self._failed:
             raise PoisonedError("a write to the joined hub log failed; start the hub again")
@@ -160,6 +196,11 @@ class JoinedHubLog:
         def write(txn: Transaction) -> None:
             _index(txn, step, after, newest)
             _put_parts(txn, parts)
+            if batches is not None and self.keep_rounds_sec:
+                place = Round(self._cursor.size, after.size, batches)
+                span = (self._cursor.entries_bytes, after.entries_bytes)
+                put_round(txn, KeptRound(place, *span, now, signed.encode()))
+                drop_rounds(txn, now - self.keep_rounds_sec)
 
         self._commit(write)
         self._cursor, self.hub_ts = after, newest

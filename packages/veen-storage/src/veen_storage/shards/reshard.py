@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from typing import Final
 
 from veen_core.hashing import H
 from veen_core.ids import Label
+from veen_storage.commit.journal_floor import Floor, write_floor
 from veen_storage.copies.clone import ReportProgress, read_parts
 from veen_storage.disk import hub_keys
 from veen_storage.disk.directory_lock import DirectoryLock
@@ -46,6 +48,7 @@ from veen_storage.disk.registry import (
 from veen_storage.errors import DamageError, StorageError, read_file
 from veen_storage.fsck.repair import rebuild_index
 from veen_storage.shards.joined_hub_log import create_joined
+from veen_storage.shards.merged_order import NUMBERS_PER_SEC_BITS
 from veen_storage.shards.parts_copier import PartsCopier, copy_attachments
 from veen_storage.shards.sharded_layout import (
     CONTROL,
@@ -199,6 +202,9 @@ class _Reshard:
             self._copy_hub_log(layout)
             self._copy_state(layout)
             self._copy_keys(layout)
+            if self._before > 1:
+                # Replicas have no greater number: they ask for a batch that is gone, and copy anew.
+                write_floor(self._files, layout.journal, Floor(int(time.time()) << NUMBERS_PER_SEC_BITS))
             rebuild_index(layout, self._files)
             return version_text(DATA, FORMAT_VERSION, registry)
         sharded = ShardedLayout(self._target)

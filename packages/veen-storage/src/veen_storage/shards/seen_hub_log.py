@@ -1,6 +1,6 @@
-"""The newest hub checkpoint that a shard was told, durably, before anybody was shown it.
+"""The newest hub checkpoint that a shard has recorded, durably, before the hub publishes it.
 
-It is in the shard's ``views/hub``. A joined hub log from an older copy does not continue it.
+The record is in the shard's ``views/hub``. A joined hub log from an older copy does not continue it.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def get(
     It shows that message SEQ is among the first N messages; --against chooses N. The proof does not contain
     N: verify it with the receipt of message N, or with a checkpoint of N messages, which sign the root.
 
-    With --to-hub the file needs no other one: `veen verify FILE --trust HUB_ID --witnesses POLICY` verifies
+    With --to-hub the file needs no other file: `veen verify FILE --trust HUB_ID --witnesses POLICY` verifies
     it without the hub. The command waits until the hub log covers the message; with --witnesses, until a
     quorum has cosigned it.
     """

@@ -81,7 +81,11 @@ def recognize(where: str, data: bytes) -> list[Recognized]:
             f"{where} is not a VEEN file; read as a witness policy: {why}", Exit.PROTOCOL, POLICY_ACTION
         )
     if (foreign := describe_foreign(data)) is not None:
-        raise CommandFailed(f"{where} is not a VEEN file, but {foreign}", Exit.PROTOCOL)
+        raise CommandFailed(
+            f"{where} is not a VEEN file, but {foreign}",
+            Exit.PROTOCOL,
+            "name a file that VEEN wrote, such as a receipt, a proof or an export",
+        )
     named = chunk.parse_chunk_name(Path(where).name)
     if data[0] in _ARRAYS_AND_MAPS:
         is_pruned = (named is not None and named.kind == "pruned") or _begins_pruned(data)

@@ -1,4 +1,4 @@
-"""All kinds of wire objects that are stored in files or sent as responses, and how to tell them apart.
+"""All kinds of wire objects that are stored in files or sent as responses, and how to distinguish them.
 
 A codec accepts only its own object in its one canonical form, so the first codec that accepts is the right
 one. Of the requests only SUBMIT's is listed: several others have the same form, and requests are not kept

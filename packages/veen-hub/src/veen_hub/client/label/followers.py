@@ -39,7 +39,7 @@ class Followers:
             self._read.pop(key, None)
 
     def pause(self, key: object) -> None:
-        """Note that a follower's consumer is at work: what it sends meanwhile must not wait for it."""
+        """Note that a follower's consumer is at work: messages that it sends do not wait for the follower."""
         self._read.pop(key, None)
 
     def advance(self, key: object, seq: int) -> None:

@@ -2,7 +2,7 @@
 
 Under a profile with epochs (§12) all labels that take messages now are followed at once. Within a label the
 order is the hub's. Between labels there is no order: their entries are yielded as they arrive. A label is
-left when its window has passed, since the hub accepts no more messages for it.
+dropped when its window has passed, since the hub accepts no more messages for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from veen_hub.client.wire.connection import HubConnection
 PAGE_ENTRIES: Final = 250
 """Entries fetched, verified and opened at a time: about 0.1 s of cryptography in threads."""
 GRACE_SECONDS: Final = 2.0
-"""Time after the end of a label's window until the label is read one last time and left."""
+"""Time after the end of a label's window until the label is read one last time and dropped."""
 BULK_PAGE_ENTRIES: Final = 1_000
 """Entries that a reader of long logs fetches and verifies at a time; a page has at most 8 MiB."""
 MAX_QUEUED_PAGES: Final = 64

@@ -24,14 +24,14 @@ MAX_BATCHES: Final = 8
 for its turn on the label."""
 
 Following = Callable[[int], Sequence[MessageDraft]]
-"""Takes a number of drafts and returns the drafts after these, as far as they are known already."""
+"""``following(n)`` returns the drafts after the first ``n``, as far as they are known already."""
 
 
 class BatchesAhead:
     """The batches after ``first``; the outbox, which has the label's turn, sends one after the other."""
 
     def __init__(self, outbox: Outbox, first: SealedBatch, following: Following, delivered: int) -> None:
-        """``delivered``: how many drafts before ``first`` have left already; ``following`` counts them."""
+        """``delivered``: how many drafts came before ``first``; ``following`` counts them too."""
         self._outbox = outbox
         self._following = following
         self._sent = delivered

@@ -239,7 +239,7 @@ class SharedSends:
         ]
         try:
             verify_all(claims)
-        except SignatureError:  # each label finds out whether it is its own
+        except SignatureError:  # verified again by each label, so that only the faulty one fails
             checked = [None] * len(answers)
         for answer, found in zip(answers, checked, strict=True):
             member = group.members.pop(0)

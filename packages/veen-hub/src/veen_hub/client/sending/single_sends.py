@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from veen_hub.client.sending.outbox import BatchDelivery, Outbox
     from veen_hub.client.sending.shared_sends import SendGroup, SharedSends
 
-MAX_FOLLOWED: Final = 32
-"""Messages of one batch if this client also follows the stream, for answers: while a batch is on its way,
-readers answer the one before."""
+MAX_BATCH_WHILE_FOLLOWING: Final = 32
+"""Most messages of a batch if this client also follows the stream: readers answer one small batch while the
+next one is on its way."""
 TURNS_TO_REACT: Final = 3
-"""Turns of the event loop in which the sender of a failed message can cancel those that were sent with it.
-Its task wakes up, ends, and calls back."""
+"""Turns of the event loop between a failure and the next attempt. In these turns the task of the failed
+message wakes up, ends, and calls back, and its caller can cancel the other messages."""
 
 
 class SingleSend(NamedTuple):
@@ -187,7 +187,11 @@ class SingleSends:
         wanted = [one for one in self._waiting if one.is_wanted]
         self._waiting.clear()
         log = self.outbox.log
-        most = min(MAX_FOLLOWED, log.connection.batch) if log.followers.count else log.connection.batch
+        most = (
+            min(MAX_BATCH_WHILE_FOLLOWING, log.connection.batch)
+            if log.followers.count
+            else log.connection.batch
+        )
         for one in wanted:
             fits = len(self._under_way) < most
             (self._under_way if fits and one.token == wanted[0].token else self._waiting).append(one)

@@ -72,7 +72,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class HubResponse:
-    """A whole response, on any road; names of headers are in lower case."""
+    """A whole response, over any transport; names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]

@@ -33,7 +33,7 @@ class DiscoverySettings:
     tags: tuple[str, ...] = ()
     """Such as `public`, `private` or `test`."""
     endpoints: tuple[str, ...] = ()
-    """Addresses at which clients reach this hub; by default the addresses of all roads that are on."""
+    """Addresses at which clients reach this hub; by default its address on each transport that is on."""
     overlays: tuple[str, ...] = ()
     """Names or ids of overlays that this hub takes part in, such as `rpc`."""
     ttl_sec: int = 3_600
@@ -48,14 +48,14 @@ class DiscoverySettings:
         if self.url is not None:
             check_address("discovery.url", self.url)
         for each in self.endpoints:
-            if not each.startswith(OTHER_ROADS):
+            if not each.startswith(OTHER_SCHEMES):
                 check_address("discovery.endpoints", each)
         if self.ttl_sec < MIN_TTL_SEC:
             raise SettingError("discovery.ttl_sec", f"must be at least {MIN_TTL_SEC}")
         check_ca("discovery.ca", self.ca, "discovery.url", self.url)
 
 
-OTHER_ROADS = ("h3://", "nats://", "tls://")
+OTHER_SCHEMES = ("h3://", "nats://", "tls://")
 """Beginnings of addresses that are not HTTP/1.1 (ADR 0031); the client checks the rest."""
 SPEC_5 = "spec-5"
 """Name of the entry point with the records of discovery; veen-overlays provides it."""

@@ -17,7 +17,7 @@ class FileSettings:
     outbox: Path | None = None
     """Folder of replies, and of `status.reply`; the link, or the client, takes them away."""
     poll_ms: int = 500
-    """Milliseconds between two looks at the inbox."""
+    """Milliseconds between two scans of the inbox."""
     status_sec: int = 60
     """Seconds after which `status.reply` is written again."""
     max_senders: int = 1_024

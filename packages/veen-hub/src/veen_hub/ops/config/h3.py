@@ -1,4 +1,4 @@
-"""The section ``h3`` of hub.yaml: HTTP/3 beside HTTP/1.1 (DR0, ADR 0031)."""
+"""The section ``h3`` of hub.yaml: HTTP/3 in addition to HTTP/1.1 (DR0, ADR 0031)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veen_hub.ops.config.setting_error import SettingError
 class H3Settings:
     """HTTP/3 on a UDP port, with the certificate of `tls`; needs `veen-hub[h3]` (DR0).
 
-    HTTP/1.1 names it in `Alt-Svc`.
+    Answers over HTTP/1.1 announce HTTP/3 in the header `Alt-Svc`.
     """
 
     host: str | None = None

@@ -154,7 +154,7 @@ class HubConfig:
         return len(os.sched_getaffinity(0)) if self.shards == "auto" else self.shards
 
     def _check_shards(self) -> None:
-        """Refuse what a hub with several shards cannot do, rather than do it by halves."""
+        """Refuse settings that a hub with several shards does not support."""
         if self.shards != "auto" and not 1 <= self.shards <= MAX_SHARDS:
             raise SettingError("shards", f"{self.shards} is not between 1 and {MAX_SHARDS}, and not auto")
         if self.shard_count == 1:
@@ -199,15 +199,15 @@ class HubConfig:
             )
 
     def _check_hidden_clients(self) -> None:
-        """Refuse roads that show no client certificate where clients need one, unless they are allowed."""
+        """Refuse transports without client certificates where clients need one, unless they are allowed."""
         if self.tls is None or self.tls.client_ca is None:
             return
-        for name, road in (("nats", self.nats), ("file", self.file)):
-            if road is not None and not road.without_certificates:
+        for name, transport in (("nats", self.nats), ("file", self.file)):
+            if transport is not None and not transport.without_certificates:
                 raise SettingError(
                     f"{name}.without_certificates",
-                    "tls.client_ca asks clients for certificates, which this "
-                    "road does not show to the hub; set it to true if the road itself decides who gets in",
+                    "tls.client_ca asks clients for certificates, which this transport does not show to the "
+                    "hub; set it to true if the transport decides who gets in",
                 )
 
     def _check_h3(self) -> None:

@@ -17,9 +17,9 @@ SCHEMES: Final = ("nats", "tls")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsSettings:
-    """The hub as a NATS service; without this section it is none (DR0). Needs `veen-hub[nats]`.
+    """The hub as a NATS service; without this section the hub uses no NATS (DR0). Needs `veen-hub[nats]`.
 
-    The hub connects to the NATS servers, also later if they cannot be reached when it starts.
+    If the NATS servers cannot be reached when the hub starts, it connects later.
     """
 
     servers: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import types
 from collections.abc import Mapping
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
@@ -16,6 +17,14 @@ from veen_core.tlog.note import NoteKey, parse_key
 from veen_hub.ops.config.setting_error import SettingError
 
 _EXPECTED: Final = {int: "an integer >= 0", bool: "true or false", str: "text", Path: "a path"}
+_KINDS: Final = {
+    bool: "the value",
+    int: "the number",
+    float: "the number",
+    str: "the text",
+    list: "the list",
+    dict: "the mapping",
+}
 
 
 def build(kind: Any, value: Any, key: str) -> Any:
@@ -98,7 +107,9 @@ def _build_settings(kind: type, value: Any, key: str) -> Any:
     prefix = f"{key}." if key else ""
     for name in value:
         if name not in declared:
-            raise SettingError(f"{prefix}{name}", f"unknown setting; known are {', '.join(declared)}")
+            close = get_close_matches(str(name), declared, n=1)
+            hint = f"did you mean {close[0]}? Known are" if close else "known are"
+            raise SettingError(f"{prefix}{name}", f"unknown setting; {hint} {', '.join(declared)}")
     hints = get_type_hints(kind)
     given = {name: build(hints[name], item, f"{prefix}{name}") for name, item in value.items()}
     for name, declaration in declared.items():
@@ -112,4 +123,4 @@ def _build_settings(kind: type, value: Any, key: str) -> Any:
 
 def kind_name(value: Any) -> str:
     """Describe a value in an error, shortened."""
-    return "empty" if value is None else f"{type(value).__name__} {value!r}"[:60]
+    return "empty" if value is None else f"{_KINDS.get(type(value), type(value).__name__)} {value!r}"[:60]

@@ -16,6 +16,7 @@ from veen_core.ids import Label
 from veen_hub import extension
 from veen_hub.ops.config.addresses import check_ca
 from veen_hub.ops.config.setting_error import SettingError
+from veen_storage import JournalKeeping
 
 IpRange = IPv4Network | IPv6Network
 
@@ -251,7 +252,13 @@ class Replication:
     """What a hub keeps for its replicas (RESOLUTIONS P9)."""
 
     keep_bytes: int = 1_073_741_824
-    """Bytes of applied journal that are kept, so that a replica can be away for a while; 0 keeps nothing."""
+    """Bytes of applied journal that are kept, so that a replica can be away for a while; 0 keeps nothing.
+    With several shards, each keeps as many."""
     keep_sec: int = 86_400
     """Longest time that applied journal is kept, in seconds. Payloads that retention prunes are removed from
     it at once."""
+
+    @property
+    def keeping(self) -> JournalKeeping:
+        """The settings as the storage takes them."""
+        return JournalKeeping(max_bytes=self.keep_bytes, max_age_sec=self.keep_sec)

@@ -96,7 +96,7 @@ class HubLogService:
         )
 
     def _make_others(self, anchor: AnchorBackend | None) -> dict[UrlMemory | LedgerMemory, float]:
-        """Make the memories that are polled, with the shortest pause between two comparisons."""
+        """Make the memories that are polled, each with its shortest pause between comparisons, in seconds."""
         settings, store, access = self._settings.memories, self._store, self._access
         try:
             context = ssl.create_default_context(cafile=settings.ca) if settings.ca is not None else None
@@ -280,4 +280,4 @@ class HubLogService:
 
 def _is_signed_by(signed: SignedHead, keys: Iterable[NoteKey]) -> bool:
     """Return whether a hub checkpoint has a signature line of each key; none of them is verified."""
-    return all(any(map(key.made, signed.note.signatures)) for key in keys)
+    return all(any(map(key.is_named_by, signed.note.signatures)) for key in keys)

@@ -131,7 +131,7 @@ class WitnessLink:
             lines = parse_signatures(body.decode())
         except (DecodeError, UnicodeDecodeError) as exc:
             raise SilentMemoryError(f"{self._url} answers 200 without signature lines: {exc}") from None
-        for line in filter(self.key.made, lines):
+        for line in filter(self.key.is_named_by, lines):
             if self.key.is_valid(signed.note.text, line.signature):
                 return line
             raise SilentMemoryError(f"{self._url} answers with a cosignature that does not verify")

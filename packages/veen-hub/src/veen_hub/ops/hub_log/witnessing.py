@@ -53,7 +53,7 @@ class _Member:
 
 
 class Witnessing:
-    """The rounds of one hub; used from the event loop only."""
+    """Runs the witness rounds of one hub; used from the event loop only."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Witnessing:
     def _restore(member: _Member, published: SignedHead | None) -> None:
         """Take a witness's old size and cosignature from the published checkpoint."""
         key = member.link.key
-        for line in filter(key.made, published.note.signatures if published is not None else ()):
+        for line in filter(key.is_named_by, published.note.signatures if published is not None else ()):
             assert published is not None
             if key.is_valid(published.note.text, line.signature):
                 member.newest = published.note.text, line

@@ -17,7 +17,7 @@ class ServiceCounters:
     rows: int = 0
     """Rows of completed results."""
     seconds: float = 0.0
-    """Time that queries ran."""
+    """Running time of all queries, in seconds."""
     unauthenticated: int = 0
     """Requests without valid credentials; they are counted and logged, and not written to the log."""
     records: Counter[str] = field(default_factory=Counter)

@@ -56,7 +56,7 @@ class Executor:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Jobs that wait, and jobs that run."""
+        """Return the number of waiting jobs and the number of running jobs."""
         return len(self._waiting), len(self._running)
 
     # --- life
@@ -139,7 +139,7 @@ class Executor:
         return principal.limits if principal is not None else PrincipalLimits()
 
     async def record_request(self, job: QueryJob) -> QueryJob:
-        """Record the request of a job and note its receipt; returns the job with it."""
+        """Record the request of a job and note its receipt; return the job with the receipt."""
         return await self._runner.record_request(job)
 
     # --- expiry
@@ -150,7 +150,7 @@ class Executor:
             before = self._now() - self._keep_sec * 1_000
             old = await asyncio.to_thread(self._jobs.finished_before, before, EXPIRY_BATCH)
             for job in old:
-                # Mark the result as deleted before its files go, so that no client reads a part of it.
+                # Mark the result as deleted before deleting its files, so that no client reads a part of it.
                 await asyncio.to_thread(self._jobs.change, job.result_id, is_deleted=True)
                 await asyncio.to_thread(self._files.delete, job.result_id)
             if old:

@@ -69,7 +69,7 @@ class JobRunner:
         self.stopping = False
 
     async def record_request(self, job: QueryJob) -> QueryJob:
-        """Record the request of a job and note its receipt; returns the job with it."""
+        """Record the request of a job and note its receipt; return the job with the receipt."""
         request = await self._records.request(job.descriptor, job.principal)
         await asyncio.to_thread(self._jobs.change, job.result_id, request=request)
         self._counters.records[REQUESTS] += 1
@@ -179,7 +179,7 @@ class JobRunner:
             self._counters.rows += writer.count
 
     async def _committed(self, job: QueryJob) -> tuple[RecordedAt, str] | None:
-        """Return the digest that an earlier run recorded, and its place in the log (8.2)."""
+        """Return the digest that an earlier run recorded, and its position in the log (8.2)."""
         if job.result_mark is None:
             return None
         return await self._records.find(

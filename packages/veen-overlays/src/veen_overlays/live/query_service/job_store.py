@@ -105,7 +105,8 @@ class JobStore:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StateError(
-                f"{self._folder} is in use by another process", action="stop the other service"
+                f"{self._folder} is in use by another process",
+                action="stop the other service, or configure another `state` folder",
             ) from None
 
     def _open(self) -> sqlite3.Connection:
@@ -119,7 +120,10 @@ class JobStore:
             if version == 0:
                 database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
             elif version != SCHEMA_VERSION:
-                raise StateError(f"{path} has version {version}, this program reads {SCHEMA_VERSION}")
+                raise StateError(
+                    f"{path} has version {version}, this program reads {SCHEMA_VERSION}",
+                    action="start the version of veen that wrote it, or configure another `state` folder",
+                )
             (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
                 raise StateError(f"{path} is damaged: {verdict}", action=_DAMAGED)
@@ -167,7 +171,7 @@ class JobStore:
             if unfinished >= max_pending:
                 raise QueryError(
                     QueryErrorCode.LIMIT_EXCEEDED,
-                    f"{job.principal} has {unfinished} unfinished queries, the most that are allowed",
+                    f"{job.principal} has {unfinished} unfinished queries, which is the maximum",
                     action="wait until one of them has finished",
                 )
             marks = ", ".join("?" * len(COLUMNS))
@@ -217,7 +221,7 @@ class JobStore:
         return list(self._select(condition, (moment, most)))
 
     def kept(self) -> set[str]:
-        """The result_ids whose files stay: of completed jobs, and of jobs whose digest may be recorded."""
+        """The result_ids whose files must stay: of completed jobs, and of jobs that may be committed."""
         with self._mutex:
             rows = self._database.execute(
                 "SELECT result_id FROM jobs WHERE is_deleted = 0 "  # noqa: S608 - names of states

@@ -73,7 +73,7 @@ def check_pattern(pattern: str, key: str) -> None:
 
 
 def new_token() -> str:
-    """Draw a bearer token."""
+    """Return a new random bearer token."""
     return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 

@@ -7,8 +7,9 @@
 | record/query/audit/access | query.audit.v1 | one access of a principal |
 
 A payload is the canonical JSON as text: deterministic CBOR has no floats (B3), and a descriptor has one in
-``sample_rate``. A record is written once, also after a crash between the hub's receipt and the note of it:
-``RecordLog.end`` is noted before the record is sent, and after a restart the record is searched from there.
+``sample_rate``. A record is written once. A crash may come after the hub has accepted a record and before its
+receipt is stored here. Therefore ``RecordLog.end`` is stored before the record is sent, and after a restart
+the record is searched from that position.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class QueryRecords:
     async def find(
         self, stream: str, mark: str, event_type: str, matches: Callable[[str], bool]
     ) -> tuple[RecordedAt, str] | None:
-        """Find a record that a killed process may have written: its place, and its payload."""
+        """Find a record that a killed process may have written; return its position and its payload."""
         found: list[str] = []
 
         def is_ours(event: RecordEvent) -> bool:

@@ -128,7 +128,7 @@ class ResultFiles:
             self.path(result_id, suffix).unlink(missing_ok=True)
 
     def delete_all_but(self, kept: set[str]) -> int:
-        """Delete files of no completed result, which a killed process left; return their number."""
+        """Delete the files of all other results, which a killed process left; return their number."""
         stray = [file for file in self._folder.iterdir() if file.name.partition(".")[0] not in kept]
         stray += [file for file in self._folder.glob("*.tmp") if file not in stray]
         for file in stray:
@@ -145,7 +145,7 @@ class ResultFiles:
 
 
 def _create(path: Path) -> BinaryIO:
-    """Create a file, or empty one that a killed process left; 0600 from its first byte on."""
+    """Create a file with mode 0600, or empty the one that a killed process left."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o600), "wb")
 

@@ -53,7 +53,7 @@ _REQUEST_ID: Final = "request_id"
 
 
 def make_app(service: QueryService, authenticator: Authenticator) -> web.Application:
-    """Return the application; it is to be served with bounds on connections and heads."""
+    """Return the application; the server that runs it must bound connections and request heads."""
     app = web.Application(
         middlewares=[errors_as_json, authenticated], client_max_size=MAX_DESCRIPTOR_BYTES + 1
     )
@@ -184,7 +184,9 @@ async def submit(request: web.Request) -> web.Response:
     async with _audited_if_refused(request, "-"):
         if request.content_type != JSON and "Content-Type" in request.headers:
             raise QueryError(
-                QueryErrorCode.INVALID_JSON, "the body is not JSON", action=f"send Content-Type: {JSON}"
+                QueryErrorCode.INVALID_JSON,
+                "the Content-Type of the request is not JSON",
+                action=f"send Content-Type: {JSON}",
             )
         async with asyncio.timeout(BODY_TIMEOUT_SEC):
             body = await request.read()

@@ -52,7 +52,7 @@ class ResultPage:
 
     digest: str
     result: dict[str, Any]
-    """Where the digest is recorded."""
+    """The ``RecordedAt`` of the digest, as JSON."""
     page: RowPage
     offset: int
     limit: int

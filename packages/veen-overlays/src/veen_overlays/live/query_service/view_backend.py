@@ -106,7 +106,7 @@ class ViewBackend:
         return not self.streams <= self._view.homes.keys()
 
     async def refresh(self) -> None:
-        """Read the logs to their ends. Callers that wait for the same reading share it."""
+        """Read the logs to their ends. Callers that wait at the same time share one read."""
         self._wanted += 1
         wanted = self._wanted
         async with self._lock:
@@ -121,7 +121,7 @@ class ViewBackend:
             self._done, self._problem = covers, None
 
     async def settle(self) -> None:
-        """Merge the view's files; queries do not wait for the merge, the next reading of the logs does."""
+        """Merge the view's files. Queries do not wait for the merge; the next read of the logs does."""
         async with self._lock:
             await self._follower.settle()
 

@@ -49,7 +49,7 @@ class DuckDbEngine:
     def __init__(
         self, view: QueryView, homes: Mapping[str, HubId], *, limits: DatabaseLimits = DEFAULT_LIMITS
     ) -> None:
-        """``homes`` has the names that a scope may have, each with the hub of its empty source."""
+        """``homes``: the streams that a scope may name, each with the hub to name while it is empty."""
         self._view, self._homes = view, dict(homes)
         self._database = Database(view.folder, limits)
 
@@ -107,7 +107,7 @@ class DuckDbEngine:
         return rows_of(descriptor, found), matched
 
     def _matched(self, descriptor: QueryDescriptor, planned: Plan, budget: Budget) -> Counter[int]:
-        """The number of matching events of each prefix; without a filter the manifest has it."""
+        """The number of matching events of each prefix; without a filter, the manifest has these numbers."""
         wanted = descriptor.filter
         if wanted == Filter():
             return Counter({n: kinds[EntryKind.EVENT] for n, kinds in enumerate(planned.kinds)})
@@ -171,7 +171,7 @@ class _Collector:
         self.matched: Counter[int] = Counter()
 
     def columns(self) -> list[str]:
-        """Return the columns to fetch: the place of each row, and what its fields need."""
+        """Return the columns to fetch: the position of each row, and what its fields need."""
         fields = self._fields()
         wanted = {COLUMN_OF[field.name] for field in fields if field.name in COLUMN_OF}
         if any(field.in_payload for field in fields):

@@ -35,7 +35,7 @@ class Plan:
     kinds: tuple[Sequence[int], ...]
     """For each prefix the number of its entries by kind."""
     index_of: dict[SourceKey, int]
-    """The place of each source among the prefixes."""
+    """The index of each source among the prefixes."""
 
 
 def plan(

@@ -43,8 +43,8 @@ class Snapshot:
         root = found.mmr_root if prefix.to_seq == found.size else self.nodes(prefix).root(prefix.to_seq)
         if root != prefix.mmr_root:
             raise execution_failed(
-                f"stream {prefix.stream}: the root of label {prefix.label.hex()} at entry {prefix.to_seq} is "
-                "another one in this view",
+                f"stream {prefix.stream}: the root of label {prefix.label.hex()} at entry {prefix.to_seq} "
+                "differs in this view",
                 "check that both zones read the same hub; keep both results as evidence if they do",
             )
         return found

@@ -26,7 +26,7 @@ COLUMN_OF: Final = {
     "attributed": "attributed",
     "stream": "stream",
 }
-"""The column of each field that SQL may use. ``stream`` is the place of the stream in the scope."""
+"""The column of each field that SQL may use. ``stream`` is the index of the stream in the scope."""
 _BINARY: Final = ("principal_id", "hub_id")
 _TEXT: Final = ("subject_id", "event_type", "origin", "stream")
 
@@ -58,7 +58,7 @@ class FileSet:
     """Files of one stream. ``cuts`` is None if every row lies within the prefixes."""
 
     stream: int
-    """The place of the stream in the scope."""
+    """The index of the stream in the scope."""
     paths: tuple[str, ...]
     cuts: tuple[SourceCut, ...] | None = None
 
@@ -87,7 +87,7 @@ def _where_sql(condition: Condition, parameters: Parameters) -> str:
 
 
 def _stored(name: str, value: Json) -> Any:
-    """Return a value of ``filter.where`` as its column stores it; None if the column never has it."""
+    """Return a value of ``filter.where`` as its column stores it; None if the column never has this value."""
     if name in _TEXT:
         return value if type(value) is str else None
     if name in _BINARY:

@@ -34,7 +34,7 @@ def is_sql_aggregate(descriptor: QueryDescriptor) -> bool:
         *(metric.field for metric in descriptor.aggregate.metrics),
         *(condition.field for condition in descriptor.filter.where),
     ]
-    # SQL numbers the streams by their place in the scope, which is not their order as text.
+    # SQL numbers the streams by their index in the scope, which is not their order as text.
     orders_streams = any(
         metric.function in ("min", "max") and metric.field == QueryField("stream")
         for metric in descriptor.aggregate.metrics

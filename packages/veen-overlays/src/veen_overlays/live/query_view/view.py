@@ -191,7 +191,7 @@ class QueryView:
 
     @property
     def wants_commit(self) -> bool:
-        """Whether so many rows are in memory that the writer should commit."""
+        """Whether enough rows are in memory for the writer to commit them."""
         return self._row_count >= FLUSH_ROWS or self._row_bytes >= FLUSH_BYTES
 
     def source(self, stream: str, hub_id: HubId, label: Label, epoch: int) -> GrowingSource:
@@ -240,18 +240,20 @@ class QueryView:
 
     @property
     def homes(self) -> Mapping[str, HubId]:
-        """The streams that were read to their ends at least once, each with the hub of its empty source."""
+        """The streams that were read to the end once, each with the hub to name while it is empty."""
         return self._homes
 
     def note_homes(self, homes: Mapping[str, HubId]) -> None:
-        """Note which streams are read to their ends, each with the hub of its empty source."""
+        """Note which streams are read to their ends, each with the hub to name while it is empty."""
         self._noted |= self._homes != homes
         self._homes = dict(homes)
 
     def commit(self) -> None:
         """Make all added rows durable and visible. After a failure the view must be opened again."""
         if self._failed:
-            raise StateError(f"{self.folder}: an earlier commit failed", action="open the view again")
+            raise StateError(
+                f"{self.folder}: an earlier commit failed", action="restart the process that uses this view"
+            )
         self._failed = True  # until the commit is complete
         written = [
             file

@@ -40,7 +40,7 @@ def advance(state: DomainState, events: Iterable[Event]) -> DomainState:
 
 
 def from_the_start() -> tuple[Mapping[type[Record], Take], Callable[[Iterable[Event]], DomainState]]:
-    """How to fold a log from its first message: frequent records are taken, other events applied."""
+    """Return how to fold a log from its first message: see ``frequent_record.bulk_course``."""
     changes = DomainChanges(NOTHING)
 
     def finish(events: Iterable[Event]) -> DomainState:

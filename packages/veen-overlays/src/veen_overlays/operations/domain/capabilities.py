@@ -10,7 +10,7 @@ from veen_overlays.operations.refusal import Refusal
 
 
 def grant(changes: DomainChanges, event: Event, record: AccessGrant, issuer: bytes) -> Refusal | None:
-    """Keep a grant of any issuer; the issuer's authority is checked where the grant is used (A1)."""
+    """Keep a grant of any issuer; the issuer's authority is checked when the grant is used (A1)."""
     if record.expiry_time < event.hub_ts:
         return Refusal.EXPIRED
     subject = bytes(record.subject_identity)
@@ -30,7 +30,7 @@ def revoke(changes: DomainChanges, event: Event, record: AccessRevoke, issuer: b
 
 
 def capability(changes: DomainChanges, reference: bytes, hub_ts: int) -> Grant | None:
-    """The grant that a capability reference names: the latest valid one, else the latest; None if unknown."""
+    """Return the latest valid grant with this reference, else its latest grant; None if it has no grant."""
     subject = changes.subjects[bytes(reference)]
     held = () if subject is None else changes.grants[subject]
     found = [each for each in reversed(held) if each.auth_ref == reference]

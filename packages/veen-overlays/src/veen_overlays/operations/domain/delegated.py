@@ -57,5 +57,5 @@ def decode_embedded(execution: DelegatedExecution) -> Record | None:
 
 
 def embedded_of(record: Record) -> Record:
-    """The operation itself: the embedded one of a delegated execution, if this package knows its schema."""
+    """Return the operation inside a delegated execution if its schema is known; otherwise the record."""
     return (decode_embedded(record) or record) if isinstance(record, DelegatedExecution) else record

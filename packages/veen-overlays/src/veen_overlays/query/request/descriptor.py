@@ -159,7 +159,7 @@ def _read_projection(item: object, aggregate: Aggregate | None) -> tuple[QueryFi
     if "*" in names:
         if len(names) > 1:
             raise invalid(where, '"*" is not alone', 'write ["*"], or name the fields')
-        # In an aggregate, "*" leaves out receipt_id, because it hashes all receipts of each group.
+        # The receipt_id of a group is a hash of all its receipts. It is costly, so "*" leaves it out.
         every = ALL_FIELDS if aggregate is None else tuple(f for f in BASE_FIELDS if f != "receipt_id")
         return tuple(QueryField(name, () if name == PAYLOAD else None) for name in every)
     fields = tuple(parse_field(each, where) for each in names)

@@ -28,7 +28,7 @@ BASE_FIELDS: Final = (
 )
 PAYLOAD: Final = "payload"
 ALL_FIELDS: Final = (*BASE_FIELDS, PAYLOAD)
-"""The fields that ``"*"`` stands for in a query for rows."""
+"""The fields that ``"*"`` selects in a query for rows."""
 TIME_FIELDS: Final = ("event_time", "hub_commit_time")
 """Milliseconds inside, timestamps in rows (query-api §3.2)."""
 MAX_PATH_PARTS: Final = 16

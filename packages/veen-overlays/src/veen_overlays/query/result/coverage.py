@@ -43,7 +43,7 @@ class Prefix:
         return self.to_seq - self.from_seq + 1
 
     def order(self, scope: Sequence[str]) -> tuple[int, bytes, int]:
-        """Return the sort key of sources: place in scope, origin hub, epoch (P11)."""
+        """Return the sort key of sources: index in the scope, origin hub, epoch (P11)."""
         return scope.index(self.stream), self.hub_id, self.epoch
 
     def committed_json(self) -> dict[str, Any]:
@@ -118,5 +118,5 @@ def covered(
 
 
 def in_order(prefixes: Iterable[Prefix], scope: Sequence[str]) -> tuple[Prefix, ...]:
-    """Return prefixes in the order of P11: place in scope, origin hub, epoch; then label."""
+    """Return prefixes in the order of P11: index in the scope, origin hub, epoch; then label."""
     return tuple(sorted(prefixes, key=lambda prefix: (*prefix.order(scope), prefix.label)))

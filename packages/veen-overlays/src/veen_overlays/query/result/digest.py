@@ -118,7 +118,7 @@ class ResultDigest:
     rows_hash: str
     evidence_hash: str
     executed_at: int
-    """Milliseconds since 1970, when all rows were there."""
+    """When all rows were known, in milliseconds since 1970."""
     hub_id: str
     """The hub at which the query was executed, in hex; the coverage names the hubs of the events."""
     profile_id: str | None = None

@@ -43,14 +43,14 @@ class HubLogLink(Wire):
     head: LabelHead
     """A head of the label in the hub log."""
     index: int
-    """Place of ``head`` in the hub log."""
+    """Index of ``head`` in the hub log."""
     head_proof: tuple[NodeHash, ...]
     checkpoint: bytes
     """The hub checkpoint, with its cosignatures."""
     consistency: MmrConsistency | None = None
     """Between the trees at ``head.upto_seq`` and at ``to_seq``, unless they are the same."""
     origin: str | None = None
-    """Name of the hub log, if the hub is configured with another than P1's."""
+    """The configured name of the hub log; absent: the default name of P1."""
 
 
 @int_map("query evidence.source", section=SECTION)
@@ -165,7 +165,7 @@ def _build(
 def _keys_of(identities: Mapping[HubId, HubIdentity], hub: HubId) -> KeysByTime:
     if (identity := identities.get(hub)) is None:
         raise execution_failed(
-            f"the keys of hub {hub.hex()} are unknown, so nothing of it can be verified (core §8.4)",
+            f"the keys of hub {hub.hex()} are unknown, so its signatures cannot be verified (core §8.4)",
             "configure the hub's identity",
         )
     hub_identity.verify_identity(identity, pinned=hub)

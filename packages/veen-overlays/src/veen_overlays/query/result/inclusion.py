@@ -72,7 +72,7 @@ def _take(leaves: Iterator[bytes], count: int) -> list[bytes]:
 def verify_leaves(
     proof: bytes, seqs: Sequence[int], leaves: Sequence[bytes], size: int, root: MmrRoot
 ) -> None:
-    """Raise ``ProofError`` unless each leaf is at its place in the tree of ``size`` leaves under ``root``."""
+    """Raise ``ProofError`` unless each leaf is at its index in the tree of ``size`` leaves under ``root``."""
     _check_seqs(seqs, size)
     tree, at, start = Mmr(), 0, 0
     for seq, leaf in zip(seqs, leaves, strict=True):

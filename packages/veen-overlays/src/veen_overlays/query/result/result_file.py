@@ -50,8 +50,8 @@ class ResultFile(Wire):
     rows_json: bytes
     """The array of rows in canonical JSON: ``rows_hash`` is its SHA-256."""
     row_hashes: bytes
-    """The hash of each row's canonical JSON, 32 bytes each. They name the row that was altered; what proves
-    the rows is ``rows_hash``."""
+    """The hash of each row's canonical JSON, 32 bytes each. They identify an altered row; ``rows_hash``
+    proves the rows."""
     evidence: ResultEvidence
 
     @property
@@ -68,7 +68,7 @@ class ResultFile(Wire):
 
     @property
     def digest(self) -> ResultDigest:
-        """The digest; raise ``DecodeError`` if it is none."""
+        """The digest; raise ``DecodeError`` if its JSON is not a digest."""
         return read_digest(self.digest_json)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ class Execution:
     """When and where a query was executed (query-api §5.2)."""
 
     executed_at: int
-    """Milliseconds since 1970, when all rows were there."""
+    """When all rows were known, in milliseconds since 1970."""
     hub_id: str
     """The executing hub."""
     profile_id: str | None = None

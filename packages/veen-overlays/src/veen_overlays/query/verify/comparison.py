@@ -33,7 +33,8 @@ class Comparison:
     differences: tuple[Difference, ...]
     """The fields that §9.1 requires to be equal and that differ."""
     causes: tuple[Difference, ...] = ()
-    """Where the results part: sources whose prefixes or counts differ, and the first row that differs."""
+    """Where the results begin to differ: sources whose prefixes or counts differ, and the first row that
+    differs."""
     evidence_compared: bool = True
     """False if the evidence settings differ, so that evidence_hash says nothing."""
 

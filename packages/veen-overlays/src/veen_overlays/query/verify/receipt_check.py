@@ -115,7 +115,9 @@ class ReceiptCheck:
         for (source, shown), receipts in zip(self._sources, self._receipts, strict=True):
             if not receipts:
                 if shown.proof:
-                    raise EvidenceError(f"{named(source)}: an inclusion proof of no event (query-api §6)")
+                    raise EvidenceError(
+                        f"{named(source)}: there is an inclusion proof, but no event (query-api §6)"
+                    )
                 continue
             assert source.mmr_root is not None  # check_head: a source with entries has a root
             try:

@@ -1,7 +1,7 @@
 """Execute the query of a result file again, and compare (query-api §9.1, RESOLUTIONS P13).
 
-Receipts prove the place of a message, not its content. A verifier that has reader keys and the log executes
-the query again; then it relies on nobody for the rows.
+Receipts prove the position of a message, not its content. A verifier that has reader keys and the log
+executes the query again; then it does not depend on the executor for the rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def reexecute(file: ResultFile, engine: QueryEngine) -> None:
     answer = engine.execute(descriptor, [source.prefix for source in digest.coverage])
     again = [H(row) for row in split_rows(answer.rows)]
     if (why := difference(again, [H(row) for row in split_rows(file.rows())])) is not None:
-        raise EvidenceError(f"the log gives other rows: {why} (query-api §9.1)", action=ROWS_ACTION)
+        raise EvidenceError(
+            f"executing the query again gives other rows: {why} (query-api §9.1)", action=ROWS_ACTION
+        )
     for claimed, found in zip(digest.coverage, answer.coverage, strict=True):
         for name in ("scanned", "opened", "unopened", "pruned", "matched"):
             if (a := getattr(claimed, name)) != (b := getattr(found, name)):
@@ -36,4 +38,6 @@ def reexecute(file: ResultFile, engine: QueryEngine) -> None:
     if descriptor.evidence.mode == EvidenceMode.FULL:
         shown = [wire for source in file.evidence.sources for wire in source.receipts]
         if shown != [each.receipt for each in answer.sources]:
-            raise EvidenceError("the log gives other receipts for the matched events (query-api §6.3)")
+            raise EvidenceError(
+                "executing the query again gives other receipts for the matched events (query-api §6.3)"
+            )

@@ -56,9 +56,9 @@ def check_shape(descriptor: QueryDescriptor, rows: Sequence[dict[str, Any]]) -> 
     for number, row in enumerate(rows, 1):
         if row.keys() != names:
             wrong = sorted(row.keys() ^ names)[0]
+            why = "is missing" if wrong in names else "is not one that the descriptor asks for"
             raise EvidenceError(
-                f"row {number}: the descriptor and the row disagree about the field {wrong[:80]!r} "
-                "(query-api §5.1)",
+                f"row {number}: the field {wrong[:80]!r} {why} (query-api §5.1)",
                 action=ROWS_ACTION,
             )
 

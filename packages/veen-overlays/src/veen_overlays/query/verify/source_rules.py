@@ -57,7 +57,7 @@ def check_label(prefix: Prefix, name: str) -> None:
     if prefix.label != derived:
         raise EvidenceError(
             f"{named(prefix)}: the label of the coverage does not belong to this stream (core §2)",
-            action="if the hub of origin calls the stream by another name, say which (aliases)",
+            action="if the hub of origin calls the stream by another name, give that name (aliases)",
         )
 
 
@@ -89,7 +89,10 @@ def receipt_claims(
 
 
 def check_head(prefix: Prefix, head: bytes | None, keys: KeysByTime) -> Receipt | None:
-    """Verify that the hub signed the root at the end of a source; return the receipt (P13)."""
+    """Verify that the hub signed the root at the end of a source (P13).
+
+    Return the receipt that signs it; None for a source without entries.
+    """
     if prefix.mmr_root is None or not prefix.to_seq:
         if head is not None or prefix.mmr_root is not None or prefix.size:
             raise EvidenceError(

@@ -69,7 +69,7 @@ class ResultTrust:
     identities: Mapping[HubId, HubIdentity] = field(default_factory=dict)
     """Records of hub keys that replace those of the file."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """The name that a stream has at its hub of origin, by its name in the scope, where the two differ."""
+    """The stream's name at its hub of origin, by its name in the scope; only for names that differ."""
     policy: WitnessPolicy | None = None
     """Witnesses that must have cosigned the hub checkpoint of every source."""
     known: Sequence[Receipt] = ()
@@ -136,7 +136,7 @@ class _Verification:
         hubs = sorted({source.hub_id for source in self.coverage})
         if [identity.hub_id for identity in self.file.evidence.identities] != hubs:
             raise EvidenceError(
-                "the file does not have the keys of exactly the hubs of its coverage (core §8.4)"
+                "the hub keys in the file are not exactly those of the hubs in its coverage (core §8.4)"
             )
         for hub in hubs:
             if self.trust.pinned is not None and hub not in self.trust.pinned:
@@ -183,8 +183,8 @@ class _Verification:
     def _check_left_out(self, known: Receipt) -> None:
         """Refuse a coverage that leaves out the source of a known receipt whose stream is in the scope.
 
-        A stream has one label without epochs (epoch 0). The labels of other epochs cannot be told from those
-        of other streams, unless the length of the hub's epochs is known.
+        At a hub without epochs a stream has one label, that of epoch 0. The labels of other epochs cannot be
+        distinguished from those of other streams, unless the length of the hub's epochs is known.
         """
         for source in self.coverage:
             name = self.trust.aliases.get(source.stream, source.stream)

@@ -109,7 +109,7 @@ def check_hub_logs(
     for head in found.missing:
         folder = folders[head.hub_log]
         hub_id, fault = bytes(folder.identity.hub_id), missing_entries(head, folder, 0)
-        rows.append(empty_label(folder.place_of(head.label), fault, hub_id=hub_id, label=bytes(head.label)))
+        rows.append(empty_label(folder.folder_of(head.label), fault, hub_id=hub_id, label=bytes(head.label)))
     checked = [
         HubLogReport(
             origin=folder.origin,
@@ -144,12 +144,12 @@ def _labels(
 
 
 def _exported_fault(folder: HubLogFolder, label: Label, report: LabelReport) -> LabelFault | None:
-    """Return a fault unless a label of an export of a whole hub is that hub's, in its place, from entry 1."""
-    expected = (folder.identity.hub_id, folder.place_of(label), 1)
+    """Return a fault unless an exported label is of the export's hub, in its own folder, and from entry 1."""
+    expected = (folder.identity.hub_id, folder.folder_of(label), 1)
     if (report.hub_id, report.origin, report.from_seq) == expected:
         return None
     reason = (
-        "the folder is not an export of the label that its name says, of this hub, from its first entry on"
+        "the folder must hold this hub's export of the label in its name, from entry 1 on, and it does not"
     )
     return LabelFault(seq=report.from_seq, file=report.origin, offset=0, reason=reason)
 

@@ -29,7 +29,7 @@ Hashes = npt.NDArray[np.bytes_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadFault:
-    """A head that contradicts the log: its entry, its place in the hub log, and the reason."""
+    """A head that contradicts the log: its entry, its index in the hub log, and the reason."""
 
     seq: int
     offset: int

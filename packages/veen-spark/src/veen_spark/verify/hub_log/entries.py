@@ -59,7 +59,7 @@ class EntriesVerdict:
 
 
 class _Entries(NamedTuple):
-    """The bytes of a part, and where its entries begin and how long they are, lengths not included."""
+    """The bytes of a part, and where each entry begins and how long it is without its length prefix."""
 
     data: bytes
     at: Ints

@@ -76,7 +76,7 @@ class HubLogFolder:
         """The size of the tree that the newest hub checkpoint states."""
         return self.checkpoint.head.size if self.checkpoint is not None else 0
 
-    def place_of(self, label: Label) -> str:
+    def folder_of(self, label: Label) -> str:
         """Return the folder in which a label must be."""
         return str(self.home / (LOG if self.manifest is None else f"{LABELS}/{label.hex()}"))
 

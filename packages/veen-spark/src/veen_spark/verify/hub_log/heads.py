@@ -103,7 +103,7 @@ def _rows(
     ignored: Iterable[CheckedLabel],
     tasks: Iterable[Sequence[LabelPart]],
 ) -> Iterator[PlacementRow]:
-    """Yield the table of all parts, and of labels whose heads are ignored."""
+    """Yield the rows of the placement: one per part, and one per label whose heads are ignored."""
     owner = {part_key(part.segment): label for label in compared for part in label.parts}
     for receiver, parts in enumerate(tasks):
         for number, part in enumerate(parts):

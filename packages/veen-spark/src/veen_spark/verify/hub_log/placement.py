@@ -31,8 +31,9 @@ class LabelPart(NamedTuple):
     segment: SparkSegment
     entries: int
     last_root: bytes
-    """Root and hub_ts of the RECEIPT of the last entry."""
+    """The root in the RECEIPT of the last entry."""
     last_ts: int
+    """The hub_ts of that RECEIPT."""
 
     @property
     def last_seq(self) -> int:

@@ -81,7 +81,7 @@ def _check_notes(folder: HubLogFolder) -> list[tuple[str, SignedHead]]:
 
 
 def _compare(folder: HubLogFolder, notes: Iterable[tuple[str, SignedHead]]) -> None:
-    """Check that the tree has the root of other copies' hub checkpoints, as far as it reaches."""
+    """Check that each hub checkpoint of another copy has this tree's root, if the tree is that large."""
     for file, note in sorted(notes, key=lambda one: (one[1].head.size, one[0])):
         at = folder.trees.get(note.head.size)
         if at is not None and at.root != note.head.root:

@@ -108,7 +108,7 @@ def _check_file(path: Path, file: ExportedFile) -> None:
 
 
 def read_exported_identity(path: Path, pinned: HubId) -> tuple[HubIdentity, Registry]:
-    """Read identity and registry of an export, and verify them up to the pinned hub_id."""
+    """Read identity and registry of an export; verify that both belong to the pinned hub."""
     record, signature, key_map, registry_name = IDENTITY
     try:
         identity = HubIdentity.decode((path / record).read_bytes())

@@ -15,9 +15,10 @@ from veen_core.hub_export import HUB_EXPORT, LABELS, HubManifest
 from veen_core.ids import StreamSeq
 from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.copies.clone import read_parts
-from veen_storage.copies.consistent_prefix import HubLogCut, take_cut
+from veen_storage.copies.consistent_prefix import HubLogCut
 from veen_storage.copies.export.folder import ExportFolder
 from veen_storage.copies.export.write import export
+from veen_storage.copies.hub_source import HubSource
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import StorageError
@@ -28,7 +29,7 @@ ReportProgress = Callable[[int, int], None]
 
 
 def export_hub(
-    store: Source,
+    source: Source | HubSource,
     target: Path,
     *,
     form: ExportForm = "set",
@@ -39,12 +40,13 @@ def export_hub(
     files = files or Files()
     if target.exists() and any(target.iterdir()):
         raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
-    cut = take_cut(store.index)
+    hub = source if isinstance(source, HubSource) else HubSource(source)
+    store, cut = hub.main, hub.cut()
     files.make_directories(target / LABELS)
     for done, held in enumerate(cut.labels, start=1):
         folder = target / LABELS / held.label.hex()
         export(
-            store,
+            hub.of(held.label),
             held.label,
             StreamSeq(1),
             held.stream_seq,
@@ -84,7 +86,7 @@ def _write_hub_log(store: Source, cut: HubLogCut, target: Layout, files: Files) 
     files.make_directory(target.hub_log)
     with ExportFolder(target.hub_log, files) as folder:
         entries = folder.begin(target.hub_log_entries.name)
-        for part in read_parts(store.layout.hub_log_entries, end=cut.entries_bytes):
+        for part in read_parts(store.hub_log.entries_file, end=cut.entries_bytes):
             entries.write(part)
         folder.end(entries, target.hub_log_entries.name)
         folder.write(target.hub_log_checkpoint.name, cut.checkpoint)

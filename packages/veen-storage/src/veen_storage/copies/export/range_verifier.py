@@ -172,7 +172,7 @@ class RangeVerifier:
 
     def conclude(self) -> VerifiedExport:
         """Check the manifest's fields about the end of the range, and return the result."""
-        self._verify_signatures()  # none are left after ``verifying``, but no result may rest on one
+        self._verify_signatures()  # ``verifying`` has left none, unless the caller did not use it
         manifest, tree = self.manifest, self.tree
         if tree.stream_seq != manifest.to_seq:
             raise damaged(MANIFEST, f"to_seq is {manifest.to_seq}, but the last entry is {tree.size}")

@@ -42,11 +42,11 @@ class ViewFollower:
 
     @property
     def homes(self) -> dict[str, HubId]:
-        """The names that queries may have in their scope, each with the hub of its empty source."""
+        """The streams that a scope may name, each with the hub that the coverage names while it is empty."""
         return {feed.stream: feed.home for feed in reversed(self._feeds)}
 
     async def open(self) -> None:
-        """Check that each log still has the root that the view rests on; raise ``DivergenceError`` if not."""
+        """Check that each log still has the root that the view covers; raise ``DivergenceError`` if not."""
         for feed in self._feeds:
             for source in self.view.sources():
                 if (source.stream, source.hub_id) == (feed.stream, feed.hub_id) and source.size:

@@ -1,9 +1,9 @@
 """Rows of verified entries, as a view stores them (RESOLUTIONS P10, P11).
 
-An entry is opened after its place in the log was verified, never before. An event that a bridge wrapped
+An entry is opened after its position in the log was verified, never before. An event that a bridge wrapped
 (P4, P7) has the hub, label, seq, time and receipt of its origin. Its origin receipt is verified under
 the pinned identity of the origin hub, and its original MSG under its own signature. A wrapper that fails any
-of these checks is not an import: it counts as another message of the log in which it lies.
+of these checks is not an import: it counts as an ordinary message of the log that contains it.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class EntryOpener:
         return other._replace(kind=EntryKind.EVENT, event=event, payload=payload)
 
     def _unwrapped(self, wrapper: Opened) -> Found:
-        """Return the event inside wrappers with its first place; ``OTHER`` without origin if a check fails.
+        """Return the event inside wrappers with its origin; ``OTHER`` without origin if a check fails.
 
         An original that travels as an attachment (P7) counts as unopened: a view fetches no attachments.
         """
@@ -145,13 +145,15 @@ class EntryOpener:
         return Found(EntryKind.OTHER)
 
     def verified_place(self, hub_id: HubId, wire: bytes) -> CommitPlace:
-        """Return the place that an origin receipt proves; raise unless the pinned hub signed it."""
+        """Return the position that an origin receipt proves; raise unless the pinned hub signed it."""
         if (hub := self.origins.get(hub_id)) is None:
             raise VerificationError(f"the identity of origin hub {hub_id.hex()} is not pinned")
         receipt = Receipt.decode(wire)
         epoch = hub.epoch_of(receipt.label, receipt)
         if epoch is None or epoch > MAX_EPOCH:
-            raise VerificationError(f"label {receipt.label.hex()} is not of the stream that is imported here")
+            raise VerificationError(
+                f"label {receipt.label.hex()} does not belong to the stream that this feed imports"
+            )
         verify_receipt(hub.identity, receipt)
         return CommitPlace(hub_id, receipt.label, epoch, receipt, wire)
 
@@ -163,7 +165,7 @@ def _import_in(opened: Opened) -> ImportedEvent:
 
 
 def row_of(place: CommitPlace, kind: int, found: Found | None = None, *, attributed: bool = False) -> ViewRow:
-    """Return the row of an entry at its place; ``found`` has the values of an event."""
+    """Return the row of an entry at its position; ``found`` has the values of an event."""
     receipt = place.receipt
     head = bytes(place.hub_id), bytes(place.label), place.epoch, receipt.stream_seq, 1000 * receipt.hub_ts
     tail = bytes(receipt.leaf_hash), place.wire, int(kind)

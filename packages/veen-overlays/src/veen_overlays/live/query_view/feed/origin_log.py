@@ -37,7 +37,7 @@ class ListedOrigin(NamedTuple):
 
     place: CommitPlace
     client: ClientId | None
-    """The origin's receipt proves it; None if the record has no ``origin_leaf``."""
+    """The signing key, which the origin's receipt proves; None if the record has no ``origin_leaf``."""
 
 
 def audited(entry: Entry, keys: Sequence[DhKey], opener: EntryOpener) -> ListedOrigin | Imported | None:
@@ -108,7 +108,10 @@ class OriginLogReader:
         self._started = True
 
     def note(self, view: QueryView) -> None:
-        """Store where to resume: at the last mark before the first origin whose copy was not read."""
+        """Store the entry to resume from.
+
+        It is the last mark before the first listed origin whose copy was not read yet.
+        """
         mark = self._mmr
         if self._listed:
             first = min(seq for seq, _ in self._listed.values())

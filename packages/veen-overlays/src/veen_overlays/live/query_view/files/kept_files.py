@@ -74,7 +74,7 @@ class KeptFiles:
 
 
 def _facts(path: Path) -> tuple[int, ...]:
-    """Return facts that change when a file is altered or replaced."""
+    """Return inode, size and times of a file; they change when it is altered or replaced."""
     try:
         facts = path.stat()
     except FileNotFoundError:

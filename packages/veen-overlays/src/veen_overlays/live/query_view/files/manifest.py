@@ -1,4 +1,4 @@
-"""The manifest of a view: which prefixes it rests on, and which files hold it (core §11.3, RESOLUTIONS P13).
+"""The manifest of a view: the log prefixes it covers, and the files it has (core §11.3, RESOLUTIONS P13).
 
 The manifest is the only file of a view that is replaced; replacing it is the commit point of every change.
 It names each source with its size and root, and each data file with its hash. A file that the manifest does
@@ -84,7 +84,7 @@ class FileRows(Wire):
 @array("query view: data file", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile(Wire):
-    """One Parquet file: its place, its hash and the statistics that let a query skip it."""
+    """One Parquet file: its partition, its hash and the statistics that let a query skip it."""
 
     name: str
     """The file's name without suffix; unique in the view."""
@@ -131,7 +131,7 @@ class OriginLog(Wire):
 @array("query view: home", section="P13")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home(Wire):
-    """A stream that the view reads, and the hub of its empty source while it has no entries."""
+    """A stream that the view reads, and the hub that a coverage names while the stream is empty."""
 
     stream: str
     hub_id: HubId

@@ -69,6 +69,6 @@ def _rows_up_to(table: Any, bound: _Key) -> int:
 
 
 def _key(table: Any, row: int) -> _Key:
-    """The place of a row in ``ORDER``: rows without a subject are the last."""
+    """The sort key of a row in ``ORDER``: rows without a subject are the last."""
     subject, *rest = (table[name][row].as_py() for name, _ in ORDER)
     return (subject is None, subject or "", *rest)

@@ -1,7 +1,7 @@
 """The MMR nodes of a source in a file: any earlier root and any inclusion proof in O(log n) reads (core §5).
 
 Nodes are stored in the order in which appending completes them, 32 bytes each, so a node's address gives its
-place. The file is appended to before the manifest commits the new size. Bytes beyond the committed size are
+offset. The file is appended to before the manifest commits the new size. Bytes beyond the committed size are
 left by a crash; the next append overwrites them. A changed node is detected when a root or a proof does not
 verify.
 """

@@ -1,4 +1,4 @@
-"""A hub on another road than HTTP/1.1: one request at a time, through the client's transport (DR0)."""
+"""A hub over another transport than HTTP/1.1: one request at a time, through the client's transport (DR0)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ MAX_RESPONSE_BYTES = 64 * 1_048_576
 CONNECT_SECONDS = 10.0
 
 
-def is_other_road(url: str) -> bool:
-    """Return whether an address is of another road than HTTP/1.1."""
+def is_other_transport(url: str) -> bool:
+    """Return whether an address is of another transport than HTTP/1.1."""
     return urlsplit(url).scheme in OTHER_SCHEMES
 
 
-class OtherRoad:
+class OtherTransport:
     """Requests to one hub; the event loop of the transport runs in a thread."""
 
     def __init__(self, url: str, tls: Tls | None, timeout: float) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="veen-road", daemon=True).start()
+        threading.Thread(target=self._loop.run_forever, name="veen-transport", daemon=True).start()
         self._url, self._tls, self._timeout = url, tls, timeout
         self._transport: HubTransport | None = None
 

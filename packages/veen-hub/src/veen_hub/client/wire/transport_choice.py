@@ -1,4 +1,4 @@
-"""The roads to a hub: the transport that the scheme of its address names (§10.3, DR0)."""
+"""The choice of a transport: the one that the scheme of the hub's address names (§10.3, DR0)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veen_hub.client.wire.transport import HubTransport, Timeouts, Tls
 
 
 def transport_to(url: str, *, tls: Tls | None, timeouts: Timeouts) -> HubTransport:
-    """Make the transport to a hub: HTTP/1.1 for ``http(s)://``, NATS, or files."""
+    """Make the transport to a hub: HTTP/1.1, HTTP/3, NATS, or files."""
     scheme = url.partition("://")[0]
     if scheme in ("nats", "tls"):
         _require("nats", "nats-py", "veen-hub[nats]", url)

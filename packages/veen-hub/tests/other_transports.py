@@ -1,4 +1,4 @@
-"""Requests of tests on other roads than HTTP/1.1, and their answers in a form that can be compared."""
+"""Requests of tests over other transports than HTTP/1.1, and their answers in a form that can be compared."""
 
 from __future__ import annotations
 

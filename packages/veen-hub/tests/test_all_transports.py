@@ -1,4 +1,4 @@
-"""Every road leads to the same admission table and the same bytes (DR0, §8.2)."""
+"""Every transport leads to the same admission table and the same bytes (DR0, §8.2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from . import over_files, over_h3, over_nats, serving
 from .certificates import Certificates
 from .conftest import StartHub
 from .faults import FAULTS, play
-from .other_roads import Ask, comparable
+from .other_transports import Ask, comparable
 from .people import envelope
 from .serving import CBOR, Answer, RunningHub
 
@@ -33,8 +33,8 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     server.kill()
 
 
-class Roads:
-    """A hub with all roads on; ``StartHub`` for the tests of the table."""
+class AllTransports:
+    """A hub with all transports on; ``StartHub`` for the tests of the table."""
 
     def __init__(
         self, start_hub: StartHub, nats: NatsServer, place: Path, certificates: Certificates
@@ -58,23 +58,23 @@ class Roads:
 
 
 @pytest.fixture
-def roads(
+def transports(
     start_hub: StartHub,
     nats: NatsServer,
     place: Path,
     certificates: Certificates,
     monkeypatch: pytest.MonkeyPatch,
-) -> Roads:
+) -> AllTransports:
     monkeypatch.setattr(service, "LOOK_SEC", 0.1)
     monkeypatch.setattr(serving, "request", over_h3.over_tls(certificates))
-    return Roads(start_hub, nats, place, certificates)
+    return AllTransports(start_hub, nats, place, certificates)
 
 
 @pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.detail)
-def test_every_admission_row_gives_the_same_bytes_on_all_roads(
-    roads: Roads, monkeypatch: pytest.MonkeyPatch, row: Rejection
+def test_every_admission_row_gives_the_same_bytes_over_all_transports(
+    transports: AllTransports, monkeypatch: pytest.MonkeyPatch, row: Rejection
 ) -> None:
-    """A refusal changes nothing, so the same hub is asked on each road."""
+    """A refusal changes nothing, so the same hub is asked over each transport."""
     right, compared = serving.request, list[str]()
 
     def request(
@@ -86,24 +86,24 @@ def test_every_admission_row_gives_the_same_bytes_on_all_roads(
     ) -> Answer:
         answer = right(port, method, path, body, headers)
         if path == SUBMIT and answer.status != 200:
-            for road, ask in roads.asks.items():
+            for transport, ask in transports.asks.items():
                 other = ask(method, path, body, headers)
-                assert comparable(other) == comparable(answer), road
+                assert comparable(other) == comparable(answer), transport
                 assert other.error.request_id == other.headers["veen-request-id"]
-                compared.append(road)
+                compared.append(transport)
         return answer
 
     monkeypatch.setattr(serving, "request", request)
-    assert play(roads, [row]).detail == row.detail
+    assert play(transports, [row]).detail == row.detail
     assert compared == ["h3", "nats", "files"]
 
 
-def test_an_accepted_message_gets_the_same_bytes_on_all_roads(roads: Roads) -> None:
-    hub = roads()
+def test_an_accepted_message_gets_the_same_bytes_over_all_transports(transports: AllTransports) -> None:
+    hub = transports()
     by_http = hub.submit(hub.writer("http", to="http").next())
     around = len(by_http.body) - len(SubmitResponse.decode(by_http.body).receipt.encode())
-    for road, ask in roads.asks.items():
-        writer = hub.writer(road, to=road)
+    for transport, ask in transports.asks.items():
+        writer = hub.writer(transport, to=transport)
         answer = ask("POST", SUBMIT, envelope(writer.next()), {"Content-Type": CBOR})
         receipt = hub.store.read.receipt(writer.label, StreamSeq(1)).encode()
         assert answer.headers["content-type"] == by_http.headers["content-type"]

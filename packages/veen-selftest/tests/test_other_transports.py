@@ -26,27 +26,27 @@ def nats(tmp_path: Path) -> Iterator[NatsServer]:
     server.kill()
 
 
-def test_core_passes_on_every_road(nats: NatsServer, tmp_path: Path) -> None:
+def test_core_passes_over_every_transport(nats: NatsServer, tmp_path: Path) -> None:
     cert, key = self_signed(tmp_path)
     settings = {
         "tls": {"cert": str(cert), "key": str(key)},
         "h3": {},
         "nats": {"servers": [nats.url], "prefix": "selftest"},
     }
-    fleet = OwnFleet(b"roads")
+    fleet = OwnFleet(b"transports")
     try:
-        hub = fleet.own_hub(HubSetup(name="roads", settings=settings)).start()
+        hub = fleet.own_hub(HubSetup(name="transports", settings=settings)).start()
         tls, port = Tls(ca=cert), urlsplit(hub.url).port
-        roads = {f"h3://127.0.0.1:{port}": tls, f"{nats.url}/selftest": None}
+        urls = {f"h3://127.0.0.1:{port}": tls, f"{nats.url}/selftest": None}
         slow = ("proof", "epoch", "mmr")
         checks = [one for one in chosen(["core"]) if not one[1].name.startswith(slow)]
         passed = {}
-        for road, trusted in roads.items():
-            there = RemoteFleet(road, f"run-{len(passed)}", hub.admin, trusted, probes_url=hub.probes_url)
+        for url, trusted in urls.items():
+            there = RemoteFleet(url, f"run-{len(passed)}", hub.admin, trusted, probes_url=hub.probes_url)
             report = run(checks, there, 1, RunOptions(max_wait=0), lambda _event: None)
             failed = [(r.check.name, r.why) for r in report.results if r.outcome is CheckOutcome.FAILED]
-            assert failed == [], road
-            passed[road] = {r.check.name for r in report.results if r.outcome is CheckOutcome.PASSED}
+            assert failed == [], url
+            passed[url] = {r.check.name for r in report.results if r.outcome is CheckOutcome.PASSED}
     finally:
         fleet.close()
     over_h3, over_nats = passed.values()

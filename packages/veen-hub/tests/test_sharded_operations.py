@@ -1,0 +1,113 @@
+"""Copies, retention, status and metrics of a hub with several shards: those of one hub."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from veen_core.ids import Label, StreamSeq
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.limits import Limits
+from veen_storage import Store
+from veen_storage.copies.export import export, export_hub, verify_export, verify_hub_export
+from veen_storage.fsck import fsck
+from veen_storage.shards.check import fsck_sharded
+from veen_storage.shards.clone import clone_sharded, fork_hub
+from veen_storage.shards.sharded_layout import ShardedLayout
+from veen_storage.shards.sharded_source import open_hub
+
+from .serving import until
+from .sharded import SHARDS, Load, Start, check_receipts, new_directory, wait_for_head
+
+SMALL = Limits(max_msg_bytes=2_048, max_chunk_bytes=65_536, max_checkpoint_interval=4)
+
+
+def test_a_hub_that_accepts_messages_is_cloned_exported_and_forked(start_sharded: Start, place: Path) -> None:
+    hub = start_sharded()
+    loads = [Load(hub, hub.writer_of(0)), Load(hub, hub.writer_of(1))]
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 5 for load in loads), "both shards write")
+    acknowledged = [load.receipts[-1] for load in loads]
+    first = acknowledged[0].label
+    wait_for_head(hub, first, 3)
+    clone_sharded(hub.root, place / "copy")
+    fork_hub(hub.root, place / "fork", SigningKey(SigningSeed(bytes(32))), hub.status().hub_ts)
+    with open_hub(hub.root) as source:
+        export_hub(source, place / "whole")
+        export(source.of(first), first, StreamSeq(1), StreamSeq(3), place / "range", form="chunks")
+    check_receipts(hub, loads)
+    assert verify_hub_export(place / "whole", hub.hub_id).manifest.size > 0
+    assert verify_export(place / "range", hub.hub_id).hub_checkpoint is not None
+    for copy in (place / "copy", place / "fork" / "ancestry" / hub.hub_id.hex()):
+        report = fsck(copy, processes=1)
+        assert report.ok, str(report)
+        with Store(copy) as store:
+            for receipt in acknowledged:
+                assert store.read.receipt(receipt.label, receipt.stream_seq) == receipt
+
+
+def pruned_files(root: Path, label: Label) -> int:
+    """The number of a label's chunks whose payloads were removed."""
+    return len([path for path in root.rglob("*.pruned") if label.hex() in path.name])
+
+
+def test_retention_prunes_the_labels_of_every_shard_also_after_one_was_killed(
+    start_sharded: Start, place: Path
+) -> None:
+    root = new_directory(place, limits=SMALL)
+    layout = ShardedLayout(root)
+    hub = start_sharded(root, settings="retention: {default: {max_bytes: 1}, every_sec: 1}\n")
+    writers = [hub.writer_of(0), hub.writer_of(1)]
+    for writer in writers:
+        for _ in range(10):  # chunks of four entries: two end
+            hub.accept(writer.next())
+
+    def are_pruned(chunks: int) -> bool:
+        logs = (layout.part(number).log for number in range(SHARDS))
+        found = [pruned_files(log, writer.label) for log, writer in zip(logs, writers, strict=True)]
+        return found == [chunks, chunks]
+
+    until(lambda: are_pruned(2), "the chunks that ended are pruned")
+    victim = hub.shard_pid(1)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: hub.shard_pid(1) != victim, "the shard is started again")
+    until(lambda: hub.get("/readyz").status == 200, "the hub is ready again")
+    for writer in writers:
+        for _ in range(4):
+            hub.accept(writer.next())
+    until(lambda: are_pruned(3), "the next chunks are pruned")
+    assert hub.admin("/tooling/retention").status == 200
+    assert hub.stop() == 0
+    report = fsck_sharded(root, processes=1)
+    assert report.ok, str(report)
+    with open_hub(root) as source:
+        export_hub(source, place / "whole")
+    assert verify_hub_export(place / "whole", hub.hub_id).manifest.labels == 3
+
+
+def test_metrics_are_totals_over_all_shards_and_never_go_back(start_sharded: Start) -> None:
+    hub = start_sharded()
+    writers = [hub.writer_of(0), hub.writer_of(1)]
+    for seq, writer in enumerate(writers, start=1):
+        for _ in range(3 * seq):
+            hub.accept(writer.next())
+    tokens = 2 * (1 + SHARDS)  # each shard has a copy
+    assert hub.metric("veen_submit_ok_total") == 9
+    assert hub.metric("veen_stage_entries", stage="accepted") == 9 + tokens
+    assert hub.submit(b"\xff").status == 400
+    victim = hub.shard_pid(1)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: hub.shard_pid(1) != victim, "the shard is started again")
+    assert hub.metric("veen_submit_ok_total") == 9
+    hub.accept(writers[1].next())
+    assert hub.metric("veen_submit_ok_total") == 10
+    status = hub.status()
+    assert status.identity.hub_id == hub.hub_id
+    assert status.not_signing is None
+    for _ in range(4):  # whichever shard answers
+        again = hub.status()
+        assert again.identity == status.identity
+        assert again.control_label == status.control_label
+        assert again.hub_ts >= status.hub_ts
