@@ -39,7 +39,12 @@ LIAR = SigningKey(SigningSeed(b"\x07" * 32))
 
 @contextmanager
 def hub(
-    root: Path, name: str, config: str | Callable[[str], str] = "", *flags: str, rotated: bool = False
+    root: Path,
+    name: str,
+    config: str | Callable[[str], str] = "",
+    *flags: str,
+    rotated: bool = False,
+    shards: int = 1,
 ) -> Iterator[Town]:
     """A hub process with its own settings, which may depend on its key; identities are in ``root``."""
     data = ("--data-dir", root / name)
@@ -47,6 +52,9 @@ def hub(
     if rotated:
         veen("hub", "rotate", *data, "--window", "7d").ok()
         time.sleep(1)  # a new key is valid from the next second on
+    if shards > 1:
+        whole, data = data, ("--data-dir", root / f"{name}-of-{shards}")
+        veen("hub", "reshard", *whole, "--shards", shards, "--out", data[1]).ok()
     file = root / f"{name}.yaml"
     file.write_text(config if isinstance(config, str) else config(made["hub_pk"]))
     started = veen(
@@ -288,6 +296,20 @@ def test_a_hub_advertises_itself_and_withdraws_when_it_ends(directory: Town, peo
         assert descriptor["endpoints"] == [{"kind": "http", "url": north.url}]
         assert (descriptor["tags"], descriptor["expires_at"] > 0) == (["test"], True)
     assert directory.as_("alice", "disc", "query", "hub", "--region", "north", "--json").json["results"] == []
+
+
+def test_a_hub_with_shards_advertises_itself_once_and_withdraws_when_it_ends(
+    directory: Town, people: Path
+) -> None:
+    config = json.dumps({**json.loads(discovery(directory, "split")), "shards": 2})
+    with hub(people, "split", config, "--open", shards=2) as split:
+        found = eventually(listed(directory, "alice", "split"), lambda each: bool(each["results"]))
+        (descriptor,) = found["results"]
+        assert (descriptor["hub_id"], descriptor["endpoints"]) == (
+            split.hub_id,
+            [{"kind": "http", "url": split.url}],
+        )
+    assert directory.as_("alice", "disc", "query", "hub", "--region", "split", "--json").json["results"] == []
 
 
 def test_a_hub_that_has_rotated_its_key_proves_the_new_one_in_the_directory(

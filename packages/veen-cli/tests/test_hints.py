@@ -290,8 +290,8 @@ def test_an_action_of_the_client_library_becomes_a_command() -> None:
         (["keygen", "--no-passphrase", "--out", ""], "--out is empty"),
         (["cap", "issue", "--issuer", "", "--subject", "a", "-s", "s", "--out", "t"], "--issuer is empty"),
         (["hub", "clone", "-d", "hub", "--out="], "--out is empty"),
-        (["hub", "export", "-d", "hub", "--out", "x", "--label", "zz"], "is not a Label of 64 hex digits"),
-        (["pay", "zz", "ab" * 32, "1", "--type", "t", "-s", "s"], "is not an AccountId of 64 hex digits"),
+        (["hub", "export", "-d", "hub", "--out", "x", "--label", "zz"], "is not a label of 64 hex digits"),
+        (["pay", "zz", "ab" * 32, "1", "--type", "t", "-s", "s"], "is not an account_id of 64 hex digits"),
         (["label-class", "show", "", "--realm", "r", "--hub", "http://127.0.0.1:9"], "is not a label in hex"),
     ],
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +16,11 @@ import pytest
 import yaml
 
 from veen_cli.frame.exits import Exit
+from veen_core.ids import Epoch, HubId
+from veen_core.stream import label, routing_key, stream_id
 from veen_overlays.control.records import revocation_stream
 from veen_overlays.identifiers import realm_id
+from veen_storage.shards.sharded_layout import owner_of
 from veen_testing.ports import free_port
 
 from .conftest import Town
@@ -32,14 +37,17 @@ Start = Callable[..., Town]
 def start(square: Town, tmp_path: Path) -> Iterator[Start]:
     """Hubs that follow a realm; its streams are at the square's hub unless ``realm`` names another."""
 
-    def run(level: str, *flags: object, **realm: object) -> Town:
+    def run(level: str, *flags: object, shards: int = 1, **realm: object) -> Town:
         data = tmp_path / f"hub-{len([each for each in tmp_path.glob('hub-*') if each.is_dir()])}"
         profile = ("--profile", flags[flags.index("--profile") + 1]) if "--profile" in flags else ()
         flags = tuple(flag for flag in flags if flag not in profile)
         made = veen("hub", "init", "--data-dir", data, "--admin", square / "admin", *profile, "--json").json
         settings = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor")} | realm
         config = tmp_path / f"{data.name}.yaml"
-        config.write_text(yaml.safe_dump({"level": level, "realm": settings}))
+        config.write_text(yaml.safe_dump({"level": level, "realm": settings, "shards": shards}))
+        if shards > 1:
+            whole, data = data, data.with_name(f"{data.name}-of-{shards}")
+            veen("hub", "reshard", "--data-dir", whole, "--shards", shards, "--out", data).ok()
         place = ("--data-dir", data, "--config", config, "--log-level", "warning")
         if "--port" not in flags:
             flags = (*flags, "--port", free_port())
@@ -114,6 +122,48 @@ def test_a_revoked_device_is_refused_within_a_second(
     assert "lost" in done.err
     assert accepted_after < 1.0
     hub.as_("bob", "send", "another device", "-s", "orders").ok()
+
+
+def shard_pid(log: Path, number: int) -> int:
+    """The process id of a shard, from the last line that says that it serves."""
+    lines = [json.loads(line) for line in log.read_text().splitlines() if "shard_serves" in line]
+    return int([line["pid"] for line in lines if line["part"] == f"shard-{number}"][-1])
+
+
+def test_every_shard_refuses_revoked_devices_also_after_it_was_killed(
+    square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
+) -> None:
+    hub = start("hardened", "--log-level", "info", shards=2, **elsewhere)
+    until(lambda: ready(hub))
+    assert (level_of(hub), lag(hub) <= STALE_AFTER) == ("hardened", True)
+    log = tmp_path / "hub-0-of-2.log"
+    streams = [f"stream {number}" for number in range(4)]
+    routing = routing_key(HubId.from_hex(hub.hub_id))
+    owners = {owner_of(label(routing, stream_id(stream), Epoch(0)), 2) for stream in streams}
+    assert owners == {0, 1}, "the streams have labels at both shards"
+    for stream in streams:
+        hub.as_("alice", "send", "before", "-s", stream).ok()
+        device = hub.as_("alice", "id", "client-id", "-s", stream, "--json").json["client_id"]
+        told(square, "revoke", "client-id", device, "--reason", "lost", realm=tmp_path.name)
+    for stream in streams:
+        until(lambda stream=stream: hub.as_("alice", "send", "x", "-s", stream).code != Exit.OK)  # type: ignore[misc]
+    victim = shard_pid(log, 1)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: shard_pid(log, 1) != victim)
+    for stream in streams:  # the new process has no view at first, and accepts nothing
+        assert "E.CAP / REVOKED" in hub.as_("alice", "send", "after", "-s", stream).failed(Exit.REFUSED)
+        hub.as_("bob", "send", "another device", "-s", stream).ok()
+
+
+def test_a_hub_with_shards_may_hold_its_realms_streams_itself(start: Start, tmp_path: Path) -> None:
+    hub = start("hardened", shards=2)
+    until(lambda: ready(hub))
+    hub.as_("alice", "send", "before", "-s", "orders").ok()
+    device = hub.as_("alice", "id", "client-id", "-s", "orders", "--json").json["client_id"]
+    told(hub, "revoke", "client-id", device, "--reason", "lost", realm=tmp_path.name)
+    until(lambda: hub.as_("alice", "send", "after", "-s", "orders").code != Exit.OK)
+    assert "E.CAP / REVOKED" in hub.as_("alice", "send", "after", "-s", "orders").failed(Exit.REFUSED)
+    veen("hub", "stop", "--data-dir", tmp_path / "hub-0-of-2").ok()
 
 
 def test_a_replica_refuses_writes_to_a_stream_it_knows_only_from_the_record(

@@ -29,6 +29,13 @@ def test_a_key_has_its_last_value_until_it_is_removed(square: Town) -> None:
     assert "no key 'colour'" in square.as_("alice", "kv", "get", "colour", *on).failed(Exit.USAGE)
 
 
+def test_a_reader_whose_keys_open_no_record_is_told_so(square: Town) -> None:
+    on = ("-s", "kv-sealed")
+    square.as_("alice", "kv", "put", "colour", "red", *on).ok()
+    assert "your keys do not open its records (--reader)" in square.as_("bob", "kv", "list", *on).ok().out
+    assert "--reader" in square.as_("bob", "kv", "get", "colour", *on).failed(Exit.USAGE)
+
+
 def test_a_map_is_shared_by_all_holders_of_its_reader_key(square: Town) -> None:
     on = ("-s", "kv-shared", "--reader", square / "realm")
     square.as_("alice", "kv", "put", "from", "alice", *on).ok()

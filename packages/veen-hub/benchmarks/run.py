@@ -13,9 +13,12 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``client.*`` are figures of the client that ships; see ``client_load``.
 - ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``;
   ``hub.trust_overhead`` and ``trust.cosign_p99_ms`` are in ``trust_overhead``.
+- ``hub.followers`` and ``hub.catch_up`` are figures of many followers and of readers beside writers; see
+  ``followers``.
 - ``hub.shards`` and ``hub.p50_shards`` compare a hub with two shards with one that has one; see ``shards``.
 - Three lines with ``client`` instead of ``name`` are messages per second of the client that ships, of a plain
   HTTP client and of the raw generator; see ``veen_hub.load``.
+- ``hub.growth7`` is measured only if ``--only`` names it; see ``long_history``.
 - ``hub.p50_hot`` uses crypto and disk in a busy loop; a message that comes alone meets colder caches.
 """
 
@@ -41,6 +44,9 @@ from functools import partial
 from pathlib import Path
 
 import client_load
+import followers
+import history
+import long_history
 import shards
 import trust
 import trust_growth
@@ -78,7 +84,7 @@ from veen_hub.load import (
     open_raw,
     request_of,
 )
-from veen_storage import Store, create
+from veen_storage import create
 
 HOST = "127.0.0.1"
 HUB = SigningKey(SigningSeed(b"\x01" * 32))
@@ -89,6 +95,11 @@ SEALED = (
     + (984).to_bytes(4, "big")
     + b"".join(H(bytes([n])) for n in range(32))[:1_000]
 )
+
+
+def bench_label(root: Path) -> Label:
+    """Return the label of the stream that most figures write to."""
+    return label(routing_key(identity_of(root).hub_id), stream_id("bench"), Epoch(0))
 
 
 def writer(number: int) -> SigningKey:
@@ -105,6 +116,8 @@ class Sizes:
     history: int
     labels: int
     follow_sec: int
+    long_history: int
+    """Messages in the long label of ``hub.growth7``; a thousandth in the short one, but at least 200."""
     client: int
     """Messages that the client sends in one stream."""
     client_memory: int
@@ -115,6 +128,8 @@ class Sizes:
     """Requests to a witness."""
     heads: int
     """Heads in a large hub log, ten of each label."""
+    followers: int
+    """Followers of one label."""
     floor_sec: float = 0.5
     """How long the crypto floor is measured before and after each round."""
 
@@ -125,12 +140,14 @@ FULL = Sizes(
     alone=2_000,
     history=1_000_000,
     labels=100_000,
+    long_history=10_000_000,
     follow_sec=10,
     client=20_000,
     client_memory=1_000_000,
     clients=LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
     witness=32_000,
     heads=1_000_000,
+    followers=5_000,
 )
 TINY = Sizes(
     single=1_280,
@@ -138,12 +155,14 @@ TINY = Sizes(
     alone=10,
     history=1_200,
     labels=40,
+    long_history=1_200,
     follow_sec=1,
     client=128,
     client_memory=128,
     clients=LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1),
     witness=640,
     heads=200,
+    followers=20,
     floor_sec=0.02,
 )
 QUICK = Sizes(
@@ -152,12 +171,14 @@ QUICK = Sizes(
     alone=400,
     history=100_000,
     labels=10_000,
+    long_history=1_000_000,
     follow_sec=4,
     client=4_000,
     client_memory=10_000,
     clients=LoadSizes(one_by_one=40, per_sender=4, batches=2_048),
     witness=9_600,
     heads=100_000,
+    followers=1_000,
 )
 
 
@@ -174,30 +195,6 @@ def signed(key: SigningKey, where: Label, seq: int, auth_ref: AuthRef) -> bytes:
         auth_ref=auth_ref,
     )
     return wrap_submit(sign_msg(key, binding, SEALED).encode())
-
-
-def fill(root: Path, where: list[Label], each: int) -> None:
-    """Write history into the data directory, while no hub runs."""
-    key = writer(0)
-    sealed = SEALED[:32] + (16).to_bytes(4, "big") + (144).to_bytes(4, "big") + SEALED[40:200]
-    with Store(root) as store:
-        batch = store.batch(UnixTime(1_800_000_000))
-        for target in where:
-            for seq in range(1, each + 1):
-                binding = Binding(
-                    profile_id=DEFAULT_PROFILE.profile_id,
-                    label=target,
-                    client_id=ClientId(key.public),
-                    client_seq=ClientSeq(seq),
-                    prev_ack=StreamSeq(0),
-                    auth_ref=None,
-                )
-                msg = sign_msg(key, binding, sealed)
-                batch.add(msg, msg.encode(), msg.leaf_hash)
-                if len(batch.items) >= 512:
-                    store.commit(batch)
-                    batch = store.batch(UnixTime(1_800_000_000))
-        store.commit(batch)
 
 
 def identity_of(root: Path) -> HubIdentity:
@@ -217,11 +214,16 @@ class Running:
     auth: dict[int, AuthRef]
 
     @property
-    def rss_mb(self) -> float:
-        """Resident memory of the hub and its helper processes."""
+    def pids(self) -> list[int]:
+        """The hub and its helper processes."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-        return sum(map(_rss_mb, [self.process.pid, *children]))
+        return [self.process.pid, *children]
+
+    @property
+    def rss_mb(self) -> float:
+        """Resident memory of the hub and its helper processes."""
+        return sum(map(_rss_mb, self.pids))
 
 
 def _rss_mb(pid: int) -> float:
@@ -591,6 +593,41 @@ def measure_hub(place: Path, sizes: Sizes) -> bool:
     return ok
 
 
+def measure_followers(place: Path, sizes: Sizes) -> bool:
+    """Measure many followers, and readers beside writers; see ``followers``."""
+    each = BATCH.sent(sizes.batch // ROUNDS)
+    with running(new(place / "followed"), 1_016) as hub:
+
+        def rate(turn: int) -> float:
+            return uvloop.run(BATCH.rate(hub, each, turn))
+
+        for turn in range(ROUNDS):
+            rate(turn)
+        stored, turns, samples = ROUNDS * each, 2 * followers.ROUNDS, sizes.alone
+        ok = followers.measure_catch_up(
+            hub.port,
+            hub.where,
+            stored,
+            rate=lambda turn: rate(ROUNDS + turn),
+            alone=lambda turn: alone(hub, samples, 999, 1 + turn * samples),
+            say=say,
+        )
+        stored += turns * (each + samples)
+        bodies = [signed(writer(998), hub.where, seq, hub.auth[998]) for seq in range(1, 41)]
+        return (
+            followers.measure_followers(
+                hub.port,
+                hub.where,
+                bodies,
+                rss_mb=lambda: hub.rss_mb,
+                count=sizes.followers,
+                start=stored + 1,
+                say=say,
+            )
+            and ok
+        )
+
+
 def measure_verify(_place: Path, sizes: Sizes) -> bool:
     """Measure core's batch verifier."""
     batch = batch_ratio(sizes.batch // 10)
@@ -676,10 +713,10 @@ def measure_shards(place: Path, sizes: Sizes) -> bool:
 def measure_growth(place: Path, sizes: Sizes) -> bool:
     """Compare a long history with a short one, and measure the hub's memory over both."""
     long_root, short_root, wide_root = new(place / "long"), new(place / "short"), new(place / "wide")
-    where = label(routing_key(identity_of(long_root).hub_id), stream_id("bench"), Epoch(0))
-    fill(long_root, [where], sizes.history)
-    fill(short_root, [where], 1_000)
-    fill(wide_root, [Label(H(n.to_bytes(8, "big"))) for n in range(sizes.labels)], 1)
+    where, seed = bench_label(long_root), writer(0).seed
+    history.fill(long_root, [where], sizes.history, seed)
+    history.fill(short_root, [where], 1_000, seed)
+    history.fill(wide_root, [Label(H(n.to_bytes(8, "big"))) for n in range(sizes.labels)], 1, seed)
     with running(long_root, 2) as deep, running(short_root, 2) as shallow:
         best_deep = best_shallow = float("inf")
         for turn in range(5):
@@ -696,8 +733,38 @@ def measure_growth(place: Path, sizes: Sizes) -> bool:
     return say("hub.rss_mb", heavy, 400, heavy < 400) and ok
 
 
+def measure_long_history(place: Path, sizes: Sizes, keep: Path | None) -> bool:
+    """Compare ten million messages with ten thousand; see ``long_history``."""
+    return long_history.measure(
+        keep or place / "histories",
+        short=max(200, sizes.long_history // 1_000),
+        long=sizes.long_history,
+        labels=sizes.labels,
+        samples=sizes.alone,
+        tools=long_history.Tools(
+            new=new,
+            label=bench_label,
+            running=lambda root: running(root, 2),
+            submits=lambda hub, count, first: alone(hub, count, 1, first),
+            seed=writer(0).seed,
+            say=say,
+        ),
+    )
+
+
 PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
     (("hub.single", "hub.plain", "hub.batch", "hub.p50", "hub.read", "hub.follow_p99_ms"), measure_hub),
+    (
+        (
+            "hub.followers",
+            "hub.followers_p99_ms",
+            "hub.follower_kb",
+            "hub.catch_up",
+            "hub.catch_up_p50",
+            "hub.catch_up_reads",
+        ),
+        measure_followers,
+    ),
     (("hub.shards", "hub.p50_shards"), measure_shards),
     (("verify.batch",), measure_verify),
     (
@@ -722,6 +789,8 @@ PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
     (("hub.growth", "hub.rss_mb"), measure_growth),
 )
 """The figures, in groups that are measured together."""
+ON_DEMAND = "hub.growth7"
+"""Takes half an hour and 10 GB, so it is measured only if ``--only`` names it."""
 NAMES = [name for names, _measure in PARTS for name in names]
 
 
@@ -733,13 +802,21 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="check that it runs; ignore the figures")
     parser.add_argument("--directory", type=Path, help="folder for the data directories")
     parser.add_argument(
-        "--only", action="append", choices=NAMES, help="measure only the group of this figure; repeat"
+        "--only",
+        action="append",
+        choices=[*NAMES, ON_DEMAND],
+        help="measure only the group of this figure; repeat",
+    )
+    parser.add_argument(
+        "--keep", type=Path, help="hub.growth7: folder that keeps its histories for the next run"
     )
     options = parser.parse_args()
     wanted = set(options.only or NAMES)
     with tempfile.TemporaryDirectory(dir=options.directory) as place:
         sizes = TINY if options.tiny else QUICK if options.quick else FULL
         met = [measure(Path(place), sizes) for names, measure in PARTS if wanted.intersection(names)]
+        if ON_DEMAND in wanted:
+            met.append(measure_long_history(Path(place), sizes, options.keep))
         return 0 if all(met) else 1
 
 

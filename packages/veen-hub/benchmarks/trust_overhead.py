@@ -1,4 +1,4 @@
-"""What the hub log and its witnesses cost: ``hub.trust_overhead`` and ``trust.cosign_p99_ms``.
+"""The cost of the hub log and its witnesses: ``hub.trust_overhead`` and ``trust.cosign_p99_ms``.
 
 Two witnesses run on this machine, as processes of their own.
 
@@ -42,7 +42,7 @@ Say = Callable[[str, float, float, bool], bool]
 
 
 class RunningHub(Protocol):
-    """What ``run.running`` yields."""
+    """A running hub, as ``run.running`` yields it."""
 
     port: int
     where: Label

@@ -15,7 +15,7 @@ from veen_core.errors import AdmissionError, ApiError
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.rejection import TABLE, Code
 from veen_hub.pipeline.intake import Outcome, PendingRequest
-from veen_hub.shards.joining import Joining
+from veen_hub.shards.joining import Joining, extend
 from veen_hub.shards.merged_metrics import CounterHistory, merge
 from veen_hub.shards.part_hub import FloorClock, PartPlace
 from veen_hub.shards.submit_link import SubmitConnection, SubmitLink, decode_error, encode_error
@@ -169,7 +169,7 @@ class FakePart:
 
 def joining(clock: FloorClock, *parts: FakePart) -> Joining:
     made: Any = object.__new__(Joining)
-    made._clock = clock
+    made._clock, made._ends = clock, 0
     made._parts = dict(enumerate(parts))
     made._store = type("Store", (), {"joined": type("Joined", (), {"hub_ts": UnixTime(90)})})
     return made  # type: ignore[no-any-return]
@@ -178,7 +178,7 @@ def joining(clock: FloorClock, *parts: FakePart) -> Joining:
 def test_all_parts_are_joined_at_one_second() -> None:
     clock = FloorClock(SetClock(100), UnixTime(0))
     early, late = FakePart(100), FakePart(102)
-    found = asyncio.run(joining(clock, early, late)._extend_all())
+    found = asyncio.run(joining(clock, early, late)._cover_all(extend))
     assert found.hub_ts == 102
     assert {place.hub_ts for place in found.places.values()} == {102}
     assert early.floors == [100, 102]
@@ -188,9 +188,9 @@ def test_all_parts_are_joined_at_one_second() -> None:
 
 def test_parts_whose_clocks_never_meet_are_not_joined() -> None:
     clock = FloorClock(SetClock(100), UnixTime(0))
-    with pytest.raises(ApiError, match="do not meet"):
+    with pytest.raises(ApiError, match="did not agree on one time"):
         asyncio.run(
-            joining(clock, FakePart(*range(100, 160, 4)), FakePart(*range(102, 162, 4)))._extend_all()
+            joining(clock, FakePart(*range(100, 160, 4)), FakePart(*range(102, 162, 4)))._cover_all(extend)
         )
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
-from veen_core.ids import Label, StreamSeq
+from veen_core import cbor
+from veen_core.hashing import H
+from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import Limits
+from veen_core.status import CheckpointsResponse
+from veen_hub.ops.anchors import GENESIS, AnchorHash, LedgerLine
 from veen_storage import Store
 from veen_storage.copies.export import export, export_hub, verify_export, verify_hub_export
 from veen_storage.fsck import fsck
@@ -111,3 +116,58 @@ def test_metrics_are_totals_over_all_shards_and_never_go_back(start_sharded: Sta
         assert again.identity == status.identity
         assert again.control_label == status.control_label
         assert again.hub_ts >= status.hub_ts
+
+
+def anchored(ledger: Path) -> Counter[Label]:
+    """How often each label is in a ledger, whose hash chain is checked."""
+    content = ledger.read_bytes()
+    lines, offset, previous = list(cbor.split_sequence(content)), 0, GENESIS
+    for line in lines:
+        found = LedgerLine.decode(line)
+        assert (found.offset, found.previous) == (offset, previous)
+        offset, previous = offset + len(line), AnchorHash(H(line))
+    return Counter(LedgerLine.decode(line).root.label for line in lines)
+
+
+def test_labels_of_every_shard_are_anchored_once_also_after_one_was_killed(
+    start_sharded: Start, place: Path
+) -> None:
+    ledger = place / "ledger"
+    settings = (
+        f"anchor: {{backend: file, path: {ledger}, every_sec: 0}}\n"
+        "hub_log: {memories: {anchors: false}}\n"
+        "checkpoints: {every_sec: 0}\n"
+    )
+    hub = start_sharded(settings=settings)
+    control, now = hub.status().control_label, hub.status().hub_ts
+    writers = [hub.writer_of(0), hub.writer_of(1)]
+    labels = {writer.label for writer in writers}
+    for writer in writers:
+        hub.accept(writer.next())
+    assert hub.admin("/tooling/checkpoint").status == 200
+    made = hub.admin("/tooling/anchor").read(CheckpointsResponse).checkpoints
+    assert {one.label_curr for one in made} == {control, *labels}
+    assert anchored(ledger) == Counter([control, *labels])
+    victim = hub.shard_pid(1)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: hub.shard_pid(1) != victim, "the shard is started again")
+    until(lambda: hub.get("/readyz").status == 200, "the hub is ready again")
+    for writer in writers:
+        hub.accept(writer.next())
+    later = UnixTime(now + 30)  # another request than before
+    assert hub.admin("/tooling/checkpoint", at=later).status == 200
+    made = hub.admin("/tooling/anchor", at=later).read(CheckpointsResponse).checkpoints
+    assert {one.label_curr for one in made} == labels
+    assert anchored(ledger) == Counter({control: 1, **dict.fromkeys(labels, 2)})
+    ledger.unlink()
+    ledger.mkdir()  # a ledger that cannot be written
+    hub.accept(writers[1].next())
+    assert hub.admin("/tooling/checkpoint", at=UnixTime(now + 40)).status == 200
+    refused = hub.admin("/tooling/anchor", at=UnixTime(now + 40))
+    assert (refused.status, refused.error.code) == (503, "E.UNAVAILABLE")
+    assert hub.stop() == 0
+    report = fsck_sharded(hub.root, processes=1)
+    assert report.ok, str(report)
+    with open_hub(hub.root) as source:
+        for label in (control, *labels):
+            assert source.of(label).read.anchored_upto(label) > 0

@@ -187,7 +187,7 @@ def wire_module(writer: Writer) -> str:
 
 
 def records_module(known: dict[str, Declared]) -> str:
-    """Return the module of the records; their parts are declared beside them."""
+    """Return the module of the records, which declares their parts too."""
     writer = Writer(known)
     overlays: dict[type[Record], list[str]] = {}
     for overlay in OVERLAYS.values():

@@ -55,7 +55,7 @@ class HubEvidence(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceVerdict:
-    """What valid evidence proves."""
+    """The facts that valid evidence proves."""
 
     receipt: Receipt
     head: LabelHead

@@ -5,7 +5,7 @@ The export of one label may have a head that leads to a hub checkpoint, ``hub-he
     last RECEIPT of the export ── consistency proof ── a head of the label ── its inclusion in the hub log
                                ── hub checkpoint ── cosignatures of witnesses
 
-So the hub has shown the exported range to everybody who has seen that hub checkpoint. An export whose last
+So the hub has committed to the exported range for every reader of that hub checkpoint. An export whose last
 entry no hub checkpoint covers yet has no such file.
 
 The export of a whole hub has every label, and the hub log that says which labels there are:

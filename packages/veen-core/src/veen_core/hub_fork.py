@@ -1,9 +1,9 @@
 """Evidence that a hub signed two histories, in its hub log or of one label (RESOLUTIONS P1).
 
-A consistency proof that fails proves nothing: anybody can make one. So the evidence contains the later tree,
-cut at the size of the earlier statement. Its hashes lead to the later root, but not to the earlier root that
-the hub signed. A third party verifies it offline, with the hub's identity and nothing else. Without a pinned
-hub_id, the evidence convicts the hub that it names.
+A consistency proof that fails proves nothing: any party can make one. So the evidence contains the later
+tree, cut at the size of the earlier statement. Its hashes lead to the later root, but not to the earlier root
+that the hub signed. A third party verifies it offline, with the hub's identity and nothing else. Without a
+pinned hub_id, the evidence convicts the hub that it names.
 
 The maker of the evidence chooses the identity inside it: endorsements cover the keys, but not their ends
 (core §8.4). A verifier that has a record of the hub's keys therefore uses its own, and refuses receipts by a
@@ -70,7 +70,7 @@ class HubLogFork(Wire):
 @int_map("label statement", section="RESOLUTIONS P1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelStatement(Wire):
-    """What a hub signed about a label: a RECEIPT, or a head in its hub log below a hub checkpoint.
+    """A hub's signed statement about a label: a RECEIPT, or a head in its hub log below a hub checkpoint.
 
     A statement has either ``receipt`` or all other fields.
     """

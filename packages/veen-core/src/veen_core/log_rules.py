@@ -104,7 +104,7 @@ class LogTerms:
 
 
 class LogStep(NamedTuple):
-    """What one entry adds to its log: all that the rules between entries need."""
+    """The facts that one entry adds to its log: all that the rules between entries need."""
 
     stream_seq: StreamSeq
     leaf_hash: LeafHash

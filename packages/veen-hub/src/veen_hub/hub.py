@@ -15,7 +15,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from veen_core.errors import ApiError, IdentityError
 from veen_core.handover import Handover
@@ -31,7 +31,7 @@ from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import ProfileAndLimits, Submission
 from veen_hub.admission.table import AttachmentWriter
 from veen_hub.ops.advertising import HubAdvertiser
-from veen_hub.ops.anchors import AnchorBackend
+from veen_hub.ops.anchors import AnchorPublisher
 from veen_hub.ops.authority_probe import AuthorityProbe
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.clock import load_clock
@@ -73,6 +73,9 @@ SUMMARY_SEC: Final = 60.0
 class Hub:
     """One running hub: create it, ``start`` it on an event loop, ``drain`` it, ``stop`` it."""
 
+    owns_control: ClassVar = True
+    """Whether the control label is this process's own, and not a copy (``shards``)."""
+
     def __init__(
         self,
         config: HubConfig,
@@ -80,7 +83,7 @@ class Hub:
         *,
         clock: Clock | None = None,
         policy: AdmissionPolicy | None = None,
-        anchor: AnchorBackend | None = None,
+        anchor: AnchorPublisher | None = None,
     ) -> None:
         self.config = config
         self.store = store
@@ -150,6 +153,8 @@ class Hub:
             observe=self.publisher.observe,
             on_failure=self._fail,
         )
+        self.feed.give_turn = self._sequencer.give_turn
+        store.read.give_way = self._sequencer.give_way
         self._intake = Intake(
             self._sequencer,
             ProfileAndLimits(self.profile.profile_id, self.limits),
@@ -167,7 +172,7 @@ class Hub:
         self.unsent = 0
         """Bytes of answers that are being sent."""
 
-    def _set_up_parts(self, anchor: AnchorBackend | None) -> None:
+    def _set_up_parts(self, anchor: AnchorPublisher | None) -> None:
         config, store = self.config, self.store
         self._state = ViewStore(store.layout.view("hub"))
         self.admin_replays = AdminReplayGuard(self._state)
@@ -194,6 +199,7 @@ class Hub:
             control_label=self.admission.control_label,
             policy=self.policy,
             on_backlog=self.publisher.count_backlog,
+            anchors_control=self.owns_control,
         )
         self.hub_log = self._make_hub_log(anchor)
         self._handing_over = HandoverService(
@@ -262,7 +268,7 @@ class Hub:
             replica=self.replica,
         )
 
-    def _make_hub_log(self, anchor: AnchorBackend | None) -> HubLogService:
+    def _make_hub_log(self, anchor: AnchorPublisher | None) -> HubLogService:
         return HubLogService(
             self.config,
             self.store,
@@ -320,6 +326,7 @@ class Hub:
             await self.replica.stop()
         await self._intake.drain(self.failed)
         self.drained.set()
+        self.feed.wake_all()
         if self.replica is None:
             await self.hub_log.drain()
         self.log_ended.set()

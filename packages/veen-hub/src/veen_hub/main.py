@@ -34,6 +34,7 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up, write_failure
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.ops.stage_timers import start_if_asked
 from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.server import Server
 from veen_hub.version import VERSION
@@ -273,7 +274,7 @@ def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
     for witness in config.hub_log.witnesses:
         address = urlsplit(witness.url)
         if address.scheme == "http" and _is_beyond_loopback(address.hostname or ""):
-            note = "whoever can change its answers can stop this hub from signing"
+            note = "an attacker who can change its answers can stop this hub from signing"
             log(logging.WARNING, "plain_http_witness", url=witness.url, note=note, action="use https")
     if is_plain_beyond_loopback(config):
         log(logging.WARNING, "plain_http_beyond_loopback", action="set tls in hub.yaml", url=url)
@@ -309,6 +310,7 @@ def _run(given: argparse.Namespace) -> None:
     if given.init or given.rotate:
         prepare(config, given)
         return
+    start_if_asked("hub")
     always: dict[str, str] = {"role": config.role, "universe_id": config.universe_id}
     if config.tenant_id is not None:
         always["tenant_id"] = config.tenant_id

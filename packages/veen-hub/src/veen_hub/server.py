@@ -121,7 +121,7 @@ class Server:
         await self.h3.start()
 
     async def _name_h3(self, _request: web.Request, response: web.StreamResponse) -> None:
-        """Say where HTTP/3 is in every answer but those of direct submits (RFC 7838)."""
+        """Announce HTTP/3 in every answer except those of direct submits (RFC 7838)."""
         if self.h3 is not None:
             response.headers["Alt-Svc"] = self.h3.alt_svc
 

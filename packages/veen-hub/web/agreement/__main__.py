@@ -25,7 +25,7 @@ DEFAULT_MUTATIONS = 400
 
 
 def held_evidence(root: Path) -> tuple[Path, bytes, str]:
-    """Return the folder with the evidence, which is made if it is missing, its hub_id and its policy."""
+    """Return the folder with the evidence, its hub_id and its policy; make the evidence if it is missing."""
     mark = root / "hub_id"
     if not mark.exists():
         root.mkdir(exist_ok=True)
@@ -47,7 +47,7 @@ def main() -> None:
         made = list(cases.vectors())
         good = [case for case in made if not case.name.endswith("_fail") and case.trust is not None]
         made += real
-        # Real evidence more often than vectors: it is larger, and has more kinds in one case.
+        # Change real evidence more often than vectors: it is larger, and has more kinds in one case.
         asked = queries.results()
         results = [case for case, _ in asked]
         made += results
@@ -59,7 +59,7 @@ def main() -> None:
             judge(case, root)
         os.chdir(out.parent)
     if missing := cases.undecided(made):
-        raise SystemExit(f"the corpus has no verdicts of both sorts for: {', '.join(missing)}")
+        raise SystemExit(f"the corpus lacks a case that holds, or one that fails, for: {', '.join(missing)}")
     corpus = {"now": now, "cases": [case.as_json() for case in made]}
     out.write_text(json.dumps(corpus | folds.as_json(chosen.mutations // 4, chosen.seed)))
     print(f"{len(made)} cases in {out}")

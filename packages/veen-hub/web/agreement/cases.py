@@ -192,7 +192,7 @@ DECIDED = (
     *("RECEIPT", "mmr_proof", "mmr_consistency", "CHECKPOINT", "hub checkpoint", "hub evidence"),
     *("equivocation", "hub log fork", "label fork", "bundle", "export", "query result"),
 )
-"""Kinds of which the corpus has verdicts of both sorts."""
+"""Kinds of evidence for which the corpus must have a case that holds and a case that fails."""
 
 
 def of_each_file(cases: Iterable[Case], count: int, seed: int) -> Iterator[Case]:
@@ -211,7 +211,7 @@ def of_each_file(cases: Iterable[Case], count: int, seed: int) -> Iterator[Case]
 
 
 def undecided(cases: Iterable[Case]) -> list[str]:
-    """Return the kinds of ``DECIDED`` of which no verdict holds, or none fails."""
+    """Return the kinds of ``DECIDED`` without a case that holds, or without a case that fails."""
     found = {(each["kind"], each["holds"]) for case in cases for each in case.expect}
     return [kind for kind in DECIDED if not {(kind, True), (kind, False)} <= found]
 

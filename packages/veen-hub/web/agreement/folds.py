@@ -1,4 +1,4 @@
-"""What the console computes from records, by veen-overlays: groups of a query, wallets, registers."""
+"""Results that the console computes from records, made by veen-overlays: query groups, wallets, registers."""
 
 from __future__ import annotations
 

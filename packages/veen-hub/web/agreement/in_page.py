@@ -32,7 +32,7 @@ JUDGED = (
     ),
     *("hub_evidence", "hub_log_fork", "label_fork", "cap_token", "identity_card", "ciphertext"),
 )
-"""Objects whose vectors the page judges; ``tests/vectors.ts`` has a judge for each."""
+"""Objects whose vectors the page verifies; ``tests/vectors.ts`` has a function for each."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MAX_SECONDS = 120
 

@@ -222,7 +222,7 @@ def change_evidence(file: ResultFile, draw: random.Random) -> ResultFile:
 
 
 def refit(file: ResultFile) -> ResultFile:
-    """Make the hashes of the rows fit the rows, as somebody who alters them would."""
+    """Make the hashes of the rows fit the rows, as an attacker who alters the rows would."""
     try:
         rows = [canonical_json.encode(row) for row in json.loads(file.rows_json)]
         digest = json.loads(file.digest_json)

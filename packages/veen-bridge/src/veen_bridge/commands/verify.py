@@ -150,7 +150,7 @@ def _lines(report: BundleReport, has_previous: bool, *, pinned: HubId | None) ->
     elif header.prev_bundle_id == NO_BUNDLE:
         yield "    the first bundle of its chain"
     else:
-        yield f"    bundle {header.prev_bundle_id.hex()[:16]}… before it was not given"
+        yield f"    the bundle before this one, {header.prev_bundle_id.hex()[:16]}…, was not given"
     if verdict.cosigned is not None:
         names = ", ".join(each.name.decode() for each in verdict.cosigned.witnesses)
         yield f"    hub checkpoint at size {header.signed_head.head.size}, cosigned by {names}"

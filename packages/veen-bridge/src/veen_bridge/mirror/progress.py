@@ -30,7 +30,7 @@ class MirroredLabel(Wire):
 @int_map("mirror_position", section="RESOLUTIONS P8")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorPosition(Wire):
-    """How far the target's log was compared with the source's; both ends belong together."""
+    """How far a target's log was compared with the source's: a position in each, of the same moment."""
 
     ver: Literal[1] = 1
     source_epoch: Epoch

@@ -36,7 +36,7 @@ class FindingKind(enum.StrEnum):
     ALLOWED_GAP = "allowed_gap"
     """A bundle was imported although bundles before it are missing; an operator allowed it."""
     FILLED_GAP = "filled_gap"
-    """A bundle that an allowed gap had left out was imported later: its events follow those of later ones."""
+    """A bundle left out by an allowed gap was imported in the end: its events come after its successors'."""
     REPLACED = "replaced"
     """A bundle was not imported, but other bundles, exported later, brought all of its entries."""
 

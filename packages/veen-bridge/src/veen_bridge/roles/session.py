@@ -37,7 +37,7 @@ class RoleKeys:
 
     @property
     def bridge_id(self) -> ClientId:
-        """The role's identity key, which records name."""
+        """The role's identity key, by which records name the bridge."""
         return self.identity.client_id
 
     @property

@@ -59,7 +59,7 @@ class CopyMaker:
 
     mode: Mode
     bridge_id: ClientId
-    """The bridge's identity key, which records name."""
+    """The bridge's identity key, by which records name the bridge."""
     limits: Limits
     """The target's limits."""
     source_hub_identifier: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Generic, TypeVar
 
 import click
@@ -25,6 +26,7 @@ class Hex(click.ParamType[F], Generic[F]):
         try:
             return self._kind.from_hex(str(value).lower())
         except DecodeError:
-            name = self._kind.__name__
-            article = "an" if name[0] in "AEIO" else "a"
+            # The name as documents and commands write it: hub_id, not HubId.
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self._kind.__name__).lower()
+            article = "an" if name[0] in "aeio" else "a"
             self.fail(f"{value!r} is not {article} {name} of {2 * self._kind.SIZE} hex digits", param, ctx)

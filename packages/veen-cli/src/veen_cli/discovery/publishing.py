@@ -101,8 +101,16 @@ def _expiry(now: UnixTime, ttl: int) -> UnixTime:
 
 def _shared_options(work: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--ttl", type=times.Duration(1), default="1h", show_default=True, help="Lifetime."),
-        click.option("--tag", "tags", multiple=True, help="Such as public, beta or internal; repeatable."),
+        click.option(
+            "--ttl",
+            type=times.Duration(1),
+            default="1h",
+            show_default=True,
+            help="Lifetime of the descriptor.",
+        ),
+        click.option(
+            "--tag", "tags", multiple=True, help="Tag, such as public, beta or internal; repeatable."
+        ),
         directory_option,
         access_options,
     ):
@@ -204,7 +212,7 @@ def overlay(
 ) -> Answer:
     """Publish the descriptor of an overlay: its name, version and schemas.
 
-    The schemas of an overlay that `veen fold` knows are found by themselves.
+    The command knows the schemas of every overlay that `veen fold` knows.
     """
     del out
     known = OVERLAYS[name].schema_ids if name in OVERLAYS else ()

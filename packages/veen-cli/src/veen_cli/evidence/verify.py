@@ -297,9 +297,15 @@ def print_verdicts(
     out.print_answer(answer)
     if wrong:
         first = wrong[0]
-        is_named = first.why.startswith(first.where)
+        if first.why.startswith(first.where):
+            raise CommandFailed(first.why, Exit.PROTOCOL)
+        has_action = "; " in first.why
         raise CommandFailed(
-            first.why if is_named else f"{first.where} does not verify: {first.why}", Exit.PROTOCOL
+            f"{first.where} does not verify: {first.why}",
+            Exit.PROTOCOL,
+            None
+            if has_action
+            else "do not rely on it; check that --trust names its hub, then fetch it again",
         )
     if undecided:
         raise CommandFailed(f"{undecided[0].where}: {undecided[0].why}", Exit.PROTOCOL)

@@ -56,7 +56,8 @@ def get(out: Output, *, access: OverlayAccess, stream: str, key: str) -> Answer:
         raise CommandFailed(
             f"{stream} has no key {key!r}",
             Exit.USAGE,
-            action=f"run `veen kv list -s {quote(stream)}` to see all keys",
+            action=f"run `veen kv list -s {quote(stream)}` to see all that you can read; if the "
+            "stream has a shared reader key, name it with --reader",
         )
     if out.quiet and not out.as_json:
         click.echo(text_or_hex(value))
@@ -76,7 +77,10 @@ def list_(out: Output, *, access: OverlayAccess, stream: str) -> Answer:
     entries = {name: value for name in sorted(state) if (value := held(state, name)) is not None}
     data = [bytes_data("key", name) | bytes_data("value", value) for name, value in entries.items()]
     lines = [f"{text_or_hex(name)} = {text_or_hex(value)}" for name, value in entries.items()]
-    return Answer({"stream": stream, "entries": data}, lines or [f"the map in {stream} is empty"])
+    return Answer(
+        {"stream": stream, "entries": data},
+        lines or [f"the map in {stream} is empty, or your keys do not open its records (--reader)"],
+    )
 
 
 @command("veen kv put colour green --stream config")

@@ -36,7 +36,7 @@ MAX_INDEXED_ATTACHMENTS: Final = 16_384
 """Most attachments of one part: 1 MiB of its index."""
 MAX_INDEX_BYTES: Final = 16 * 1_048_576
 MAX_TRAILER_BYTES: Final = 1_048_576
-"""Several times what a header with 1,024 rows, the largest note and the proofs takes."""
+"""Several times the largest trailer, which has 1,024 rows, the largest note and the proofs."""
 MAX_ROW_BYTES: Final = 80
 ROWS_RESERVE: Final = MAX_PARTS * MAX_ROW_BYTES
 
@@ -77,7 +77,7 @@ class IndexedAttachment(Wire):
 @int_map("part index", section=SECTION)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartIndex(Wire):
-    """What a reader needs to verify one part alone, and to find its events and attachments."""
+    """The index of a part: it lets a reader verify the part alone, and find its events and attachments."""
 
     ver: Literal[1] = 1
     peaks: tuple[NodeHash, ...]
@@ -122,7 +122,7 @@ def encode_ending(trailer: PartTrailer) -> bytes:
 
 
 def trailer_size(footer: bytes) -> int:
-    """Return the size of the trailer before this footer; raise ``DecodeError`` if the file was cut."""
+    """Return the size of the trailer before this footer; raise ``DecodeError`` if the file was truncated."""
     where = f"bundle footer ({SECTION})"
     if len(footer) != FOOTER_SIZE or footer[4:] != END:
         raise DecodeError("the file does not end like a part of a bundle: it was cut or altered", where=where)

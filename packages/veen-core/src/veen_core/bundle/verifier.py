@@ -43,7 +43,7 @@ CLAIMS_PER_EVENT: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleVerdict:
-    """What a valid bundle proves."""
+    """The facts that a valid bundle proves."""
 
     bundle_id: BundleId
     header: BundleHeader

@@ -26,7 +26,7 @@ MAX_SEARCHED: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class LabelInfo:
-    """What the hub knows about a label."""
+    """The facts that the hub knows about a label."""
 
     stream: StreamId | None
     epoch: int

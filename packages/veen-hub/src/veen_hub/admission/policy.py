@@ -41,7 +41,7 @@ class AdmissionQuestion:
 
 GrantedToken = tuple[CapToken, UnixTime]
 """A token that a policy derives from a grant, and its issued_at: the time of the grant's receipt. A plain
-tuple, for policies live in packages that know nothing of the hub.
+tuple, because policies live in packages that do not import the hub.
 """
 
 
@@ -65,7 +65,7 @@ class AdmissionPolicy(Protocol):
         """LCLASS0 6.2: return the rate of the label's class (E.RATE / CAP_RATE); None means the token's."""
 
     def retention(self) -> Mapping[Label, int]:
-        """LCLASS0 6.2: return how many seconds payloads are kept, by label, where a class sets it."""
+        """LCLASS0 6.2: return by label for how many seconds payloads are kept, if its class says it."""
 
     def enforces(self) -> tuple[str, ...]:
         """Return what the policy enforces, in words, for the hub's status."""

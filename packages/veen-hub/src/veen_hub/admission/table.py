@@ -1,7 +1,7 @@
 """The stateful half of the admission table (§8.1, §8.2, RESOLUTIONS): rows in order, first failure wins.
 
 ``STATEFUL`` runs in the sequencer, in the order of messages. Adding a rule is adding a row. ``stateless``
-holds the rows that need only the message, and ``http.submit`` those of the prefilter.
+holds the rows that need only the message, and ``api.submit`` those of the prefilter.
 
 ``ATT_ROOT`` has no row: the hub never sees a payload header (§4.5, §8.3).
 """
@@ -313,7 +313,8 @@ def admit(submission: Submission, context: BatchContext) -> None:
     else:
         inputs = context.input_of(submission, len(submission.wire))
         _check(STATEFUL, inputs)
-        if inputs.token is not None or submission.auth_ref is None:  # else its token may be authorized later
+        # Not cached while the token is unknown: it may be authorized before the writer's next message.
+        if inputs.token is not None or submission.auth_ref is None:
             context.passed[writer] = inputs
     token = inputs.token
     of_policy = token is None or inputs.question.granted or inputs.rate is not token.allow.rate

@@ -47,7 +47,7 @@ def content_type_of(headers: Headers) -> str:
 
 
 def announced_length(headers: Headers) -> int | None:
-    """Return the Content-Length, if it is a number; of a long one the first ``MAX_LENGTH_DIGITS`` digits."""
+    """Return the Content-Length, if it is a number, cut to its first ``MAX_LENGTH_DIGITS`` digits."""
     text = headers.get("Content-Length", "")
     return int(text[:MAX_LENGTH_DIGITS]) if text.isascii() and text.isdecimal() else None
 

@@ -1,4 +1,4 @@
-"""What a replica reads: a snapshot of the whole hub, and its journal as it grows (RESOLUTIONS P9, ADR 0019).
+"""The calls of a replica: a snapshot of the whole hub, and its journal as it grows (P9, ADR 0019).
 
 Both contain only what the other read endpoints serve too: messages, receipts, checkpoints, the hub log.
 """
@@ -112,12 +112,14 @@ async def _items(
             coids, replica.coids = tuple(replica.coids[:COIDS_PER_ITEM]), replica.coids[COIDS_PER_ITEM:]
             yield AttachmentIds(coids)
             continue
-        if (newest := hub.replica_source.published) is not None and newest is not published:
+        newest, has_hub_log = hub.store.hub_log.published, hub.replica_source.has_hub_log
+        if newest is not None and newest is not published and has_hub_log(newest.head.size):
             published = newest
             yield PublishedItem(newest)
             continue
-        if hub.handover is not None and handover is None:
-            handover = hub.handover
+        ended = hub.handover
+        if ended is not None and handover is None and has_hub_log(ended.signed_head.head.size):
+            handover = ended
             yield HandoverItem(handover)
             continue
         if drained or gone.is_set():
@@ -178,7 +180,7 @@ async def _snapshot_parts(hub: Hub) -> AsyncGenerator[bytes, None]:
         copying = in_own_thread(copy, "veen-snapshot")
         while (part := await parts.get()) is not None:
             yield part
-        await copying  # raises what ended it early: the replica then lacks the last item
+        await copying  # raises the error that ended the copy early: the replica then lacks the last item
     finally:
         ended.set()
         while not parts.empty():

@@ -31,7 +31,7 @@ class Body(Protocol):
 
 
 class ReadableRequest(Protocol):
-    """What reading a body needs of a request."""
+    """The parts of a request that are needed to read its body."""
 
     @property
     def headers(self) -> Headers: ...

@@ -141,7 +141,7 @@ class SubmitCall:
     def enter(self, body: bytes, on_settled: Callable[[], None]) -> bool:
         """Send the messages of the body through the pipeline.
 
-        Returns whether any entered; ``on_settled`` is called when all of those have their outcomes.
+        Returns whether at least one entered; ``on_settled`` is called once all that entered have an outcome.
         """
         self._items = self._unwrap(body)
         if self._label is not None:

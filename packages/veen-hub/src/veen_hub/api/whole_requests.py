@@ -14,15 +14,17 @@ from veen_hub.api.request import ApiRequest
 from veen_hub.api.request_ids import new_request_id
 from veen_hub.api.whole_body import WholeBody
 from veen_hub.hub import Hub
+from veen_hub.pipeline.feed import LiveWriter
 
 TABLE: Final = routes.RouteTable(routes.API_ROUTES)
 
 
 class HiddenPeer:
-    """A client of which its transport shows nothing, and which cannot be told that it reads too slowly."""
+    """A client that its transport hides: no address, no certificate, no sign that it reads too slowly."""
 
     remote: str | None = None
     dropped = False
+    live_writer: LiveWriter | None = None
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()

@@ -108,7 +108,7 @@ def _publish(temporary: Path, path: Path, mode: int) -> None:
 
 
 def remove_stale_temporaries(root: Path, pattern: str) -> None:
-    """Remove temporary files that killed processes left; files that may still be written to stay."""
+    """Remove temporary files that killed processes left, but none that a process may still be writing."""
     with contextlib.suppress(OSError):
         for temporary in root.glob(f"{pattern}.*.tmp"):
             if time.time() - temporary.stat().st_mtime > STALE_SECONDS:

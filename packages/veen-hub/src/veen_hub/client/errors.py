@@ -177,7 +177,7 @@ IF_SILENT: Final = {
     "h3": "check that the hub has `h3` in hub.yaml and that UDP reaches it, or use https://",
     "file": "wait until the link has brought the reply: the request stays in the folder",
 }
-"""What to do about a hub that does not answer, by the scheme of its address."""
+"""The next step if a hub does not answer, by the scheme of its address."""
 
 
 class Misbehaved(VerificationError):  # noqa: N818 - what the hub did

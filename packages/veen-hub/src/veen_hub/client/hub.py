@@ -62,7 +62,7 @@ class Hub:
         self._after = AsyncExitStack()
         self._moving = asyncio.Lock()
         self.confirmations = confirmations
-        """What a quorum of witnesses has confirmed; None without a witness policy."""
+        """The confirmations by a quorum of witnesses; None without a witness policy."""
         self._logs: dict[Label, LabelLog] = {}
         self._outboxes: dict[Label, Outbox] = {}
         self._shared = SharedSends(connection)
@@ -97,7 +97,7 @@ class Hub:
     async def cut_over(self) -> bool:
         """Move to the successor that this hub's verified handover names; False if no address is known (P9).
 
-        Streams send there from now on. What a stream has pending here is settled before its first message.
+        Streams send there from now on. A stream's messages that are pending here are settled first.
         """
         if self._successors is None:
             return False
@@ -171,8 +171,8 @@ class Hub:
     ) -> HubEvidence:
         """Return verified evidence that proves one message without the log (``HubEvidence``, P1).
 
-        It waits up to ``timeout`` seconds until the hub log covers the message and, with a witness policy,
-        until a quorum has cosigned the hub checkpoint.
+        The call waits up to ``timeout`` seconds until the hub log covers the message and, with a witness
+        policy, until a quorum has cosigned the hub checkpoint.
         """
         log = await self.log(label)
         return await gather_evidence(log, StreamSeq(stream_seq), self.confirmations, timeout)
@@ -307,11 +307,11 @@ class Hub:
             await self._shared.close()
             for outbox in outboxes:
                 await outbox.singles.close()
-            for log in tuple(self._logs.values()):  # one may be opened meanwhile; it is released below
+            for log in tuple(self._logs.values()):  # a label that is opened meanwhile is released below
                 await log.state.close()
         finally:
             for log in self._logs.values():
-                with contextlib.suppress(StateError):  # raised above for the first label that has it
+                with contextlib.suppress(StateError):  # the error was raised above already
                     log.state.release()
 
 

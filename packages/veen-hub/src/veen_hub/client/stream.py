@@ -167,8 +167,8 @@ class Stream:
         ``to`` is whom to seal to: by default the stream's reader key, else the sender (H11). ``schema`` names
         the body's schema, ``parent`` the message that this one answers. ``cap`` is the token to send with; by
         default an authorized one that fits is chosen. With ``attachments`` the body is wrapped so that it
-        lists them, unless ``body`` is a function that makes a body from their list. With ``confirm`` it waits
-        until a quorum of witnesses covers the message, for at most ``confirm_timeout`` seconds (P2).
+        lists them, unless ``body`` is a function that makes a body from their list. With ``confirm`` the call
+        waits until a quorum of witnesses covers the message, for at most ``confirm_timeout`` seconds (P2).
         """
         if confirm:
             self.hub.require_witnesses()
@@ -197,7 +197,7 @@ class Stream:
         """Send messages in batches; returns an async iterator of their receipts, in order.
 
         An ``Outgoing`` is a body with its own schema, parent and expiry; the arguments are the defaults.
-        Each batch is one request, and the next batch is sealed while it is on its way. If a message fails,
+        Each batch is one request, and the next one is sealed while a batch is on its way. If a message fails,
         the receipts of the messages before it come first, then its error; no later message is sent.
         ``Sending.acknowledged`` tells how many arrived, also after an interruption. With ``confirm`` the
         iterator ends once a quorum of witnesses covers the last message, and with it all before (P2).
@@ -241,7 +241,7 @@ class Stream:
     async def store_attachment(self, ciphertext: bytes, *, cap: CapToken | AuthRef | None = None) -> Coid:
         """Store the ciphertext of an attachment under its own coid; durable when this returns (H17).
 
-        It is for attachments of another hub's messages, which a bridge copies without opening them (P7).
+        Use it for attachments of another hub's messages, which a bridge copies without opening them (P7).
         """
         connection, coid = self.hub.connection, Coid(H(ciphertext))
 
@@ -335,10 +335,10 @@ class Stream:
                     yield message
 
     async def follow(self, from_seq: int = 1) -> AsyncGenerator[Message, None]:
-        """Yield verified messages from ``from_seq`` on, and wait for new ones; it does not end.
+        """Yield verified messages from ``from_seq`` on, and wait for new ones; the iterator has no end.
 
-        Under a profile with epochs it starts with the oldest label that still takes messages, and ignores
-        ``from_seq``.
+        Under a profile with epochs the iterator starts with the oldest label that still takes messages, and
+        ignores ``from_seq``.
         """
         connection = self.hub.connection
         pages = (

@@ -25,7 +25,7 @@ MAX_BEGUN_BYTES: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A submit that had begun: the label of its message, and the label's head before."""
+    """A submit that had begun: the label of its message, and the label's head before the submit."""
 
     label: Label
     head: StreamSeq
@@ -48,7 +48,7 @@ class AnsweredRequests:
         return None
 
     def begun(self, name: DropName) -> Begun | None:
-        """Return what was noted when this request began before; None if it did not."""
+        """Return the note of an earlier beginning of this request; None if it has not begun before."""
         try:
             data = read_file(self._folder / BEGUN, MAX_BEGUN_BYTES)
         except FileNotFoundError:

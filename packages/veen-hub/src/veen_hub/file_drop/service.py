@@ -189,7 +189,7 @@ class FileDropService:
     async def _begin(
         self, name: DropName, sender: AnsweredRequests, asked: DroppedRequest, headers: Headers
     ) -> Begun | None:
-        """Note where the log is before a submit; return what was noted if it had begun before."""
+        """Note the label's head before a submit; return the earlier note if the submit had begun before."""
         if (asked.method, asked.target) != SUBMIT:
             return None
         if content_type_of(headers) == CBOR_SEQ:
@@ -235,5 +235,5 @@ def _is_duplicate(reply: Reply) -> bool:
 
 
 def _used(name: DropName) -> ApiError:
-    about = f"request {name.number} of sender {name.sender}"
-    return ApiError(Code.CONFLICT, f"{about} was another one, or its reply is not kept any more")
+    about = f"number {name.number} of sender {name.sender} was used by another request"
+    return ApiError(Code.CONFLICT, f"{about}, or by this one, whose reply is no longer kept")

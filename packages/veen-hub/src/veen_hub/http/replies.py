@@ -27,7 +27,7 @@ def to_bytes(reply: Reply) -> bytes:
 
 @lru_cache(maxsize=8)
 def _head(status: int, content_type: str, now: int) -> str:
-    """Return what all answers of one kind have in common for a second."""
+    """Return the head that all answers of one kind share within one second."""
     date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(now))
     return (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {content_type}\r\n"

@@ -43,6 +43,7 @@ from veen_hub.http3.stream_body import StreamBody
 from veen_hub.http3.windows import MAX_UNSENT_BYTES
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import LOGGER, log
+from veen_hub.pipeline.feed import LiveWriter
 
 MAX_HEAD_BYTES: Final = 32 * 1_024
 """Bytes of a head, before and after its compression; also of anything that is no request."""
@@ -72,11 +73,13 @@ class _Http(H3Connection):
         return len(stream.buffer) if stream is not None else 0
 
     def _check_content_length(self, stream: Any) -> None:
-        """Leave it to ``H3Request.feed``, which refuses the request; aioquic would end the connection."""
+        """Leave the check to ``H3Request.feed``, which refuses the request and keeps the connection."""
 
 
 class H3Request:
     """One request of a connection; a ``Peer`` of the API."""
+
+    live_writer: LiveWriter | None = None
 
     def __init__(self, connection: H3HubConnection, stream_id: int) -> None:
         self.stream_id = stream_id

@@ -30,7 +30,7 @@ class Datagrams:
         self._quic = quic
         self._parse = quic._parse_transport_parameters
         self._accepted_bytes = LOCAL_DATAGRAM_BYTES
-        """What the peer accepts (RFC 9000 §18.2, max_udp_payload_size)."""
+        """Largest datagram that the peer accepts (RFC 9000 §18.2, max_udp_payload_size)."""
         quic._parse_transport_parameters = self._parse_parameters
 
     def _parse_parameters(self, data: bytes, from_session_ticket: bool = False) -> None:

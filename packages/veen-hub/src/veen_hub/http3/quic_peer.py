@@ -1,4 +1,4 @@
-"""What both ends of an HTTP/3 connection do alike: windows, sizes of datagrams, writes that wait."""
+"""The common part of both ends of an HTTP/3 connection: windows, sizes of datagrams, writes that wait."""
 
 from __future__ import annotations
 

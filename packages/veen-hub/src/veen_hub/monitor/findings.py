@@ -116,7 +116,7 @@ class OpenFindings:
     def settle(
         self, check: str, found: Sequence[Finding], now: UnixTime, *, asked: Container[str] | None = None
     ) -> None:
-        """Record the outcome of a check that was made to its end: what it did not find has ended.
+        """Record the outcome of a check that was made to its end; earlier findings that it lacks have ended.
 
         If the check was made for some subjects only, ``asked`` are those.
         """
@@ -174,6 +174,6 @@ class OpenFindings:
         return sum(name[1] is key for name in self.unlisted)
 
     def __iter__(self) -> Iterator[OpenFinding]:
-        """Iterate in the order of the keys, then of their beginning."""
+        """Iterate by key, then by the time at which a finding began."""
         order = list(Key)
         return iter(sorted(self.open.values(), key=lambda each: (order.index(each.finding.key), each.since)))

@@ -43,12 +43,12 @@ PROOFS: Final = "proofs"
 DEFAULT_GRACE_SEC: Final = 30.0
 """Seconds a hub may take to publish entries it has acknowledged, or a checkpoint that witnesses cosigned."""
 MAX_OVERRUN_SEC: Final = 60.0
-"""How long a round may take after the time at which it stops to read entries."""
+"""How long a round may take after the time at which it stops reading entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """What is the same for all hubs of a monitor."""
+    """The settings that all hubs of a monitor share."""
 
     trust: HubTrust
     evidence: EvidenceFiles
@@ -62,14 +62,14 @@ class MonitorSettings:
 
 @dataclass(slots=True)
 class MonitorProgress:
-    """What a monitor has seen of a hub lately, for metrics and summaries."""
+    """The latest observations of a hub, for metrics and summaries."""
 
     shown: SignedHead | None = None
     """The hub checkpoint that the hub showed in the last round."""
     cosigned: dict[str, UnixTime] = field(default_factory=dict)
-    """Times of the witnesses' cosignatures on it."""
+    """Times of the witnesses' cosignatures on ``shown``."""
     completed_at: UnixTime | None = None
-    """When the last round ended in which the hub answered everything."""
+    """When the last complete round ended: one in which the hub answered every request."""
     rounds: int = 0
 
 

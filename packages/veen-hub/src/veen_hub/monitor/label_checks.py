@@ -36,7 +36,7 @@ MAX_REPEATED: Final = 64
 
 @dataclass(slots=True)
 class CheckedEntries:
-    """What checked entries add to the memory, and what is wrong with them."""
+    """The result of checking entries: additions to the memory, and findings."""
 
     heads: dict[Label, HeadPlace] = field(default_factory=dict)
     steps: list[HeadPair] = field(default_factory=list)

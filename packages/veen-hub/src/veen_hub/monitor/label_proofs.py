@@ -88,7 +88,7 @@ class LabelProofs:
         return Contradiction(why, evidence)
 
     async def _prove(self, earlier: SignedRoot, later: SignedRoot, proofs: list[MmrConsistency]) -> None:
-        """Raise unless the hub proves it; collect its proofs."""
+        """Raise unless the hub proves that ``later`` extends ``earlier``; collect the hub's proofs."""
         if earlier.upto_seq == later.upto_seq:
             if earlier.root != later.root:
                 raise ProofError(f"there are two roots of {later.upto_seq} entries")

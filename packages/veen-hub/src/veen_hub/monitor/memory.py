@@ -1,4 +1,4 @@
-"""What a monitor remembers of each hub: one table in LMDB, or in memory for a single run.
+"""The memory of a monitor about each hub: one table in LMDB, or in memory for a single run.
 
 Keys begin with 16 bytes that stand for the hub's address, then one letter:
 
@@ -87,7 +87,7 @@ def open_table(folder: Path) -> ViewStore:
 @int_map("monitored hub", section="RESOLUTIONS P1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubRecord(Wire):
-    """What is known of one hub."""
+    """The facts about one hub that outlive a round."""
 
     ver: Literal[1] = 1
     url: str

@@ -18,7 +18,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _HubGauges(Collector):
-    """What the monitors of the hubs know at the moment of the scrape."""
+    """The gauges of all monitored hubs, computed at each scrape."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
@@ -60,7 +60,7 @@ def _labels(hub: HubMonitor) -> float | None:
 _ROWS: Final = (
     (
         "checkpoint_age_seconds",
-        "Time since the newest entry of the hub log was made; it grows while nobody writes",
+        "Time since the newest entry of the hub log was made; it grows while no message arrives",
         _checkpoint_age,
     ),
     (

@@ -113,9 +113,9 @@ class Monitor:
             await self.round()
 
     async def run(
-        self, interval: float, stopping: asyncio.Event, trouble: Callable[[str | None], None]
+        self, interval: float, stopping: asyncio.Event, report: Callable[[str | None], None]
     ) -> None:
-        """Make rounds until ``stopping`` is set; ``trouble`` is called with the error of a failed one."""
+        """Make rounds until ``stopping`` is set; ``report`` gets the error of each round, or None."""
         while not stopping.is_set():
             started = time.monotonic()
             try:
@@ -123,9 +123,9 @@ class Monitor:
             except BrokenPipeError:
                 raise  # the reader of the findings is gone
             except (OSError, VeenError) as exc:
-                trouble(str(exc))
+                report(str(exc))
             else:
-                trouble(None)
+                report(None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, started + interval - time.monotonic())):
                     await stopping.wait()

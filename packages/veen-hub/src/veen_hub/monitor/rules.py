@@ -2,7 +2,7 @@
 
 Each function returns None if the statements agree, evidence that has been verified if they contradict each
 other, and raises ``ProofError`` if the hashes given do not decide it. An honest hub cannot be accused: the
-evidence is what ``veen verify`` accepts, and it is verified here, before anybody sees it.
+evidence is what ``veen verify`` accepts, and it is verified here, before it is reported.
 """
 
 from __future__ import annotations

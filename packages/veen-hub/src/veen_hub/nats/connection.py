@@ -30,8 +30,8 @@ PING_SEC: Final = 10
 LOGGER: Final = logging.getLogger("nats.aio.client")
 LOGGER.addHandler(logging.NullHandler())
 LOGGER.propagate = False  # nats-py logs what its error callback reports too
-# A subject may contain a vertical tab or a form feed. nats-py's patterns take them for its end, so that one
-# such message would end the connection. The server writes single spaces.
+# A subject may contain a vertical tab or a form feed. nats-py's patterns take such a character for the end of
+# the subject, and then end the connection. The server writes single spaces.
 parser.MSG_RE = re.compile(rb"\AMSG ([^ \r\n]+) (\d+) (([^ \r\n]+) )?(\d+)\r\n")
 parser.HMSG_RE = re.compile(rb"\AHMSG ([^ \r\n]+) (\d+) (([^ \r\n]+) )?(\d+) (\d+)\r\n")
 
@@ -47,7 +47,7 @@ class _NatsClient(Client):
         await super()._process_info(info, initial_connection)
 
     def _connect_command(self) -> bytes:
-        """Note whether the connection is TLS, as nats-py does not; asyncio would warn when it ends."""
+        """Note whether the connection is TLS; nats-py does not, and asyncio would warn at the end of it."""
         transport: Any = self._transport
         writer = transport._io_writer
         writer._protocol._over_ssl = writer.get_extra_info("sslcontext") is not None
@@ -58,7 +58,7 @@ class _NatsClient(Client):
         try:
             await super()._process_msg(*args)
         except (UnicodeDecodeError, IndexError) as exc:
-            LOGGER.debug("dropped a NATS message that cannot be decoded: %s", exc)
+            LOGGER.debug("nats_message_dropped: %s", exc)
 
 
 async def open_nats(

@@ -17,9 +17,9 @@ PARTS: Final = "VEEN-Parts"
 PART: Final = "VEEN-Part"
 """Number of a message of a reply; the first message has number 1 and no such header."""
 END: Final = "VEEN-End"
-"""On the last message of a live stream."""
+"""Header of the last message of a live stream."""
 FLOW_SUBJECT: Final = "VEEN-Flow"
-"""On the first message of a live stream: where the follower says what it has read."""
+"""Header of a live stream's first message: the subject for the follower's progress reports."""
 HEADER_RESERVE_BYTES: Final = 2_048
 """Bytes of a message that are left for its headers; the server counts them too."""
 MIN_PAYLOAD: Final = 8_192

@@ -176,7 +176,7 @@ class NatsService:
                             f"another hub serves the subjects below {self.prefix or 'the root'}",
                             action="give each hub its own nats.prefix",
                         )
-                    if name is None:  # the server says that nobody listens
+                    if name is None:  # the server says that no hub listens
                         return
         except TimeoutError:
             if not is_subscribed:  # the NATS server answers for a subject without subscribers
@@ -281,7 +281,7 @@ class NatsService:
         label, client = label_in(msg.subject), self._client
         follower = NatsFollower(self._hub.config.listen.follower_timeout_sec)
         self._followers[follower.id] = follower
-        self._open -= 1  # it may stay open for days, and has a bound of its own
+        self._open -= 1  # a live stream may stay open for days, and has a bound of its own
         try:
             headers = headers_of(msg)
             route, variables = TABLE.find("GET", f"/v1/stream/{label.hex()}")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 RETRY_SEC: Final = 30.0
 """Longest pause after a failed attempt."""
 REQUEST_SEC: Final = 5.0
-"""Longest time that one attempt waits for the directory; a planned end waits no longer either."""
+"""Longest time that one attempt waits for the directory, also at a planned end."""
 
 
 class RecordToSend(NamedTuple):
@@ -48,7 +48,7 @@ class RecordToSend(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFacts:
-    """What a hub knows about itself; ``settings`` adds what its operator says."""
+    """The facts that a hub knows about itself; ``settings`` adds those of its operator."""
 
     identity: HubIdentity
     identity_sig: Signature

@@ -49,11 +49,16 @@ class AnchoredRoot(Wire):
     ts: UnixTime
 
 
-@runtime_checkable
-class AnchorBackend(Protocol):
-    """An anchor backend. ``publish`` returns once the root is durable, or raises ``AnchorError``."""
+class AnchorPublisher(Protocol):
+    """Publishes roots. ``publish`` returns once the root is durable, or raises ``AnchorError``."""
 
     async def publish(self, root: AnchoredRoot) -> bytes: ...
+
+
+@runtime_checkable
+class AnchorBackend(AnchorPublisher, Protocol):
+    """An anchor backend: what it published, it also verifies."""
+
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool: ...
 
 

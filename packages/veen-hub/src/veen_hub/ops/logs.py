@@ -34,7 +34,7 @@ _KEY: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*(?=$|[ :])")
 
 
 def _event(record: logging.LogRecord) -> dict[str, str]:
-    """Return the stable key of a record; and its text if it has more: other libraries log sentences."""
+    """Return the stable key of a record, and its text if the record is a sentence of another library."""
     text, key = record.getMessage(), _KEY.match(record.getMessage())
     if key is None or (key[0] != text and "_" not in key[0]):
         return {"event": "message", "logger": record.name, "message": text}

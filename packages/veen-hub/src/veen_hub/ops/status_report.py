@@ -83,7 +83,7 @@ class StatusReport:
         )
 
     def _hub_log_origin(self) -> str | None:
-        """The origin of the hub log if it is not the usual one; a replica has its primary's."""
+        """The origin of the hub log if it is not P1's default; a replica has its primary's origin."""
         held = self._store.hub_log.checkpoint
         if self._config.replica_of is None or held is None:
             return self._config.hub_log.origin

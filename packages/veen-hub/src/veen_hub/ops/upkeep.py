@@ -20,7 +20,7 @@ from veen_core.protocols import Clock
 from veen_core.rejection import Code
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.policy import AdmissionPolicy
-from veen_hub.ops.anchors import AnchorBackend, AnchoredRoot, AnchorError
+from veen_hub.ops.anchors import AnchoredRoot, AnchorError, AnchorPublisher
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.config import HubConfig, RetentionRule
 from veen_hub.ops.logs import log
@@ -54,12 +54,16 @@ class Upkeep:
         clock: Clock,
         metrics: Metrics,
         labels: LabelMap,
-        anchor: AnchorBackend | None,
+        anchor: AnchorPublisher | None,
         control_label: Label,
         policy: AdmissionPolicy,
         on_backlog: Callable[[int], None],
+        anchors_control: bool = True,
     ) -> None:
-        """``on_backlog``, called in the sequencer, counts entries that the last run left uncovered."""
+        """``on_backlog``, called in the sequencer, counts entries that the last run left uncovered.
+
+        ``anchors_control``: whether this hub anchors the control label, and not another process of it.
+        """
         self._config = config
         self._store = store
         self._log = log_access
@@ -67,6 +71,7 @@ class Upkeep:
         self._metrics = metrics
         self._labels = labels
         self._anchor = anchor
+        self._not_anchored = None if anchors_control else control_label
         self._control_label = control_label
         self._policy = policy
         self._on_backlog = on_backlog
@@ -103,7 +108,7 @@ class Upkeep:
     async def _find_backlog(self) -> None:
         """Read every label's progress page by page, so that starting does not depend on their number.
 
-        It changes nothing in the log (``reads``): a policy's view is stale when a hub starts.
+        The scan only reads the log (``reads``), so it runs while a policy's view is stale after the start.
         """
         read = self._store.read
         try:
@@ -127,7 +132,7 @@ class Upkeep:
 
     def _note_backlog(self, found: LabelProgress) -> None:
         """Count the entries of one label that the last run left without checkpoint or anchor."""
-        anchored = found.anchored if self._anchor is not None else found.checkpointed
+        anchored = found.anchored if self._is_anchored(found.label) else found.checkpointed
         to_checkpoint, to_anchor = found.entries - found.checkpointed, found.checkpointed - anchored
         if to_checkpoint:
             self._grown[found.label] = to_checkpoint
@@ -138,7 +143,7 @@ class Upkeep:
             self._on_backlog(to_checkpoint + to_anchor)
 
     def _note_touched(self, batch: Batch, counts: Mapping[Label, int]) -> None:
-        """Note the backlog of a batch's labels as it was before the batch, until the scan has ended."""
+        """During the scan: note the backlog that a batch's labels had before the batch."""
         covered: dict[Label, int] = {}
         labels = set(counts)
         for step in batch.view.changes.steps:
@@ -188,12 +193,12 @@ class Upkeep:
         self._metrics.checkpoints.inc()
         self._metrics.checkpoint_interval.observe(entries)
         self._metrics.stage.labels("checkpointed").inc(entries)
-        if self._anchor is not None:
+        if self._is_anchored(label):
             _before, waiting = self._unanchored.get(label, (NO_ENTRIES, 0))
             self._unanchored[label] = made.upto_seq, waiting + entries
 
     def _anchored(self, label: Label, upto_seq: StreamSeq) -> None:
-        """Record an anchor; a checkpoint made since it was requested still waits for one."""
+        """Record an anchor; a checkpoint that is newer than its request still waits for an anchor."""
         newest, waiting = self._unanchored.pop(label, (upto_seq, 0))
         after = newest - upto_seq
         if after > 0:
@@ -254,6 +259,10 @@ class Upkeep:
 
     # --- anchors
 
+    def _is_anchored(self, label: Label) -> bool:
+        """Return whether the checkpoints of a label are anchored here."""
+        return self._anchor is not None and label != self._not_anchored
+
     async def anchor(self, label: Label | None) -> list[Checkpoint]:
         """Publish the newest checkpoint of one label, or of every label where it is not anchored yet."""
         if self._anchor is None:
@@ -276,7 +285,7 @@ class Upkeep:
                 done.append(checkpoint)
         return done
 
-    async def _anchor_latest(self, anchor: AnchorBackend, label: Label) -> Checkpoint | None:
+    async def _anchor_latest(self, anchor: AnchorPublisher, label: Label) -> Checkpoint | None:
         """Publish one label's newest checkpoint; None if it has none.
 
         The first action makes storage check the label, so that nothing about a damaged label is published.
@@ -289,7 +298,7 @@ class Upkeep:
         await self._log.act(lambda batch: batch.anchor(label, last.upto_seq, anchor_ref))
         return last
 
-    async def _publish(self, anchor: AnchorBackend, root: AnchoredRoot) -> bytes:
+    async def _publish(self, anchor: AnchorPublisher, root: AnchoredRoot) -> bytes:
         try:
             return await anchor.publish(root)
         except AnchorError as exc:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -34,6 +35,11 @@ T = TypeVar("T")
 MAX_BATCH_ACTIONS: Final = 1_024
 MAX_BATCH_BYTES: Final = 8 * 1_048_576
 """Together with ``MAX_BATCH_ACTIONS``, bounds the latency of one batch."""
+RECENT_SEC: Final = 1.0
+"""After a message, for how long readers expect another one."""
+PAUSE_SEC: Final = 0.000_02
+BUSY_PAUSE_SEC: Final = 0.000_5
+"""How long readers pause, after some 0.2 ms of work, if there may be a message, or if there is one."""
 UNSETTLED: Final[Any] = object()
 """The outcome of a ticket that is not decided yet; not None, which is a valid outcome."""
 
@@ -86,9 +92,26 @@ class Sequencer:
         self._changed = threading.Condition()
         self._stopping = False
         self._failed = False
+        self._is_settling = False
+        self._settled_at = -math.inf
         self._sync_seconds = 0.0
         self._logged_poison: str | None = None
         self._thread = threading.Thread(target=self._run, name="veen-sequencer", daemon=True)
+
+    def give_way(self) -> None:
+        """Pause a reader thread in the middle of its work, if there is a message or may be one soon.
+
+        The interpreter lets a thread compute for 5 ms while others wait, and a message needs several turns.
+        """
+        if self._is_settling:
+            time.sleep(BUSY_PAUSE_SEC)
+        elif time.monotonic() - self._settled_at < RECENT_SEC:
+            time.sleep(PAUSE_SEC)
+
+    def give_turn(self) -> None:
+        """Let the sequencer's thread have its turn now, if it has messages; for the event loop."""
+        if self._is_settling:
+            time.sleep(PAUSE_SEC)
 
     def start(self) -> None:
         self._thread.start()
@@ -113,7 +136,10 @@ class Sequencer:
     def _run(self) -> None:
         try:
             while taken := self._take():
+                self._is_settling = True
                 self._settle(taken)
+                self._settled_at = time.monotonic()
+                self._is_settling = False
         except BaseException as exc:  # noqa: BLE001 - reported; the hub ends
             LOGGER.critical("sequencer_failed", exc_info=exc)
             with self._changed:

@@ -26,7 +26,7 @@ class ReceiptSigner:
         self.process = WorkerProcess(__name__, enabled=enabled, timeout_sec=TIMEOUT_SEC)
         self._key: VerifyKey | None = None
         self._posted: list[list[bytes]] = []
-        """Digests sent to the process whose signatures were not taken yet."""
+        """Digests that were sent to the process and whose signatures were not taken yet."""
 
     def expect(self, key: SigningKey, digests: list[bytes]) -> None:
         """Hint: these digests will be signed soon; the process may start."""

@@ -32,6 +32,7 @@ from typing import Any, Final
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.ops.process_memory import protect_memory
+from veen_hub.ops.stage_timers import start_if_asked
 
 MIN_QUESTIONS: Final = 16
 """Smallest group that is sent to a process; below this the calling thread is faster."""
@@ -40,7 +41,7 @@ RESTART_SEC: Final = 5.0
 PIPE_BYTES: Final = 256 * 1_024
 """Buffer of the pipe in each direction; large enough for a group of average messages."""
 _PIPE_ERRORS: Final = (OSError, EOFError, pickle.UnpicklingError, ValueError)
-"""How a pipe fails if its process does not start, has ended, or sends nonsense."""
+"""Errors of a pipe whose process does not start, has ended, or sends invalid data."""
 
 
 def cores() -> int:
@@ -164,6 +165,7 @@ def serve(open_with: Callable[[list[bytes]], Callable[[bytes], object]]) -> None
     protect_memory()  # the signer is given the hub's key
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the hub handles it and closes the pipe
     LOGGER.disabled = True  # the hub logs failures
+    start_if_asked("helper")
     pipe = Connection(int(sys.argv[1]))
     with contextlib.suppress(EOFError, ConnectionError):
         answer = open_with(pipe.recv())

@@ -10,7 +10,7 @@ from veen_core.ids import Coid
 
 @dataclass(slots=True, eq=False)
 class ReplicaConnection:
-    """What one connected replica has not been sent yet, besides batches."""
+    """One connected replica, and the items other than batches that it has not been sent yet."""
 
     coids: list[Coid] = field(default_factory=list)
 

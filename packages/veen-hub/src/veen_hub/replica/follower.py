@@ -115,7 +115,7 @@ class ReplicaFollower:
         if self._heard_at is None or time.monotonic() - self._heard_at > STALE_SEC:
             return "replica: the primary has not been heard of"
         if not self._caught_up:
-            return "replica: it does not have everything yet that the primary had when it connected"
+            return "replica: entries that the primary had when the replica connected are still missing"
         return None
 
     @property

@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from veen_core.errors import ApiError
+from veen_core.handover import Handover
 from veen_core.ids import AuthRef, ClientId, Label
 from veen_core.rejection import Code
-from veen_core.status import AuthorizeResponse
+from veen_core.status import AuthorizeResponse, HandoverRequest
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.hub import Hub
-from veen_hub.ops.anchors import AnchorBackend
+from veen_hub.ops.anchors import AnchorPublisher
 from veen_hub.ops.chores import Chore
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log import HubLogService
 from veen_hub.ops.logs import log
 from veen_hub.shards.forwarding import PartClient
+from veen_hub.shards.handing_over import ShardedHandover
 from veen_hub.shards.joining import Joining, OwnPart, RemotePart
 from veen_hub.shards.merged_metrics import CounterHistory
 from veen_hub.shards.merging import Merging
@@ -38,7 +40,7 @@ ORDER_SEC: Final = 0.2
 class JoinedHubLogService(HubLogService):
     """The hub log over all parts, with cadence, memories and witnesses of a hub with one shard."""
 
-    def __init__(self, config: HubConfig, hub: ControlHub, anchor: AnchorBackend | None) -> None:
+    def __init__(self, config: HubConfig, hub: ControlHub, anchor: AnchorPublisher | None) -> None:
         super().__init__(
             config,
             hub.store,
@@ -51,12 +53,12 @@ class JoinedHubLogService(HubLogService):
         self._hub = hub
 
     async def _make_checkpoint(self) -> SignedHead | None:
-        if not self._hub.are_shards_up():
+        if not self._hub.are_shards_up() or self._hub.signing_gate.is_elsewhere:
             return None
         return await self._hub.joining.join(self.origin)
 
     async def _record(self, head: TreeHead) -> bool:
-        """Record a head where a hub with one shard does, and in every shard, before anybody is shown it."""
+        """Record a head where a hub with one shard does, and in every shard, before it leaves the hub."""
         if not self._hub.are_shards_up() or not await super()._record(head):
             return False
         await self._hub.joining.remember(head)
@@ -83,19 +85,22 @@ class ControlHub(Hub):
         own_origin: str,
         shards: Mapping[int, PartClient],
         are_shards_up: Callable[[], bool],
+        anchor: AnchorPublisher | None,
     ) -> None:
         self._own_origin = own_origin
         self._floor_clock = clock
         self.shards = shards
         self.are_shards_up = are_shards_up
         self.counter_history = CounterHistory()
-        super().__init__(config, store, clock=clock)
+        self.anchor = anchor
+        super().__init__(config, store, clock=clock, anchor=anchor)
         own = PartHubLog(
             own_origin,
+            store,
             store.own_hub_log,
             self.log,
-            self.signing_gate,
-            clock,
+            gate=self.signing_gate,
+            clock=clock,
             last_batch=lambda: store.own_last_batch,
         )
         remote = {number: RemotePart(client) for number, client in shards.items()}
@@ -111,8 +116,17 @@ class ControlHub(Hub):
             store, layout, self.log, self.joining, shards=remote, announcements=self.announcements
         )
         self.replica_source = self.merging
+        self._handing_over = ShardedHandover(
+            store,
+            self.log,
+            self.signing_gate,
+            self.uploads,
+            origin=self.hub_log.origin,
+            joining=self.joining,
+            shards=remote,
+        )
 
-    def _make_hub_log(self, anchor: AnchorBackend | None) -> HubLogService:
+    def _make_hub_log(self, anchor: AnchorPublisher | None) -> HubLogService:
         return JoinedHubLogService(self.config, self, anchor)
 
     def owner_of(self, label: Label) -> PartClient | None:
@@ -136,6 +150,12 @@ class ControlHub(Hub):
                 await self.merging.order()
             except ApiError as exc:  # a shard has just ended
                 log(logging.INFO, "merged_journal_waits", error=str(exc))
+
+    async def hand_over(self, request: HandoverRequest) -> Handover:
+        """End this hub in favour of its successor; asking again returns the same record."""
+        if self.handover is None and not self.are_shards_up():
+            raise ApiError(Code.UNAVAILABLE, "a shard of this hub is being started", retry_after=1)
+        return await super().hand_over(request)
 
     # --- tokens
 

@@ -1,5 +1,8 @@
 """The coordinator: the process that was started as ``veen-hub`` with more than one shard.
 
+A policy is loaded by every process, and each follows the realm by itself: a shard whose view is too old
+accepts nothing, whatever the others have.
+
 It keeps the address of the hub reserved, so that no other program takes it while shards restart; only the
 shards listen there. It ends at a signal, when its own part fails, or when a shard cannot be started.
 """
@@ -27,6 +30,7 @@ from veen_hub.http.keys import READERS_ARE_CHECKED
 from veen_hub.http.listener import Listener
 from veen_hub.http.unix_listener import UnixListener
 from veen_hub.hub import Hub
+from veen_hub.ops.anchors import load_anchor
 from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import HubConfig, Network
 from veen_hub.ops.config.hub_log import HubLogSettings
@@ -35,8 +39,10 @@ from veen_hub.ops.logs import log
 from veen_hub.ops.stopping import first_of, stop_event
 from veen_hub.server import SHUTDOWN_SEC, make_app
 from veen_hub.shards import merged_answers
+from veen_hub.shards.anchoring import anchor_route
 from veen_hub.shards.control_hub import ControlHub
 from veen_hub.shards.forwarding import PartClient, socket_path
+from veen_hub.shards.gate_copy import encode_gate
 from veen_hub.shards.part_hub import FloorClock
 from veen_hub.shards.shard_runner import ShardRunner
 from veen_storage import Files
@@ -104,6 +110,7 @@ class Coordinator:
             own_origin=part_origin(store.identity.hub_id, self._map, CONTROL),
             shards=self.clients,
             are_shards_up=self.are_shards_up,
+            anchor=load_anchor(config.anchor),
         )
 
     def are_shards_up(self) -> bool:
@@ -130,7 +137,7 @@ class Coordinator:
                 self._layout,
                 self._shard_config(number),
                 client,
-                hub.signing_gate,
+                lambda: encode_gate(hub.signing_gate, has_ended=hub.handover is not None),
                 port=self._reserved.getsockname()[1],
                 floor=lambda: self._clock.floor,
                 check=hub.joining.check_place,
@@ -144,6 +151,9 @@ class Coordinator:
         for task in waiting:
             task.cancel()
         if hub.failure is None and (serving.done() or stopping.is_set()):
+            if serving.done():
+                hub.realm_follower.start(self.url)
+                hub.advertiser.start(self.url)
             return serving.done()
         raise VeenError(
             hub.failure or f"the shards did not start within {START_SEC:.0f} s", action="see the log"
@@ -163,12 +173,16 @@ class Coordinator:
             hub_log=HubLogSettings(),
             authority_url=None,
             authority_ca=None,
+            discovery=None,  # the coordinator advertises the hub
         )
 
     async def _listen(self) -> None:
         config = self.config
         control = Route("GET", "/part/control", merged_answers.control_entries)
-        app = self._app(*merged_answers.control_routes(), control)
+        routes = [*merged_answers.control_routes(), control]
+        if self.hub.anchor is not None:
+            routes.append(anchor_route(self.hub.anchor))
+        app = self._app(*routes)
         app[READERS_ARE_CHECKED] = True  # by the shard that the request came from
         path = socket_path(self._layout.sockets, part_name(CONTROL))
         await UnixListener(await self._runner_of(app), self.hub, path).start()
@@ -199,7 +213,9 @@ class Coordinator:
     async def stop(self) -> None:
         """Let all shards settle what they have accepted, join the last heads, and end every process."""
         hub = self.hub
+        await hub.advertiser.stop()  # before anything stops: the directory may be on this hub
         hub.stopping.set()
+        await hub.realm_follower.stop()
         await asyncio.gather(*(runner.drain() for runner in self.runners.values()))
         await hub.drain()  # its last hub checkpoint covers what the shards have settled
         await asyncio.gather(*(runner.stop() for runner in self.runners.values()))
@@ -236,7 +252,7 @@ def _reserve(host: str, port: int) -> socket.socket:
     family, kind, protocol, _name, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    with socket.socket(family, kind, protocol) as probe:  # without SO_REUSEPORT: fails if anybody listens
+    with socket.socket(family, kind, protocol) as probe:  # without SO_REUSEPORT: fails if any process listens
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         probe.listen(1)

@@ -11,7 +11,7 @@ from typing import Final, cast
 from veen_core import cbor
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import ApiError
-from veen_core.ids import StreamSeq
+from veen_core.ids import Label, StreamSeq
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse, RetentionResponse
 from veen_hub.api import tooling
@@ -36,12 +36,6 @@ from veen_hub.version import VERSION
 from veen_storage.shards.sharded_layout import part_name
 
 READY_SEC: Final = 5.0
-NOT_WITH_SHARDS: Final = frozenset(
-    {
-        ("POST", "/tooling/handover"),
-        ("POST", "/tooling/anchor"),
-    }
-)
 
 
 def control_routes() -> list[Route]:
@@ -49,6 +43,7 @@ def control_routes() -> list[Route]:
     merged: Mapping[tuple[str, str], Callable[[ApiRequest], Awaitable[AnyReply]]] = {
         ("POST", "/tooling/authorize"): authorize,
         ("POST", "/tooling/checkpoint"): checkpoint,
+        ("POST", "/tooling/anchor"): anchor,
         ("POST", "/tooling/retention"): retention,
         ("GET", "/v1/checkpoint"): checkpoints,
     }
@@ -57,24 +52,12 @@ def control_routes() -> list[Route]:
         key = (route.method, route.pattern)
         if key in ANSWERED_HERE:
             continue  # by the shard that accepted the request
-        if key in NOT_WITH_SHARDS:
-            routes.append(dataclasses.replace(route, handler=refuse_with_shards))
-        else:
-            routes.append(dataclasses.replace(route, handler=merged.get(key, route.handler)))
+        routes.append(dataclasses.replace(route, handler=merged.get(key, route.handler)))
     return routes
 
 
 def _hub(request: ApiRequest) -> ControlHub:
     return cast(ControlHub, request.hub)
-
-
-async def refuse_with_shards(request: ApiRequest) -> Reply:
-    """Refuse what a hub with several shards cannot do."""
-    raise ApiError(
-        Code.CONFLICT,
-        f"{request.path} is not supported by a hub with several shards: stop it, and bring it back into one "
-        "with `veen hub reshard --shards 1`",
-    )
 
 
 async def authorize(request: ApiRequest) -> Reply:
@@ -91,16 +74,31 @@ async def authorize(request: ApiRequest) -> Reply:
 
 async def checkpoint(request: ApiRequest) -> Reply:
     """``POST /tooling/checkpoint``: make checkpoints now, of one label or of all that grew."""
+    return await _at_owners(request, "checkpoint", _hub(request).upkeep.checkpoint)
+
+
+async def anchor(request: ApiRequest) -> Reply:
+    """``POST /tooling/anchor``: publish the newest checkpoints now."""
+    hub = _hub(request)
+    if hub.anchor is None:
+        return await tooling.anchor(request)  # says so
+    return await _at_owners(request, "anchor", hub.upkeep.anchor)
+
+
+async def _at_owners(
+    request: ApiRequest, what: str, own: Callable[[Label | None], Awaitable[list[Checkpoint]]]
+) -> Reply:
+    """Do something about the checkpoints of one label, or of all, where the labels are."""
     hub = _hub(request)
     asked = await tooling.signed_label_request(request)
     made: list[Checkpoint] = []
     owner = hub.owner_of(asked.label) if asked.label is not None else None
     if owner is None:
-        made += await hub.upkeep.checkpoint(asked.label)
+        made += await own(asked.label)
     shards = [owner] if owner is not None else list(hub.shards.values()) if asked.label is None else []
     body = json.dumps({"label": asked.label.hex() if asked.label is not None else None}).encode()
     for shard in shards:
-        answer = await shard.call("POST", "/part/checkpoint", body)
+        answer = await shard.call("POST", f"/part/{what}", body)
         made += map(Checkpoint.decode, cbor.split_sequence(answer))
     return respond(request, CheckpointsResponse(checkpoints=tuple(made), server_version=VERSION))
 

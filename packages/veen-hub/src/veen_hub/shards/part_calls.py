@@ -4,6 +4,7 @@
 |---|---|
 | ``GET /part/place?size=N`` | root of the first N entries of the part's own hub log, or nothing |
 | ``POST /part/extend?floor=T`` | cover every entry so far, at T or later; end of the part's own hub log |
+| ``POST /part/close?floor=T`` | the same for the last time, while the gate is closed |
 | ``GET /part/heads?from=A&to=B`` | entries of the part's own hub log |
 | ``GET /part/batch`` | the last durable batch of the part's journal |
 | ``GET /part/known`` | what the part has seen of the control label and of the hub log of all parts |
@@ -13,7 +14,7 @@
 | ``POST /part/serve`` | listen at the hub's address |
 | ``GET /part/ready`` | why the part cannot accept messages, or nothing |
 | ``POST /part/admit`` | run the auth stage for an attachment (H17) |
-| ``POST /part/checkpoint``, ``/part/retention`` | upkeep now, at an admin's request |
+| ``POST /part/checkpoint``, ``/part/anchor``, ``/part/retention`` | upkeep now, at an admin's request |
 | ``POST /part/drain``, ``/part/stop`` | accept nothing more, and settle what was accepted; end |
 
 Only processes of the hub's user reach the socket.
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from veen_core import cbor
+from veen_core.checkpoint import Checkpoint
 from veen_core.errors import AdmissionError, ApiError
 from veen_core.ids import AuthRef, ClientId, Label, UnixTime
 from veen_core.rejection import Code
@@ -35,6 +37,8 @@ from veen_hub.api.reading import number_of
 from veen_hub.api.reply import Reply
 from veen_hub.api.request import ApiRequest
 from veen_hub.api.routes import Route
+from veen_hub.shards.gate_copy import GateCopy
+from veen_hub.shards.part_hub import PartPlace
 from veen_hub.shards.shard_hub import ShardHub
 from veen_hub.shards.submit_link import encode_error
 
@@ -47,6 +51,7 @@ class PartCalls:
     """Answers the calls of the coordinator in one shard's process."""
 
     hub: ShardHub
+    gate: GateCopy
     serve: Callable[[], Awaitable[None]]
     drain: Callable[[], Awaitable[None]]
     stop: Callable[[], None]
@@ -54,12 +59,14 @@ class PartCalls:
     def routes(self) -> list[Route]:
         posts: dict[str, Callable[[ApiRequest], Awaitable[Reply]]] = {
             "extend": self._extend,
+            "close": self._close,
             "remember": self._remember,
             "control": self._control,
             "gate": self._gate,
             "serve": self._serve,
             "admit": self._admit,
             "checkpoint": self._checkpoint,
+            "anchor": self._anchor,
             "retention": self._retention,
             "drain": self._drain,
             "stop": self._stop,
@@ -83,14 +90,10 @@ class PartCalls:
         return Reply(200, root or b"", BYTES)
 
     async def _extend(self, request: ApiRequest) -> Reply:
-        place = await self.hub.hub_log.extend(UnixTime(number_of(request, "floor", 0)))
-        found = {
-            "hub_ts": place.hub_ts,
-            "size": place.size,
-            "root": place.root.hex(),
-            "batch": place.batch,
-        }
-        return json_reply(json.dumps(found))
+        return _placed(await self.hub.hub_log.extend(UnixTime(number_of(request, "floor", 0))))
+
+    async def _close(self, request: ApiRequest) -> Reply:
+        return _placed(await self.hub.hub_log.close(UnixTime(number_of(request, "floor", 0))))
 
     async def _batch(self, _request: ApiRequest) -> Reply:
         return json_reply(json.dumps({"last": self.hub.store.last_batch}))
@@ -128,13 +131,8 @@ class PartCalls:
 
     async def _gate(self, request: ApiRequest) -> Reply:
         """Open or close the signing gate as the coordinator's is (RESOLUTIONS P3)."""
-        asked: dict[str, Any] = json.loads(await _body(request))
-        if asked["final"]:
-            self.hub.signing_gate.refuse(asked["why"])
-        elif asked["why"] is not None:
-            self.hub.signing_gate.wait(asked["why"], asked["why"])
-        else:
-            self.hub.signing_gate.open()
+        if self.gate.take(await _body(request)):
+            await self.hub.upkeep.stop()  # the hub has handed over
         return json_reply("{}")
 
     async def _serve(self, _request: ApiRequest) -> Reply:
@@ -165,9 +163,16 @@ class PartCalls:
         return json_reply(json.dumps({"writer": writer.hex()}))
 
     async def _checkpoint(self, request: ApiRequest) -> Reply:
+        return await self._at_labels(request, self.hub.upkeep.checkpoint)
+
+    async def _anchor(self, request: ApiRequest) -> Reply:
+        return await self._at_labels(request, self.hub.upkeep.anchor)
+
+    async def _at_labels(
+        self, request: ApiRequest, do: Callable[[Label | None], Awaitable[list[Checkpoint]]]
+    ) -> Reply:
         asked: dict[str, Any] = json.loads(await _body(request))
-        label = Label.from_hex(asked["label"]) if asked["label"] is not None else None
-        made = await self.hub.upkeep.checkpoint(label)
+        made = await do(Label.from_hex(asked["label"]) if asked["label"] is not None else None)
         control = self.hub.admission.control_label
         return Reply(200, b"".join(one.encode() for one in made if one.label_curr != control), BYTES)
 
@@ -184,3 +189,13 @@ async def _body(request: ApiRequest) -> bytes:
             raise ApiError(Code.LIMIT, "a call between parts is too large")
         parts.append(part)
     return b"".join(parts)
+
+
+def _placed(place: PartPlace) -> Reply:
+    found = {
+        "hub_ts": place.hub_ts,
+        "size": place.size,
+        "root": place.root.hex(),
+        "batch": place.batch,
+    }
+    return json_reply(json.dumps(found))

@@ -14,7 +14,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.rejection import Code
 from veen_hub.admission.stateless import Submission
 from veen_hub.hub import Hub
-from veen_hub.ops.anchors import AnchorBackend
+from veen_hub.ops.anchors import AnchorPublisher
 from veen_hub.ops.config import HubConfig
 from veen_hub.pipeline.intake import Outcome, PendingRequest
 from veen_hub.pipeline.worker_process import cores
@@ -28,6 +28,7 @@ from veen_storage.shards.sharded_layout import owner_of
 class ShardHub(Hub):
     """One shard's part of a hub; ``links`` lead to the other shards, by number."""
 
+    owns_control = False
     hub_log: PartHubLog  # type: ignore[assignment]  # it has the methods that a hub calls
 
     def __init__(
@@ -40,22 +41,24 @@ class ShardHub(Hub):
         clock: FloorClock,
         origin: str,
         links: dict[int, SubmitLink],
+        anchor: AnchorPublisher | None,
     ) -> None:
         self.number = number
         self.count = count
         self._links = links
         self._floor_clock = clock
         self._origin = origin
-        super().__init__(config, store, clock=clock)
+        super().__init__(config, store, clock=clock, anchor=anchor)
         self.signing_gate.wait(NOT_OPENED, NOT_OPENED)
 
-    def _make_hub_log(self, anchor: AnchorBackend | None) -> Any:  # noqa: ARG002 - a part anchors nothing
+    def _make_hub_log(self, anchor: AnchorPublisher | None) -> Any:  # noqa: ARG002 - no memory of a part's own hub log
         return PartHubLog(
             self._origin,
+            self.store,
             self.store.hub_log,
             self.log,
-            self.signing_gate,
-            self._floor_clock,
+            gate=self.signing_gate,
+            clock=self._floor_clock,
             last_batch=lambda: self.store.last_batch,
         )
 
@@ -132,7 +135,7 @@ class ShardHub(Hub):
         )
 
     async def remember_hub_log(self, size: int, root: bytes) -> None:
-        """Record durably a hub checkpoint of the joined hub log, before anybody is shown it."""
+        """Record durably a hub checkpoint of the joined hub log, before it leaves the hub."""
         await self.log.read(lambda: write_seen(self._state, SeenHubLog(size, root)))
 
     # --- tokens

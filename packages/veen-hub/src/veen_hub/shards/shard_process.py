@@ -39,7 +39,9 @@ from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, set_up, write_failure
 from veen_hub.ops.process_memory import protect_memory
 from veen_hub.server import SHUTDOWN_SEC, make_app
+from veen_hub.shards.anchoring import CoordinatorAnchor
 from veen_hub.shards.forwarding import PartClient, socket_path
+from veen_hub.shards.gate_copy import GateCopy
 from veen_hub.shards.part_calls import PartCalls
 from veen_hub.shards.part_hub import FloorClock
 from veen_hub.shards.routing import Router, label_routes
@@ -48,6 +50,7 @@ from veen_hub.shards.submit_link import SubmitConnection, SubmitLink
 from veen_storage import LockedError, StorageError
 from veen_storage.shards.fence import Fence, PartStore
 from veen_storage.shards.sharded_layout import (
+    CONTROL,
     ShardedLayout,
     control_label_of,
     part_name,
@@ -64,7 +67,7 @@ COORDINATOR_ENDED: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSettings:
-    """What the coordinator tells a shard's process."""
+    """The settings that the coordinator passes to a shard's process."""
 
     config: HubConfig
     root: Path
@@ -107,6 +110,7 @@ class ShardServer:
         store = await self._open()
         try:
             await self._take_tokens(store)
+            has_anchor = settings.config.anchor.backend != "none"
             self.hub = ShardHub(
                 settings.config,
                 store,
@@ -115,6 +119,7 @@ class ShardServer:
                 clock=self._clock,
                 origin=part_origin(store.identity.hub_id, self._map, settings.number),
                 links=self._links,
+                anchor=CoordinatorAnchor(self._clients[CONTROL]) if has_anchor else None,
             )
         except BaseException:
             store.close()
@@ -156,7 +161,7 @@ class ShardServer:
         while True:
             head = store.read.head(control)
             after = head.stream_seq if head is not None else 0
-            answer = await self._clients[-1].call("GET", f"/part/control?after={after}")
+            answer = await self._clients[CONTROL].call("GET", f"/part/control?after={after}")
             frames = [bytes(frame) for frame in cbor.decode_items(answer)]
             if not frames:
                 break
@@ -167,7 +172,8 @@ class ShardServer:
             raise StorageError(f"{store.layout.root}: the tokens of this hub could not be applied")
 
     async def _listen_for_parts(self) -> None:
-        calls = PartCalls(self.hub, self._serve, self._drain, self._stopped.set)
+        gate = GateCopy(self.hub.signing_gate)
+        calls = PartCalls(self.hub, gate, self._serve, self._drain, self._stopped.set)
         app = make_app(self.hub)
         app[READERS_ARE_CHECKED] = True  # by the shard that the request came from
         app.add_routes(map(route_of, (*label_routes(), METRICS, *calls.routes())))
@@ -193,13 +199,16 @@ class ShardServer:
         await self._public_runner.setup()
         endpoint = ListenerEndpoint.of("listen", config.listen, port=settings.port, reuse_port=True)
         context = server_context(config.tls) if config.tls is not None else None
-        await Listener(self._public_runner, self.hub, endpoint, context, takes_submits=True).start()
+        listener = Listener(self._public_runner, self.hub, endpoint, context, takes_submits=True)
+        await listener.start()
+        self.hub.realm_follower.start(listener.name)
 
     # --- stopping
 
     async def _drain(self) -> None:
         """Accept nothing more from clients or parts, and settle what was accepted."""
         self.hub.stopping.set()
+        await self.hub.realm_follower.stop()
         if self._public_runner is not None:
             for site in list(self._public_runner.sites):
                 await site.stop()

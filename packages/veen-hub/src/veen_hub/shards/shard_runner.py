@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import pickle
 import sys
@@ -22,7 +21,6 @@ from veen_core.errors import ApiError, VeenError
 from veen_core.ids import UnixTime
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.logs import LOGGER, log
-from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.shards.forwarding import PartClient
 from veen_hub.shards.shard_process import ShardSettings
 from veen_storage import Files
@@ -40,7 +38,7 @@ STOP_SEC: Final = 15.0
 GATE_SEC: Final = 0.2
 """How often the state of the signing gate is compared with that of the shard."""
 GATE_REPEAT_SEC: Final = 5.0
-"""How often it is sent although it has not changed: the shard must be able to answer."""
+"""Time between two reports of an unchanged gate, which show that the shard still answers."""
 SILENT_SEC: Final = 20.0
 """Longest time without an answer: a shard that may still sign when the hub must not is killed."""
 FINAL_CODES: Final = frozenset({1, 2, 3})
@@ -56,7 +54,7 @@ class ShardRunner:
         layout: ShardedLayout,
         config: HubConfig,
         client: PartClient,
-        gate: SigningGate,
+        gate_state: Callable[[], bytes],
         *,
         port: int,
         floor: Callable[[], UnixTime],
@@ -70,7 +68,7 @@ class ShardRunner:
         self.pid = 0
         self._layout = layout
         self._config = config
-        self._gate = gate
+        self._gate_state = gate_state
         self._port = port
         self._floor = floor
         self._check = check
@@ -178,7 +176,7 @@ class ShardRunner:
 
     async def _follow_gate(self) -> None:
         """Keep the shard's gate as the coordinator's is; kill a shard that does not answer."""
-        sent: tuple[str | None, bool] | None = None
+        sent: bytes | None = None
         sent_at = 0.0
         while True:
             state, now = self._gate_state(), time.monotonic()
@@ -193,13 +191,8 @@ class ShardRunner:
                 sent, sent_at = state, now
             await asyncio.sleep(GATE_SEC)
 
-    def _gate_state(self) -> tuple[str | None, bool]:
-        return self._gate.closed, self._gate.is_final
-
     async def _send_gate(self) -> None:
-        why, final = self._gate_state()
-        body = json.dumps({"why": why, "final": final}).encode()
-        await self.client.call("POST", "/part/gate", body, timeout_sec=SILENT_SEC)
+        await self.client.call("POST", "/part/gate", self._gate_state(), timeout_sec=SILENT_SEC)
 
     # --- stopping
 

@@ -8,8 +8,8 @@ What proves to a reader that a log misbehaved, if the reader has nothing but the
   leaves have another root than the smaller one. A log that extends a second history sends such a proof
   itself: the proof is valid there, and leads to another root at the old size.
 
-A consistency proof that does not verify proves nothing by itself: checkpoints are public, so anybody can send
-a genuine checkpoint with a wrong proof. The witness keeps both checkpoints as ``unproven``. They are no
+A consistency proof that does not verify proves nothing by itself: checkpoints are public, so any client can
+send a genuine checkpoint with a wrong proof. The witness keeps both checkpoints as ``unproven``. They are no
 evidence but a question to the log, which owes a valid proof from one to the other. If the witness later
 cosigns that checkpoint, the question is answered and removed.
 
@@ -62,7 +62,7 @@ class LogContradiction(Wire):
 
     @property
     def id(self) -> str:
-        """The same signed statements have the same id, whenever they are seen."""
+        """Hash of the signed statements: it does not depend on the time at which they were seen."""
         texts = [self.claim, *(head.note.text for head in self.heads)]
         return sha256("\n".join(texts).encode()).hexdigest()[:32]
 

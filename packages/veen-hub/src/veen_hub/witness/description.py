@@ -1,4 +1,4 @@
-"""What a witness shows about its logs: the answer of ``/logs`` and of ``veen witness status``."""
+"""The description of a witness's logs: the answer of ``/logs`` and of ``veen witness status``."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from veen_hub.witness.state import WitnessState
 
 
 class StateMetrics(Collector):
-    """What the state says at the moment of the scrape."""
+    """The gauges of the witness's state, computed at each scrape."""
 
     def __init__(self, state: WitnessState, now: Callable[[], int]) -> None:
         self._state = state

@@ -53,7 +53,7 @@ class SignedRequest:
 
     request: AddCheckpoint
     signatures: tuple[NoteSignature, ...]
-    """Those of the log's keys that verified."""
+    """The signatures of the log's keys, which all verified."""
 
     @property
     def head(self) -> TreeHead:

@@ -1,4 +1,4 @@
-"""What a witness must never forget: the newest cosigned checkpoint of each log, and the contradictions.
+"""The state of a witness, which must never be lost: each log's newest cosigned checkpoint, contradictions.
 
 One LMDB environment, written in synced transactions by one process. Keys:
 
@@ -77,7 +77,7 @@ class KeptContradiction:
 
 @dataclass(slots=True)
 class WitnessChanges:
-    """What one transaction changes."""
+    """The changes of one transaction."""
 
     heads: dict[str, CosignedHead] = field(default_factory=dict)
     """New checkpoints by origin."""

@@ -183,7 +183,7 @@ class Recoveries:
 
     def current(self, identity: bytes) -> IdentityId:
         """The identity that has replaced this one; this identity itself if it was never replaced."""
-        while (successor := self.replaced.get(identity)) is not None:  # a replaced identity replaces nobody
+        while (successor := self.replaced.get(identity)) is not None:  # a replaced identity replaces no other
             identity = successor
         return IdentityId(identity)
 

@@ -7,6 +7,7 @@ Exit codes: 0 every check that ran passed; 5 a check failed, or more were skippe
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import signal
 import sys
@@ -36,6 +37,7 @@ from veen_selftest.runner import report as reports
 from veen_selftest.runner import suite as suites
 from veen_selftest.runner.check import Check
 from veen_selftest.runner.context import RunOptions
+from veen_selftest.runner.load_profile import table as profile_table
 from veen_selftest.runner.suite import CheckResult, RunReport
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -115,6 +117,8 @@ def stop_once() -> Iterator[None]:
 
 def _answer(report: RunReport) -> Answer:
     lines = [*reports.table(report.figures), *clients_table(report.clients)]
+    for profile in report.profiles:
+        lines += profile_table(profile)
     if report.inconclusive and not report.interrupted:
         lines.append("no verdict: more checks were skipped than passed; the lines above say why")
     lines.append(reports.summary(report))
@@ -197,6 +201,17 @@ OPTIONS: Final = (
         help="Suite perf: number of entries in the long label of hub.growth.",
     ),
     click.option(
+        "--profile",
+        is_flag=True,
+        help="Suite perf: print the time per message by stage, not the figures; draw a flame graph.",
+    ),
+    click.option(
+        "--flame-graph",
+        type=_REPORT,
+        callback=writable,
+        help="Suite perf with --profile: SVG file of the flame graph [default: veen-flame-graph.svg].",
+    ),
+    click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
@@ -243,6 +258,8 @@ def selftest(
     max_wait: float,
     quick: bool,
     history: int | None,
+    profile: bool,
+    flame_graph: Path | None,
     log_format: str,
     listing: bool,
     junit: Path | None,
@@ -255,7 +272,11 @@ def selftest(
     evidence against hubs that do not exist: the operator of the hub sees the report in the hub's log.
     """
     wanted = suites.SUITES if "all" in suite else suite or ("core",)
-    todo = list(suites.chosen(wanted, only))
+    if profile and (tuple(suite) != ("perf",) or only):
+        raise click.UsageError("--profile measures one thing: write `veen selftest perf --profile`.")
+    if flame_graph is not None and not profile:
+        raise click.UsageError("--flame-graph belongs to --profile: give both.")
+    todo = suites.profile_of("perf") if profile else list(suites.chosen(wanted, only))
     if not todo:
         patterns = " ".join(only)
         raise click.UsageError(
@@ -272,6 +293,8 @@ def selftest(
         quick=quick,
         history=history,
     )
+    if flame_graph is not None:
+        options = dataclasses.replace(options, flame_graph=flame_graph)
     log = ResultLines() if log_format == "json" and not out.as_json else None
     with stop_once():
         fleet = make_fleet(

@@ -111,8 +111,9 @@ def _check_remote(fleet: RemoteFleet, hub: str, admin_key: Path | None) -> None:
             "give the key of the admin that the hub was made with",
         ) from None
     except (OSError, EOFError, http.client.HTTPException) as exc:
+        why = (exc.strerror if isinstance(exc, OSError) else None) or str(exc) or type(exc).__name__
         raise CommandFailed(
-            f"no hub answers at {hub} ({str(exc) or type(exc).__name__})",
+            f"no hub answers at {hub} ({why})",
             Exit.NETWORK,
             "check that it runs, and its address: http:// or https://, --ca, and --cert if it demands one",
         ) from None

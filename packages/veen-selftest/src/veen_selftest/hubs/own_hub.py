@@ -86,9 +86,10 @@ class OwnHub:
     def _run_once(self, *flags: str) -> None:
         self._process.run_once(*flags, *self._flags())
 
-    def start(self) -> HttpHub:
-        """Start the process."""
-        line = self._process.start(LISTENING, "--port=0", "--log-level=warning", *self._flags())
+    def start(self, environment: Mapping[str, str] | None = None) -> HttpHub:
+        """Start the process; ``environment``: variables besides this process's own."""
+        flags = ("--port=0", "--log-level=warning", *self._flags())
+        line = self._process.start(LISTENING, *flags, variables=environment)
         url, _, probes = line.partition(PROBES)
         return HttpHub(url, self._admin, probes_url=probes or None)
 
@@ -118,7 +119,11 @@ class OwnHub:
 
     def resident_mb(self) -> float:
         """Resident memory of the process and its children, in MB."""
-        return sum(_resident_kb(pid) for pid in _process_tree(self._process.pid)) / 1_024
+        return sum(map(_resident_kb, self.processes())) / 1_024
+
+    def processes(self) -> list[int]:
+        """Return the process ids of the hub and its helpers, the hub's first."""
+        return _process_tree(self._process.pid)
 
 
 def _process_tree(pid: int) -> list[int]:

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -54,9 +54,10 @@ class ServerProcess:
             raise ClauseViolation(f"{self._program[-1]} {arguments[0]} failed: {done.stderr.strip()[-300:]}")
         return done.stdout
 
-    def start(self, announcement: str, *arguments: str) -> str:
+    def start(self, announcement: str, *arguments: str, variables: Mapping[str, str] | None = None) -> str:
         """Start the process and return the rest of the line that begins with ``announcement``.
 
+        ``variables`` are added to its environment.
         The process has its own session: Ctrl-C reaches only the selftest, which stops its servers.
         """
         with self.log.open("ab") as log:
@@ -66,7 +67,7 @@ class ServerProcess:
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env=environment(),
+                env=environment() | dict(variables or {}),
             )
         line = self._first_line(self._process.stdout)
         if not line.startswith(announcement):

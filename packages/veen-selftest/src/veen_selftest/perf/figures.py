@@ -98,8 +98,8 @@ def _hub(context: CheckContext) -> HttpHub:
     return hub
 
 
-def _writers(context: CheckContext, hub: HttpHub, count: int, on: str = "log") -> list[Writer]:
-    """Return writers, with tokens if the hub is gated."""
+def writers(context: CheckContext, hub: HttpHub, count: int, on: str = "log") -> list[Writer]:
+    """Return writers of this check, with tokens if the hub is gated."""
     made = [context.writer_without_token(hub, f"writer {n}", on=on) for n in range(count)]
     if hub.known.gating:
         tokens = [writer.token() for writer in made]
@@ -121,14 +121,14 @@ def _single(context: CheckContext) -> None:
     """Durable submits per second, one message per request, 256 in flight, divided by the crypto floor."""
     hub, each = _hub(context), sizes(context).single // IN_FLIGHT
     _to_floor(
-        context, hub, [load.bodies(writer, each) for writer in _writers(context, hub, IN_FLIGHT)], 1, 0.35
+        context, hub, [load.bodies(writer, each) for writer in writers(context, hub, IN_FLIGHT)], 1, 0.35
     )
 
 
 def _batch(context: CheckContext) -> None:
     """Durable submits per second in sequences of 64, 16 requests in flight, divided by the crypto floor."""
     hub, each = _hub(context), sizes(context).batch // LANES
-    prepared = [batched(load.bodies(writer, each)) for writer in _writers(context, hub, LANES)]
+    prepared = [batched(load.bodies(writer, each)) for writer in writers(context, hub, LANES)]
     _to_floor(context, hub, prepared, MESSAGES_PER_BATCH, 0.8)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from veen_core.hashing import H
 from veen_hub.load import ClientRates
@@ -14,6 +15,7 @@ from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.peers.writer import Writer
 from veen_selftest.runner.check import Skip
 from veen_selftest.runner.hub_setup import PLAIN, HubSetup
+from veen_selftest.runner.load_profile import HubProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class RunOptions:
     """Whether the suite ``perf`` uses small sizes: a few seconds per figure."""
     history: int | None = None
     """Entries in the long label of the suite ``perf``; None: ``quick`` decides."""
+    flame_graph: Path = Path("veen-flame-graph.svg")
+    """File for the flame graph of a profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,8 @@ class CheckContext:
     figures: list[Figure] = field(default_factory=list)
     clients: list[ClientRates] = field(default_factory=list)
     """Rates of several clients of the hub; they have no target."""
+    profiles: list[HubProfile] = field(default_factory=list)
+    """Where the hub's processor time went, under several loads."""
     rng: random.Random = field(init=False)
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from veen_selftest.runner.context import Figure
+from veen_selftest.runner.load_profile import HubProfile
 from veen_selftest.runner.suite import CheckOutcome, CheckResult, RunReport
 
 MARKS = {CheckOutcome.PASSED: "ok", CheckOutcome.FAILED: "FAIL", CheckOutcome.SKIPPED: "skip"}
@@ -36,7 +37,24 @@ def as_object(report: RunReport) -> dict[str, Any]:
         ],
         "figures": [dataclasses.asdict(figure) for figure in report.figures],
         "clients": [dataclasses.asdict(rates) for rates in report.clients],
+        "profiles": [_profile_as_object(profile) for profile in report.profiles],
     }
+
+
+def _profile_as_object(profile: HubProfile) -> dict[str, Any]:
+    """Return a profile with numbers rounded to a nanosecond."""
+
+    def rounded(item: Any) -> Any:
+        match item:
+            case float():
+                return round(item, 3)
+            case dict():
+                return {key: rounded(value) for key, value in item.items()}
+            case list() | tuple():
+                return [rounded(each) for each in item]
+        return item
+
+    return {**rounded(dataclasses.asdict(profile)), "floor_ratio": round(profile.floor.ratio, 3)}
 
 
 def as_junit(report: RunReport) -> bytes:

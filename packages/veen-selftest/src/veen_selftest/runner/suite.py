@@ -18,6 +18,7 @@ from veen_hub.load import ClientRates
 from veen_selftest.hubs.fleet import Fleet
 from veen_selftest.runner.check import Check, ClauseViolation, Skip
 from veen_selftest.runner.context import CheckContext, Figure, RunOptions
+from veen_selftest.runner.load_profile import HubProfile
 
 SUITES: Final = {
     "core": "conformance: scenarios, invariants, admission table, proofs, checkpoints, tokens, keys",
@@ -26,9 +27,9 @@ SUITES: Final = {
     "crash": "kill -9: every acknowledged message is still there, once",
     "trust": "the hub log, its witnesses and memories: one history for all clients, which only grows",
     "authority": "the admin streams of a realm: published by the admin, folded by every reader",
-    "bridge": "two zones: export, import and reconciliation; nothing lost or doubled, no way back",
+    "bridge": "two zones: export, import and reconciliation; every event once, and none flows back",
     "recorder": "recorder events, checkpoints and replays: in order, complete, and attributed",
-    "dr": "replica and cutover: a planned one loses nothing, an unplanned one names every loss",
+    "dr": "replica and cutover: a planned cutover loses nothing, an unplanned one names every loss",
     "query": "a query service: answers verify, records, restarts, the same digest in two zones",
     "overlays": "calls, directories, paid operations and wallets through the hub",
     "goals": "from end to end: pipeline and proof, audit anchor, cutover, tenants that come and go",
@@ -40,6 +41,12 @@ SUITES: Final = {
 def checks_of(suite: str) -> tuple[Check, ...]:
     checks: tuple[Check, ...] = import_module(f"veen_selftest.{suite}").CHECKS
     return checks
+
+
+def profile_of(suite: str) -> list[tuple[str, Check]]:
+    """Return the checks that profile a hub, which are not part of the suite's ``CHECKS``."""
+    checks: tuple[Check, ...] = import_module(f"veen_selftest.{suite}").PROFILE
+    return [(suite, check) for check in checks]
 
 
 def chosen(suites: Iterable[str], only: Sequence[str] = ()) -> Iterator[tuple[str, Check]]:
@@ -69,6 +76,7 @@ class CheckResult:
     why: str = ""
     figures: tuple[Figure, ...] = ()
     clients: tuple[ClientRates, ...] = ()
+    profiles: tuple[HubProfile, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,6 +112,10 @@ class RunReport:
     def clients(self) -> list[ClientRates]:
         return [rates for result in self.results for rates in result.clients]
 
+    @property
+    def profiles(self) -> list[HubProfile]:
+        return [profile for result in self.results for profile in result.profiles]
+
 
 def run_check(suite: str, check: Check, context: CheckContext) -> CheckResult:
     """Run one check; an exception that it raises becomes its outcome."""
@@ -129,6 +141,7 @@ def run_check(suite: str, check: Check, context: CheckContext) -> CheckResult:
         why=why,
         figures=tuple(context.figures),
         clients=tuple(context.clients),
+        profiles=tuple(context.profiles),
     )
 
 

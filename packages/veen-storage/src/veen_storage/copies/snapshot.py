@@ -132,7 +132,9 @@ class SnapshotTarget:
         """Start in a folder that is missing, empty, or left by a snapshot that was interrupted."""
         self.layout = Layout(root)
         if self.layout.version.exists():
-            raise StorageError(f"{root} is a data directory already")
+            raise StorageError(
+                f"{root} is a data directory already", action="name a new or an empty folder for the copy"
+            )
         self._files = files or Files()
         self._hub_id = hub_id
         self._batch: int | None = None

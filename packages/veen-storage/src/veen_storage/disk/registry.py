@@ -33,7 +33,7 @@ SHARDED_VERSION: Final = 2
 DATA: Final = "veen-data"
 MOVED_NOTE: Final = "VERSION.moved.note"
 MOVED: Final = "VERSION.moved"
-"""What ``shards.reshard`` makes of VERSION in a directory whose hub it has moved."""
+"""The name of VERSION in a directory whose hub was moved by ``shards.reshard``."""
 PART: Final = "veen-part"
 """First word of VERSION in a part of a sharded hub: it must not be started, copied or changed alone."""
 

@@ -66,7 +66,7 @@ class HubLogNotes:
                 context.report.fault(f"hublog/{name}", "is not a file of the hub log", MOVE_AWAY)
 
     def _read(self, path: Path, name: str, remedy: str) -> StoredNote | None:
-        """Return a note that this hub signed; None if it is missing or, with a fault, damaged."""
+        """Return a note that this hub signed; None if the note is missing or damaged; report the damage."""
         try:
             content = path.read_bytes()
         except FileNotFoundError:
@@ -95,7 +95,10 @@ class HubLogNotes:
             if size != 0:
                 self._damage("is missing, but the hub log has entries")
         elif stored is not None and stored.signed.head.size != size and not self._is_pending(stored):
-            self._damage(f"has size {stored.signed.head.size}, and is neither in the journal nor at {size}")
+            self._damage(
+                f"has size {stored.signed.head.size}: it is not in the journal, and the index has applied "
+                f"size {size}"
+            )
         if size is None:
             self._context.hub_log_damaged = True
         return size

@@ -78,7 +78,7 @@ class Index:
         self._closed = False
 
     def _table(self, name: str, *, create: bool) -> lmdb._Database | None:
-        """Open a table; None for one that an older directory may lack."""
+        """Open a table; None if an older directory lacks it."""
         try:
             return self._env.open_db(name.encode(), create=create)
         except lmdb.NotFoundError:

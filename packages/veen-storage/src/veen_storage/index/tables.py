@@ -115,7 +115,7 @@ class Table(Generic[K, V]):
 
 
 def _bytes(make: Callable[[bytes], V]) -> RowCodec[V]:
-    """Bytes that are stored as they are."""
+    """Return the codec of bytes that are stored as they are."""
     return RowCodec(bytes, make)  # type: ignore[arg-type]
 
 

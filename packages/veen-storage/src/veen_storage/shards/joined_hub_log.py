@@ -1,6 +1,6 @@
 """The hub log of a sharded hub: one tree over the heads of all parts' labels (RESOLUTIONS P1).
 
-Each part keeps a hub log of its own, under a name of its own, that is never shown to anybody. Its entries are
+Each part keeps a hub log of its own, under a name of its own, that no client ever sees. Its entries are
 the heads that wait to be joined. One process extends the joined hub log:
 
 1. the entries are appended to ``hublog/entries`` and synced;

@@ -1,4 +1,4 @@
-"""The order of a sharded hub's merged journal: which batch of which part each of its batches is.
+"""The order of a sharded hub's merged journal: the part, and the part's batch, behind each of its batches.
 
 Replicas follow one journal. A sharded hub has one per part, and the rounds of the joined hub log. The merged
 journal has all of their batches under numbers of its own. Only the order is stored: the batches themselves
@@ -7,7 +7,7 @@ stay where they are (``merged_feed``).
 ``joined/order`` is a run of records of one size. A record gives numbers to a range of one part's batches, or
 to one round. The file begins with the places of all parts before the first number: a replica that has less
 needs a new copy. Order of ``extend``: the records are written and synced: **the commit point**; then readers
-see them. A torn record at the end was shown to nobody and is cut off.
+see them. A torn record at the end was never read, and is removed.
 
 The order puts every round after exactly those batches that it covers. So each extension of the hub log has
 the heads that a hub with one shard would have at that place.
@@ -34,7 +34,7 @@ from veen_storage.shards.sharded_layout import CONTROL
 ROUND: Final = -2
 """In place of a part's number: one round of the joined hub log, by its size after the round."""
 NUMBERS_PER_SEC_BITS: Final = 20
-"""A hub commits less than a million batches in a second."""
+"""Bits of a number that count the batches of one second: a hub commits less than a million in a second."""
 MAX_RECORDS: Final = 500_000
 """Records in the file, 20 MB; then the older half is removed, and replicas that need it copy anew."""
 _FIELDS: Final = struct.Struct(">QqQQ")
@@ -44,7 +44,7 @@ RECORD_BYTES: Final = _FIELDS.size + _CRC.size
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """One record: ``number`` is that of ``first`` in the merged journal; empty if ``last`` is before it."""
+    """One record: batch ``first`` has ``number`` in the merged journal; empty if ``last < first``."""
 
     number: int
     part: int
@@ -64,7 +64,7 @@ class Ordered:
 
 @dataclass(slots=True)
 class MergedPlace:
-    """A place in the merged journal: how far it has each part's journal, and the joined hub log."""
+    """A place in the merged journal: each part's last batch before it, and the size of the joined hub log."""
 
     number: int
     """The last number so far."""
@@ -147,7 +147,7 @@ class MergedOrder:
     def give_up(self) -> None:
         """Forget the order: every replica needs a new copy.
 
-        The numbers go on after all that may have been given: they are times, in parts of a second.
+        New numbers follow all that may have been given, because they are times, in parts of a second.
         """
         self.place = None
         self.last = max(self.last, int(self._now()) << NUMBERS_PER_SEC_BITS)

@@ -1,7 +1,7 @@
 """The first copy of a sharded hub for a replica: a directory with one shard (``copies.snapshot``).
 
-All parts are cut between two rounds of the joined hub log. So the copy is exactly what a replica has that
-followed the merged journal up to the number of the cut.
+All parts are cut between two rounds of the joined hub log. So the copy equals a replica that has
+followed the merged journal up to the cut.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ started, or none, and never two:
 
 1. every part of the source is opened, which applies its journal;
 2. labels, hub log, attachments and state are copied, the indices are built;
-3. the digest of every file of the log is compared between source and target (``LogDigests``);
+3. the digest of every file of the log is compared between source and target (``log_digests``);
 4. the target gets ``VERSION.next``: it is complete and cannot be started;
 5. the source's VERSION becomes ``VERSION.moved``: it cannot be started any more;
 6. the target's ``VERSION.next`` becomes VERSION: **the commit point**.
@@ -83,7 +83,7 @@ class Resharded:
     digest_before: str
     """Hash over the names and hashes of these files in the source."""
     digest_after: str
-    """The same over the files of the target, which were read again."""
+    """Hash over the names and hashes of the target's files, which were read again."""
 
 
 def reshard(

@@ -128,5 +128,5 @@ def control_label_of(hub: HubId) -> Label:
 
 
 def part_origin(hub: HubId, shards: ShardMap, number: int) -> str:
-    """Return the name of a part's own hub log, which is never shown to anybody."""
+    """Return the name of a part's own hub log, which no client ever sees."""
     return f"{hub_log.origin_of(hub)}/{shards.generation.hex()}/{part_name(number)}"

@@ -2,7 +2,7 @@
 
 The order makes what is read complete:
 
-1. the newest hub checkpoint of the joined hub log is read; a later one is not looked at;
+1. the newest hub checkpoint of the joined hub log is read; later ones are ignored;
 2. the parts are opened, and each applies what was durable then. So every label reaches its head.
 """
 

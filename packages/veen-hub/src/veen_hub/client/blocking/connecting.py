@@ -46,7 +46,7 @@ def connect(
     ``successor`` is the address of the hub that replaces this one: after a signed handover, streams send
     there, if that hub is the one that the handover names (P9).
     ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``witnesses``
-    is a witness policy or its file: witnesses must have cosigned the hub's log as it says (P2). ``state`` is
+    is a witness policy or its file: a quorum of it must have cosigned the hub's log (P2). ``state`` is
     a folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
     that returns a cap token when a gated hub demands one. ``bounds`` limits the use of one client_id,
     ``batch`` is the number of messages per request, ``lock_timeout`` the seconds to wait for a label that

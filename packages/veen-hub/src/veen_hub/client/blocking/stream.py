@@ -99,8 +99,8 @@ class BlockingStream:
         ``to`` is the recipient: by default the stream's reader key, else the sender (H11). ``schema`` names
         the body's schema, ``parent`` the message that this one answers. ``cap`` is the token to send with; by
         default an authorized one that fits is chosen. With ``attachments`` the body is wrapped so that it
-        lists them, unless ``body`` is a function that makes a body from their list. With ``confirm`` it waits
-        until a quorum of witnesses covers the message, for at most ``confirm_timeout`` seconds (P2).
+        lists them, unless ``body`` is a function that makes a body from their list. With ``confirm`` the call
+        waits until a quorum of witnesses covers the message, for at most ``confirm_timeout`` seconds (P2).
         """
         return self._loop.run(
             self._stream.send(
@@ -152,10 +152,10 @@ class BlockingStream:
         return self._loop.each(self._stream.read(from_seq, to_seq, epoch=epoch))
 
     def follow(self, from_seq: int = 1) -> Iterator[Message]:
-        """Yield verified messages from ``from_seq`` on, and wait for new ones; it does not end.
+        """Yield verified messages from ``from_seq`` on, and wait for new ones; the iterator has no end.
 
-        Under a profile with epochs it starts with the oldest label that still takes messages, and ignores
-        ``from_seq``.
+        Under a profile with epochs the iterator starts with the oldest label that still takes messages, and
+        ignores ``from_seq``.
         """
         return self._loop.each(self._stream.follow(from_seq))
 

@@ -120,7 +120,7 @@ class HubCheckpoints:
         await self._asking(ask)
 
     async def proof(self, label: Label, stream_seq: StreamSeq | None = None) -> HubProofResponse:
-        """Return a label's head and its place in the hub log, verified; accept its hub checkpoint as above.
+        """Return a label's head and its place in the hub log, verified; accept the proof's hub checkpoint.
 
         Raises ``NotFound`` if the published hub checkpoint does not cover ``stream_seq`` yet.
         """
@@ -278,10 +278,10 @@ class HubCheckpoints:
         return False
 
     def check_age(self, entry_ts: UnixTime | None = None) -> None:
-        """Raise ``QuorumError`` if the hub has no hub checkpoint with a quorum, or if it is too old.
+        """Raise ``QuorumError`` if no hub checkpoint has a quorum, or if the newest quorum is too old.
 
-        ``entry_ts`` is the time of an entry that was read: a hub without any hub checkpoint is in order only
-        until the entry is as old as the policy allows.
+        ``entry_ts`` is the time of an entry that was read. A hub without any hub checkpoint passes while this
+        entry is younger than the policy's max_age.
         """
         if self.newest is None and self.missing:
             raise QuorumError(self.missing, action=ASK_OPERATOR)

@@ -67,7 +67,7 @@ class Confirmations:
         """Return how far a label is confirmed, for a reader that has read these entries, in order.
 
         Raises ``QuorumError`` if the hub's cosignatures are older than the policy allows, or if the hub shows
-        none although the entries are.
+        none although the entries are older than the policy allows.
         """
         label = self._labels.setdefault(log.label, LabelConfirmation())
         checkpoints, last = self.checkpoints, entries[-1].stream_seq

@@ -211,7 +211,7 @@ class LabelLog:
         await self.state.note_progress()
 
     def _accept_page(self, entries: Sequence[Entry]) -> None:
-        """Runs to its end even if cancelled: a settled message always has its receipt."""
+        """Accept a page, to the end even if cancelled: a settled message always has its receipt."""
         own = set(self.client.pending_leaves)
         self.client.accept_page(entries)
         if own:
@@ -391,7 +391,7 @@ class LabelLog:
     async def _search_head(self, known: int) -> Receipt | None:
         """Find the newest receipt by bisection, at a hub that does not return it on request.
 
-        Core §10.4 has no such request: it is an extension of this project's hub.
+        Core §10.4 has no request for the newest receipt; this project's hub adds one.
         """
         low, high, step, found = known, 0, 1, None
         while not high or high - low > 1:

@@ -85,7 +85,7 @@ class LabelState:
             return self._owned
 
     def _take_lock(self) -> bool:
-        """Runs in a thread and assigns there, so that a cancelled caller does not lose the lock."""
+        """Take and store the lock, in a thread: a caller that is cancelled must not lose it."""
         if self._lock is None:
             self._lock = self._log.connection.store.lock(self._log.connection.hub_id, self.name)
         return self._lock is not None

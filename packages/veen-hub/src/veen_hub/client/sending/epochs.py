@@ -114,7 +114,7 @@ class EpochOutboxes:
         return found
 
     async def _past(self) -> list[Epoch]:
-        """Return the earlier epochs, oldest first. A process that adds another one meanwhile settles it."""
+        """Return the earlier epochs, oldest first; the process that adds an epoch meanwhile settles it."""
         if self._open is None:
             connection = self._connection
             self._open = _decode(

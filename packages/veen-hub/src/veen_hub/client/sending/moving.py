@@ -45,10 +45,10 @@ MOVED_FOLDER: Final = "moved"
 
 
 class Predecessor(Protocol):
-    """The hub before the successor."""
+    """The hub that has handed over to the successor."""
 
     resealed: dict[LeafHash, LeafHash]
-    """The message that each moved message was sealed from; both by their leaf_hash."""
+    """By the leaf_hash of a moved message: the leaf_hash of the message that it was sealed from."""
 
     async def move(self, stream: Stream) -> Delivery:
         """Move a stream's pending messages at its first call; returns their outcome."""
@@ -161,7 +161,7 @@ class ClosedHub:
 
 
 def _draft_of(msg: Msg, keys: Sequence[DhKey]) -> MessageDraft | None:
-    """Open a message; None if no key opens it, or if it has attachments: their keys belong to it."""
+    """Open a message; None if no key opens it, or if it has attachments, which cannot be sealed again."""
     for key in keys:
         try:
             opened = msg.open(key)

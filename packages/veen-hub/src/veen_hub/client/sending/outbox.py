@@ -342,7 +342,7 @@ class Outbox:
         return taken and await self._catch_up_client_seq()
 
     async def rotate(self, *, only: ClientId | None = None) -> None:
-        """Settle what is pending, then use a fresh client_id; with ``only``, just if that one is in use."""
+        """Settle pending messages, then use a fresh client_id; ``only``: if this client_id is in use."""
         async with self.turn:
             await self._begin()
             if only is None or self.log.client_id == only:

@@ -73,7 +73,7 @@ class Sending:
         *,
         confirm_timeout: float | None = None,
     ) -> None:
-        """``confirm_timeout``: wait so long for a quorum of witnesses at the end; None does not wait (P2)."""
+        """``confirm_timeout``: how long to wait for a quorum at the end; None does not wait (P2)."""
         self._stream = stream
         self._drafts = drafts
         self._cap = cap

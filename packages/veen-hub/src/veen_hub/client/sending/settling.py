@@ -29,7 +29,7 @@ from veen_hub.client.wire.shared_submits import MAX_REQUEST_BYTES
 
 @dataclass(slots=True)
 class Delivery:
-    """What became of a batch of messages.
+    """The outcome of a batch of messages.
 
     ``receipts`` are those of its first messages, ``failure`` says why there are no more, and ``unanswered``
     are the messages that may have reached the hub and have no receipt yet. They stay pending, and the next
@@ -169,7 +169,7 @@ class Settler:
         return uncertain
 
     async def _wait_for_handover(self, refusal: Refused, attempts: Attempts) -> None:
-        """Wait until the hub shows its handover: before, an earlier attempt may still reach the log (P9)."""
+        """Wait until the hub shows its handover; until then, an earlier attempt may reach the log (P9)."""
         connection = self._log.connection
         await connection.refresh()
         while connection.status.handover is None:
@@ -248,7 +248,7 @@ class Settler:
         log.state.note_receipts()
 
     def _accept_run(self, receipts: Sequence[Receipt]) -> None:
-        """May run in a thread, to its end even if cancelled: a settled message always has its receipt."""
+        """Accept receipts, to the end even if cancelled: a settled message always has its receipt."""
         self._log.client.accept_receipts(receipts)
         self._record(receipts)
 

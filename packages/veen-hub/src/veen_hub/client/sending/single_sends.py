@@ -212,5 +212,5 @@ Take = Callable[[], tuple[Sequence[MessageDraft], CapToken | None]]
 
 
 def is_own_fault(failure: VeenError) -> bool:
-    """Return whether a failure concerns the content of one message, and the others may be accepted."""
+    """Return whether a failure concerns one message's content, so that the others may be accepted."""
     return isinstance(failure, TooLarge | BadRequest | Conflict | DecodeError | OpenError)

@@ -263,7 +263,7 @@ def record_file(folder: Path, name: str) -> Path:
 
 
 def recover(folder: Path) -> None:
-    """Write the records of processes that have died to their files, durably, and remove their journals."""
+    """Move all records from the journals of dead processes to the records' files, durably."""
     journals = journal_folder(folder)
     if not journals.is_dir():
         return

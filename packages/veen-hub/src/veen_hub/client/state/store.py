@@ -128,7 +128,7 @@ class FileStateStore:
         return record_file(self._folder(hub), name)
 
     def recover(self, hub: HubId) -> None:
-        """Write the records that processes had in their journals when they died to their files."""
+        """Move all records from the journals of dead processes to the records' files."""
         recover(self._folder(hub))
 
     def load(self, hub: HubId, name: str) -> bytes | None:

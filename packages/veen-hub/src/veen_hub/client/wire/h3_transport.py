@@ -45,7 +45,7 @@ from veen_hub.http3.windows import MAX_UNSENT_BYTES, bounded
 
 IDLE_SEC: Final = 60.0
 PING_SEC: Final = 20.0
-"""How often the connection is kept open while a live stream has no entries."""
+"""Time between two pings, which keep the connection open while a live stream has no entries."""
 
 
 class _Exchange:
@@ -59,7 +59,7 @@ class _Exchange:
     def fail(self, failure: Exception) -> None:
         if not self.head.done():
             self.head.set_exception(failure)
-            self.head.exception()  # retrieved, in case nobody waits any more
+            self.head.exception()  # retrieved, in case no task waits any more
         self.body.fail(failure)
 
 
@@ -132,7 +132,7 @@ class _Connection(QuicPeer):
                 self.transmit_soon()
 
     def _waits_for(self, exchange: _Exchange) -> bool:
-        """Return whether the hub has not answered yet; raise if it cannot any more."""
+        """Return whether the hub has not answered yet; raise if no answer can arrive any more."""
         if self.failure is not None:
             raise self.failure
         return not exchange.head.done()

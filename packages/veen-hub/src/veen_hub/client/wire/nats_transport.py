@@ -62,9 +62,9 @@ LABEL_AT: Final = slice(42, 74)
 STREAM_PATH: Final = "/v1/stream/"
 ACK_PARTS: Final = MAX_UNREAD_PARTS // 4
 ACK_BYTES: Final = MAX_UNREAD_BYTES // 4
-"""A follower tells the hub what it has consumed after so many parts or bytes."""
+"""A follower reports its progress to the hub after this many parts or bytes."""
 NO_RESPONDERS: Final = "503"
-"""Status that the NATS server sends in place of a reply if nobody has subscribed."""
+"""Status that the NATS server sends in place of a reply if no hub has subscribed."""
 
 
 class _Exchange:
@@ -268,7 +268,7 @@ class NobodyListensError(ConnectionError):
 
 
 class _Flow:
-    """The client's side of a live stream: parts in order, and news for the hub of what was consumed."""
+    """The client's side of a live stream: parts in order, and reports to the hub of what was consumed."""
 
     def __init__(self, client: Client, subject: str, exchange: _Exchange) -> None:
         self._client, self._subject, self._exchange = client, subject, exchange

@@ -58,7 +58,7 @@ class WorkOutcome(Generic[T]):
 MAX_GIL_SECONDS: Final = 0.002
 """Longest time for which a thread that computes in Python should keep the event loop waiting."""
 GIL_PAUSE_SECONDS: Final = 0.000_05
-"""A pause in which a waiting thread takes the GIL; with a pause of 0 it wakes up too late to take it."""
+"""Pause in which a waiting thread takes the GIL; after a pause of 0 that thread wakes up too late."""
 
 
 class GilPauses:
@@ -84,7 +84,7 @@ class SerialThread:
     """A thread for calls that run one after the other.
 
     A pool with several idle threads wakes two of them for each call. This thread does not keep the process
-    from ending; no caller was told that an interrupted call is complete.
+    from ending: a call that is interrupted has not returned, so no caller relies on it.
     """
 
     __slots__ = ("_calls", "_thread")

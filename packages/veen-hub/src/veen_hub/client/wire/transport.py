@@ -1,4 +1,4 @@
-"""What all transports to a hub share: settings, requests, whole responses, and errors (§10.3)."""
+"""The common part of all transports to a hub: settings, requests, whole responses, and errors (§10.3)."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def parse_address(url: str, ports: Mapping[str, int]) -> tuple[str, int, str]:
 
 
 def no_answer(url: str, error: Exception, asked: str) -> Unreachable:
-    """Say why no answer to ``asked`` came from ``url``, and what to check where the cause hints at it."""
+    """Say why no answer to ``asked`` came from ``url``, and what to check if the cause suggests a check."""
     if isinstance(error, TimeoutError):
         return Unreachable(f"{url}: no answer in time ({asked})")
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -22,7 +22,7 @@ class ConsoleSettings:
     port: int | None = None
     """Port to listen on; by default `listen.port` + 2, or any free one if `listen.port` is 0."""
     token_file: Path | None = None
-    """File with the token that readers need; without it, everybody who reaches the address reads the log."""
+    """File with the token that readers need; without it, all clients that reach the address read the log."""
     beyond_loopback: bool = False
     """Allow an address that other machines reach; needs `tls` and `console.token_file`."""
     max_connections: int = 256

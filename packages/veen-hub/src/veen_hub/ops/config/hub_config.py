@@ -165,14 +165,15 @@ class HubConfig:
             ("h3", self.h3 is not None),
             ("nats", self.nats is not None),
             ("file", self.file is not None),
-            ("anchor.backend", self.anchor.backend != "none"),
             ("pow.max_difficulty", bool(self.pow.max_difficulty)),
-            ("policy.name", self.policy.name is not None),
-            ("level", self.level != "core"),
-            ("discovery", self.discovery is not None),
         ):
             if given:
                 raise SettingError(key, "is not supported with more than one shard; remove it, or shards")
+        if self.anchor.backend != "none" and self.hub_log.memories.anchors:
+            raise SettingError(
+                "hub_log.memories.anchors",
+                "is not supported with more than one shard; set it to false, and use another memory",
+            )
 
     def _check_replica(self) -> None:
         if self.replica_of is not None:

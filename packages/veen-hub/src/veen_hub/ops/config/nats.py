@@ -25,7 +25,7 @@ class NatsSettings:
     servers: tuple[str, ...] = ()
     """Addresses of one NATS cluster: `nats://host:4222`, or `tls://host:4222` to insist on TLS."""
     prefix: str | None = None
-    """What this hub's subjects begin with; by default `veen.` and its hub_id, "" for DR0's bare subjects."""
+    """Beginning of this hub's subjects; by default `veen.` and its hub_id, "" for DR0's bare subjects."""
     ca: Path | None = None
     """PEM file, if this machine does not trust the certificates of the NATS servers."""
     cert: Path | None = None

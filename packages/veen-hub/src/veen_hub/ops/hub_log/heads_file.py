@@ -1,6 +1,6 @@
 """The heads file: a memory on another volume, compared and swapped at each hub checkpoint (RESOLUTIONS P3).
 
-The file holds the newest hub checkpoint that may have been shown to anybody, as the text of a C2SP
+The file holds the newest hub checkpoint that may have left the hub, as the text of a C2SP
 checkpoint without signatures, and while a hub runs the process that owns it:
 
     veen.hub/5f0c…
@@ -23,8 +23,8 @@ Order at each hub checkpoint:
 3. ``record``: swap in the new size and root.
 4. Only now is the hub checkpoint sent to witnesses and served.
 
-A crash between 2 and 3 leaves the old size: the hub starts from its own newer hub checkpoint, which nobody
-has seen, and records it. A hub whose log does not contain the recorded tree is behind.
+A crash between 2 and 3 leaves the old size: the hub starts from its own newer hub checkpoint, which has not
+left the hub, and records it. A hub whose log does not contain the recorded tree is behind.
 
 A swap is a comparison of the whole content with what this process read or wrote last, and a replacement by
 rename. File and folder are synced. The file is never created here: a missing file is a volume that is not
@@ -95,7 +95,7 @@ class HeadsFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether this process owns the file, and nothing in it speaks against this hub."""
+        """Whether this process owns the file, and its content does not contradict this hub."""
         return self._held is not None and time.monotonic() >= self._open_at
 
     def is_recorded(self, head: TreeHead) -> bool:
@@ -111,7 +111,7 @@ class HeadsFile:
         await self._run(self._check)
 
     async def record(self, head: TreeHead) -> None:
-        """Record a durable hub checkpoint before anybody sees it (step 3)."""
+        """Record a durable hub checkpoint before it leaves the hub (step 3)."""
         await self._run(lambda: self._swap(head))
 
     async def release(self) -> None:
@@ -224,7 +224,7 @@ class HeadsFile:
     # --- on the event loop
 
     async def _run(self, work: Callable[[], T]) -> None:
-        """Run a step once the previous one has ended; after a timeout it continues, and its effect counts."""
+        """Run a step once the previous one has ended; a step that times out continues in its thread."""
         try:
             async with asyncio.timeout(TIMEOUT_SEC):
                 if self._running is not None:

@@ -6,7 +6,7 @@ configured memory is therefore asked at start:
 | memory | what it remembers | module |
 |---|---|---|
 | a witness | the tree that it cosigned last | ``witnessing`` |
-| a heads file | the newest hub checkpoint that was shown to anybody | ``heads_file`` |
+| a heads file | the newest hub checkpoint that may have left the hub | ``heads_file`` |
 | a server with a copy of the log | its newest hub checkpoint | ``memory_sources`` |
 | the anchor ledger | the newest anchored root of every label | ``memory_sources`` |
 
@@ -106,12 +106,12 @@ class Memories:
         self._silent: dict[str, str] = {}
         """Memories that did not answer when they were asked last, and why."""
         self._claimed: set[str] = set()
-        """Those that say that another process of this hub may be signing."""
+        """Memories that say that another process of this hub may be signing."""
         if self._required:
             self._wait()
 
     def log_start(self) -> None:
-        """Log once what the hub is compared with, or that there is nothing."""
+        """Log once which memories the hub is compared with, or that it has none."""
         if self.names:
             log(logging.INFO, "memories", memories=list(self.names), required=self._required)
             return

@@ -25,7 +25,7 @@ from veen_core.errors import ConfigError, VeenError
 from veen_core.ids import UnixTime
 from veen_core.tlog.note import NoteKey
 from veen_core.tlog.tree_head import SignedHead, TreeHead
-from veen_hub.ops.anchors import AnchorBackend, RecallingAnchor
+from veen_hub.ops.anchors import AnchorPublisher, RecallingAnchor
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log.heads_file import HeadsFile
 from veen_hub.ops.hub_log.memories import ContradictedError, Memories, Poll, SilentMemoryError
@@ -42,7 +42,7 @@ LEDGER_PAUSE_SEC: Final = 60.0
 """Shortest pause between two comparisons with the anchor ledger, which grows by the minute."""
 
 NOTICE_INTERVALS: Final = 2
-"""Intervals in which a process that runs notices that another one has claimed its heads file."""
+"""Intervals within which a running process notices that another process has claimed its heads file."""
 
 
 class HubLogService:
@@ -56,7 +56,7 @@ class HubLogService:
         gate: SigningGate,
         *,
         metrics: Metrics,
-        anchor: AnchorBackend | None,
+        anchor: AnchorPublisher | None,
         hub_ts: Callable[[], UnixTime],
     ) -> None:
         self._settings = config.hub_log
@@ -95,7 +95,7 @@ class HubLogService:
             path, self.origin, self._store.hub_log, notice_sec=NOTICE_INTERVALS * self._settings.interval_sec
         )
 
-    def _make_others(self, anchor: AnchorBackend | None) -> dict[UrlMemory | LedgerMemory, float]:
+    def _make_others(self, anchor: AnchorPublisher | None) -> dict[UrlMemory | LedgerMemory, float]:
         """Make the memories that are polled, each with its shortest pause between comparisons, in seconds."""
         settings, store, access = self._settings.memories, self._store, self._access
         try:

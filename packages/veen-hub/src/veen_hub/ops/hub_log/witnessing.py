@@ -189,7 +189,7 @@ class Witnessing:
         """Publish a checkpoint with the cosignatures it has; return False if it could not be written.
 
         Of one tree, cosignatures are added and renewed, and never removed. A checkpoint that a memory has
-        contradicted is not published: it may belong to a second history, which nobody has seen so far.
+        contradicted is not published: it may belong to a second history, which has not left the hub so far.
         """
         if self._memories.contradiction_found:
             return False

@@ -1,7 +1,7 @@
 """Principals: who may ask, for which streams, and how much (query-api-spec 7.1).
 
 A principal authenticates with a bearer token or with a client certificate. The service knows a token by its
-SHA-256 hash only. The hash needs no salt and no slow function, because nobody can guess a random token.
+SHA-256 hash only. The hash needs no salt and no slow function, because no attacker can guess a random token.
 """
 
 from __future__ import annotations
