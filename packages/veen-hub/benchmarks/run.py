@@ -89,6 +89,7 @@ from veen_storage import create
 HOST = "127.0.0.1"
 HUB = SigningKey(SigningSeed(b"\x01" * 32))
 ADMIN = SigningKey(SigningSeed(b"\x02" * 32))
+ROUNDS = 5
 SEALED = (
     H(b"enc")
     + (16).to_bytes(4, "big")
@@ -132,6 +133,8 @@ class Sizes:
     """Followers of one label."""
     floor_sec: float = 0.5
     """How long the crypto floor is measured before and after each round."""
+    rounds: int = ROUNDS
+    """Rounds of which a figure is the median; the messages are shared between them."""
 
 
 FULL = Sizes(
@@ -150,8 +153,8 @@ FULL = Sizes(
     followers=5_000,
 )
 TINY = Sizes(
-    single=1_280,
-    batch=5_120,
+    single=256,
+    batch=1_024,
     alone=10,
     history=1_200,
     labels=40,
@@ -160,10 +163,11 @@ TINY = Sizes(
     client=128,
     client_memory=128,
     clients=LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1),
-    witness=640,
+    witness=128,
     heads=200,
     followers=20,
     floor_sec=0.02,
+    rounds=1,
 )
 QUICK = Sizes(
     single=25_600,  # 20 messages per connection and round: connecting must not count for much
@@ -444,18 +448,17 @@ SINGLE = Load(first=0, lanes=256, size=1)
 BATCH = Load(first=1_000, lanes=16, size=64)
 PLAIN_FIRST, PLAIN_LANES = 300, 256
 """The first writer of ``hub.plain`` and the number of writers, different from those of ``SINGLE``."""
-ROUNDS = 5
 
 
-def against_floor(hub: Running, load: Load, count: int, floor_sec: float) -> tuple[float, float, float]:
-    """Return submits per second, the crypto floor and their ratio, each the median of ``ROUNDS``.
+def against_floor(hub: Running, load: Load, count: int, sizes: Sizes) -> tuple[float, float, float]:
+    """Return submits per second, the crypto floor and their ratio, each the median of all rounds.
 
     The machine's speed varies over seconds, so the floor is measured before and after each round.
     """
-    rates, floors, before = [], [], crypto_floor(floor_sec)
-    for turn in range(ROUNDS):
-        rates.append(uvloop.run(load.rate(hub, count // ROUNDS, turn)))
-        after = crypto_floor(floor_sec)
+    rates, floors, before = [], [], crypto_floor(sizes.floor_sec)
+    for turn in range(sizes.rounds):
+        rates.append(uvloop.run(load.rate(hub, count // sizes.rounds, turn)))
+        after = crypto_floor(sizes.floor_sec)
         floors.append((before + after) / 2)
         before = after
     ratios = [rate / floor for rate, floor in zip(rates, floors, strict=True)]
@@ -489,12 +492,12 @@ async def plain_rate(hub: Running, count: int, turn: int) -> float:
         return each * PLAIN_LANES / (time.perf_counter() - started)
 
 
-def against_raw(hub: Running, count: int) -> float:
-    """Return the rate of the plain client divided by the raw generator's, the median of ``ROUNDS``."""
+def against_raw(hub: Running, count: int, rounds: int) -> float:
+    """Return the rate of the plain client divided by the raw generator's, the median of all rounds."""
     ratios = []
-    for turn in range(ROUNDS):
-        raw_rate = uvloop.run(SINGLE.rate(hub, count // ROUNDS, ROUNDS + turn))
-        ratios.append(uvloop.run(plain_rate(hub, count // ROUNDS, turn)) / raw_rate)
+    for turn in range(rounds):
+        raw_rate = uvloop.run(SINGLE.rate(hub, count // rounds, rounds + turn))
+        ratios.append(uvloop.run(plain_rate(hub, count // rounds, turn)) / raw_rate)
     return statistics.median(ratios)
 
 
@@ -568,11 +571,11 @@ def measure_hub(place: Path, sizes: Sizes) -> bool:
     """Measure a hub under load, and one message at a time."""
     ok = True
     with running(new(place / "busy"), 1_016) as hub:
-        rate, floor, ratio = against_floor(hub, SINGLE, sizes.single, sizes.floor_sec)
+        rate, floor, ratio = against_floor(hub, SINGLE, sizes.single, sizes)
         ok &= say("hub.single", ratio, 0.35, ratio >= 0.35)
-        ratio = against_raw(hub, sizes.single)
+        ratio = against_raw(hub, sizes.single, sizes.rounds)
         ok &= say("hub.plain", ratio, 0.7, ratio >= 0.7)
-        batched, floor, ratio = against_floor(hub, BATCH, sizes.batch, sizes.floor_sec)
+        batched, floor, ratio = against_floor(hub, BATCH, sizes.batch, sizes)
         ok &= say("hub.batch", ratio, 0.8, ratio >= 0.8)
         shared = shared_floor(2 * sizes.floor_sec)
         say("hub.single_shared", rate / shared, 0.35, rate / shared >= 0.35)
@@ -583,9 +586,9 @@ def measure_hub(place: Path, sizes: Sizes) -> bool:
         ok &= say("hub.p50", p50 / ideal, 3.0, p50 / ideal <= 3)
         hot = 1 / floor + min(disk, sync_seconds(place))
         say("hub.p50_hot", p50 / hot, 3.0, p50 / hot <= 3)
-        plain = sizes.single // ROUNDS // PLAIN_LANES * PLAIN_LANES
-        sent = 2 * SINGLE.sent(sizes.single // ROUNDS) + plain + BATCH.sent(sizes.batch // ROUNDS)
-        stored = ROUNDS * sent + sizes.alone
+        single, batch = sizes.single // sizes.rounds, sizes.batch // sizes.rounds
+        sent = 2 * SINGLE.sent(single) + single // PLAIN_LANES * PLAIN_LANES + BATCH.sent(batch)
+        stored = sizes.rounds * sent + sizes.alone
         read = uvloop.run(read_rate(hub, stored))
         ok &= say("hub.read", read, 20_000, read >= 20_000)
         delay = uvloop.run(follow_p99(hub, 998, sizes.follow_sec, stored + 1))
@@ -648,6 +651,7 @@ def measure_overhead(place: Path, sizes: Sizes) -> bool:
         lambda hub, count, turn: uvloop.run(load.rate(hub, count, turn)),
         lambda hub, seq: signed(writer(0), hub.where, seq, hub.auth[0]),
         count=2 * sizes.batch,
+        rounds=sizes.rounds + 1,  # even, because the two hubs alternate
         samples=sizes.alone,
         writers=load.lanes,
         say=say,
@@ -704,6 +708,7 @@ def measure_shards(place: Path, sizes: Sizes) -> bool:
         admin=ADMIN,
         sealed=SEALED,
         count=2 * sizes.batch,
+        rounds=sizes.rounds,
         samples=sizes.alone,
         floor_sec=4 * sizes.floor_sec,
         say=say,
@@ -780,7 +785,7 @@ PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
     ),
     (("client.rss_mb",), measure_client_memory),
     (("clients",), compare_clients),
-    (("trust.witness_rate",), lambda place, sizes: trust.measure(place, sizes.witness, say)),
+    (("trust.witness_rate",), lambda place, sizes: trust.measure(place, sizes.witness, sizes.rounds, say)),
     (("hub.trust_overhead", "trust.cosign_p99_ms"), measure_overhead),
     (
         ("trust.growth", "trust.evidence_bytes"),

@@ -35,7 +35,6 @@ from veen_hub.load import open_raw, request_of
 from veen_storage.shards.reshard import reshard
 
 HOST = "127.0.0.1"
-ROUNDS = 5
 LANES = 16
 SIZE = 64
 """Messages in a request."""
@@ -77,6 +76,7 @@ def measure(
     admin: SigningKey,
     sealed: bytes,
     count: int,
+    rounds: int,
     samples: int,
     floor_sec: float,
     say: Say,
@@ -95,8 +95,8 @@ def measure(
         _running(one, 1, lanes(2_000)) as (port_one, lanes_one),
         _running(place / "two shards", 2, lanes(2_000)) as (port_two, lanes_two),
     ):
-        ratios, each = [], max(SIZE, count // ROUNDS // LANES // SIZE * SIZE)
-        for _ in range(ROUNDS):
+        ratios, each = [], max(SIZE, count // rounds // LANES // SIZE * SIZE)
+        for _ in range(rounds):
             single = uvloop.run(_rate(port_one, lanes_one[:LANES], each))
             double = uvloop.run(_rate(port_two, lanes_two[:LANES], each))
             ratios.append(double / single)
