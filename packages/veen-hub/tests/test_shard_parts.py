@@ -15,6 +15,8 @@ from veen_core.errors import AdmissionError, ApiError
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.rejection import TABLE, Code
 from veen_hub.pipeline.intake import Outcome, PendingRequest
+from veen_hub.pipeline.signing_gate import SigningGate
+from veen_hub.shards.gate_copy import GateCopy, encode_gate
 from veen_hub.shards.joining import Joining, extend
 from veen_hub.shards.merged_metrics import CounterHistory, merge
 from veen_hub.shards.part_hub import FloorClock, PartPlace
@@ -151,6 +153,26 @@ def test_without_an_owner_every_message_is_refused(place: Path) -> None:
         assert is_unavailable(brought[0])
 
     asyncio.run(run())
+
+
+def test_a_state_of_the_gate_that_was_under_way_does_not_open_a_shard_that_was_closed() -> None:
+    coordinators, shards = SigningGate(), SigningGate()
+    copy = GateCopy(shards)
+    shards.wait("not opened", "not opened")
+    late = encode_gate(coordinators, has_ended=False)
+    assert not copy.take(late)
+    assert shards.closed is None
+    coordinators.write_elsewhere("handing over")
+    assert not copy.take(encode_gate(coordinators, has_ended=False))
+    copy.take(late)
+    assert shards.is_elsewhere
+    closed = encode_gate(coordinators, has_ended=True)
+    assert copy.take(closed), "the hub has handed over"
+    coordinators.cancel_handover()
+    assert not copy.take(encode_gate(coordinators, has_ended=False, longest_queue=3))
+    assert (shards.closed, copy.longest_queue) == (None, 3)
+    copy.take(closed)
+    assert shards.closed is None, "the attempt has failed already"
 
 
 class FakePart:

@@ -546,7 +546,7 @@ def is_growing(name: str) -> bool:
     "line",
     [
         "anchor: {backend: file, path: ledger}",
-        "pow: {max_difficulty: 4}",
+        "h3: {}",
         "nats: {servers: ['nats://127.0.0.1:1']}",
     ],
 )

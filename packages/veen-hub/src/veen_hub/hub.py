@@ -251,7 +251,7 @@ class Hub:
             rules=self.admission.rules,
             control_label=self.admission.control_label,
             memories=self.hub_log.memories.names,
-            waiting=lambda: self._intake.waiting,
+            waiting=lambda: self.longest_queue,
             handover=lambda: self.handover,
             hub_ts=lambda: self.hub_ts,
         )
@@ -342,6 +342,16 @@ class Hub:
         await self.publisher.summarize()
 
     # --- submitting
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait for the sequencer."""
+        return self._intake.waiting
+
+    @property
+    def longest_queue(self) -> int:
+        """Messages in the longest queue of all processes; the proof of work follows it (SH1+ 5.2)."""
+        return self.waiting
 
     def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
         """Send messages through the pipeline; call ``on_settled`` when each has a receipt or an error."""

@@ -85,12 +85,14 @@ class ControlHub(Hub):
         own_origin: str,
         shards: Mapping[int, PartClient],
         are_shards_up: Callable[[], bool],
+        shards_waiting: Callable[[], int],
         anchor: AnchorPublisher | None,
     ) -> None:
         self._own_origin = own_origin
         self._floor_clock = clock
         self.shards = shards
         self.are_shards_up = are_shards_up
+        self._shards_waiting = shards_waiting
         self.counter_history = CounterHistory()
         self.anchor = anchor
         super().__init__(config, store, clock=clock, anchor=anchor)
@@ -134,6 +136,10 @@ class ControlHub(Hub):
         if label == self.admission.control_label:
             return None
         return self.shards[owner_of(label, len(self.shards))]
+
+    @property
+    def longest_queue(self) -> int:
+        return max(self.waiting, self._shards_waiting())
 
     # --- replicas
 

@@ -110,6 +110,7 @@ class Coordinator:
             own_origin=part_origin(store.identity.hub_id, self._map, CONTROL),
             shards=self.clients,
             are_shards_up=self.are_shards_up,
+            shards_waiting=lambda: max((runner.waiting for runner in self.runners.values()), default=0),
             anchor=load_anchor(config.anchor),
         )
 
@@ -137,7 +138,11 @@ class Coordinator:
                 self._layout,
                 self._shard_config(number),
                 client,
-                lambda: encode_gate(hub.signing_gate, has_ended=hub.handover is not None),
+                lambda: encode_gate(
+                    hub.signing_gate,
+                    has_ended=hub.handover is not None,
+                    longest_queue=hub.longest_queue if self.config.pow.max_difficulty else 0,
+                ),
                 port=self._reserved.getsockname()[1],
                 floor=lambda: self._clock.floor,
                 check=hub.joining.check_place,

@@ -12,14 +12,18 @@ from typing import Any
 from veen_hub.pipeline.signing_gate import SigningGate
 
 
-def encode_gate(gate: SigningGate, *, has_ended: bool) -> bytes:
-    """Return the state of the coordinator's gate; ``has_ended``: the hub has handed over."""
+def encode_gate(gate: SigningGate, *, has_ended: bool, longest_queue: int = 0) -> bytes:
+    """Return the state of the coordinator's gate; ``has_ended``: the hub has handed over.
+
+    ``longest_queue`` is that of all processes: every shard asks for the same proof of work (SH1+ 5.2).
+    """
     state = {
         "change": gate.changes,
         "why": gate.closed,
         "final": gate.is_final,
         "elsewhere": gate.is_elsewhere,
         "ended": has_ended,
+        "longest_queue": longest_queue,
     }
     return json.dumps(state).encode()
 
@@ -30,6 +34,8 @@ class GateCopy:
     def __init__(self, gate: SigningGate) -> None:
         self._gate = gate
         self._change = -1
+        self.longest_queue = 0
+        """Messages in the longest queue of all processes, as the coordinator has told."""
 
     def take(self, body: bytes) -> bool:
         """Take over a state, unless it is older than this one; return whether the hub has handed over."""
@@ -37,6 +43,7 @@ class GateCopy:
         if state["change"] < self._change:
             return False
         self._change = state["change"]
+        self.longest_queue = state["longest_queue"]
         if state["elsewhere"]:
             self._gate.write_elsewhere(state["why"])
         elif self._gate.is_elsewhere:

@@ -10,7 +10,7 @@
 | ``GET /part/known`` | what the part has seen of the control label and of the hub log of all parts |
 | ``POST /part/remember`` | record durably the hub checkpoint that is shown next |
 | ``POST /part/control`` | append entries of the control label; the last one that the part has |
-| ``POST /part/gate`` | let the part sign, or stop it |
+| ``POST /part/gate`` | let the part sign, or stop it; how many messages wait there |
 | ``POST /part/serve`` | listen at the hub's address |
 | ``GET /part/ready`` | why the part cannot accept messages, or nothing |
 | ``POST /part/admit`` | run the auth stage for an attachment (H17) |
@@ -37,7 +37,6 @@ from veen_hub.api.reading import number_of
 from veen_hub.api.reply import Reply
 from veen_hub.api.request import ApiRequest
 from veen_hub.api.routes import Route
-from veen_hub.shards.gate_copy import GateCopy
 from veen_hub.shards.part_hub import PartPlace
 from veen_hub.shards.shard_hub import ShardHub
 from veen_hub.shards.submit_link import encode_error
@@ -51,7 +50,6 @@ class PartCalls:
     """Answers the calls of the coordinator in one shard's process."""
 
     hub: ShardHub
-    gate: GateCopy
     serve: Callable[[], Awaitable[None]]
     drain: Callable[[], Awaitable[None]]
     stop: Callable[[], None]
@@ -131,9 +129,9 @@ class PartCalls:
 
     async def _gate(self, request: ApiRequest) -> Reply:
         """Open or close the signing gate as the coordinator's is (RESOLUTIONS P3)."""
-        if self.gate.take(await _body(request)):
+        if self.hub.gate_copy.take(await _body(request)):
             await self.hub.upkeep.stop()  # the hub has handed over
-        return json_reply("{}")
+        return json_reply(json.dumps({"waiting": self.hub.waiting}))
 
     async def _serve(self, _request: ApiRequest) -> Reply:
         await self.serve()

@@ -18,6 +18,7 @@ from veen_hub.ops.anchors import AnchorPublisher
 from veen_hub.ops.config import HubConfig
 from veen_hub.pipeline.intake import Outcome, PendingRequest
 from veen_hub.pipeline.worker_process import cores
+from veen_hub.shards.gate_copy import GateCopy
 from veen_hub.shards.part_hub import NOT_OPENED, FloorClock, KnownHistories, PartHubLog
 from veen_hub.shards.submit_link import LABEL_AT, SubmitLink
 from veen_storage import Batch, PendingEntry, Store
@@ -49,6 +50,7 @@ class ShardHub(Hub):
         self._floor_clock = clock
         self._origin = origin
         super().__init__(config, store, clock=clock, anchor=anchor)
+        self.gate_copy = GateCopy(self.signing_gate)
         self.signing_gate.wait(NOT_OPENED, NOT_OPENED)
 
     def _make_hub_log(self, anchor: AnchorPublisher | None) -> Any:  # noqa: ARG002 - no memory of a part's own hub log
@@ -70,6 +72,10 @@ class ShardHub(Hub):
         super().refresh_gauges()
         self.metrics.signing.set(0 if self.signing_gate.closed is not None else 1)
         self.metrics.hub_log_moved.set(self.store.hub_log.moved)
+
+    @property
+    def longest_queue(self) -> int:
+        return max(self.waiting, self.gate_copy.longest_queue)
 
     # --- submitting
 

@@ -41,7 +41,6 @@ from veen_hub.ops.process_memory import protect_memory
 from veen_hub.server import SHUTDOWN_SEC, make_app
 from veen_hub.shards.anchoring import CoordinatorAnchor
 from veen_hub.shards.forwarding import PartClient, socket_path
-from veen_hub.shards.gate_copy import GateCopy
 from veen_hub.shards.part_calls import PartCalls
 from veen_hub.shards.part_hub import FloorClock
 from veen_hub.shards.routing import Router, label_routes
@@ -172,8 +171,7 @@ class ShardServer:
             raise StorageError(f"{store.layout.root}: the tokens of this hub could not be applied")
 
     async def _listen_for_parts(self) -> None:
-        gate = GateCopy(self.hub.signing_gate)
-        calls = PartCalls(self.hub, gate, self._serve, self._drain, self._stopped.set)
+        calls = PartCalls(self.hub, self._serve, self._drain, self._stopped.set)
         app = make_app(self.hub)
         app[READERS_ARE_CHECKED] = True  # by the shard that the request came from
         app.add_routes(map(route_of, (*label_routes(), METRICS, *calls.routes())))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import pickle
 import sys
@@ -66,6 +67,10 @@ class ShardRunner:
         self.number = number
         self.client = client
         self.pid = 0
+        self.waiting = 0
+        """Messages that waited in the shard when it was asked last."""
+        # The proof of work that the hub asks for follows the queues (SH1+ 5.2).
+        self._repeat_sec = GATE_SEC if config.pow.max_difficulty else GATE_REPEAT_SEC
         self._layout = layout
         self._config = config
         self._gate_state = gate_state
@@ -100,6 +105,7 @@ class ShardRunner:
                 code = -1
             finally:
                 self.up.clear()
+                self.waiting = 0
                 self._on_down(self.number)
             if self._stopping.is_set():
                 return
@@ -180,7 +186,7 @@ class ShardRunner:
         sent_at = 0.0
         while True:
             state, now = self._gate_state(), time.monotonic()
-            if state != sent or now - sent_at >= GATE_REPEAT_SEC:
+            if state != sent or now - sent_at >= self._repeat_sec:
                 try:
                     await self._send_gate()
                 except ApiError as exc:
@@ -192,7 +198,8 @@ class ShardRunner:
             await asyncio.sleep(GATE_SEC)
 
     async def _send_gate(self) -> None:
-        await self.client.call("POST", "/part/gate", self._gate_state(), timeout_sec=SILENT_SEC)
+        answer = await self.client.call("POST", "/part/gate", self._gate_state(), timeout_sec=SILENT_SEC)
+        self.waiting = int(json.loads(answer)["waiting"])
 
     # --- stopping
 

@@ -165,7 +165,6 @@ class HubConfig:
             ("h3", self.h3 is not None),
             ("nats", self.nats is not None),
             ("file", self.file is not None),
-            ("pow.max_difficulty", bool(self.pow.max_difficulty)),
         ):
             if given:
                 raise SettingError(key, "is not supported with more than one shard; remove it, or shards")
