@@ -13,6 +13,8 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``client.*`` are figures of the client that ships; see ``client_load``.
 - ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``;
   ``hub.trust_overhead`` and ``trust.cosign_p99_ms`` are in ``trust_overhead``.
+- ``hub.p99_ms``, ``hub.overload_p99_ms`` and ``hub.fairness`` are figures of a hub near its limit and beyond;
+  see ``overload``. ``hub.overload_shards`` names the same group with two shards.
 - ``hub.followers`` and ``hub.catch_up`` are figures of many followers and of readers beside writers; see
   ``followers``.
 - ``hub.shards`` and ``hub.p50_shards`` compare a hub with two shards with one that has one; see ``shards``.
@@ -47,6 +49,7 @@ import client_load
 import followers
 import history
 import long_history
+import overload
 import shards
 import trust
 import trust_growth
@@ -85,6 +88,7 @@ from veen_hub.load import (
     request_of,
 )
 from veen_storage import create
+from veen_storage.shards.reshard import reshard
 
 HOST = "127.0.0.1"
 HUB = SigningKey(SigningSeed(b"\x01" * 32))
@@ -129,6 +133,7 @@ class Sizes:
     """Requests to a witness."""
     heads: int
     """Heads in a large hub log, ten of each label."""
+    overload: overload.OverloadSizes
     followers: int
     """Followers of one label."""
     floor_sec: float = 0.5
@@ -150,6 +155,7 @@ FULL = Sizes(
     clients=LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
     witness=32_000,
     heads=1_000_000,
+    overload=overload.OverloadSizes(reach=40_000, seconds=20.0, lanes=10_240),
     followers=5_000,
 )
 TINY = Sizes(
@@ -165,6 +171,7 @@ TINY = Sizes(
     clients=LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1),
     witness=128,
     heads=200,
+    overload=overload.OverloadSizes(reach=512, seconds=0.3, lanes=384),
     followers=20,
     floor_sec=0.02,
     rounds=1,
@@ -182,6 +189,7 @@ QUICK = Sizes(
     clients=LoadSizes(one_by_one=40, per_sender=4, batches=2_048),
     witness=9_600,
     heads=100_000,
+    overload=overload.OverloadSizes(reach=10_240, seconds=5.0, lanes=10_240),
     followers=1_000,
 )
 
@@ -715,6 +723,26 @@ def measure_shards(place: Path, sizes: Sizes) -> bool:
     )
 
 
+def measure_overload(place: Path, sizes: Sizes, shards_count: int = 1) -> bool:
+    """Measure a hub near its limit and beyond; see ``overload``."""
+
+    def made(root: Path) -> overload.Load:
+        whole = new(root if shards_count == 1 else root.with_name("before sharding it"))
+        load = overload.Load(identity_of(whole).hub_id, ADMIN, sizes.overload.lanes)
+        if shards_count > 1:
+            reshard(whole, root, shards_count)
+        return load
+
+    return overload.measure(
+        place,
+        shards.running,
+        made,
+        sizes=sizes.overload,
+        say=say,
+        shards=shards_count,
+    )
+
+
 def measure_growth(place: Path, sizes: Sizes) -> bool:
     """Compare a long history with a short one, and measure the hub's memory over both."""
     long_root, short_root, wide_root = new(place / "long"), new(place / "short"), new(place / "wide")
@@ -771,6 +799,8 @@ PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
         measure_followers,
     ),
     (("hub.shards", "hub.p50_shards"), measure_shards),
+    (("hub.p99_ms", "hub.overload_p99_ms", "hub.fairness"), measure_overload),
+    (("hub.overload_shards",), lambda place, sizes: measure_overload(place, sizes, 2)),
     (("verify.batch",), measure_verify),
     (
         (

@@ -32,7 +32,7 @@ from veen_hub.api import reading
 from veen_hub.http.bounded_connection import MAX_HEAD_BYTES, MAX_HEADERS
 from veen_hub.http.connections import Connection
 from veen_hub.load import follower_fleet
-from veen_hub.pipeline.intake import PendingRequest
+from veen_hub.pipeline.pending_requests import PendingRequest
 from veen_hub.pipeline.stream_items import encode_items
 
 from .conftest import StartHub, StartProcess

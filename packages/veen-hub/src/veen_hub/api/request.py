@@ -16,6 +16,9 @@ from veen_hub.pipeline.feed import LiveWriter
 class Peer(Protocol):
     """The client at the other end, as far as its transport knows it."""
 
+    source: bytes
+    """The writer whose message the hub accepted last over this connection; its share of the queue is used."""
+
     @property
     def remote(self) -> str | None:
         """IP address of the client; None if the transport does not show it."""

@@ -26,7 +26,8 @@ class HiddenPeer:
     dropped = False
     live_writer: LiveWriter | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, source: bytes) -> None:
+        self.source = source
         self.lost = asyncio.Event()
 
     def is_checked_reader(self) -> bool:
@@ -54,7 +55,7 @@ async def answer_whole(
         request_id=new_request_id(),
         headers=headers,
         content=WholeBody(body),
-        peer=HiddenPeer(),
+        peer=HiddenPeer(transport.encode()),
         query=dict(parse_qsl(query)),
         variables=variables,
     )

@@ -78,7 +78,7 @@ class HttpLiveWriter:
         await self.writer.drain()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HttpPeer:
     """The client of an aiohttp request."""
 
@@ -93,6 +93,14 @@ class HttpPeer:
         connection = self.request.protocol
         assert isinstance(connection, BoundedConnection)
         return connection
+
+    @property
+    def source(self) -> bytes:
+        return self._connection.source
+
+    @source.setter
+    def source(self, source: bytes) -> None:
+        self._connection.source = source
 
     @property
     def lost(self) -> asyncio.Event:

@@ -106,6 +106,14 @@ class H3Request:
     def remote(self) -> str | None:
         return self._connection.remote
 
+    @property
+    def source(self) -> bytes:
+        return self._connection.source
+
+    @source.setter
+    def source(self, source: bytes) -> None:
+        self._connection.source = source
+
     def wants_more(self) -> bool:
         """Return True; raise ConnectionResetError once the client has given up the request."""
         if self.lost.is_set():
@@ -130,6 +138,8 @@ class H3HubConnection(QuicPeer):
         self._idle_bytes = 0
         """Bytes since something was recognised as part of a request."""
         self._resets = 0
+        self.source = b""
+        """The writer whose message was accepted last over this connection."""
         loop = asyncio.get_running_loop()
         self._handshake = loop.call_later(HANDSHAKE_SEC, self._give_up)
 

@@ -40,6 +40,9 @@ class NatsFollower:
     """NATS does not show the address of its clients."""
     live_writer: LiveWriter | None = None
 
+    source = b""
+    """A follower sends no messages."""
+
     def __init__(self, slow_client_sec: float) -> None:
         self.id = secrets.token_hex(8)
         self.lost = asyncio.Event()

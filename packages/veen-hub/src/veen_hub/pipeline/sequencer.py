@@ -35,6 +35,10 @@ T = TypeVar("T")
 MAX_BATCH_ACTIONS: Final = 1_024
 MAX_BATCH_BYTES: Final = 8 * 1_048_576
 """Together with ``MAX_BATCH_ACTIONS``, bounds the latency of one batch."""
+MAX_SHARED_ACTIONS: Final = 64
+"""Actions of one batch while groups come that pass others: each of these waits for the batch before it."""
+SHARED_SEC: Final = 1.0
+"""How long batches stay small after such a group."""
 RECENT_SEC: Final = 1.0
 """After a message, for how long readers expect another one."""
 PAUSE_SEC: Final = 0.000_02
@@ -89,6 +93,11 @@ class Sequencer:
         self._observe = observe
         self._on_failure = on_failure
         self._waiting: deque[tuple[list[Ticket[Any]], OnSettled]] = deque()
+        self._first: deque[tuple[list[Ticket[Any]], OnSettled]] = deque()
+        """Groups that pass those in ``_waiting``."""
+        self._only_first = False
+        """The batch before had nothing but such groups."""
+        self._small_until = 0.0
         self._changed = threading.Condition()
         self._stopping = False
         self._failed = False
@@ -124,11 +133,14 @@ class Sequencer:
         if self._thread.ident is not None:  # None: it was never started
             self._thread.join()
 
-    def put(self, tickets: list[Ticket[Any]], answer: OnSettled) -> None:
-        """Queue a group of tickets; ``answer`` is called once all of them are settled."""
+    def put(self, tickets: list[Ticket[Any]], answer: OnSettled, *, first: bool = False) -> None:
+        """Queue a group of tickets; ``answer`` is called once all of them are settled.
+
+        ``first``: settle the group before those that wait already, if possible in a batch of its own.
+        """
         with self._changed:
             if not self._failed:
-                self._waiting.append((tickets, answer))
+                (self._first if first else self._waiting).append((tickets, answer))
                 self._changed.notify()
                 return
         _fail(tickets, answer)
@@ -144,7 +156,7 @@ class Sequencer:
             LOGGER.critical("sequencer_failed", exc_info=exc)
             with self._changed:
                 self._failed = True
-                rest = list(self._waiting)
+                rest = [*self._first, *self._waiting]
             for tickets, answer in rest:
                 with contextlib.suppress(Exception):
                     _fail(tickets, answer)
@@ -154,9 +166,18 @@ class Sequencer:
         """Wait for tickets and return one batch of them; empty when the sequencer must end."""
         taken, actions, size = [], 0, 0
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._stopping)
-            while self._waiting and actions < MAX_BATCH_ACTIONS and size < MAX_BATCH_BYTES:
-                taken.append(self._waiting.popleft())
+            self._changed.wait_for(lambda: self._waiting or self._first or self._stopping)
+            if self._first:
+                self._small_until = time.monotonic() + SHARED_SEC
+            self._only_first = bool(self._first) and not self._only_first  # every second batch is for all
+            small = self._small_until and self._small_until > time.monotonic()
+            max_actions = MAX_SHARED_ACTIONS if small else MAX_BATCH_ACTIONS
+            while (
+                (queue := self._first or (None if self._only_first else self._waiting))
+                and actions < max_actions
+                and size < MAX_BATCH_BYTES
+            ):
+                taken.append(queue.popleft())
                 actions += len(taken[-1][0])
                 size += sum(ticket.size for ticket in taken[-1][0])
                 if taken[-1][0][-1].ends_batch:

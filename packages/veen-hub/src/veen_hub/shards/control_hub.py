@@ -85,14 +85,14 @@ class ControlHub(Hub):
         own_origin: str,
         shards: Mapping[int, PartClient],
         are_shards_up: Callable[[], bool],
-        shards_waiting: Callable[[], int],
+        shards_load: Callable[[], float],
         anchor: AnchorPublisher | None,
     ) -> None:
         self._own_origin = own_origin
         self._floor_clock = clock
         self.shards = shards
         self.are_shards_up = are_shards_up
-        self._shards_waiting = shards_waiting
+        self._shards_load = shards_load
         self.counter_history = CounterHistory()
         self.anchor = anchor
         super().__init__(config, store, clock=clock, anchor=anchor)
@@ -138,8 +138,8 @@ class ControlHub(Hub):
         return self.shards[owner_of(label, len(self.shards))]
 
     @property
-    def longest_queue(self) -> int:
-        return max(self.waiting, self._shards_waiting())
+    def highest_load(self) -> float:
+        return max(self.load, self._shards_load())
 
     # --- replicas
 

@@ -110,7 +110,7 @@ class Coordinator:
             own_origin=part_origin(store.identity.hub_id, self._map, CONTROL),
             shards=self.clients,
             are_shards_up=self.are_shards_up,
-            shards_waiting=lambda: max((runner.waiting for runner in self.runners.values()), default=0),
+            shards_load=lambda: max((runner.load for runner in self.runners.values()), default=0.0),
             anchor=load_anchor(config.anchor),
         )
 
@@ -141,7 +141,7 @@ class Coordinator:
                 lambda: encode_gate(
                     hub.signing_gate,
                     has_ended=hub.handover is not None,
-                    longest_queue=hub.longest_queue if self.config.pow.max_difficulty else 0,
+                    highest_load=hub.highest_load if self.config.pow.max_difficulty else 0.0,
                 ),
                 port=self._reserved.getsockname()[1],
                 floor=lambda: self._clock.floor,

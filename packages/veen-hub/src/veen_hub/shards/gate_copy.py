@@ -12,10 +12,10 @@ from typing import Any
 from veen_hub.pipeline.signing_gate import SigningGate
 
 
-def encode_gate(gate: SigningGate, *, has_ended: bool, longest_queue: int = 0) -> bytes:
+def encode_gate(gate: SigningGate, *, has_ended: bool, highest_load: float = 0.0) -> bytes:
     """Return the state of the coordinator's gate; ``has_ended``: the hub has handed over.
 
-    ``longest_queue`` is that of all processes: every shard asks for the same proof of work (SH1+ 5.2).
+    ``highest_load`` is that of all processes: every shard asks for the same proof of work (SH1+ 5.2).
     """
     state = {
         "change": gate.changes,
@@ -23,7 +23,7 @@ def encode_gate(gate: SigningGate, *, has_ended: bool, longest_queue: int = 0) -
         "final": gate.is_final,
         "elsewhere": gate.is_elsewhere,
         "ended": has_ended,
-        "longest_queue": longest_queue,
+        "highest_load": round(highest_load, 3),
     }
     return json.dumps(state).encode()
 
@@ -34,8 +34,8 @@ class GateCopy:
     def __init__(self, gate: SigningGate) -> None:
         self._gate = gate
         self._change = -1
-        self.longest_queue = 0
-        """Messages in the longest queue of all processes, as the coordinator has told."""
+        self.highest_load = 0.0
+        """How full the fullest queue of all processes is, as the coordinator has told."""
 
     def take(self, body: bytes) -> bool:
         """Take over a state, unless it is older than this one; return whether the hub has handed over."""
@@ -43,7 +43,7 @@ class GateCopy:
         if state["change"] < self._change:
             return False
         self._change = state["change"]
-        self.longest_queue = state["longest_queue"]
+        self.highest_load = state["highest_load"]
         if state["elsewhere"]:
             self._gate.write_elsewhere(state["why"])
         elif self._gate.is_elsewhere:

@@ -131,7 +131,7 @@ class PartCalls:
         """Open or close the signing gate as the coordinator's is (RESOLUTIONS P3)."""
         if self.hub.gate_copy.take(await _body(request)):
             await self.hub.upkeep.stop()  # the hub has handed over
-        return json_reply(json.dumps({"waiting": self.hub.waiting}))
+        return json_reply(json.dumps({"load": self.hub.load}))
 
     async def _serve(self, _request: ApiRequest) -> Reply:
         await self.serve()

@@ -67,8 +67,8 @@ class ShardRunner:
         self.number = number
         self.client = client
         self.pid = 0
-        self.waiting = 0
-        """Messages that waited in the shard when it was asked last."""
+        self.load = 0.0
+        """How full the shard's queue was when it was asked last."""
         # The proof of work that the hub asks for follows the queues (SH1+ 5.2).
         self._repeat_sec = GATE_SEC if config.pow.max_difficulty else GATE_REPEAT_SEC
         self._layout = layout
@@ -105,7 +105,7 @@ class ShardRunner:
                 code = -1
             finally:
                 self.up.clear()
-                self.waiting = 0
+                self.load = 0.0
                 self._on_down(self.number)
             if self._stopping.is_set():
                 return
@@ -199,7 +199,7 @@ class ShardRunner:
 
     async def _send_gate(self) -> None:
         answer = await self.client.call("POST", "/part/gate", self._gate_state(), timeout_sec=SILENT_SEC)
-        self.waiting = int(json.loads(answer)["waiting"])
+        self.load = float(json.loads(answer)["load"])
 
     # --- stopping
 

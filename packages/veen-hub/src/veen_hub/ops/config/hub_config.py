@@ -84,13 +84,20 @@ class HubConfig:
     """Number of processes that order messages, each with labels of its own; ``auto`` is one per core.
 
     It must be the number that the data directory was made for (``veen hub reshard``).
-    Each shard has the limits ``listen.max_connections`` and ``max_waiting`` for itself;
+    Each shard has the limits ``listen.max_connections``, ``max_waiting`` and ``max_wait_ms`` for itself;
     ``hub_log.max_entries`` has no effect.
     """
     workers: int = 2
     """Threads that verify messages; under load each has a process of its own."""
     max_waiting: int = 8_192
     """Messages in verification and sequencing beyond which the hub answers 503 (OP0.4)."""
+    max_wait_ms: int = 100
+    """Estimated time in the queue beyond which the hub answers 503, with ``Retry-After``.
+
+    It is estimated from the rate at which messages were accepted lately.
+    A writer's messages are counted against its share of the queue.
+    Up to 256 requests with 1,024 messages together may always wait.
+    """
     max_page_items: int = 1_000
     """Most entries in one page of a read."""
     listen: Listen = field(default_factory=Listen)
@@ -254,6 +261,7 @@ MAX_SHARDS: Final = 64
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "workers": (1, 256),
     "max_waiting": (1, INT_MAX),
+    "max_wait_ms": (1, INT_MAX),
     "max_page_items": (1, 65_536),
     "listen.port": (0, 65_535),
     "listen.max_connections": (1, INT_MAX),
