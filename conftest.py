@@ -6,7 +6,7 @@ inherit that: a run started so would see every test of an interrupt fail.
 
 import signal
 
-pytest_plugins = ["veen_testing.warm_start"]
+pytest_plugins = ["veen_testing.warm_start", "veen_testing.warm_veen"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

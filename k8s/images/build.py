@@ -172,20 +172,23 @@ def prepare(context: Path, targets: Sequence[str], machine: str, commit_time: st
         folder.mkdir()
     build_own_wheels(wheels, commit_time)
     without_wheel = source_only()
+    with_wheel: dict[str, None] = {}
     for name in targets:
         target = TARGETS[name]
         locked = locked_requirements(target, machine)
         sources = [
             line for line in locked if Requirement(line.partition(" --hash=")[0]).name in without_wheel
         ]
-        third_party = context / "third-party.txt"
-        third_party.write_text("\n".join(line for line in locked if line not in sources) + "\n")
-        fetch_locked_wheels(third_party, wheels, machine)
-        third_party.unlink()
+        third_party = [line for line in locked if line not in sources]
+        with_wheel.update(dict.fromkeys(third_party))
         built = [build_locked_source(line, wheels, context, commit_time) for line in sources]
-        lines = [*own_requirements(target, wheels), *(line for line in locked if line not in sources), *built]
+        lines = [*own_requirements(target, wheels), *third_party, *built]
         (requirements / f"{name}.txt").write_text("\n".join(lines) + "\n")
         (sbom / f"{name}.json").write_text(bill_of_materials(target))
+    wanted = context / "third-party.txt"
+    wanted.write_text("\n".join(with_wheel) + "\n")
+    fetch_locked_wheels(wanted, wheels, machine)
+    wanted.unlink()
 
 
 def bill_of_materials(target: Target) -> str:

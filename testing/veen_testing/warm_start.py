@@ -1,9 +1,10 @@
 """Start the project's own programs from a process that has loaded them already.
 
 A hub needs a third of a second of CPU to load its modules, and the suites start a thousand. While tests run,
-``subprocess.Popen`` therefore forks the programs of ``PROGRAMS`` from ``warm_server``. The process that a
-test gets is real: it has its own process id, session, descriptors, environment and memory, and it is a child
-of the test, which waits for it and signals it. It did not execute Python anew; that is the only difference.
+``subprocess.Popen`` therefore forks the programs of ``PROGRAMS``, ``SCRIPTS`` and ``CONSOLE_SCRIPTS`` from
+``warm_server``. The process that a test gets is real: it has its own process id, session, descriptors,
+environment and memory, and it is a child of the test, which waits for it and signals it. It did not execute
+Python anew; that is the only difference.
 
 Some starts stay cold, so that loading is tested too: the first of each program, one in ``COLD_EVERY`` of the
 others, and every start with an option that the server does not know. ``VEEN_COLD_STARTS=1`` makes all cold.
@@ -15,6 +16,7 @@ import ctypes
 import inspect
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -31,10 +33,13 @@ PROGRAMS: Final = {
     ("-m", "veen_hub.main"),
     ("-m", "veen_hub.witness.main"),
     ("-m", "veen_cli.hub.detached"),
+    ("-m", "veen_selftest.command.start"),
     ("-c", "from veen_cli.frame.start import main; main()"),
     ("-c", "from veen_cli.query.serve import main; main()"),
 }
 SCRIPTS: Final = {
+    "client_victim.py",
+    "cutover_client.py",
     "faulty_hub.py",
     "faulty_query.py",
     "faulty_veen.py",
@@ -42,10 +47,13 @@ SCRIPTS: Final = {
     "import_ledger.py",
     "log_ledger.py",
     "mirror_victim.py",
+    "operation_victim.py",
     "query_victim.py",
     "rpc_victim.py",
 }
 """Programs of the tests, by the names of their files."""
+CONSOLE_SCRIPTS: Final = {"veen", "veen-hub", "veen-query", "veen-witness"}
+"""Commands of this environment, by path or by name."""
 MODULES: Final = (
     "veen_hub.main",
     "veen_hub.witness.main",
@@ -60,6 +68,7 @@ MODULES: Final = (
     "veen_bridge.commands.import_",
     "veen_bridge.commands.reconcile",
     "veen_selftest.hubs.http_hub",
+    "veen_selftest.command.selftest",
 )
 """Loaded by the server, if they are installed."""
 COLD_EVERY: Final = 16
@@ -74,11 +83,14 @@ _popen = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _signature = inspect.signature(_popen)
 
 
-def words_of(command: Any) -> list[str] | None:
+def words_of(command: Any, env: Mapping[str, str]) -> list[str] | None:
     """Return a command's words after the interpreter and its ``-P``; None if it is not this Python."""
     if not isinstance(command, list | tuple) or any(isinstance(word, bytes) for word in command):
         return None
     words = [os.fspath(word) for word in command]
+    if words and Path(words[0]).name in CONSOLE_SCRIPTS:
+        found = shutil.which(words[0], path=env.get("PATH"))
+        return [found, *words[1:]] if found and Path(found).parent == Path(PYTHON).parent else None
     if not words or words[0] != PYTHON:
         return None
     return words[2:] if words[1:2] == ["-P"] else words[1:]
@@ -88,7 +100,7 @@ def program_of(words: list[str], programs: Collection[tuple[str, str]]) -> str |
     """Return the name of the program if it is one that can be started warm."""
     if tuple(words[:2]) in programs:
         return words[1]
-    return words[0] if words and Path(words[0]).name in SCRIPTS else None
+    return words[0] if words and Path(words[0]).name in SCRIPTS | CONSOLE_SCRIPTS else None
 
 
 def is_plain(given: dict[str, Any]) -> bool:
@@ -124,7 +136,8 @@ class WarmStarts:
 
     def start(self, popen: Any, given: dict[str, Any]) -> bool:
         """Start the process of a ``Popen`` warm; False: it must be started cold."""
-        words = words_of(given["args"])
+        env = os.environ if given["env"] is None else given["env"]
+        words = words_of(given["args"], env)
         program = program_of(words, self._programs) if words is not None else None
         if program is None or os.getpid() != self._owner or not is_plain(given):
             return False
@@ -132,14 +145,10 @@ class WarmStarts:
             self._starts[program] += 1
             if self._starts[program] % COLD_EVERY == 1:
                 return False
-            env = {
-                os.fsdecode(k): os.fsdecode(v)
-                for k, v in (os.environ if given["env"] is None else given["env"]).items()
-            }
             request = {
                 "words": words,
                 "cwd": os.fspath(given["cwd"] or Path.cwd()),
-                "env": env,
+                "env": {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()},
                 "new_session": bool(given["start_new_session"]),
             }
             pipes = (given["p2cread"], given["c2pwrite"], given["errwrite"])
@@ -175,7 +184,7 @@ class WarmStarts:
             str(theirs.fileno()),
         ]
         self._server = subprocess.Popen(
-            [*program, *MODULES],
+            [*program, *self._modules],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],

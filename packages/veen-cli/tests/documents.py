@@ -87,17 +87,18 @@ def _waiting(command: str) -> str:
     return f"{command}\nuntil grep -q 'listening on' {started[1]}; do sleep 0.1; done"
 
 
-def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
-    """Run the steps of a page; return each with its stdout and stderr."""
+def run(page: Path, folder: Path, programs: Path) -> list[tuple[Step, list[str]]]:
+    """Run the steps of a page with the ``veen`` of ``programs``; return each with its stdout and stderr."""
     found = steps(page)
     here = {**ports_of_page(), "bin/veen": "veen", ".tools/veen/bin/python": sys.executable}
     shown = re.compile("|".join(map(re.escape, here)))
     commands = [shown.sub(lambda match: here[match[0]], step.command) for step in found]
     lines = [f"echo {MARK}\n{_waiting(command)}" for command in commands]
+    own = environment(folder / ".config")
     shell = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
         cwd=folder,
-        env=environment(folder / ".config"),
+        env=own | {"PATH": f"{programs}{os.pathsep}{own['PATH']}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -14,7 +14,7 @@ from veen_core.keystore import MIN_COST, KeystoreNonce, Salt, Secrets, seal_keys
 
 from . import documents
 from .conftest import STREAM, Town
-from .running import ending_hubs, veen
+from .running import SCRIPTS, ending_hubs, veen
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,10 +49,12 @@ SAVED = re.compile(r"^Save this as `([^`/]+)`:\n\n```python\n(.*?)```", re.DOTAL
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_documented_command_prints_the_documented_output(name: str, tmp_path: Path) -> None:
+def test_every_documented_command_prints_the_documented_output(
+    name: str, tmp_path: Path, veen_folder: Path
+) -> None:
     for file, content in SAVED.findall((ROOT / name).read_text()):
         (tmp_path / file).write_text(content)
-    ran = documents.run(ROOT / name, tmp_path)
+    ran = documents.run(ROOT / name, tmp_path, veen_folder)
     assert ran
     wrong = {step.command: documents.not_printed(step, printed) for step, printed in ran}
     assert {command: lines for command, lines in wrong.items() if lines} == {}
@@ -78,7 +80,7 @@ def test_the_guide_add_an_overlay_works_as_written(tmp_path: Path, monkeypatch: 
     (tmp_path / "sitecustomize.py").write_text(EXTEND_PACKAGE.format(str(package)))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with ending_hubs(tmp_path):
-        ran = documents.run(guide, checkout)
+        ran = documents.run(guide, checkout, SCRIPTS)
     wrong = {step.command: documents.not_printed(step, printed) for step, printed in ran}
     assert {command: lines for command, lines in wrong.items() if lines} == {}
 

@@ -11,6 +11,7 @@ from veen_core.entry import (
     FLAG_AUTHORIZE,
     FRAME_SIZE,
     authorize_leaf,
+    contents_of_frames,
     decode_frame,
     split_frames,
     unframe,
@@ -92,6 +93,34 @@ def test_a_chunk_is_split_into_its_entries_in_order(hub: Hub) -> None:
     hub.write("bob", b"1", b"2", b"3")
     assert list(split_frames(b"".join(e.encode() for e in hub.entries))) == hub.entries
     assert list(split_frames(b"")) == []
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_contents_are_not_taken_from_a_damaged_entry(entry: Entry, name: str) -> None:
+    """Everything that ``unframe`` refuses; an empty file has no entry."""
+    assert contents_of_frames(DAMAGE[name][0](entry), entry.label, entry.stream_seq, 0, 9) in (None, ([], 0))
+
+
+def test_contents_are_the_bytes_of_the_entries_that_were_asked_for(hub: Hub) -> None:
+    hub.write("bob", b"1", b"2", b"3")
+    label, frames = hub.entries[0].label, [entry.encode() for entry in hub.entries]
+    data = b"".join(frames)
+    whole = [(e.msg_bytes, e.receipt_bytes, e.flags) for e in hub.entries]
+    assert contents_of_frames(data, label, StreamSeq(1), 0, 9) == (whole, len(data))
+    assert contents_of_frames(data, label, StreamSeq(1), 0, 2) == (whole[:2], len(frames[0] + frames[1]))
+    assert contents_of_frames(data, label, StreamSeq(2), len(frames[0]), 9) == (whole[1:], len(data))
+    assert contents_of_frames(data, label, StreamSeq(2), 0, 9) is None
+    assert contents_of_frames(data, Label(bytes(32)), StreamSeq(1), 0, 9) is None
+    assert contents_of_frames(frames[0] + frames[2], label, StreamSeq(1), 0, 9) is None
+
+
+def test_no_flipped_byte_is_taken_for_contents(hub: Hub) -> None:
+    """No hash covers the flag of a control entry; ``log_rules`` compares it with the RECEIPT."""
+    hub.write("bob", b"1", b"2")
+    label, data = hub.entries[0].label, b"".join(entry.encode() for entry in hub.entries)
+    flags = {1, len(hub.entries[0].encode()) + 1}
+    taken = {at for at in range(len(data)) if contents_of_frames(flip(data, at), label, StreamSeq(1), 0, 9)}
+    assert taken <= flags
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from veen_core import VeenError, errors, rejection
+from veen_core import VeenError, errors, keys, rejection
 from veen_core.errors import (
     AdmissionError,
     ApiError,
@@ -15,8 +15,10 @@ from veen_core.errors import (
     DecodeFault,
     DivergenceError,
     InvariantError,
+    SignatureError,
     VerificationError,
 )
+from veen_core.ids import VerifyKey
 
 CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, Exception)]
 
@@ -56,6 +58,17 @@ def test_an_invariant_error_names_the_invariant() -> None:
     assert isinstance(InvariantError("I3", "no"), VerificationError)
 
 
+def test_errors_of_rules_and_signatures_have_finding_and_clause_apart() -> None:
+    broken = InvariantError("I3", "no", clause="core §7", seq=4)
+    assert (str(broken), broken.found, broken.clause) == ("I3: no (core §7, stream_seq 4)", "no", "core §7")
+    refused = keys.refused(VerifyKey(bytes(32)), "MSG.sig", "core §4.1")
+    key = bytes(32).hex()
+    assert refused.message == f"MSG.sig (core §4.1) does not verify under key {key}"
+    assert (refused.found, refused.clause) == (f"MSG.sig does not verify under key {key}", "core §4.1")
+    plain = SignatureError("no")
+    assert (plain.found, plain.clause) == ("no", None)
+
+
 def test_a_divergence_carries_both_sides() -> None:
     error = DivergenceError("no", held=b"a", shown=b"b")
     assert (error.held, error.shown) == (b"a", b"b")
@@ -78,7 +91,8 @@ def test_errors_pass_through_a_context_manager_unharmed() -> None:
 
 MADE: dict[type[Exception], Exception] = {
     DecodeError: DecodeError("x", fault=DecodeFault.SIZE, where="A.b (core §1)").within("[3]"),
-    InvariantError: InvariantError("I3", "no"),
+    InvariantError: InvariantError("I3", "no", clause="core §7", seq=4),
+    SignatureError: SignatureError("sig (core §4) no", found="sig no", clause="core §4", action="stop"),
     DivergenceError: DivergenceError("no", held=b"a", shown=b"b"),
     AdmissionError: AdmissionError(rejection.CAP_RATE, "too fast", retry_after=1),
     ApiError: ApiError(rejection.Code.NOT_FOUND, "no such label", retry_after=2),

@@ -82,6 +82,8 @@ from veen_core.wire import Wire
 
 from .strategies import JSON_CLASSES, WIRE_CLASSES, head, steady, strategy_for
 
+pytestmark = pytest.mark.no_cover  # tracing would double the time, and the other tests cover the package
+
 SECONDS = float(os.environ.get("VEEN_FUZZ_SECONDS", "0"))
 FIRST_SEED = int(os.environ.get("VEEN_FUZZ_SEED", "0"))
 SHARES = 2 * len(WIRE_CLASSES) + 8

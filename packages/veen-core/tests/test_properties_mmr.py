@@ -20,6 +20,8 @@ from veen_core.proof import MmrProof, own_peak, peaks_of_proof, prove_inclusion,
 
 from .strategies import steady
 
+pytestmark = pytest.mark.no_cover  # tracing would double the time, and the other tests cover the package
+
 MILLION = 10**6
 
 # --- §5.1 once more, naively

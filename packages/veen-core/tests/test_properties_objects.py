@@ -64,6 +64,8 @@ from veen_core.stream import control_label, routing_key
 
 from .strategies import steady, strategy_for
 
+pytestmark = pytest.mark.no_cover  # tracing would double the time, and the other tests cover the package
+
 NOW = UnixTime(1_700_000_000)
 BULK = PROFILES["bulk"]
 

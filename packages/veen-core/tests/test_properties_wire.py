@@ -31,6 +31,8 @@ from .strategies import (
     texts,
 )
 
+pytestmark = pytest.mark.no_cover  # tracing would double the time, and the other tests cover the package
+
 
 @text_map("specimen", section="test")
 @dataclass(frozen=True, slots=True, kw_only=True)

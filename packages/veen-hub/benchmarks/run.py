@@ -13,6 +13,10 @@ The hub is a process of its own, on loopback, with gating on and real files; thi
 - ``client.*`` are figures of the client that ships; see ``client_load``.
 - ``trust.*`` are figures of the hub log and its witnesses; see ``trust`` and ``trust_growth``;
   ``hub.trust_overhead`` and ``trust.cosign_p99_ms`` are in ``trust_overhead``.
+- ``hub.p99_ms``, ``hub.overload_p99_ms`` and ``hub.fairness`` are figures of a hub near its limit and beyond;
+  see ``overload``. ``hub.overload_shards`` names the same group with two shards.
+- ``hub.followers`` and ``hub.catch_up`` are figures of many followers and of readers beside writers; see
+  ``followers``.
 - ``hub.shards`` and ``hub.p50_shards`` compare a hub with two shards with one that has one; see ``shards``.
 - Three lines with ``client`` instead of ``name`` are messages per second of the client that ships, of a plain
   HTTP client and of the raw generator; see ``veen_hub.load``.
@@ -42,8 +46,10 @@ from functools import partial
 from pathlib import Path
 
 import client_load
+import followers
 import history
 import long_history
+import overload
 import shards
 import trust
 import trust_growth
@@ -82,10 +88,12 @@ from veen_hub.load import (
     request_of,
 )
 from veen_storage import create
+from veen_storage.shards.reshard import reshard
 
 HOST = "127.0.0.1"
 HUB = SigningKey(SigningSeed(b"\x01" * 32))
 ADMIN = SigningKey(SigningSeed(b"\x02" * 32))
+ROUNDS = 5
 SEALED = (
     H(b"enc")
     + (16).to_bytes(4, "big")
@@ -125,8 +133,13 @@ class Sizes:
     """Requests to a witness."""
     heads: int
     """Heads in a large hub log, ten of each label."""
+    overload: overload.OverloadSizes
+    followers: int
+    """Followers of one label."""
     floor_sec: float = 0.5
     """How long the crypto floor is measured before and after each round."""
+    rounds: int = ROUNDS
+    """Rounds of which a figure is the median; the messages are shared between them."""
 
 
 FULL = Sizes(
@@ -142,10 +155,12 @@ FULL = Sizes(
     clients=LoadSizes(one_by_one=300, per_sender=8, batches=10_240),
     witness=32_000,
     heads=1_000_000,
+    overload=overload.OverloadSizes(reach=40_000, seconds=20.0, lanes=10_240),
+    followers=5_000,
 )
 TINY = Sizes(
-    single=1_280,
-    batch=5_120,
+    single=256,
+    batch=1_024,
     alone=10,
     history=1_200,
     labels=40,
@@ -154,9 +169,12 @@ TINY = Sizes(
     client=128,
     client_memory=128,
     clients=LoadSizes(one_by_one=2, per_sender=1, batches=32, senders=16, rounds=1),
-    witness=640,
+    witness=128,
     heads=200,
+    overload=overload.OverloadSizes(reach=512, seconds=0.3, lanes=384),
+    followers=20,
     floor_sec=0.02,
+    rounds=1,
 )
 QUICK = Sizes(
     single=25_600,  # 20 messages per connection and round: connecting must not count for much
@@ -171,6 +189,8 @@ QUICK = Sizes(
     clients=LoadSizes(one_by_one=40, per_sender=4, batches=2_048),
     witness=9_600,
     heads=100_000,
+    overload=overload.OverloadSizes(reach=10_240, seconds=5.0, lanes=10_240),
+    followers=1_000,
 )
 
 
@@ -436,18 +456,17 @@ SINGLE = Load(first=0, lanes=256, size=1)
 BATCH = Load(first=1_000, lanes=16, size=64)
 PLAIN_FIRST, PLAIN_LANES = 300, 256
 """The first writer of ``hub.plain`` and the number of writers, different from those of ``SINGLE``."""
-ROUNDS = 5
 
 
-def against_floor(hub: Running, load: Load, count: int, floor_sec: float) -> tuple[float, float, float]:
-    """Return submits per second, the crypto floor and their ratio, each the median of ``ROUNDS``.
+def against_floor(hub: Running, load: Load, count: int, sizes: Sizes) -> tuple[float, float, float]:
+    """Return submits per second, the crypto floor and their ratio, each the median of all rounds.
 
     The machine's speed varies over seconds, so the floor is measured before and after each round.
     """
-    rates, floors, before = [], [], crypto_floor(floor_sec)
-    for turn in range(ROUNDS):
-        rates.append(uvloop.run(load.rate(hub, count // ROUNDS, turn)))
-        after = crypto_floor(floor_sec)
+    rates, floors, before = [], [], crypto_floor(sizes.floor_sec)
+    for turn in range(sizes.rounds):
+        rates.append(uvloop.run(load.rate(hub, count // sizes.rounds, turn)))
+        after = crypto_floor(sizes.floor_sec)
         floors.append((before + after) / 2)
         before = after
     ratios = [rate / floor for rate, floor in zip(rates, floors, strict=True)]
@@ -481,12 +500,12 @@ async def plain_rate(hub: Running, count: int, turn: int) -> float:
         return each * PLAIN_LANES / (time.perf_counter() - started)
 
 
-def against_raw(hub: Running, count: int) -> float:
-    """Return the rate of the plain client divided by the raw generator's, the median of ``ROUNDS``."""
+def against_raw(hub: Running, count: int, rounds: int) -> float:
+    """Return the rate of the plain client divided by the raw generator's, the median of all rounds."""
     ratios = []
-    for turn in range(ROUNDS):
-        raw_rate = uvloop.run(SINGLE.rate(hub, count // ROUNDS, ROUNDS + turn))
-        ratios.append(uvloop.run(plain_rate(hub, count // ROUNDS, turn)) / raw_rate)
+    for turn in range(rounds):
+        raw_rate = uvloop.run(SINGLE.rate(hub, count // rounds, rounds + turn))
+        ratios.append(uvloop.run(plain_rate(hub, count // rounds, turn)) / raw_rate)
     return statistics.median(ratios)
 
 
@@ -560,11 +579,11 @@ def measure_hub(place: Path, sizes: Sizes) -> bool:
     """Measure a hub under load, and one message at a time."""
     ok = True
     with running(new(place / "busy"), 1_016) as hub:
-        rate, floor, ratio = against_floor(hub, SINGLE, sizes.single, sizes.floor_sec)
+        rate, floor, ratio = against_floor(hub, SINGLE, sizes.single, sizes)
         ok &= say("hub.single", ratio, 0.35, ratio >= 0.35)
-        ratio = against_raw(hub, sizes.single)
+        ratio = against_raw(hub, sizes.single, sizes.rounds)
         ok &= say("hub.plain", ratio, 0.7, ratio >= 0.7)
-        batched, floor, ratio = against_floor(hub, BATCH, sizes.batch, sizes.floor_sec)
+        batched, floor, ratio = against_floor(hub, BATCH, sizes.batch, sizes)
         ok &= say("hub.batch", ratio, 0.8, ratio >= 0.8)
         shared = shared_floor(2 * sizes.floor_sec)
         say("hub.single_shared", rate / shared, 0.35, rate / shared >= 0.35)
@@ -575,14 +594,49 @@ def measure_hub(place: Path, sizes: Sizes) -> bool:
         ok &= say("hub.p50", p50 / ideal, 3.0, p50 / ideal <= 3)
         hot = 1 / floor + min(disk, sync_seconds(place))
         say("hub.p50_hot", p50 / hot, 3.0, p50 / hot <= 3)
-        plain = sizes.single // ROUNDS // PLAIN_LANES * PLAIN_LANES
-        sent = 2 * SINGLE.sent(sizes.single // ROUNDS) + plain + BATCH.sent(sizes.batch // ROUNDS)
-        stored = ROUNDS * sent + sizes.alone
+        single, batch = sizes.single // sizes.rounds, sizes.batch // sizes.rounds
+        sent = 2 * SINGLE.sent(single) + single // PLAIN_LANES * PLAIN_LANES + BATCH.sent(batch)
+        stored = sizes.rounds * sent + sizes.alone
         read = uvloop.run(read_rate(hub, stored))
         ok &= say("hub.read", read, 20_000, read >= 20_000)
         delay = uvloop.run(follow_p99(hub, 998, sizes.follow_sec, stored + 1))
         ok &= say("hub.follow_p99_ms", delay, 20.0, delay <= 20)
     return ok
+
+
+def measure_followers(place: Path, sizes: Sizes) -> bool:
+    """Measure many followers, and readers beside writers; see ``followers``."""
+    each = BATCH.sent(sizes.batch // ROUNDS)
+    with running(new(place / "followed"), 1_016) as hub:
+
+        def rate(turn: int) -> float:
+            return uvloop.run(BATCH.rate(hub, each, turn))
+
+        for turn in range(ROUNDS):
+            rate(turn)
+        stored, turns, samples = ROUNDS * each, 2 * followers.ROUNDS, sizes.alone
+        ok = followers.measure_catch_up(
+            hub.port,
+            hub.where,
+            stored,
+            rate=lambda turn: rate(ROUNDS + turn),
+            alone=lambda turn: alone(hub, samples, 999, 1 + turn * samples),
+            say=say,
+        )
+        stored += turns * (each + samples)
+        bodies = [signed(writer(998), hub.where, seq, hub.auth[998]) for seq in range(1, 41)]
+        return (
+            followers.measure_followers(
+                hub.port,
+                hub.where,
+                bodies,
+                rss_mb=lambda: hub.rss_mb,
+                count=sizes.followers,
+                start=stored + 1,
+                say=say,
+            )
+            and ok
+        )
 
 
 def measure_verify(_place: Path, sizes: Sizes) -> bool:
@@ -605,6 +659,7 @@ def measure_overhead(place: Path, sizes: Sizes) -> bool:
         lambda hub, count, turn: uvloop.run(load.rate(hub, count, turn)),
         lambda hub, seq: signed(writer(0), hub.where, seq, hub.auth[0]),
         count=2 * sizes.batch,
+        rounds=sizes.rounds + 1,  # even, because the two hubs alternate
         samples=sizes.alone,
         writers=load.lanes,
         say=say,
@@ -661,9 +716,30 @@ def measure_shards(place: Path, sizes: Sizes) -> bool:
         admin=ADMIN,
         sealed=SEALED,
         count=2 * sizes.batch,
+        rounds=sizes.rounds,
         samples=sizes.alone,
         floor_sec=4 * sizes.floor_sec,
         say=say,
+    )
+
+
+def measure_overload(place: Path, sizes: Sizes, shards_count: int = 1) -> bool:
+    """Measure a hub near its limit and beyond; see ``overload``."""
+
+    def made(root: Path) -> overload.Load:
+        whole = new(root if shards_count == 1 else root.with_name("before sharding it"))
+        load = overload.Load(identity_of(whole).hub_id, ADMIN, sizes.overload.lanes)
+        if shards_count > 1:
+            reshard(whole, root, shards_count)
+        return load
+
+    return overload.measure(
+        place,
+        shards.running,
+        made,
+        sizes=sizes.overload,
+        say=say,
+        shards=shards_count,
     )
 
 
@@ -711,7 +787,20 @@ def measure_long_history(place: Path, sizes: Sizes, keep: Path | None) -> bool:
 
 PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
     (("hub.single", "hub.plain", "hub.batch", "hub.p50", "hub.read", "hub.follow_p99_ms"), measure_hub),
+    (
+        (
+            "hub.followers",
+            "hub.followers_p99_ms",
+            "hub.follower_kb",
+            "hub.catch_up",
+            "hub.catch_up_p50",
+            "hub.catch_up_reads",
+        ),
+        measure_followers,
+    ),
     (("hub.shards", "hub.p50_shards"), measure_shards),
+    (("hub.p99_ms", "hub.overload_p99_ms", "hub.fairness"), measure_overload),
+    (("hub.overload_shards",), lambda place, sizes: measure_overload(place, sizes, 2)),
     (("verify.batch",), measure_verify),
     (
         (
@@ -726,7 +815,7 @@ PARTS: tuple[tuple[tuple[str, ...], Callable[[Path, Sizes], bool]], ...] = (
     ),
     (("client.rss_mb",), measure_client_memory),
     (("clients",), compare_clients),
-    (("trust.witness_rate",), lambda place, sizes: trust.measure(place, sizes.witness, say)),
+    (("trust.witness_rate",), lambda place, sizes: trust.measure(place, sizes.witness, sizes.rounds, say)),
     (("hub.trust_overhead", "trust.cosign_p99_ms"), measure_overhead),
     (
         ("trust.growth", "trust.evidence_bytes"),

@@ -35,7 +35,6 @@ from veen_hub.load import open_raw, request_of
 from veen_storage.shards.reshard import reshard
 
 HOST = "127.0.0.1"
-ROUNDS = 5
 LANES = 16
 SIZE = 64
 """Messages in a request."""
@@ -77,6 +76,7 @@ def measure(
     admin: SigningKey,
     sealed: bytes,
     count: int,
+    rounds: int,
     samples: int,
     floor_sec: float,
     say: Say,
@@ -91,12 +91,13 @@ def measure(
     def lanes(first: int) -> list[_Lane]:
         return [_lane(identity, writer(first + n), f"bench/{n}", admin, sealed) for n in range(LANES + 1)]
 
+    lanes_one, lanes_two = lanes(2_000), lanes(2_000)
     with (
-        _running(one, 1, lanes(2_000)) as (port_one, lanes_one),
-        _running(place / "two shards", 2, lanes(2_000)) as (port_two, lanes_two),
+        running(one, 1, [lane.token for lane in lanes_one]) as port_one,
+        running(place / "two shards", 2, [lane.token for lane in lanes_two]) as port_two,
     ):
-        ratios, each = [], max(SIZE, count // ROUNDS // LANES // SIZE * SIZE)
-        for _ in range(ROUNDS):
+        ratios, each = [], max(SIZE, count // rounds // LANES // SIZE * SIZE)
+        for _ in range(rounds):
             single = uvloop.run(_rate(port_one, lanes_one[:LANES], each))
             double = uvloop.run(_rate(port_two, lanes_two[:LANES], each))
             ratios.append(double / single)
@@ -150,7 +151,8 @@ def _lane(hub: HubId, key: SigningKey, name: str, admin: SigningKey, sealed: byt
 
 
 @contextlib.contextmanager
-def _running(root: Path, shards: int, lanes: list[_Lane]) -> Iterator[tuple[int, list[_Lane]]]:
+def running(root: Path, shards: int, tokens: list[CapToken]) -> Iterator[int]:
+    """Start a hub with tokens, and yield its port."""
     config = root.parent / f"{shards}.yaml"
     config.write_text(f"shards: {shards}\nlog_level: error\n")
     process = subprocess.Popen(  # noqa: S603 - this very hub
@@ -164,17 +166,17 @@ def _running(root: Path, shards: int, lanes: list[_Lane]) -> Iterator[tuple[int,
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline().partition(",")[0].rsplit(":", 1)[1])
-        uvloop.run(_authorize(port, lanes))
-        yield port, lanes
+        uvloop.run(_authorize(port, tokens))
+        yield port
     finally:
         process.terminate()
         process.wait(60)
 
 
-async def _authorize(port: int, lanes: list[_Lane]) -> None:
+async def _authorize(port: int, tokens: list[CapToken]) -> None:
     async with open_raw(HOST, port) as connection:
-        for lane in lanes:
-            await connection.post("/tooling/authorize", lane.token.encode())
+        for token in tokens:
+            await connection.post("/tooling/authorize", token.encode())
 
 
 async def _rate(port: int, lanes: list[_Lane], each: int) -> float:

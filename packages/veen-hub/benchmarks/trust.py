@@ -36,7 +36,6 @@ from veen_hub.witness.folder import WitnessFolder
 
 HOST = "127.0.0.1"
 LOGS = 128
-ROUNDS = 5
 GROWTH = 5
 """Leaves that a log grows by from one checkpoint to the next."""
 
@@ -126,16 +125,16 @@ async def send(port: int, prepared: list[list[bytes]]) -> float:
     return sum(map(len, prepared)) / (time.perf_counter() - started)
 
 
-def witness_rate(place: Path, count: int) -> tuple[float, float]:
-    """Return the requests per second of one witness, and their ratio to the floor, medians of ``ROUNDS``."""
+def witness_rate(place: Path, count: int, rounds: int) -> tuple[float, float]:
+    """Return the requests per second of one witness, and their ratio to the floor, medians of all rounds."""
     logs = [Log(number) for number in range(LOGS)]
     rates, ratios = [], []
     vkeys = [log.vkey.text for log in logs]
     seed = SigningSeed(b"\x03" * 32)
     with run_witness(place / "witness", "witness.example/bench", seed, vkeys) as (_key, port):
         before = floor_seconds(place, logs[0])
-        for _ in range(ROUNDS):
-            prepared = [log.requests(max(1, count // ROUNDS // LOGS)) for log in logs]
+        for _ in range(rounds):
+            prepared = [log.requests(max(1, count // rounds // LOGS)) for log in logs]
             rates.append(uvloop.run(send(port, prepared)))
             after = floor_seconds(place, logs[0])
             ratios.append(rates[-1] * (before + after) / 2)
@@ -143,9 +142,9 @@ def witness_rate(place: Path, count: int) -> tuple[float, float]:
     return statistics.median(rates), statistics.median(ratios)
 
 
-def measure(place: Path, count: int, say: Say) -> bool:
-    """Print all figures of this module; ``count`` is the number of requests to a witness."""
-    _rate, ratio = witness_rate(place, count)
+def measure(place: Path, count: int, rounds: int, say: Say) -> bool:
+    """Print all figures of this module; ``count`` requests to a witness are shared between the rounds."""
+    _rate, ratio = witness_rate(place, count, rounds)
     return say("trust.witness_rate", ratio, 0.4, ratio >= 0.4)
 
 
@@ -156,4 +155,4 @@ def _print(name: str, value: float, target: float, ok: bool) -> bool:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        sys.exit(0 if measure(Path(folder), 20_000, _print) else 1)
+        sys.exit(0 if measure(Path(folder), 20_000, 5, _print) else 1)

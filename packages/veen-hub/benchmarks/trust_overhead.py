@@ -32,7 +32,6 @@ from veen_core.tlog.tree_head import parse_signed_head
 from veen_hub.load import open_raw
 
 HOST = "127.0.0.1"
-ROUNDS = 6
 NEVER = "hub_log: {interval_sec: 2147483647, max_entries: 2147483647}\n"
 POLL_SEC = 0.001
 MAX_SAMPLE_SEC = 30.0
@@ -73,12 +72,12 @@ def two_witnesses(place: Path, identity: HubIdentity, more: str) -> Iterator[Pat
         yield config
 
 
-def overhead(plain: RunningHub, watched: RunningHub, rate: Rate, count: int) -> float:
+def overhead(plain: RunningHub, watched: RunningHub, rate: Rate, count: int, rounds: int) -> float:
     """Return the median ratio of the two hubs' rates; which hub comes first alternates."""
     ratios = []
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         hubs = (plain, watched) if turn % 2 else (watched, plain)
-        rates = {id(hub): rate(hub, count // ROUNDS, turn) for hub in hubs}
+        rates = {id(hub): rate(hub, count // rounds, turn) for hub in hubs}
         ratios.append(rates[id(watched)] / rates[id(plain)])
     return statistics.median(ratios)
 
@@ -120,6 +119,7 @@ def measure(
     message: Message,
     *,
     count: int,
+    rounds: int,
     samples: int,
     writers: int,
     say: Say,
@@ -134,7 +134,7 @@ def measure(
         run_hub(plain_root, writers, never) as plain,
         run_hub(root, writers, config) as watched,
     ):
-        ratio = overhead(plain, watched, rate, count)
+        ratio = overhead(plain, watched, rate, count, rounds)
     root, identity = make(place / "one by one")
     with (
         two_witnesses(place / "more witnesses", identity, "  max_entries: 1") as config,

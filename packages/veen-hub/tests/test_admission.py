@@ -222,11 +222,11 @@ def test_proof_of_work_is_checked_before_anything_is_decoded(working_hub: Runnin
 
 def test_difficulty_rises_with_the_queue(start_hub: StartHub) -> None:
     hub = start_hub(pow__difficulty=2, pow__max_difficulty=10, max_waiting=100)
-    intake = hub.hub._intake
+    room = hub.hub.waiting_room
     for waiting, expected in ((0, 2), (50, 6), (100, 10)):
-        hub.do(lambda waiting=waiting: setattr(intake, "waiting", waiting))
+        hub.do(lambda waiting=waiting: setattr(room, "waiting", waiting))
         assert hub.status().pow_difficulty == expected
-    hub.do(lambda: setattr(intake, "waiting", 0))
+    hub.do(lambda: setattr(room, "waiting", 0))
 
 
 # --- structure

@@ -30,8 +30,26 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         "hub.shards_floor",
         "hub.shards",
         "hub.p50_shards",
+        *(
+            f"hub.{name}{suffix}"
+            for name in (
+                "p99_ms",
+                "overload_p99_ms",
+                "overload_offered",
+                "overload_accepted",
+                "recovery_ms",
+                "fairness",
+            )
+            for suffix in ("", "_shards")
+        ),
         "hub.read",
         "hub.follow_p99_ms",
+        "hub.followers",
+        "hub.followers_p99_ms",
+        "hub.follower_kb",
+        "hub.catch_up",
+        "hub.catch_up_p50",
+        "hub.catch_up_reads",
         "verify.batch",
         "client.send",
         "client.send_64",

@@ -521,7 +521,12 @@ def test_delays_grow_with_jitter_up_to_the_deadline() -> None:
     attempts = Retry(max_attempts=6, first_delay=0.1, max_delay=0.5, deadline=100, jitter=lambda: 1.0).begin()
     assert [attempts.delay() for _ in range(6)] == [0.1, 0.2, 0.4, 0.5, 0.5, None]
     attempts.renew()
-    assert attempts.delay(retry_after=3) == pytest.approx(3.1)
+    assert attempts.delay(retry_after=3) == pytest.approx(3.1 + 1.5)
+    early = Retry(first_delay=0.1, deadline=100, jitter=lambda: 0.0).begin()
+    assert early.delay(retry_after=3) == pytest.approx(3.05), "never before the hub's time"
+    late = Retry(first_delay=0.1, deadline=3.5, jitter=lambda: 1.0).begin().delay(retry_after=3)
+    assert late is not None
+    assert 3.1 <= late <= 3.5, "spread no further than the deadline"
     assert Retry(jitter=lambda: 0.0).begin().delay() == 0.05
     assert Retry(deadline=2).begin().delay(retry_after=3) is None
     last = Retry(first_delay=1.0, deadline=0.5, jitter=lambda: 1.0).begin().delay()

@@ -18,7 +18,7 @@ from veen_core.errors import ConfigError, IdentityError, SignatureError, StateEr
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect, trust
-from veen_hub.client.state.atomic_files import create
+from veen_hub.client.atomic_files import create_file
 from veen_hub.client.trust import check_status
 from veen_hub.ops import config as configuration
 from veen_storage import rotate
@@ -81,16 +81,16 @@ def test_of_two_concurrent_first_uses_one_pins_and_the_other_is_refused(
     """Both processes see that nothing is pinned, and then both write."""
     pin = PinOnFirstUse(tmp_path / "pin")
     with serving(tmp_path / "other") as other:
-        create, first = trust.create, True
+        first = True
 
         def overtaken(path: Path, content: bytes) -> bool:
             nonlocal first
             if first:
                 first = False
                 run(greet(other, pin))
-            return create(path, content)
+            return create_file(path, content)
 
-        monkeypatch.setattr(trust, "create", overtaken)
+        monkeypatch.setattr(trust, "create_file", overtaken)
         with pytest.raises(IdentityError, match="if the hub was replaced on purpose"):
             run(greet(hub, pin))
         run(greet(other, pin))
@@ -108,8 +108,8 @@ def test_a_first_use_pins_on_file_systems_without_hard_links(
     pin = tmp_path / "pin"
     run(greet(hub, PinOnFirstUse(pin)))
     assert HubIdentity.decode(pin.read_bytes()).hub_id == hub.hub_id
-    assert not create(pin, b"another")
-    assert create(tmp_path / "other", b"another")
+    assert not create_file(pin, b"another")
+    assert create_file(tmp_path / "other", b"another")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "pin"]
 
 

@@ -209,12 +209,12 @@ def test_no_file_keeps_other_senders_waiting(
 def test_a_busy_hub_leaves_the_request_for_later(start_hub: StartHub, place: Path, spool: Path) -> None:
     hub = with_files(start_hub, place, max_waiting=1)
     alice = hub.writer()
-    hub.do(lambda: setattr(hub.hub._intake, "waiting", 1))
+    hub.do(lambda: setattr(hub.hub.waiting_room, "waiting", 1))
     name = drop(spool, 1, submit(alice.next()))
     begun = hub.store.layout.view("file") / name.sender / "begun"
     until(begun.exists, "it has been tried")
     assert not (spool / "in" / name.file_name(".reply")).exists()
-    hub.do(lambda: setattr(hub.hub._intake, "waiting", 0))
+    hub.do(lambda: setattr(hub.hub.waiting_room, "waiting", 0))
     assert receipt_in(reply_to(spool, name)).stream_seq == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import statistics
 import threading
@@ -15,7 +16,8 @@ from veen_core.entry import Entry
 from veen_core.ids import Label, StreamSeq
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_hub.pipeline.feed import Feed
+from veen_hub.pipeline.feed import FOLLOWERS_AT_ONCE, Feed
+from veen_hub.pipeline.stream_items import encode_items
 
 from .conftest import StartHub
 from .following import Follower
@@ -177,9 +179,8 @@ def test_the_feeds_memory_never_has_a_gap() -> None:
     """An announcement that was under way while the last follower left and another came (a race, by hand)."""
     label = Label(stream.stream_id("x"))
     feed = Feed()
-    feed.join(label)
-    feed.leave(label)
-    feed.join(label)
+    feed.leave(feed.join(label, StreamSeq(1)))
+    feed.join(label, StreamSeq(1))
     feed.announce([entry(label, 1)])
     feed.announce([entry(label, 3)])  # 2 was committed while nobody followed
     assert feed.recent(label, StreamSeq(1)) is None
@@ -189,13 +190,94 @@ def test_the_feeds_memory_never_has_a_gap() -> None:
     assert found[1] == 4
 
 
+class Slowly:
+    """A live writer that takes a number of parts, and more once it is drained."""
+
+    def __init__(self, room: int = 10**9) -> None:
+        self.parts: list[bytes] = []
+        self.room = room
+        self.drained = asyncio.Event()
+
+    def write(self, data: bytes) -> bool:
+        self.parts.append(data)
+        return len(self.parts) < self.room
+
+    async def drain(self) -> None:
+        await self.drained.wait()
+
+
+def test_the_feed_encodes_an_entry_once_for_all_followers_and_lets_other_work_run_in_between() -> None:
+    async def run() -> None:
+        label = Label(stream.stream_id("x"))
+        feed, writers = Feed(), [Slowly() for _ in range(3 * FOLLOWERS_AT_ONCE)]
+        waits = [asyncio.create_task(feed.wait(feed.join(label, StreamSeq(1), one))) for one in writers]
+        await asyncio.sleep(0)
+        feed.announce([entry(label, 1)])
+        served = []
+        while not served or served[-1] < len(writers):
+            served.append(sum(bool(one.parts) for one in writers))
+            await asyncio.sleep(0)
+        assert served == [FOLLOWERS_AT_ONCE, 2 * FOLLOWERS_AT_ONCE, 3 * FOLLOWERS_AT_ONCE]
+        assert len({id(one.parts[0]) for one in writers}) == 1
+        for wait in waits:
+            wait.cancel()
+
+    asyncio.run(run())
+
+
+def test_entries_that_arrive_while_followers_are_served_reach_all_of_them_in_order() -> None:
+    async def run() -> None:
+        label = Label(stream.stream_id("x"))
+        feed, writers = Feed(), [Slowly() for _ in range(3 * FOLLOWERS_AT_ONCE)]
+        followers = [feed.join(label, StreamSeq(1), one) for one in writers]
+        waits = [asyncio.create_task(feed.wait(one)) for one in followers]
+        await asyncio.sleep(0)
+        for number in range(1, 21):
+            feed.announce([entry(label, number)])
+            await asyncio.sleep(0)
+        while any(one.at < 21 for one in followers):
+            await asyncio.sleep(0)
+        whole = b"".join(
+            b"".join(encode_items([entry(label, n).content], StreamSeq(n))) for n in range(1, 21)
+        )
+        assert {b"".join(one.parts) for one in writers} == {whole}
+        assert max(len(one.parts) for one in writers) <= 20
+        for wait in waits:
+            wait.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_follower_whose_client_reads_too_slowly_is_sent_nothing_until_it_has_read() -> None:
+    async def run() -> None:
+        label = Label(stream.stream_id("x"))
+        feed, slow, keen = Feed(), Slowly(room=2), Slowly()
+        follower = feed.join(label, StreamSeq(1), slow)
+        waits = [
+            asyncio.create_task(feed.wait(one)) for one in (follower, feed.join(label, StreamSeq(1), keen))
+        ]
+        await asyncio.sleep(0)
+        for number in range(1, 6):
+            feed.announce([entry(label, number)])
+            await asyncio.sleep(0)
+        assert (len(slow.parts), len(keen.parts)) == (2, 5)
+        slow.drained.set()
+        await waits[0]
+        assert follower.at == 3
+        assert feed.has(follower)
+        assert feed.recent(label, follower.at) is not None
+        waits[1].cancel()
+
+    asyncio.run(run())
+
+
 def test_the_feed_returns_none_for_entries_that_it_no_longer_keeps() -> None:
     label = Label(stream.stream_id("x"))
     feed = Feed()
-    feed.join(label)
+    follower = feed.join(label, StreamSeq(1))
     feed.announce([entry(label, n) for n in range(1, 3_001)])
     assert feed.recent(label, StreamSeq(1)) is None
     assert feed.recent(label, StreamSeq(3_000)) is not None
     assert feed.recent(label, StreamSeq(3_001)) is None
-    feed.leave(label)
+    feed.leave(follower)
     assert feed.followers == 0

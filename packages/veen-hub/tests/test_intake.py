@@ -19,25 +19,57 @@ from veen_core.rejection import CBOR_INVALID, CLIENT_SEQ
 from veen_hub.admission.stateless import Submission
 from veen_hub.pipeline import intake as intake_module
 from veen_hub.pipeline.examiner import Verdict
-from veen_hub.pipeline.intake import GROUP_SIZE, Intake, PendingRequest, in_groups
+from veen_hub.pipeline.intake import GROUP_SIZE, MAX_DIRECT, MAX_TAKEN, Intake
+from veen_hub.pipeline.pending_requests import PendingRequest, RequestSlice, TurnQueue
 from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import OnSettled, Ticket
+from veen_hub.pipeline.waiting_room import WaitingRoom
 
-# --- groups
+# --- turns
 
 
-@given(st.lists(st.integers(0, 3 * GROUP_SIZE), max_size=8))
-def test_groups_hold_every_message_once_in_order_and_none_is_too_large(sizes: list[int]) -> None:
-    arrived = [
-        PendingRequest.of([b"%d/%d" % (n, i) for i in range(size)], list) for n, size in enumerate(sizes)
-    ]
-    groups = list(in_groups(arrived))
-    held = [wire for group in groups for part in group for wire in part.pending.wires[part.start : part.stop]]
-    assert held == [wire for pending in arrived for wire in pending.wires]
-    counts = [sum(part.stop - part.start for part in group) for group in groups]
-    assert all(count == GROUP_SIZE for count in counts[:-1])
-    assert all(0 < count <= GROUP_SIZE for count in counts)
-    assert all(part.start < part.stop for group in groups for part in group)
+def pending(number: int, size: int, source: bytes = b"") -> PendingRequest:
+    return PendingRequest.of([b"%d/%d" % (number, i) for i in range(size)], list, source)
+
+
+def wires_of(group: list[RequestSlice]) -> list[bytes]:
+    return [wire for part in group for wire in part.pending.wires[part.start : part.stop]]
+
+
+SIZES_BY_SOURCE = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3 * GROUP_SIZE)), max_size=12)
+
+
+@given(SIZES_BY_SOURCE, st.integers(1, 4))
+def test_groups_hold_every_message_once_and_each_source_keeps_its_order(
+    requests: list[tuple[int, int]], pause: int
+) -> None:
+    queue, taken = TurnQueue(), list[bytes]()
+    expected: dict[int, list[bytes]] = {}
+    for number, (source, size) in enumerate(requests):
+        request = pending(number, size, b"%d" % source)
+        queue.add(request)
+        expected.setdefault(source, []).extend(request.wires)
+        if number % pause == 0:
+            before = queue.messages
+            group = queue.take(GROUP_SIZE)
+            assert len(wires_of(group)) == min(before, GROUP_SIZE)
+            taken += wires_of(group)
+    while queue.messages:
+        taken += wires_of(queue.take(GROUP_SIZE))
+    assert not queue.take(GROUP_SIZE)
+    for source, wires in expected.items():
+        numbers = {number for number, (other, _size) in enumerate(requests) if other == source}
+        assert [wire for wire in taken if int(wire.partition(b"/")[0]) in numbers] == wires
+    assert sum(map(len, expected.values())) == len(taken)
+
+
+def test_a_source_with_few_messages_does_not_wait_for_another_ones_thousands() -> None:
+    queue = TurnQueue()
+    for number in range(100):
+        queue.add(pending(number, 64, b"flood"))
+    queue.take(GROUP_SIZE)
+    queue.add(pending(1_000, 1, b"modest"))
+    assert b"1000/0" in wires_of(queue.take(GROUP_SIZE))
 
 
 # --- outcomes: a message is ``b"<request>/<place>/<fate>"``
@@ -77,9 +109,11 @@ class Settling:
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
+        self.passed = 0
+        """Groups that were put before those that waited."""
         self._lock = threading.Lock()
 
-    def put(self, tickets: list[Ticket[Any]], answer: OnSettled) -> None:
+    def put(self, tickets: list[Ticket[Any]], answer: OnSettled, *, first: bool = False) -> None:
         def settle() -> None:
             with self._lock:
                 for ticket in tickets:
@@ -92,6 +126,7 @@ class Settling:
             answer(tickets)
 
         assert tickets
+        self.passed += first
         threading.Thread(target=settle).start()
 
     def admit(self, submission: Submission, _batch: object) -> Any:
@@ -103,7 +138,8 @@ class Settling:
 class InOrder(Settling):
     """Decides at once, so that the order in which it is given tickets can be seen."""
 
-    def put(self, tickets: list[Ticket[Any]], answer: OnSettled) -> None:
+    def put(self, tickets: list[Ticket[Any]], answer: OnSettled, *, first: bool = False) -> None:
+        self.passed += first
         for ticket in tickets:
             if ticket.check is not None:
                 ticket.check()
@@ -118,7 +154,7 @@ def made(sequencer: Settling, most: int = 100_000) -> Intake:
         cast(Any, None),
         sequencer.admit,
         workers=4,
-        max_waiting=most,
+        room=WaitingRoom(most, 1_000),
         saturation=Saturation(),
     )
 
@@ -129,11 +165,11 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake_module, "verdict_of", judged)
 
 
-async def entered(intake: Intake, wires: list[bytes]) -> PendingRequest:
+async def entered(intake: Intake, wires: list[bytes], source: bytes = b"") -> PendingRequest:
     settled = asyncio.Event()
-    pending = intake.enter(wires, settled.set)
+    request = intake.enter(wires, settled.set, source)
     await asyncio.wait_for(settled.wait(), 30)
-    return pending
+    return request
 
 
 def check_outcomes(pending: PendingRequest) -> None:
@@ -189,6 +225,28 @@ def test_the_sequencer_sees_messages_in_the_order_in_which_they_arrived() -> Non
         mixed = [wires for pair in zip(requests, refused, strict=True) for wires in pair]
         await asyncio.gather(*(entered(intake, wires) for wires in mixed))
         assert sequencer.seen == [wire for wires in requests for wire in wires]
+        await intake.drain(asyncio.Event())
+
+    asyncio.run(run())
+
+
+def test_a_small_request_of_a_modest_source_passes_what_waits_and_gets_its_own_outcomes() -> None:
+    async def run() -> None:
+        sequencer = Settling()
+        intake = made(sequencer)
+        flood = [b"0/%d/accepted" % i for i in range(4 * MAX_TAKEN)]
+        waiting = asyncio.ensure_future(entered(intake, flood, b"flood"))
+        await asyncio.sleep(0)
+        assert intake.waiting == len(flood)
+        small = [b"1/%d/%s" % (i, fate) for i, fate in enumerate((b"accepted", b"examined", b"decided"))]
+        passing = asyncio.ensure_future(entered(intake, small, b"modest"))
+        large = [b"2/%d/accepted" % i for i in range(MAX_DIRECT)]
+        queued = asyncio.ensure_future(entered(intake, large, b"other"))
+        await asyncio.sleep(0)
+        assert sequencer.passed == 1, "the large one would be examined by the sequencer too"
+        for request in await asyncio.gather(waiting, passing, queued):
+            check_outcomes(request)
+        assert intake.waiting == intake.room.requests == 0
         await intake.drain(asyncio.Event())
 
     asyncio.run(run())

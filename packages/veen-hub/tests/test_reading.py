@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import time
+from types import SimpleNamespace
 
 import cbor2
 import pytest
@@ -31,12 +34,13 @@ from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
 from veen_core.status import CheckpointsResponse
+from veen_hub.pipeline import sequencer
 from veen_storage.commit.ledger import Prune
 
 from .conftest import StartHub
 from .following import Follower
 from .people import Writer
-from .serving import JSON, RunningHub, SetClock
+from .serving import JSON, PATIENCE, RunningHub, SetClock
 
 SOME = 10
 
@@ -419,3 +423,47 @@ def test_the_control_label_has_receipts_proofs_and_checkpoints(hub: RunningHub) 
     hub.admin("/tooling/checkpoint")
     latest = CheckpointRequest(label=control, upto_seq=seq(0))
     assert hub.ask("/v1/checkpoint", latest, CheckpointResponse).checkpoint.upto_seq == 2
+
+
+# --- readers beside writers
+
+
+def test_readers_pause_for_the_sequencer_and_only_then(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    clock = SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic, perf_counter=time.perf_counter)
+    monkeypatch.setattr(sequencer, "time", clock)
+    give_way = hub.hub.store.read.give_way
+    monkeypatch.setattr(sequencer, "RECENT_SEC", 0)
+    hub.accept(alice.next())
+    give_way()
+    assert pauses == []
+    monkeypatch.setattr(sequencer, "RECENT_SEC", PATIENCE)
+    give_way()
+    assert pauses == [sequencer.PAUSE_SEC]
+    hub.run(hub.hub.log.act(lambda _batch: give_way()))
+    assert pauses[1:] == [sequencer.BUSY_PAUSE_SEC]
+
+
+# --- damage
+
+
+def test_a_damaged_entry_is_never_sent_and_none_is_skipped(hub: RunningHub, alice: Writer) -> None:
+    """Entries are sent as they are on disk; each is compared with its entry hash first (core §4.8.1)."""
+    for _ in range(SOME):
+        hub.accept(alice.next())
+    assert hub.do(hub.hub.store.settle)
+    (chunk,) = hub.hub.store.layout.log.glob(f"chunk-{alice.label.hex()}-*")
+    data, wire = bytearray(chunk.read_bytes()), page(hub, alice.label, 5, to_seq=seq(5)).items[0].msg.encode()
+    data[data.index(wire) + len(wire) // 2] ^= 1
+    chunk.write_bytes(data)
+    assert seqs(page(hub, alice.label, to_seq=seq(4))) == [1, 2, 3, 4]
+    assert seqs(page(hub, alice.label, 6)) == [6, 7, 8, 9, 10]
+    for asked in ({"from_seq": 1}, {"from_seq": 5}, {"from_seq": 5, "to_seq": 5}):
+        answer = hub.post("/v1/stream", StreamRequest(label=alice.label, **asked))  # type: ignore[arg-type]
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+    with Follower(hub.port, alice.label) as follower:
+        assert [item[1] for item in follower.take(4)] == [1, 2, 3, 4]
+        with pytest.raises((http.client.IncompleteRead, OSError)):
+            follower.next()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import gzip
 import http.client
-import io
+import json
 import os
 import re
 import resource
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,9 @@ from veen_core.limits import Limits
 from veen_hub.api import reading
 from veen_hub.http.bounded_connection import MAX_HEAD_BYTES, MAX_HEADERS
 from veen_hub.http.connections import Connection
-from veen_hub.pipeline.intake import PendingRequest
+from veen_hub.load import follower_fleet
+from veen_hub.pipeline.pending_requests import PendingRequest
+from veen_hub.pipeline.stream_items import encode_items
 
 from .conftest import StartHub, StartProcess
 from .following import Follower
@@ -40,6 +43,8 @@ from .test_admission import is_refused_by
 
 IDLE = int(os.environ.get("VEEN_IDLE_CONNECTIONS", "10000"))
 FOLLOWERS = int(os.environ.get("VEEN_FOLLOWERS", "1000"))
+FOLLOWER_BYTES = 40_000
+"""Memory of a hub for one follower that is up to date, with room to spare: it takes 17 KB."""
 
 
 @contextmanager
@@ -328,6 +333,22 @@ def test_a_connection_beyond_the_limit_gets_one_answer(start_hub: StartHub) -> N
         assert hub.status().hub_ts
 
 
+def test_connections_for_which_there_are_no_descriptors_are_refused_with_an_answer(
+    start_process: StartProcess,
+) -> None:
+    hub = start_process("data", "--open")
+    resource.prlimit(hub.process.pid, resource.RLIMIT_NOFILE, (400, 400))
+    with ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(talk(hub)).sendall(b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n")
+        with talk(hub) as connection:
+            answer = answer_to(connection)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        assert request(hub.probes_port, "GET", "/readyz").status == 200
+        until(lambda: "connections_limited" in [line["event"] for line in hub.lines], "it is logged")
+    until(lambda: hub.get("/healthz").status == 200, "there is room again")
+
+
 def test_probes_are_answered_while_the_api_is_full(start_hub: StartHub) -> None:
     hub = start_hub(listen__max_connections=2)
     with ExitStack() as stack:
@@ -374,35 +395,25 @@ def test_idle_connections_cost_little_and_the_next_client_is_answered(start_proc
 # --- followers
 
 
-async def follow(port: int, label: bytes, wanted: int) -> list[int]:
-    """A follower that costs a test little: it counts labels and decodes at the end."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET /v1/stream/{label.hex()}?from=1 HTTP/1.1\r\nHost: hub\r\n\r\n".encode())
-    await reader.readuntil(b"\r\n\r\n")
-    held = b""
-    while held.count(label) < 2 * wanted:  # in the message and in the receipt
-        size = int(await reader.readline(), 16)
-        held += await reader.readexactly(size)
-        await reader.readexactly(2)
-    writer.close()
-    decoder = cbor2.CBORDecoder(io.BytesIO(held))
-    return [decoder.decode()[1] for _ in range(wanted)]
-
-
 def test_many_followers_of_one_label_all_get_everything(start_process: StartProcess) -> None:
     open_files_for(FOLLOWERS)
     hub = start_process("data", "--open")
-    alice = Writer("alice", hub.status().identity.hub_id)
-
-    async def run() -> list[list[int]]:
-        following = [asyncio.create_task(follow(hub.port, alice.label, 20)) for _ in range(FOLLOWERS)]
-        for _ in range(20):
-            await asyncio.to_thread(hub.accept, alice.next())
-        return await asyncio.gather(*following)
-
-    found = asyncio.run(run())
-    assert all(seqs == list(range(1, 21)) for seqs in found)
-    assert len(found) == FOLLOWERS
+    alice, entries = Writer("alice", hub.status().identity.hub_id), 20
+    before = hub.resident_bytes
+    command = (sys.executable, follower_fleet.__file__)
+    numbers = (str(hub.port), alice.label.hex(), str(FOLLOWERS), str(entries))
+    with subprocess.Popen([*command, *numbers], stdout=subprocess.PIPE, text=True) as fleet:
+        assert fleet.stdout is not None
+        assert fleet.stdout.readline() == "ready\n"
+        assert hub.metric("veen_followers") == FOLLOWERS
+        wires = [alice.next() for _ in range(entries)]
+        receipts = [hub.accept(wire).encode() for wire in wires]
+        report = json.loads(fleet.stdout.read())
+    contents = [(wire, receipt, 0) for wire, receipt in zip(wires, receipts, strict=True)]
+    whole = b"".join(encode_items(contents, StreamSeq(1)))
+    assert (report["followers"], report["digests"], report["digest"]) == (FOLLOWERS, 1, H(whole).hex())
+    assert hub.resident_bytes - before < FOLLOWERS * FOLLOWER_BYTES + 32 * 1_048_576
+    until(lambda: hub.metric("veen_followers") == 0, "all of them are gone")
 
 
 def test_a_follower_that_does_not_read_is_dropped_and_delays_no_other(start_hub: StartHub) -> None:

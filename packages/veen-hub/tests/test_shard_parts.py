@@ -14,8 +14,10 @@ from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.rejection import TABLE, Code
-from veen_hub.pipeline.intake import Outcome, PendingRequest
-from veen_hub.shards.joining import Joining
+from veen_hub.pipeline.pending_requests import Outcome, PendingRequest
+from veen_hub.pipeline.signing_gate import SigningGate
+from veen_hub.shards.gate_copy import GateCopy, encode_gate
+from veen_hub.shards.joining import Joining, extend
 from veen_hub.shards.merged_metrics import CounterHistory, merge
 from veen_hub.shards.part_hub import FloorClock, PartPlace
 from veen_hub.shards.submit_link import SubmitConnection, SubmitLink, decode_error, encode_error
@@ -23,6 +25,7 @@ from veen_hub.shards.submit_link import SubmitConnection, SubmitLink, decode_err
 from .serving import SetClock
 
 LABEL = Label(bytes(range(32)))
+SOURCE = b"the writer that a connection has shown"
 WIRE = bytes(38) + LABEL + b"the rest of a message"
 
 
@@ -44,7 +47,8 @@ class Owner:
         self.requests: list[PendingRequest] = []
         self.refuses = False
 
-    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
+    def enter(self, wires: list[bytes], on_settled: Callable[[], None], source: bytes) -> PendingRequest:
+        assert source == SOURCE
         if self.refuses:
             raise ApiError(Code.UNAVAILABLE, "too many messages wait", retry_after=1)
         self.requests.append(PendingRequest.of(wires, on_settled))
@@ -83,8 +87,8 @@ def linked(place: Path, use: Callable[[Owner, SubmitLink, list[list[Outcome]]], 
 def test_answers_find_their_requests_in_any_order(place: Path) -> None:
     async def use(owner: Owner, link: SubmitLink, brought: list[list[Outcome]]) -> None:
         first: list[Outcome] = []
-        link.send([WIRE], first.extend)
-        link.send([WIRE, WIRE], lambda outcomes: brought.append(list(outcomes)))
+        link.send([WIRE], first.extend, SOURCE)
+        link.send([WIRE, WIRE], lambda outcomes: brought.append(list(outcomes)), SOURCE)
         await until(lambda: len(owner.requests) == 2)
         refused = AdmissionError(TABLE[0], "too large")
         owner.answer(1, [Entry(LABEL, StreamSeq(7), WIRE, b"a receipt"), refused])
@@ -106,7 +110,7 @@ def is_unavailable(outcome: Outcome) -> bool:
 
 def test_a_link_that_ends_refuses_what_waits_and_comes_back(place: Path) -> None:
     async def use(owner: Owner, link: SubmitLink, brought: list[list[Outcome]]) -> None:
-        link.send([WIRE, WIRE], lambda outcomes: brought.append(list(outcomes)))
+        link.send([WIRE, WIRE], lambda outcomes: brought.append(list(outcomes)), SOURCE)
         await until(lambda: owner.requests)
         assert link._connection is not None
         link._connection.close()
@@ -114,7 +118,7 @@ def test_a_link_that_ends_refuses_what_waits_and_comes_back(place: Path) -> None
         assert len(brought[0]) == 2
         assert all(map(is_unavailable, brought[0]))
         owner.refuses = True
-        link.send([WIRE], lambda outcomes: brought.append(list(outcomes)))
+        link.send([WIRE], lambda outcomes: brought.append(list(outcomes)), SOURCE)
         await until(lambda: len(brought) == 2)
         assert is_unavailable(brought[1][0])
 
@@ -133,7 +137,7 @@ def test_a_link_that_ends_refuses_what_waits_and_comes_back(place: Path) -> None
 )
 def test_an_answer_that_is_none_ends_the_link(place: Path, answer: bytes) -> None:
     async def use(owner: Owner, link: SubmitLink, brought: list[list[Outcome]]) -> None:
-        link.send([WIRE], lambda outcomes: brought.append(list(outcomes)))
+        link.send([WIRE], lambda outcomes: brought.append(list(outcomes)), SOURCE)
         await until(lambda: owner.requests)
         assert link._connection is not None
         link._connection.data_received(struct.pack(">I", len(answer)) + answer)
@@ -146,11 +150,31 @@ def test_an_answer_that_is_none_ends_the_link(place: Path, answer: bytes) -> Non
 def test_without_an_owner_every_message_is_refused(place: Path) -> None:
     async def run() -> None:
         link, brought = SubmitLink(str(place / "nobody"), "shard-1"), list[Outcome]()
-        link.send([WIRE], brought.extend)
+        link.send([WIRE], brought.extend, SOURCE)
         await until(lambda: brought)
         assert is_unavailable(brought[0])
 
     asyncio.run(run())
+
+
+def test_a_state_of_the_gate_that_was_under_way_does_not_open_a_shard_that_was_closed() -> None:
+    coordinators, shards = SigningGate(), SigningGate()
+    copy = GateCopy(shards)
+    shards.wait("not opened", "not opened")
+    late = encode_gate(coordinators, has_ended=False)
+    assert not copy.take(late)
+    assert shards.closed is None
+    coordinators.write_elsewhere("handing over")
+    assert not copy.take(encode_gate(coordinators, has_ended=False))
+    copy.take(late)
+    assert shards.is_elsewhere
+    closed = encode_gate(coordinators, has_ended=True)
+    assert copy.take(closed), "the hub has handed over"
+    coordinators.cancel_handover()
+    assert not copy.take(encode_gate(coordinators, has_ended=False, highest_load=0.75))
+    assert (shards.closed, copy.highest_load) == (None, 0.75)
+    copy.take(closed)
+    assert shards.closed is None, "the attempt has failed already"
 
 
 class FakePart:
@@ -169,7 +193,7 @@ class FakePart:
 
 def joining(clock: FloorClock, *parts: FakePart) -> Joining:
     made: Any = object.__new__(Joining)
-    made._clock = clock
+    made._clock, made._ends = clock, 0
     made._parts = dict(enumerate(parts))
     made._store = type("Store", (), {"joined": type("Joined", (), {"hub_ts": UnixTime(90)})})
     return made  # type: ignore[no-any-return]
@@ -178,7 +202,7 @@ def joining(clock: FloorClock, *parts: FakePart) -> Joining:
 def test_all_parts_are_joined_at_one_second() -> None:
     clock = FloorClock(SetClock(100), UnixTime(0))
     early, late = FakePart(100), FakePart(102)
-    found = asyncio.run(joining(clock, early, late)._extend_all())
+    found = asyncio.run(joining(clock, early, late)._cover_all(extend))
     assert found.hub_ts == 102
     assert {place.hub_ts for place in found.places.values()} == {102}
     assert early.floors == [100, 102]
@@ -190,7 +214,7 @@ def test_parts_whose_clocks_never_meet_are_not_joined() -> None:
     clock = FloorClock(SetClock(100), UnixTime(0))
     with pytest.raises(ApiError, match="did not agree on one time"):
         asyncio.run(
-            joining(clock, FakePart(*range(100, 160, 4)), FakePart(*range(102, 162, 4)))._extend_all()
+            joining(clock, FakePart(*range(100, 160, 4)), FakePart(*range(102, 162, 4)))._cover_all(extend)
         )
 
 

@@ -171,3 +171,23 @@ def test_labels_of_every_shard_are_anchored_once_also_after_one_was_killed(
     with open_hub(hub.root) as source:
         for label in (control, *labels):
             assert source.of(label).read.anchored_upto(label) > 0
+
+
+def test_the_proof_of_work_that_is_asked_for_follows_the_longest_queue_of_all_shards(
+    start_sharded: Start,
+) -> None:
+    hub = start_sharded(settings="pow: {max_difficulty: 16}\nmax_waiting: 4\n")
+    busy = [hub.writer_of(1) for _ in range(6)]
+    assert hub.status().pow_difficulty == 0
+    loads = [Load(hub, writer) for writer in busy]
+    for load in loads:
+        load.start()
+    until(lambda: hub.status().pow_difficulty >= 4, "a message waits in shard 1")
+    until(lambda: any(status != 503 for load in loads for status in load.refused), "it is asked for")
+    victim = hub.shard_pid(1)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: hub.shard_pid(1) != victim, "the shard is started again")
+    for load in loads:
+        load.ended.set()
+        load.join()
+    until(lambda: hub.status().pow_difficulty == 0, "nothing waits")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import http.client
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -9,13 +12,24 @@ from pathlib import Path
 
 import pytest
 
+from veen_core.handover import Handover, verify_handover
 from veen_core.hashing import H
+from veen_core.ids import HubPk
+from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import Limits
+from veen_core.status import HandoverRequest
+from veen_core.stream import hub_id
+from veen_hub.shards.forwarding import PartClient, socket_path
+from veen_storage import Layout, Store
+from veen_storage.copies.promote import promote
 from veen_storage.fsck import fsck
+from veen_storage.shards.check import fsck_sharded
 from veen_storage.shards.reshard import log_digests
+from veen_storage.shards.sharded_layout import ShardedLayout
 
-from .replicas import catch_up, published_size, ready
-from .serving import HubProcess, until
+from .people import Writer, admin_headers
+from .replicas import catch_up, hand_over, published_size, ready
+from .serving import CBOR, HubProcess, until
 from .sharded import SHARDS, Load, ShardedHub, Start, check_receipts, new_directory, wait_for_head
 
 SMALL = Limits(max_msg_bytes=2_048, max_chunk_bytes=65_536, max_checkpoint_interval=4)
@@ -126,3 +140,100 @@ def test_a_replica_prunes_what_the_shards_prune(
     catch_up(hub, replica, *(writer.label for writer in writers))
     wait_for_head(hub, writers[1].label, 10)
     assert_same_log(hub, replica, place)
+
+
+SUCCESSOR = SigningKey(SigningSeed(bytes([7] * 32)))
+NEW_HUB = hub_id(HubPk(SUCCESSOR.public))
+
+
+def is_refused(hub: ShardedHub, writer: Writer) -> bool:
+    """Whether a message is refused because the hub is no primary; a shard that starts answers later."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        answer = hub.submit(writer.message(999))
+        assert answer.status in {403, 503}, answer
+        return answer.status == 403 and answer.detail == "NOT_PRIMARY"
+    return False
+
+
+def test_a_hub_with_shards_hands_over_under_load_and_nothing_acknowledged_is_lost(
+    start_sharded: Start, start_replica: StartReplica, place: Path
+) -> None:
+    hub = start_sharded()
+    loads = [Load(hub, hub.writer_of(0)), Load(hub, hub.writer_of(1))]
+    replica = start_replica(hub)
+    for load in loads:
+        load.start()
+    until(lambda: all(len(load.receipts) > 10 for load in loads), "both shards write")
+    record = Handover.decode(hand_over(hub, NEW_HUB))
+    until(lambda: all(403 in load.refused for load in loads), "both shards refuse")
+    for load in loads:
+        load.ended.set()
+        load.join()
+    signed = verify_handover(record, hub.status().identity)
+    assert hub.status().handover == record
+    assert Handover.decode(hand_over(hub, NEW_HUB, later=1)) == record
+    until(lambda: replica.status().handover == record, "the replica has the record")
+    victim = hub.shard_pid(1)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: hub.shard_pid(1) != victim, "the shard is started again")
+    writers = [hub.writer_of(0, gated=False), hub.writer_of(1, gated=False)]
+    for writer in writers:
+        until(lambda writer=writer: is_refused(hub, writer), "the hub refuses")  # type: ignore[misc]
+    assert hub.stop() == 0
+    again = start_sharded(hub.root, port=hub.port)
+    assert again.status().handover == record
+    for writer in writers:
+        until(lambda writer=writer: is_refused(again, writer), "the hub refuses after a restart")  # type: ignore[misc]
+    assert published_size(again) == signed.head.size
+    assert_same_log(again, replica, place)
+    made = promote(place / "replica", place / "successor", SUCCESSOR, record.hub_ts, handover=record)
+    assert made.new_hub == NEW_HUB
+    with Store(Layout(place / "successor").ancestor(hub.hub_id)) as ancestor:
+        for load in loads:
+            assert load.receipts
+            for receipt in load.receipts:
+                assert ancestor.read.receipt(receipt.label, receipt.stream_seq) == receipt
+
+
+def test_a_handover_during_which_a_shard_is_silent_fails_and_the_hub_stays_primary(
+    start_sharded: Start,
+) -> None:
+    hub = start_sharded()
+    writers = [hub.writer_of(0), hub.writer_of(1)]
+    for writer in writers:
+        hub.accept(writer.next())
+    silent = hub.shard_pid(1)
+    status = hub.status()
+    os.kill(silent, signal.SIGSTOP)
+    try:
+        request = HandoverRequest(new_hub=NEW_HUB, url="").encode()
+        signed = admin_headers(hub.hub_id, "/tooling/handover", request, status.hub_ts)
+        assert asyncio.run(ask_coordinator(hub, "/tooling/handover", request, signed)) == 503
+    finally:
+        os.kill(silent, signal.SIGCONT)
+    for writer in writers:
+        wire = writer.next()
+        until(lambda wire=wire: is_accepted(hub, wire), "the shard accepts again")  # type: ignore[misc]
+    assert hub.status().handover is None
+    assert hub.stop() == 0
+    report = fsck_sharded(hub.root, processes=1)
+    assert report.ok, str(report)
+
+
+async def ask_coordinator(hub: ShardedHub, path: str, body: bytes, headers: dict[str, str]) -> int:
+    """The status of a request to the coordinator: a connection to the hub may reach the silent shard."""
+    client = PartClient(socket_path(ShardedLayout(hub.root).sockets, "control"), "control")
+    try:
+        url = f"http://part{path}"
+        async with client.session.post(url, data=body, headers={"Content-Type": CBOR, **headers}) as answer:
+            return answer.status
+    finally:
+        await client.close()
+
+
+def is_accepted(hub: ShardedHub, wire: bytes) -> bool:
+    """Whether a message is in the log."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        answer = hub.submit(wire)
+        return answer.status == 200 or answer.detail == "DUPLICATE"
+    return False

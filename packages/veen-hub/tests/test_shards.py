@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import json
 import os
 import shutil
 import signal
@@ -41,11 +42,13 @@ from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.status import AttachmentResponse, CapStatus, CheckpointsResponse, RetentionResponse
 from veen_core.tlog.tree import leaf_hash, verify_inclusion
 from veen_core.tlog.tree_head import parse_signed_head
+from veen_hub.load import follower_fleet
 from veen_hub.main import EXIT_CODES, main
 from veen_hub.ops.config import HubConfig
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.shards import shard_runner
 from veen_hub.shards.forwarding import PartClient
+from veen_hub.shards.gate_copy import encode_gate
 from veen_hub.shards.shard_runner import ShardRunner
 from veen_storage import Files, LockedError, Store
 from veen_storage.fsck import fsck
@@ -54,7 +57,7 @@ from veen_storage.shards.fence import raise_fence
 from veen_storage.shards.reshard import log_digests, reshard
 from veen_storage.shards.sharded_layout import ShardedLayout, owner_of
 
-from .people import Writer, envelope
+from .people import Writer, ciphertext, envelope
 from .serving import CBOR_SEQ, JSON, PATIENCE, HubProcess, make_directory, until
 from .sharded import (
     SHARDS,
@@ -65,6 +68,9 @@ from .sharded import (
     new_directory,
     wait_for_head,
 )
+
+CONNECTIONS = 12
+"""Connections of which each shard accepts at least one, nearly always."""
 
 
 @pytest.fixture
@@ -91,6 +97,34 @@ def entries_of(hub: HubProcess, label: Label) -> StreamResponse:
     return hub.ask(
         "/v1/stream", StreamRequest(label=label, from_seq=StreamSeq(1), with_receipts=True), StreamResponse
     )
+
+
+def test_a_long_page_is_the_same_bytes_whichever_shard_accepts_the_request(shared: ShardedHub) -> None:
+    """Another shard than the owner passes it on in parts, as they arrive."""
+    hub = shared
+    for shard in range(SHARDS):
+        writer = hub.writer_of(shard)
+        for _ in range(8):
+            hub.accept(writer.next(ciphertext=ciphertext(bytes(200_000))))
+        asked = StreamRequest(label=writer.label, from_seq=StreamSeq(1), with_receipts=True)
+        answers = [hub.post("/v1/stream", asked) for _ in range(CONNECTIONS)]
+        assert {(answer.status, H(answer.body)) for answer in answers} == {(200, H(answers[0].body))}
+        assert len(answers[0].body) > 1_600_000
+        assert len(answers[0].read(StreamResponse).items) == 8
+
+
+def test_followers_at_any_shard_get_the_same_bytes(shared: ShardedHub) -> None:
+    hub = shared
+    writer, entries = hub.writer_of(1), 10
+    command = (sys.executable, follower_fleet.__file__)
+    numbers = (str(hub.port), writer.label.hex(), "200", str(entries))
+    with subprocess.Popen([*command, *numbers], stdout=subprocess.PIPE, text=True) as fleet:
+        assert fleet.stdout is not None
+        assert fleet.stdout.readline() == "ready\n"
+        for _ in range(entries):
+            hub.accept(writer.next())
+        report = json.loads(fleet.stdout.read())
+    assert (report["followers"], report["digests"]) == (200, 1)
 
 
 def test_requests_about_any_label_are_answered_whichever_shard_accepts_them(shared: ShardedHub) -> None:
@@ -270,10 +304,7 @@ def test_attachments_admin_requests_metrics_and_probes_are_those_of_one_hub(shar
     assert b"_created" not in hub.get("/metrics").body, "there is no one time at which all parts started"
     assert hub.get("/readyz").json == {"ok": True}
     assert hub.get("/healthz").json["ok"] is True
-    for path in ("/tooling/handover", "/tooling/anchor"):
-        refused = hub.admin(path)
-        assert refused.status == 409
-        assert "veen hub reshard" in refused.error.message
+    assert hub.admin("/tooling/anchor").status == 404, "no anchor is configured"
     assert hub.get("/v1/replica/journal?after=0").status == 404, "a replica starts with a copy"
 
 
@@ -336,7 +367,7 @@ async def a_silent_shard(place: Path) -> int:
         ShardedLayout(place),
         HubConfig(data_dir=place),
         client,
-        SigningGate(),
+        lambda: encode_gate(SigningGate(), has_ended=False),
         port=0,
         floor=lambda: UnixTime(0),
         check=lambda _number: asyncio.sleep(0),
@@ -515,7 +546,7 @@ def is_growing(name: str) -> bool:
     "line",
     [
         "anchor: {backend: file, path: ledger}",
-        "pow: {max_difficulty: 4}",
+        "h3: {}",
         "nats: {servers: ['nats://127.0.0.1:1']}",
     ],
 )

@@ -16,7 +16,7 @@ from veen_core.errors import ApiError
 from veen_core.rejection import TABLE, Code, Rejection
 from veen_hub.api.submit import SubmitCall
 from veen_hub.http import bounded_connection
-from veen_hub.pipeline.intake import PendingRequest, RequestSlice
+from veen_hub.pipeline.pending_requests import NEWCOMERS, PendingRequest, RequestSlice
 from veen_storage import Files
 
 from . import serving
@@ -103,13 +103,13 @@ def test_a_direct_submit_to_a_full_queue_is_answered_with_retry_after(
 ) -> None:
     hub = start_hub(max_waiting=1)
     alice = hub.writer()
-    hub.do(lambda: setattr(hub.hub._intake, "waiting", 1))
+    hub.do(lambda: setattr(hub.hub.waiting_room, "waiting", 1))
     with talk(hub) as connection:
         connection.sendall(post(SUBMIT, envelope(alice.next())))
         answer = answer_to(connection)
         assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
         assert answer.headers["retry-after"] == "1"
-        hub.do(lambda: setattr(hub.hub._intake, "waiting", 0))
+        hub.do(lambda: setattr(hub.hub.waiting_room, "waiting", 0))
         connection.sendall(post(SUBMIT, envelope(alice.message(1))))
         assert answer_to(connection).status == 200
     assert len(direct) == 2
@@ -343,7 +343,8 @@ def test_a_bug_in_one_answer_does_not_block_other_clients(hub: RunningHub) -> No
         raise RuntimeError("a bug")
 
     def settled_together() -> None:
-        hub.hub._intake.waiting += 2
+        hub.hub.waiting_room.enter(NEWCOMERS, 1)
+        hub.hub.waiting_room.enter(NEWCOMERS, 1)
         refused = ApiError(Code.UNAVAILABLE, "no")
         waiting = [PendingRequest.of([b""], then) for then in (broken, lambda: told.append("other"))]
         hub.hub._intake._deliver([RequestSlice(pending, 0, 1) for pending in waiting], [refused] * 2)

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,16 +42,17 @@ def run(place: Path, *commands: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def verified_and_folded(place: Path, *where: str) -> list[dict[str, Any]]:
-    """Run both commands with relative paths and return their answers."""
+def verified_and_folded(place: Path, *where: str, more: tuple[list[str], ...] = ()) -> list[str]:
+    """Run both commands with relative paths, and more in the same process; return the lines they print."""
     verify = ["verify", "clone", "--json", *where]
     fold = ["fold", "clone", "--overlay", "kv.map", "--reader", "reader", "--out", "out", "--json", *where]
-    done = run(place, verify, fold)
+    done = run(place, verify, fold, *more)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return done.stdout.splitlines()
 
 
-def check(hub: Hub, verdict: dict[str, Any], folded: dict[str, Any]) -> None:
+def check(hub: Hub, lines: list[str]) -> None:
+    verdict, folded = map(json.loads, lines)
     assert (verdict["ok"], verdict["entries"]) == (True, 2)
     whole = in_one_process(KV, hub, "orders", reader_key("orders"))
     assert [label["state_hash"] for label in folded["labels"]] == [KV.state_hash(whole).hex()]
@@ -70,7 +70,7 @@ def test_a_standalone_cluster_verifies_and_folds_in_a_packed_environment(hub: Hu
     }
     conf = [word for name, value in packed.items() for word in ("--conf", f"{name}={value}")]
     with standalone(place / "work") as url:
-        check(hub, *verified_and_folded(place, "--master", url, *conf))
+        check(hub, verified_and_folded(place, "--master", url, *conf))
     started = {Path(line) for line in (place / "started").read_text().splitlines()}
     assert home in started  # the driver plans reads
     executors = started - {home}
@@ -80,15 +80,13 @@ def test_a_standalone_cluster_verifies_and_folds_in_a_packed_environment(hub: Hu
 
 
 def test_spark_connect_verifies_and_folds(hub: Hub, place: Path) -> None:
+    ask = "select count(*) from log where veen_verify_msg(msg)"
     with connect_server() as url:
-        check(hub, *verified_and_folded(place, "--master", url))
-        ask = "select count(*) from log where veen_verify_msg(msg)"
-        done = run(
-            place,
-            ["query-sql", "clone", "--query", ask, "--master", url],
-            ["to-parquet", "clone", "--out", "pq", "--master", url],
-        )
-        assert done.stdout.splitlines()[1:] == ["2", "2 rows in pq"], done.stderr
+        sql = ["query-sql", "clone", "--query", ask, "--master", url]
+        to_parquet = ["to-parquet", "clone", "--out", "pq", "--master", url]
+        *both, _column, count, written = verified_and_folded(place, "--master", url, more=(sql, to_parquet))
+    check(hub, both)
+    assert (count, written) == ("2", "2 rows in pq")
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://127.0.0.1:1,localhost:1"])

@@ -583,7 +583,7 @@ EXPORT_DAMAGE: dict[Callable[[Path, Hub], None], str] = {
     label_hidden_by_leaving_out_the_hub_log: "leads to a hub log of 15 entries, but the export has one of 0",
     no_identity: "has no hub-identity.cbor",
     moved: "this hub's export of the label in its name",
-    from_the_middle: "from its first entry on",
+    from_the_middle: "from entry 1 on",
     unreadable_label: "export manifest",
 }
 

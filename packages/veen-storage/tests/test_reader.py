@@ -14,6 +14,7 @@ from veen_core.ids import StreamSeq, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
+from veen_storage.chunks.chunk_files import ENTRIES_AT_ONCE
 from veen_storage.errors import AbsentError
 from veen_storage.read import entry_reader
 from veen_storage.read.proof_cache import ProofCache
@@ -108,6 +109,35 @@ def test_entries_equal_the_messages_that_were_sent(written: Store) -> None:
         assert entry.msg.leaf_hash == entry.receipt.leaf_hash
         hub_identity.verify_receipt(written.identity, entry.receipt)
     assert written.read.entry(ORDERS, seq(17)) == written.read.entries(ORDERS, seq(17), 1)[0]
+
+
+def test_contents_are_the_bytes_of_the_entries_wherever_they_are(written: Store) -> None:
+    for start, limit, end in [
+        (1, 99, None),
+        (0, 3, None),
+        (14, 4, None),
+        (10, 99, 20),
+        (30, 9, None),
+        (31, 9, None),
+    ]:
+        asked = (ORDERS, seq(start), limit)
+        entries = written.read.entries(*asked, end=seq(end) if end is not None else None)
+        contents = written.read.contents(*asked, end=seq(end) if end is not None else None)
+        assert contents == [one.content for one in entries if isinstance(one, Entry)]
+    assert len(written.read.contents(ORDERS, seq(1), 99)) == 30
+    assert written.read.contents(NOWHERE, seq(1), 9) == []
+
+
+def test_a_reader_of_many_stored_entries_gives_way_in_between(make_store: MakeStore) -> None:
+    store = make_store(limits=Limits())
+    send_each(store, ORDERS, 3 * ENTRIES_AT_ONCE)
+    store.apply()
+    pauses: list[int] = []
+    store.read.give_way = lambda: pauses.append(1)
+    for count, wanted in ((1, 0), (ENTRIES_AT_ONCE, 0), (ENTRIES_AT_ONCE + 1, 1), (3 * ENTRIES_AT_ONCE, 2)):
+        pauses.clear()
+        assert len(store.read.contents(ORDERS, seq(1), count)) == count
+        assert len(pauses) == wanted
 
 
 @pytest.mark.parametrize("beyond", [0, 31, 2**63])

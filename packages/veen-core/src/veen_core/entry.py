@@ -3,7 +3,8 @@
 A control entry (flag bit 0) contains a cap token instead of a MSG. The leaf in its RECEIPT is
 ``Ht("veen/authorize", auth_ref || H(token bytes))``, so that the log alone shows when a token was authorized.
 
-``unframe`` and ``split_frames`` check the frame; ``log_rules`` checks whether the RECEIPT is for the content.
+``unframe``, ``split_frames`` and ``contents_of_frames`` check the frame; ``log_rules`` checks whether the
+RECEIPT is for the content.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from hashlib import sha256
+from typing import Final, NamedTuple, TypeAlias
 
+from veen_core import cbor
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, DecodeFault, EncodeError, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.ids import AuthRef, EntryHash, Label, LeafHash, StreamSeq
 from veen_core.msg import Msg
-from veen_core.receipt import Receipt
+from veen_core.receipt import Receipt, is_receipt_of
 
 _FRAME: Final = struct.Struct(">BB32sQII32s")
 _SIZES: Final = struct.Struct(">BB40xII32x")
@@ -59,6 +62,10 @@ class FrameHeader(NamedTuple):
         return FRAME_SIZE + self.msg_len + self.receipt_len
 
 
+Content: TypeAlias = tuple[bytes, bytes, int]
+"""An entry as it is stored: canonical bytes of its MSG (or cap token) and of its RECEIPT, and its flags."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One log entry: the canonical bytes of MSG (or cap token) and RECEIPT, each decoded at most once."""
@@ -70,6 +77,10 @@ class Entry:
     flags: int = 0
     _content: Msg | CapToken | None = field(default=None, init=False, repr=False, compare=False)
     _receipt: Receipt | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def content(self) -> Content:
+        return self.msg_bytes, self.receipt_bytes, self.flags
 
     @property
     def is_authorize(self) -> bool:
@@ -183,6 +194,40 @@ def split_frames(data: bytes) -> Iterator[Entry]:
             raise exc.within(f"entry at byte {offset}") from None
         yield entry
         offset += header.size
+
+
+def contents_of_frames(
+    data: bytes, label: Label, start: StreamSeq, at: int, limit: int
+) -> tuple[list[Content], int] | None:
+    """Return the contents of at most ``limit`` frames from byte ``at`` on, and where the next frame begins.
+
+    They must be the entries of a label from ``start`` on. Checks all that ``unframe`` checks, but decodes
+    nothing: 3 instead of 7 µs an entry. None: a frame is not as it must be; ``unframe`` names the error.
+    """
+    found: list[Content] = []
+    size = len(data)
+    for stream_seq in range(start, start + limit):
+        if at == size:
+            break
+        if size - at < FRAME_SIZE:
+            return None
+        version, flags, of_label, of_seq, msg_len, receipt_len, digest = _FRAME.unpack_from(data, at)
+        msg_at = at + FRAME_SIZE
+        receipt_at = msg_at + msg_len
+        end = receipt_at + receipt_len
+        if (
+            version != ENTRY_VERSION
+            or flags & ~_KNOWN_FLAGS
+            or of_label != label
+            or of_seq != stream_seq
+            or end > size
+            or sha256(b"veen/entry" + data[msg_at:end]).digest() != digest
+            or not is_receipt_of(data, receipt_at, end, label, cbor.encode_items(stream_seq))
+        ):
+            return None
+        found.append((data[msg_at:receipt_at], data[receipt_at:end], flags))
+        at = end
+    return found, at
 
 
 def verify_authorize(entry: Entry) -> CapToken:

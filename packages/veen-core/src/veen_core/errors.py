@@ -116,7 +116,22 @@ class VerificationError(VeenError):
 
 
 class SignatureError(VerificationError):
-    """An Ed25519 signature does not verify."""
+    """An Ed25519 signature does not verify.
+
+    ``found`` is the message without the clause that it cites, and ``clause`` that clause, if it cites one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        found: str | None = None,
+        clause: str | None = None,
+        action: str | None = None,
+    ) -> None:
+        super().__init__(message, action=action)
+        self.found = found if found is not None else message
+        self.clause = clause
 
 
 class ProofError(VerificationError):
@@ -144,11 +159,19 @@ class QuorumError(VerificationError):
 
 
 class InvariantError(VerificationError):
-    """An entry breaks a rule of the log; ``invariant`` is the rule's name, such as "I3" (``log_rules``)."""
+    """An entry breaks a rule of the log; ``invariant`` is the rule's name, such as "I3" (``log_rules``).
 
-    def __init__(self, invariant: str, message: str) -> None:
-        super().__init__(f"{invariant}: {message}")
+    ``found`` says what is wrong, without the ``clause`` that states the rule.
+    """
+
+    def __init__(
+        self, invariant: str, found: str, *, clause: str | None = None, seq: int | None = None
+    ) -> None:
+        cited = f" ({clause}, stream_seq {seq})" if clause is not None else ""
+        super().__init__(f"{invariant}: {found}{cited}")
         self.invariant = invariant
+        self.found = found
+        self.clause = clause
 
 
 class DivergenceError(VerificationError):

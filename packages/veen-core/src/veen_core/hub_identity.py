@@ -261,10 +261,12 @@ def receipt_claim(active: Sequence[HubPk], receipt: Receipt, wire: bytes) -> Sig
 
 
 def _receipt_refused(stream_seq: StreamSeq, hub_ts: UnixTime) -> SignatureError:
-    return SignatureError(
+    found = (
         f"RECEIPT.hub_sig at stream_seq {stream_seq}: no key of the hub that was active at hub_ts "
-        f"{hub_ts} verifies it (core §4.3, §8.4)"
+        f"{hub_ts} verifies it"
     )
+    clause = "core §4.3, §8.4"
+    return SignatureError(f"{found} ({clause})", found=found, clause=clause)
 
 
 def verify_checkpoint(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: int) -> HubKey:

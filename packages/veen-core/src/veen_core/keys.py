@@ -66,13 +66,13 @@ class DhKey:
         raise TypeError("a secret key cannot be pickled: pass its keystore instead")
 
 
-def verify(key: VerifyKey, digest: bytes, signature: Signature, what: str) -> None:
+def verify(key: VerifyKey, digest: bytes, signature: Signature, what: str, clause: str | None = None) -> None:
     """Raise ``SignatureError`` unless ``key`` made ``signature`` over ``digest``.
 
-    ``what`` names the signature in the error, for example ``"MSG.sig (core §4.1)"``.
+    ``what`` names the signature in the error, for example ``"MSG.sig"``, and ``clause`` what requires it.
     """
     if not is_valid(key, digest, signature):
-        raise refused(key, what)
+        raise refused(key, what, clause)
 
 
 def is_valid(key: VerifyKey, digest: bytes, signature: Signature) -> bool:
@@ -85,6 +85,7 @@ def is_valid(key: VerifyKey, digest: bytes, signature: Signature) -> bool:
     return True
 
 
-def refused(key: VerifyKey, what: str) -> SignatureError:
+def refused(key: VerifyKey, what: str, clause: str | None = None) -> SignatureError:
     """Return the error for a signature that ``key`` did not make."""
-    return SignatureError(f"{what} does not verify under key {key.hex()}")
+    cited, refusal = f" ({clause})" if clause is not None else "", f"does not verify under key {key.hex()}"
+    return SignatureError(f"{what}{cited} {refusal}", found=f"{what} {refusal}", clause=clause)

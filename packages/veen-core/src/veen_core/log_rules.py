@@ -47,7 +47,7 @@ class Rule(NamedTuple):
 
     def broken(self, found: str, seq: int) -> InvariantError:
         """Return the error for an entry at ``seq`` that breaks this rule."""
-        return InvariantError(self.name, f"{found} ({self.clause}, stream_seq {seq})")
+        return InvariantError(self.name, found, clause=self.clause, seq=seq)
 
 
 FRAME: Final = Rule("§4.8.1", "core §4.8.1", "The frame names the label and stream_seq of its RECEIPT.")

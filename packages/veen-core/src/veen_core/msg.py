@@ -41,7 +41,7 @@ _NINE: Final = b"\x89"  # CBOR array of nine: MSG without sig
 _TEN: Final = b"\x8a"
 _BSTR_64: Final = b"\x58\x40"
 _SIG_ITEM_SIZE: Final = 2 + Signature.SIZE
-_SIG_NAME: Final = "MSG.sig (core §4.1)"
+_SIG_NAME: Final = ("MSG.sig", "core §4.1")
 """The name of the signature in errors."""
 
 
@@ -190,13 +190,13 @@ def check_ct_hash(msg: Msg) -> None:
 
 def verify_signature(msg: Msg, wire: bytes) -> None:
     """Verify ``MSG.sig``; ``wire`` are the bytes that ``msg`` was decoded from (§4.1)."""
-    verify(msg.client_id, signing_digest(wire), msg.sig, _SIG_NAME)
+    verify(msg.client_id, signing_digest(wire), msg.sig, *_SIG_NAME)
 
 
 def signature_claim(msg: Msg, wire: bytes) -> SignatureClaim:
     """Return ``MSG.sig`` to be verified together with others; it is valid if ``verify_signature`` passes."""
     return SignatureClaim(
-        (msg.client_id,), signing_digest(wire), msg.sig, partial(keys.refused, msg.client_id, _SIG_NAME)
+        (msg.client_id,), signing_digest(wire), msg.sig, partial(keys.refused, msg.client_id, *_SIG_NAME)
     )
 
 

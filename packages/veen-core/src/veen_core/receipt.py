@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from veen_core import cbor
+from veen_core.codec import ArrayCodec
 from veen_core.hashing import Ht
 from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, Signature, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, verify
@@ -37,6 +39,17 @@ class Receipt(Wire):
     hub_sig: Signature = _UNSIGNED
 
 
+def _pattern_of_receipts() -> re.Pattern[bytes]:
+    codec = Receipt.codec
+    assert isinstance(codec, ArrayCodec)
+    assert codec.pattern is not None
+    assert not codec.pattern.rest
+    return codec.pattern.first
+
+
+_PATTERN: Final = _pattern_of_receipts()
+
+
 def signing_digest(wire: bytes) -> bytes:
     """Return ``Ht("veen/sig", CBOR(RECEIPT without hub_sig))`` of an encoded RECEIPT (§4.3)."""
     return Ht("veen/sig", _SIX + wire[1:-_SIG_ITEM_SIZE])
@@ -58,6 +71,15 @@ def unsigned_bytes(
 def signed_bytes(unsigned: bytes, hub_sig: Signature) -> bytes:
     """Return the encoded RECEIPT from ``unsigned_bytes`` and the signature over their digest."""
     return b"".join((_SEVEN, unsigned[1:], _BSTR_64, hub_sig))
+
+
+def is_receipt_of(data: bytes, start: int, end: int, label: Label, stream_seq: bytes) -> bool:
+    """Return whether ``data[start:end]`` is a canonical RECEIPT of this label and encoded ``stream_seq``.
+
+    No field is decoded. False may also mean that the general decoder must name the error.
+    """
+    found = _PATTERN.match(data, start, end)
+    return found is not None and found.end() == end and found.group(2, 3) == (label, stream_seq)
 
 
 def sign_receipt(key: SigningKey, unsigned: Receipt) -> Receipt:

@@ -46,14 +46,16 @@ from veen_hub.ops.upkeep import Upkeep
 from veen_hub.pipeline.batch_publisher import BatchPublisher
 from veen_hub.pipeline.body_budget import BodyBudget
 from veen_hub.pipeline.feed import Feed
-from veen_hub.pipeline.intake import Intake, PendingRequest
+from veen_hub.pipeline.intake import Intake
 from veen_hub.pipeline.log_access import LogAccess
+from veen_hub.pipeline.pending_requests import NEWCOMERS, PendingRequest
 from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import Sequencer
 from veen_hub.pipeline.signer import ReceiptSigner
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.uploads import Uploads
+from veen_hub.pipeline.waiting_room import WaitingRoom
 from veen_hub.pipeline.worker_process import has_cores
 from veen_hub.replica.announcements import Announcements
 from veen_hub.replica.handover import HandoverService, refusal_after
@@ -142,6 +144,8 @@ class Hub:
             committed=self._committed,
         )
         saturation = Saturation()
+        self.waiting_room = WaitingRoom(config.max_waiting, config.max_wait_ms / 1_000)
+        self.metrics.count_overload(self.waiting_room.refused)
         use_processes = saturation.is_saturated if self._has_spare_core() else lambda: False
         self._signer = ReceiptSigner(enabled=use_processes)
         store.set_sign_many(self._signer)
@@ -153,12 +157,14 @@ class Hub:
             observe=self.publisher.observe,
             on_failure=self._fail,
         )
+        self.feed.give_turn = self._sequencer.give_turn
+        store.read.give_way = self._sequencer.give_way
         self._intake = Intake(
             self._sequencer,
             ProfileAndLimits(self.profile.profile_id, self.limits),
             self._admit,
             workers=config.workers,
-            max_waiting=config.max_waiting,
+            room=self.waiting_room,
             saturation=saturation,
             use_processes=use_processes,
             on_failure=self._fail,
@@ -249,7 +255,7 @@ class Hub:
             rules=self.admission.rules,
             control_label=self.admission.control_label,
             memories=self.hub_log.memories.names,
-            waiting=lambda: self._intake.waiting,
+            load=lambda: self.highest_load,
             handover=lambda: self.handover,
             hub_ts=lambda: self.hub_ts,
         )
@@ -324,6 +330,7 @@ class Hub:
             await self.replica.stop()
         await self._intake.drain(self.failed)
         self.drained.set()
+        self.feed.wake_all()
         if self.replica is None:
             await self.hub_log.drain()
         self.log_ended.set()
@@ -340,9 +347,30 @@ class Hub:
 
     # --- submitting
 
-    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
+    @property
+    def load(self) -> float:
+        """How full the queue of this process is, from 0 to 1."""
+        return self.waiting_room.load
+
+    @property
+    def highest_load(self) -> float:
+        """How full the fullest queue of all processes is; the proof of work follows it (SH1+ 5.2)."""
+        return self.load
+
+    def check_room(self, source: bytes) -> None:
+        """Raise E.UNAVAILABLE if a request of this source would be refused, whatever it has."""
+        self._intake.check_room(source)
+
+    def overload(self, source: bytes, body: bytes) -> ApiError | None:  # noqa: ARG002 - see ``ShardHub``
+        """Return the error for a request of this source if it would be refused because too much waits."""
+        why = self.waiting_room.why_not(source, 1)
+        return self.waiting_room.refuse(why) if why is not None else None
+
+    def enter(
+        self, wires: list[bytes], on_settled: Callable[[], None], source: bytes = NEWCOMERS
+    ) -> PendingRequest:
         """Send messages through the pipeline; call ``on_settled`` when each has a receipt or an error."""
-        return self._intake.enter(wires, on_settled)
+        return self._intake.enter(wires, on_settled, source)
 
     def _admit(self, submission: Submission, batch: Batch) -> PendingEntry:
         """In the sequencer: admit a message, and make the checkpoint that is then due."""
@@ -404,7 +432,8 @@ class Hub:
         if self.replica is not None:
             self.metrics.replica_behind.set(self.replica.behind)
             self.metrics.replica_missing_attachments.set(self.replica.missing_attachments)
-        self.metrics.queue_depth.set(self._intake.waiting)
+        self.metrics.queue_depth.set(self.waiting_room.waiting)
+        self.metrics.estimated_wait_ms.set(self.waiting_room.estimated_wait * 1_000)
         self.metrics.apply_lag_bytes.set(self.store.lag)
         with contextlib.suppress(OSError):  # a lost volume must not fail the scrape
             disk = shutil.disk_usage(self.store.layout.root)

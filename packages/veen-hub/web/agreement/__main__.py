@@ -59,7 +59,7 @@ def main() -> None:
             judge(case, root)
         os.chdir(out.parent)
     if missing := cases.undecided(made):
-        raise SystemExit(f"the corpus has no verdicts of both sorts for: {', '.join(missing)}")
+        raise SystemExit(f"the corpus lacks a case that holds, or one that fails, for: {', '.join(missing)}")
     corpus = {"now": now, "cases": [case.as_json() for case in made]}
     out.write_text(json.dumps(corpus | folds.as_json(chosen.mutations // 4, chosen.seed)))
     print(f"{len(made)} cases in {out}")

@@ -24,6 +24,10 @@ from veen_core.errors import VeenError
 FSCK: Final = "run `veen hub fsck`"
 REPAIR: Final = "run `veen hub repair`"
 RESTORE: Final = "restore it from a clone"
+SEGMENT_BACK: Final = "put the segment back, or run `veen hub repair` to continue without its batches"
+JOURNAL_BACK: Final = "put journal/ back as it was, or run `veen hub repair` to continue without its batches"
+REPAIRABLE: Final = frozenset({REPAIR, SEGMENT_BACK, JOURNAL_BACK})
+"""The actions for damage that does not keep `veen hub repair` from its work."""
 
 
 class StorageError(VeenError):

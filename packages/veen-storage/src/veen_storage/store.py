@@ -330,10 +330,10 @@ class Store:
         """Raise if the hub cannot sign a receipt at this time, for example because a key file is missing."""
         self._signer.sign_receipt(bytes(32), now)
 
-    def sign(self, digest: bytes) -> Signature | None:
-        """Sign with the hub's current key; None if the key is not available, as in a clone without keys."""
+    def sign(self, digest: bytes, now: UnixTime | None = None) -> Signature | None:
+        """Sign with the hub's key at a time, by default the last hub_ts; None if the key is not available."""
         try:
-            return self._signer.sign_receipt(digest, self.hub_ts)
+            return self._signer.sign_receipt(digest, self.hub_ts if now is None else now)
         except StorageError:
             return None
 

@@ -12,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from veen_bridge.bundles.durable_files import TEMPORARY, rename
 from veen_core.bundle import IndexedAttachment, PartDigest, PartIndex, PartRow, PartTrailer
 from veen_core.bundle.part import (
     ATTACHMENT_HEAD,
@@ -26,6 +25,7 @@ from veen_core.bundle.part import (
 )
 from veen_core.entry import Entry
 from veen_core.ids import Coid, NodeHash, StreamSeq, UnixTime
+from veen_hub.client import sync_folder
 
 BUFFER_BYTES: Final = 1_048_576
 """Bytes that are collected before they are hashed and written."""
@@ -49,7 +49,8 @@ class PartWriter:
         self._offsets: list[int] = []
         self._attachments: list[IndexedAttachment] = []
         self._digest = sha256(MAGIC)
-        self._file = path.with_name(path.name + TEMPORARY).open("wb")
+        self._temporary = path.with_name(f"{path.name}.tmp")
+        self._file = self._temporary.open("wb")
         self._file.write(MAGIC)
         self._size = len(MAGIC)
         self._buffer: list[bytes] = []
@@ -130,7 +131,8 @@ class PartWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        rename(self.path.with_name(self.path.name + TEMPORARY), self.path)
+        os.rename(self._temporary, self.path)
+        sync_folder(self.path.parent)
         return PartRow(
             first_seq=self.first_seq,
             last_seq=StreamSeq(self.next_seq - 1),

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from veen_bridge.bundles.durable_files import sync_folder, write_file
 from veen_bridge.bundles.naming import part_name
 from veen_bridge.bundles.part_writer import append_ending
 from veen_core.bundle import BundleHeader, PartRow, PartTrailer, bundle_id
 from veen_core.errors import DecodeError, StateError
 from veen_core.wire import Wire, int_map
+from veen_hub.client import replace_file, sync_folder
 
 PLAN: Final = "plan"
 SEALED: Final = "sealed"
@@ -58,7 +58,7 @@ class StagedBundle:
         self.discard()
         self.folder.mkdir(parents=True)
         sync_folder(self.out)
-        write_file(self.folder / PLAN, plan.encode())
+        replace_file(self.folder / PLAN, plan.encode())
 
     def plan(self) -> ExportPlan | None:
         """Return the plan; None if the folder does not exist, or was left before its plan was durable."""
@@ -76,7 +76,7 @@ class StagedBundle:
 
     def note_row(self, number: int, row: PartRow) -> None:
         """Record that a part is complete."""
-        write_file(self.folder / f"row-{number:04}", row.encode())
+        replace_file(self.folder / f"row-{number:04}", row.encode())
 
     def row(self, number: int) -> PartRow | None:
         """Return the row of a complete part; None if the part is not complete."""
@@ -88,12 +88,12 @@ class StagedBundle:
     def remove_rows_from(self, number: int) -> None:
         """Forget parts that will be written again."""
         for path in self.folder.glob("row-*"):
-            if int(path.name.removeprefix("row-").removesuffix(".tmp") or 0) >= number:
+            if int(path.name.removeprefix("row-").partition(".")[0]) >= number:
                 path.unlink()
 
     def seal(self, trailer: PartTrailer) -> None:
         """Fix header and signature; the commit point of the bundle's content."""
-        write_file(self.folder / SEALED, trailer.encode())
+        replace_file(self.folder / SEALED, trailer.encode())
 
     def sealed(self) -> PartTrailer | None:
         """Return header and signature, as the trailer of part 1; None if the bundle is not sealed."""

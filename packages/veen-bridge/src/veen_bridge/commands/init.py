@@ -9,7 +9,6 @@ from typing import Any
 import click
 import yaml
 
-from veen_bridge.bundles.durable_files import write_file
 from veen_bridge.roles.config import OFFLINE, ONLINE, BridgeConfig, Role, parse_config
 from veen_bridge.roles.templates import issue_token, writable_streams
 from veen_cli.frame import (
@@ -27,6 +26,7 @@ from veen_cli.frame import (
     passphrase_option,
 )
 from veen_core.ids import ClientId, UnixTime
+from veen_hub.client import replace_file
 
 
 @command(
@@ -119,8 +119,9 @@ def init(
     seal = None if no_passphrase else lambda: passphrases.get(str(config.client), new=True)
     Folder(config.client).create(secrets, seal, now)
     if token is not None:
-        write_file(config.tokens[0], token.encode())
-    write_file(target / "bridge.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
+        replace_file(config.tokens[0], token.encode())
+    content = yaml.safe_dump(settings, sort_keys=False).encode()
+    replace_file(target / "bridge.yaml", content, shared=True)
     return _answer(target, config, bridge, streams, issued=token is not None)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from veen_core.wire import Wire
 
     W = TypeVar("W", bound=Wire)
-
-NO_HARD_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""Error numbers of file systems that have no hard links."""
 
 
 def read_object(kind: type[W], path: Path, action: str = "") -> W:
@@ -48,46 +44,18 @@ def writable(_ctx: click.Context, _param: click.Parameter, path: Path | None) ->
     return path
 
 
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file that must not exist yet."""
-    try:
-        with path.open("xb") as file:
-            file.write(content)
-    except FileExistsError:
-        raise CommandFailed(
-            f"{path} exists", Exit.USAGE, "choose another name for --out, or remove it first"
-        ) from None
+def write_new(path: Path, content: bytes, *, instead: str = "remove it first") -> None:
+    """Write a file that must not exist yet, at once. ``instead``: what replaces an existing one."""
+    from veen_hub.client import create_file  # noqa: PLC0415 - `writable` must not load the protocol
+
+    must_be_writable(path)
+    if not create_file(path, content, shared=True):
+        raise CommandFailed(f"{path} exists", Exit.USAGE, f"choose another name for --out, or {instead}")
 
 
-def write_whole(path: Path, content: bytes, *, force: bool) -> None:
-    """Write a file at once: after a crash it has its old or its new content. ``force`` replaces a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            temporary.replace(path)
-        else:
-            _publish(temporary, path)
-    except FileExistsError:
-        raise CommandFailed(
-            f"{path} exists", Exit.USAGE, "choose another name for --out, or replace it with --force"
-        ) from None
-    except OSError as error:
-        error.filename = str(path)  # the user does not know the temporary name
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+def write_whole(path: Path, content: bytes) -> None:
+    """Write or replace a file at once: after a crash it has its old or its new content."""
+    from veen_hub.client import replace_file  # noqa: PLC0415 - `writable` must not load the protocol
 
-
-def _publish(temporary: Path, path: Path) -> None:
-    """Give a new file its name; raise FileExistsError if there is one of that name."""
-    try:
-        path.hardlink_to(temporary)
-    except OSError as exc:
-        if exc.errno not in NO_HARD_LINKS:
-            raise
-        path.touch(exist_ok=False)  # reserves the name
-        temporary.replace(path)
+    must_be_writable(path)
+    replace_file(path, content, shared=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from veen_cli.arguments.object_files import write_whole
+from veen_cli.arguments.object_files import write_new
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import plural
 from veen_hub.web.verifier_page import MAX_EVIDENCE_BYTES, page_with_evidence
@@ -26,7 +26,7 @@ def write_page(page: Path, names: Iterable[str], hub_id: str | None, policy: Pat
         evidence[_unused(shown, evidence)] = path.read_bytes()
     text = policy.read_text() if policy is not None else None
     content = page_with_evidence(evidence, hub_id=hub_id, policy=text)
-    write_whole(page, content, force=False)
+    write_new(page, content)
     return f"wrote {page}: the verifier page with {plural(len(evidence), 'file')} ({len(content)} bytes)"
 
 

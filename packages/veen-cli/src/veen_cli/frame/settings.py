@@ -105,13 +105,12 @@ def _context(value: dict[str, Any]) -> SavedContext:
 
 
 def save(contexts: Contexts) -> None:
+    from veen_hub.client import replace_file  # noqa: PLC0415 - reading contexts must not load the client
+
     target = path()
-    target.parent.mkdir(parents=True, exist_ok=True)
     named = {name: context.as_dict() for name, context in sorted(contexts.named.items())}
     text = json.dumps({"current": contexts.current, "contexts": named}, indent=2, ensure_ascii=False)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}")
-    temporary.write_text(text + "\n", encoding="utf-8")
-    temporary.replace(target)
+    replace_file(target, f"{text}\n".encode(), shared=True)
 
 
 def current_name(contexts: Contexts) -> str | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from pathlib import Path
 
-from veen_cli.arguments.private_files import private_umask
 from veen_cli.identity.identity_folder import Folder
+from veen_core.errors import StateError
 from veen_core.ids import HubId
+from veen_hub.client import replace_file
 
 
 def _file(folder: Folder) -> Path:
@@ -35,8 +35,6 @@ def remember_stream(folder: Folder, hub: HubId, name: str) -> None:
     if name in known.get(hub.hex(), ()):
         return
     known[hub.hex()] = sorted({*known.get(hub.hex(), ()), name})
-    target = _file(folder)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}")
-    with contextlib.suppress(OSError), private_umask():
-        temporary.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        temporary.replace(target)
+    text = json.dumps(known, indent=1, ensure_ascii=False)
+    with contextlib.suppress(StateError):
+        replace_file(_file(folder), f"{text}\n".encode(), durable=False)

@@ -82,7 +82,7 @@ def prove(
             return chosen, publication_evidence(pairs), pairs[-1][1]
 
     chosen, content, evidence = loop.run(work())
-    write_whole(file, content, force=True)
+    write_whole(file, content)
     hub = evidence.identity.hub_id.hex()
     lines = [
         f"{chosen.record.version} is message {chosen.seq} of {stream}; wrote {file} ({len(content)} bytes)",

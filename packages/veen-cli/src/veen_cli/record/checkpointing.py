@@ -14,8 +14,7 @@ from veen_core.errors import ConfigError, DecodeError, StateError
 from veen_core.hub_log import HubProofResponse
 from veen_core.ids import HubId, Label, StreamSeq, UnixTime
 from veen_core.tlog.tree_head import parse_signed_head
-from veen_hub.client import NotFound
-from veen_hub.client.state.atomic_files import replace
+from veen_hub.client import NotFound, replace_file
 from veen_overlays.recorder.checkpoint import (
     RecorderCheckpoint,
     StreamHead,
@@ -106,7 +105,7 @@ def checkpoint_name(found: RecorderCheckpoint) -> str:
 def write_checkpoint(folder: Path, found: RecorderCheckpoint) -> Path:
     """Write a checkpoint into a folder, durably."""
     path = folder / checkpoint_name(found)
-    replace(path, found.encode())
+    replace_file(path, found.encode())
     return path
 
 

@@ -25,9 +25,8 @@ from veen_core.errors import VeenError
 from veen_core.ids import ClientId, HubId, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.keystore import Secrets
-from veen_hub.client import FileStateStore, held_tokens
+from veen_hub.client import FileStateStore, held_tokens, replace_file
 from veen_hub.client.roles import issue_role_token, write_settings
-from veen_hub.client.state.atomic_files import replace
 from veen_overlays.recorder.profile import PROFILE_KEYS
 from veen_overlays.recorder.roles import ADMIN, PRODUCER, Role, check_distinct, writable_streams
 
@@ -133,7 +132,7 @@ def init(
     # Before the token is written: from then on the identity can act in its role.
     FileStateStore(Folder(access.client).state).save(HubId.from_hex(trust), ROLE_RECORD, role.encode())
     if token is not None:
-        replace(access.tokens[0], token.encode())
+        replace_file(access.tokens[0], token.encode())
     write_settings(target / "recorder.yaml", settings)
     file = RoleFile(
         path=target / "recorder.yaml", role=parsed, access=access, passphrase=passphrases, wait=2.0

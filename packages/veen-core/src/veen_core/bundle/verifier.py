@@ -15,7 +15,6 @@ next part is verified right after it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +27,7 @@ from veen_core.bundle.records import RecordParser
 from veen_core.entry import Entry
 from veen_core.errors import DecodeError, InvariantError, VeenError
 from veen_core.ids import BundleId, UnixTime
-from veen_core.log_rules import RULES, LogTerms
+from veen_core.log_rules import LogTerms
 from veen_core.log_verifier import HubSignatures, LogVerifier
 from veen_core.mmr import Mmr
 from veen_core.signatures import SignatureBatch
@@ -40,8 +39,6 @@ EVENTS_PER_START: Final = 32
 """Events whose signatures are offered to the assistant together, if this process has an assistant."""
 CLAIMS_PER_EVENT: Final = 2
 """MSG.sig and RECEIPT.hub_sig."""
-_CITED: Final = re.compile(r" \((core §[^()]*)\)")
-_CLAUSES: Final = {rule.name: rule.clause for rule in RULES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,17 +243,10 @@ def verify_events(
         invalid = batch.finish()
     if invalid:
         at = entries[invalid[0] // CLAIMS_PER_EVENT].stream_seq
-        found, clause = _split_clause(batch.claims[invalid[0]].refusal().message)
-        raise BundleError(found, clause or "core §4.1, §4.3", part=part, seq=at)
+        refusal = batch.claims[invalid[0]].refusal()
+        raise BundleError(refusal.found, refusal.clause or "core §4.1, §4.3", part=part, seq=at)
+    if isinstance(failure, InvariantError):
+        found = f"{failure.invariant}: {failure.found}"
+        raise BundleError(found, failure.clause or SECTION, part=part, seq=failed_at)
     if failure is not None:
-        clause = _CLAUSES.get(failure.invariant) if isinstance(failure, InvariantError) else None
-        found = failure.message.removesuffix(f" ({clause}, stream_seq {failed_at})")
-        raise BundleError(found, clause or SECTION, part=part, seq=failed_at)
-
-
-def _split_clause(message: str) -> tuple[str, str | None]:
-    """Split a message into its text and the clause that it cites in brackets."""
-    cited = _CITED.search(message)
-    if cited is None:
-        return message, None
-    return message[: cited.start()] + message[cited.end() :], cited.group(1)
+        raise BundleError(failure.message, part=part, seq=failed_at)

@@ -6,7 +6,9 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
-from itertools import takewhile
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 from veen_core import cbor
 from veen_core.api import (
@@ -24,10 +26,8 @@ from veen_core.api import (
     StreamRequest,
     StreamResponse,
 )
-from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
-from veen_core.chunk import PrunedEntry
-from veen_core.entry import Entry
+from veen_core.entry import Content, Entry
 from veen_core.errors import ApiError, DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
@@ -39,8 +39,10 @@ from veen_hub.api.errors import DetailedError
 from veen_hub.api.reply import Reply, StreamedReply
 from veen_hub.api.request import ApiRequest, Peer
 from veen_hub.hub import Hub
-from veen_hub.pipeline.feed import MAX_DELIVERY_BYTES, encode_item
+from veen_hub.pipeline.feed import MAX_DELIVERY_BYTES, FeedFollower
+from veen_hub.pipeline.stream_items import encode_items
 from veen_hub.version import VERSION
+from veen_storage import PrunedError
 
 MAX_FOLLOW_PAGE = 256
 """Most entries read at once for a follower that is behind."""
@@ -66,16 +68,25 @@ async def page(request: ApiRequest) -> Reply:
         raise ApiError(Code.BAD_REQUEST, "max_items must be at least 1")
     most = min(asked.max_items or hub.config.max_page_items, hub.config.max_page_items)
     start = StreamSeq(max(1, asked.start))
-    entries, more, proof = await hub.log.read(lambda: read_page(hub, asked, start, most))
     if wants_json(request.headers):
-        return json_reply(page_json(asked, start, entries, more, proof))
-    return Reply(200, encode_page(asked, start, entries, more, proof), CBOR)
+        return json_reply(await hub.log.read(lambda: page_json(read_page(hub, asked, start, most), asked)))
+    return Reply(
+        200, await hub.log.read(lambda: encode_page(read_page(hub, asked, start, most), asked)), CBOR
+    )
 
 
-def read_page(
-    hub: Hub, asked: StreamRequest, start: StreamSeq, most: int
-) -> tuple[list[Entry], StreamSeq | None, MmrProof | None]:
-    """Read the entries of one page, the start of the next page, and the proof of the last entry.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The entries of one page, the start of the next page, and the proof of the last entry."""
+
+    start: StreamSeq
+    contents: list[Content]
+    more: StreamSeq | None
+    proof: MmrProof | None
+
+
+def read_page(hub: Hub, asked: StreamRequest, start: StreamSeq, most: int) -> Page:
+    """Read one page.
 
     A page ends before an entry whose payload was pruned. A page that would begin with such an entry is
     refused, and the error says from where entries can be read. No entry is left out silently.
@@ -84,22 +95,15 @@ def read_page(
     head = read.head(asked.label)
     if head is None:
         raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} has no entries")
-    found = read.entries(asked.label, start, most, end=asked.to_seq)
-    if found and isinstance(found[0], PrunedEntry):
-        raise pruned(hub, asked.label, start)
-    entries = _whole(found)
-    last = entries[-1].stream_seq if entries else StreamSeq(start - 1)
+    try:
+        contents = read.contents(asked.label, start, most, end=asked.to_seq)
+    except PrunedError:
+        raise pruned(hub, asked.label, start) from None
+    last = StreamSeq(start + len(contents) - 1)
     end = min(head.stream_seq, asked.to_seq) if asked.to_seq is not None else head.stream_seq
-    more = StreamSeq(last + 1) if entries and last < end else None
-    proof = read.proof(asked.label, last) if asked.with_mmr_proof and entries else None
-    return entries, more, proof
-
-
-def _whole(found: list[Entry | PrunedEntry]) -> list[Entry]:
-    """Return the entries before the first one that was pruned."""
-    return [
-        entry for entry in takewhile(lambda one: isinstance(one, Entry), found) if isinstance(entry, Entry)
-    ]
+    more = StreamSeq(last + 1) if contents and last < end else None
+    proof = read.proof(asked.label, last) if asked.with_mmr_proof and contents else None
+    return Page(start=start, contents=contents, more=more, proof=proof)
 
 
 def pruned(hub: Hub, label: Label, start: StreamSeq) -> DetailedError:
@@ -118,53 +122,40 @@ def pruned(hub: Hub, label: Label, start: StreamSeq) -> DetailedError:
 def item_of(entry: Entry, *, with_receipt: bool) -> StreamItem | ControlItem:
     receipt = entry.receipt if with_receipt else None
     if entry.is_authorize:
-        token = CapToken.decode(entry.msg_bytes)
-        return ControlItem(stream_seq=entry.stream_seq, msg=token, receipt=receipt)
+        return ControlItem(stream_seq=entry.stream_seq, msg=entry.token, receipt=receipt)
     return StreamItem(stream_seq=entry.stream_seq, msg=entry.msg, receipt=receipt)
 
 
-def page_json(
-    asked: StreamRequest,
-    start: StreamSeq,
-    entries: list[Entry],
-    more: StreamSeq | None,
-    proof: MmrProof | None,
-) -> str:
+def page_json(page: Page, asked: StreamRequest) -> str:
+    """Compose the JSON response; every entry is decoded."""
     around = StreamResponse(
         label=asked.label,
-        from_seq=start,
+        from_seq=page.start,
         to_seq=asked.to_seq,
         items=(),
-        next_cursor=more,
-        mmr_proof=proof,
+        next_cursor=page.more,
+        mmr_proof=page.proof,
         server_version=VERSION,
     )
+    entries = [Entry(asked.label, StreamSeq(at), *one) for at, one in enumerate(page.contents, page.start)]
     items = [item_of(entry, with_receipt=bool(asked.with_receipts)) for entry in entries]
-    page = around.codec.write_json(around) | {"items": [item.codec.write_json(item) for item in items]}
-    return json.dumps(page, separators=(",", ":"), ensure_ascii=False)
+    made = around.codec.write_json(around) | {"items": [item.codec.write_json(item) for item in items]}
+    return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
 
 
-def encode_page(
-    asked: StreamRequest,
-    start: StreamSeq,
-    entries: list[Entry],
-    more: StreamSeq | None,
-    proof: MmrProof | None,
-) -> bytes:
-    """Compose the CBOR response from entry bytes that are canonical already."""
-    items = [encode_item(e, with_receipt=bool(asked.with_receipts)) for e in entries]
-    fields = [
-        b"\x01\x01",
-        b"\x02\x58\x20" + asked.label,
-        b"\x03" + cbor.encode(start),
-        b"\x04" + cbor.encode(asked.to_seq) if asked.to_seq is not None else b"",
-        b"\x05" + cbor.array_head(len(items)) + b"".join(items),
-        b"\x06" + cbor.encode(more) if more is not None else b"",
-        b"\x07" + proof.encode() if proof is not None else b"",
-        b"\x08" + cbor.encode(VERSION),
-    ]
-    present = [field for field in fields if field]
-    return bytes([0xA0 + len(present)]) + b"".join(present)
+def encode_page(page: Page, asked: StreamRequest) -> bytes:
+    """Compose the CBOR response around the entries' bytes, which are canonical already."""
+    before = [b"\x01\x01", b"\x02\x58\x20" + asked.label, b"\x03" + cbor.encode(page.start)]
+    if asked.to_seq is not None:
+        before.append(b"\x04" + cbor.encode(asked.to_seq))
+    before.append(b"\x05" + cbor.array_head(len(page.contents)))
+    items = encode_items(page.contents, page.start, with_receipts=bool(asked.with_receipts))
+    after = [b"\x08" + cbor.encode(VERSION)]
+    if page.proof is not None:
+        after.insert(0, b"\x07" + page.proof.encode())
+    if page.more is not None:
+        after.insert(0, b"\x06" + cbor.encode(page.more))
+    return b"".join((bytes([0xA0 + len(before) + len(after)]), *before, *items, *after))
 
 
 async def follow(request: ApiRequest) -> StreamedReply:
@@ -172,60 +163,59 @@ async def follow(request: ApiRequest) -> StreamedReply:
     hub = request.hub
     label = label_of(request)
     at = StreamSeq(max(1, number_of(request, "from", 1)))
-    first = await hub.log.read(lambda: hub.store.read.entries(label, at, 1))
-    if first and isinstance(first[0], PrunedEntry):
-        raise await hub.log.read(lambda: pruned(hub, label, at))
+    try:
+        await hub.log.read(lambda: hub.store.read.contents(label, at, 1))
+    except PrunedError:
+        raise await hub.log.read(lambda: pruned(hub, label, at)) from None
     return StreamedReply(CBOR_SEQ, _live(hub, label, at, request.peer), {"X-Accel-Buffering": "no"})
 
 
 async def _live(hub: Hub, label: Label, at: StreamSeq, peer: Peer) -> AsyncGenerator[bytes, None]:
-    hub.feed.join(label)
+    follower = hub.feed.join(label, at, peer.live_writer)
+    gone = asyncio.create_task(peer.lost.wait())
+    gone.add_done_callback(lambda _gone: follower.wake())
     hub.metrics.followers.inc()
     try:
-        async for data in _deliver(hub, label, at, peer.lost):
+        async for data in _deliver(hub, follower, gone):
             yield data
     finally:
-        hub.feed.leave(label)
+        gone.cancel()
+        hub.feed.leave(follower)
         hub.metrics.followers.dec()
         if peer.dropped:
             hub.metrics.dropped_followers.inc()
 
 
-async def _deliver(hub: Hub, label: Label, at: StreamSeq, gone: asyncio.Event) -> AsyncGenerator[bytes, None]:
+async def _deliver(
+    hub: Hub, follower: FeedFollower, gone: asyncio.Task[Literal[True]]
+) -> AsyncGenerator[bytes, None]:
     """Deliver until the client is gone, the hub stops, or retention has overtaken the follower.
 
-    A follower that is behind holds about ``MAX_DELIVERY_BYTES`` in memory, however large entries are.
+    A follower that is behind holds about ``MAX_DELIVERY_BYTES`` in memory, however large entries are. One
+    that is up to date is sent entries by the feed, if its transport allows that.
     """
-    many = FIRST_FOLLOW_ENTRIES
+    label, many = follower.label, FIRST_FOLLOW_ENTRIES
     while True:
-        changed = hub.feed.changed(label)  # take both events before reading, so that no entry is missed
-        drained = hub.drained.is_set()
-        held = hub.feed.recent(label, at)
-        if held is None:
-            found = await hub.log.read(lambda at=at, many=many: hub.store.read.entries(label, at, many))  # type: ignore[misc]
-            if not found:
-                if drained or gone.is_set():
-                    return
-                await _wait(changed, hub.drained, gone)
+        drained = hub.drained.is_set()  # before reading
+        if (held := hub.feed.recent(label, follower.at)) is not None:
+            data, follower.at = held
+            yield data
+            continue
+        if drained or not hub.feed.is_current(follower):
+            try:
+                found = await hub.log.read(partial(hub.store.read.contents, label, follower.at, many))
+            except PrunedError:
+                return  # the next request from here is refused with the entry to continue at
+            if found:
+                data = b"".join(encode_items(found, follower.at))
+                follower.at = StreamSeq(follower.at + len(found))
+                many = min(MAX_FOLLOW_PAGE, max(1, MAX_DELIVERY_BYTES * len(found) // len(data)))
+                yield data
                 continue
-            if not (whole := _whole(found)):
-                return  # pruned: the next request from here is refused with the entry to continue at
-            data = b"".join(encode_item(entry) for entry in whole)
-            at = StreamSeq(at + len(whole))
-            many = min(MAX_FOLLOW_PAGE, max(1, MAX_DELIVERY_BYTES * len(whole) // len(data)))
-        else:
-            data, at = held
-        yield data
-
-
-async def _wait(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
-    waiting = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
+        if drained or gone.done():
+            return
+        if not hub.feed.has(follower):
+            await hub.feed.wait(follower)
 
 
 async def receipt(request: ApiRequest) -> Reply:

@@ -112,12 +112,14 @@ async def _items(
             coids, replica.coids = tuple(replica.coids[:COIDS_PER_ITEM]), replica.coids[COIDS_PER_ITEM:]
             yield AttachmentIds(coids)
             continue
-        if (newest := hub.replica_source.published) is not None and newest is not published:
+        newest, has_hub_log = hub.store.hub_log.published, hub.replica_source.has_hub_log
+        if newest is not None and newest is not published and has_hub_log(newest.head.size):
             published = newest
             yield PublishedItem(newest)
             continue
-        if hub.handover is not None and handover is None:
-            handover = hub.handover
+        ended = hub.handover
+        if ended is not None and handover is None and has_hub_log(ended.signed_head.head.size):
+            handover = ended
             yield HandoverItem(handover)
             continue
         if drained or gone.is_set():

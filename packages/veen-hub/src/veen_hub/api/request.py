@@ -10,10 +10,14 @@ from typing import Protocol
 from veen_hub.api.content import announced_length
 from veen_hub.api.reply import Body, Headers
 from veen_hub.hub import Hub
+from veen_hub.pipeline.feed import LiveWriter
 
 
 class Peer(Protocol):
     """The client at the other end, as far as its transport knows it."""
+
+    source: bytes
+    """The writer whose message the hub accepted last over this connection; its share of the queue is used."""
 
     @property
     def remote(self) -> str | None:
@@ -26,6 +30,10 @@ class Peer(Protocol):
     @property
     def dropped(self) -> bool:
         """Whether the hub has ended the connection because the client read too slowly."""
+
+    @property
+    def live_writer(self) -> LiveWriter | None:
+        """Sends a live stream's items without its task, once the answer has begun; None if that cannot be."""
 
     def is_checked_reader(self) -> bool:
         """Return whether the client has shown what ``tls.client_certificate: reading`` asks of readers."""

@@ -46,7 +46,7 @@ from veen_hub.hub import Hub
 from veen_hub.ops.config import Network
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.failures import internal_error
-from veen_hub.pipeline.intake import Outcome, PendingRequest
+from veen_hub.pipeline.pending_requests import NEWCOMERS, Outcome, PendingRequest
 from veen_hub.version import VERSION
 
 MAX_SEQUENCE_BYTES: Final = 8 * 1_048_576
@@ -54,6 +54,8 @@ MAX_SEQUENCE_MESSAGES: Final = 512
 _RESPONSE_HEAD: Final = bytes.fromhex("a3010102")  # {1: 1, 2: …
 _LABEL_AT: Final = slice(38, 70)
 """Where a MSG in canonical CBOR has its label: after array head, ver, profile_id and the label's head."""
+_CLIENT_ID_AT: Final = slice(72, 104)
+"""Where the client_id is; it follows the label."""
 _RESPONSE_TAIL: Final = b"\x03" + cbor.encode(VERSION)
 MAX_ENVELOPE_BYTES: Final = 64
 """Bytes that a submit envelope adds to its MSG, at most."""
@@ -64,14 +66,17 @@ JSON_FACTOR: Final = 3
 async def submit(request: ApiRequest) -> Reply:
     """Handle a submit whose body may still be arriving."""
     hub = request.hub
-    call = SubmitCall(hub, request.headers, request.remote, request.request_id)
+    peer = request.peer
+    call = SubmitCall(hub, request.headers, peer.remote, request.request_id, source=peer.source)
     try:
+        hub.check_room(call.source)
         timeout = hub.config.listen.request_timeout_sec
         body = await read_body(request, call.check_head(), timeout, over_the_cap, call.lease.grow_to)
         settled = asyncio.Event()
         if call.enter(body, settled.set):
             await settled.wait()
         answer = call.reply()
+        peer.source = call.source
     except (AdmissionError, ApiError) as exc:
         answer = call.refuse(exc)
     finally:
@@ -97,6 +102,7 @@ class SubmitCall:
         "_seconds",
         "_started",
         "lease",
+        "source",
     )
 
     def __init__(
@@ -107,8 +113,12 @@ class SubmitCall:
         request_id: str,
         *,
         label: Label | None = None,
+        source: bytes = NEWCOMERS,
     ) -> None:
-        """``label``: the only label that messages may have, if the transport's address names one."""
+        """``label``: the only label that messages may have, if the transport's address names one.
+
+        ``source``: the writer whose message the hub accepted last over this connection.
+        """
         self._hub = hub
         self._headers = headers
         self._content_type = content_type_of(headers)
@@ -122,6 +132,7 @@ class SubmitCall:
         self._outcomes: list[Outcome] = []
         self._started = time.perf_counter()
         self._seconds = 0.0
+        self.source = source
         self.lease = hub.body_budget.lease()
 
     def check_head(self) -> int:
@@ -150,7 +161,7 @@ class SubmitCall:
             self._items = self._check_work()
         wires = [item for item in self._items if isinstance(item, bytes)]
         if wires:
-            self._pending = self._hub.enter(wires, on_settled)
+            self._pending = self._hub.enter(wires, on_settled, self.source)
         return bool(wires)
 
     def run(self, body: bytes, send: Callable[[Reply], None]) -> None:
@@ -167,6 +178,7 @@ class SubmitCall:
             self.note()
 
         try:
+            self._hub.check_room(self.source)
             check_body(body, self.check_head(), over_the_cap)
             self.lease.grow_to(len(body))
             if not self.enter(body, settled):
@@ -180,6 +192,7 @@ class SubmitCall:
         receipts = iter(self._pending.settled if self._pending is not None else ())
         self._outcomes = [next(receipts) if isinstance(item, bytes) else item for item in self._items]
         self._seconds = time.perf_counter() - self._started
+        self._note_source()
         headers = {"VEEN-Request-Id": self._request_id}
         if self._content_type == CBOR_SEQ:
             body = b"".join(encode(outcome, self._request_id) for outcome in self._outcomes)
@@ -197,6 +210,13 @@ class SubmitCall:
         """Answer a request that did not enter the pipeline."""
         self._note_refusal(error, bytes_in=announced_length(self._headers) or 0)
         return refuse(self._headers, error, self._request_id)
+
+    def _note_source(self) -> None:
+        """From now on, the connection's messages are those of the writer whose message was accepted."""
+        for outcome in self._outcomes:
+            if isinstance(outcome, Entry):
+                self.source = outcome.msg_bytes[_CLIENT_ID_AT]
+                return
 
     # --- the body
 

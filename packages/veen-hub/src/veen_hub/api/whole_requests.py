@@ -14,6 +14,7 @@ from veen_hub.api.request import ApiRequest
 from veen_hub.api.request_ids import new_request_id
 from veen_hub.api.whole_body import WholeBody
 from veen_hub.hub import Hub
+from veen_hub.pipeline.feed import LiveWriter
 
 TABLE: Final = routes.RouteTable(routes.API_ROUTES)
 
@@ -23,8 +24,10 @@ class HiddenPeer:
 
     remote: str | None = None
     dropped = False
+    live_writer: LiveWriter | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, source: bytes) -> None:
+        self.source = source
         self.lost = asyncio.Event()
 
     def is_checked_reader(self) -> bool:
@@ -52,7 +55,7 @@ async def answer_whole(
         request_id=new_request_id(),
         headers=headers,
         content=WholeBody(body),
-        peer=HiddenPeer(),
+        peer=HiddenPeer(transport.encode()),
         query=dict(parse_qsl(query)),
         variables=variables,
     )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from veen_hub.client.admin import Admin
+    from veen_hub.client.atomic_files import create_file, replace_file, sync_folder
     from veen_hub.client.connecting import connect
     from veen_hub.client.errors import (
         BadRequest,
@@ -113,13 +114,17 @@ __all__ = [
     "Unconfirmed",
     "Unreachable",
     "connect",
+    "create_file",
     "held_tokens",
+    "replace_file",
+    "sync_folder",
     "transport_to",
 ]
 
 if not TYPE_CHECKING:  # mypy must refuse names that are not listed above
     _MODULES = {
         "admin": ("Admin",),
+        "atomic_files": ("create_file", "replace_file", "sync_folder"),
         "connecting": ("connect",),
         "errors": (
             "BadRequest",

@@ -17,11 +17,11 @@ from veen_core.ids import Epoch, HubId, HubPk, LeafHash, StreamId
 from veen_core.plural import plural
 from veen_core.profile import Profile
 from veen_core.rejection import Code
+from veen_hub.client.atomic_files import expand_user
 from veen_hub.client.errors import Unavailable
 from veen_hub.client.sending.epochs import EPOCHS_FOLDER
 from veen_hub.client.sending.moving import MOVED_FOLDER
 from veen_hub.client.sending.settling import Delivery
-from veen_hub.client.state.atomic_files import expand_user
 from veen_hub.client.state.records import EpochsRecord, LabelRecord, MovedMessages, decode_record
 from veen_hub.client.state.store import StateStore
 from veen_hub.client.trust import Pin, PinOnFirstUse

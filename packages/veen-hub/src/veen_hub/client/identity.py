@@ -15,7 +15,7 @@ from veen_core.ids import ClientId, DhPublicKey
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import Keystore, Secrets, is_exposed, open_keystore
 from veen_core.wire import Wire
-from veen_hub.client.state.atomic_files import expand_user
+from veen_hub.client.atomic_files import expand_user
 
 W = TypeVar("W", bound=Wire)
 KEYSTORE_FILE: Final = "keystore.enc"

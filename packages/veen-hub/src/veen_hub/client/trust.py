@@ -22,7 +22,7 @@ from veen_core.hub_identity import (
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.profile import Profile
 from veen_core.status import Status
-from veen_hub.client.state.atomic_files import create, expand_user, replace
+from veen_hub.client.atomic_files import create_file, expand_user, replace_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _check_first_use(status: Status, path: Path) -> None:
     try:
         held = HubIdentity.decode(path.read_bytes())
     except FileNotFoundError:
-        if not create(path, shown.encode()):
+        if not create_file(path, shown.encode()):
             _check_first_use(status, path)  # another process has pinned a hub meanwhile
         return
     except (OSError, DecodeError) as exc:
@@ -97,7 +97,7 @@ def _check_first_use(status: Status, path: Path) -> None:
             action=f"if the hub was replaced on purpose, remove {os.fspath(path)} and pin the new one",
         ) from None
     if shown != held:
-        replace(path, shown.encode())
+        replace_file(path, shown.encode())
 
 
 def check_profile(shown: Profile, held: Profile) -> None:

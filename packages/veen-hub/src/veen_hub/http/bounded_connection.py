@@ -43,7 +43,7 @@ LINGER_SEC: Final = 2
 class BoundedConnection(web.RequestHandler):
     """One client's connection."""
 
-    __slots__ = ("_body", "_listener", "_unparsed", "_watch", "dropped", "lost")
+    __slots__ = ("_body", "_listener", "_unparsed", "_watch", "dropped", "lost", "source")
 
     def __init__(
         self, listener: BoundedListener, server: web.Server, loop: asyncio.AbstractEventLoop
@@ -70,6 +70,8 @@ class BoundedConnection(web.RequestHandler):
         """Runs while the client does not read fast enough."""
         self.dropped = False
         """Whether the connection was closed because the client read too slowly."""
+        self.source = b""
+        """The writer whose message was accepted last over this connection."""
 
     def translate(self, request: web.BaseRequest, refused: web.HTTPException) -> ApiError:  # noqa: ARG002
         """Translate a refusal by aiohttp: an unknown route, a wrong method, a line that is too long."""

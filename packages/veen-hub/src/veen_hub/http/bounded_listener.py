@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import socket
 import ssl
+import sys
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
@@ -27,6 +29,14 @@ from veen_hub.http.replies import to_bytes
 from veen_hub.ops.logs import log
 
 HANDSHAKE_SEC: Final = 10
+RESERVED_FILES: Final = 512
+"""File descriptors that are not used for connections, unless there are fewer than twice as many."""
+
+
+def affordable_connections() -> int:
+    """Return for how many connections this process has descriptors; others need some for the log's files."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else max(limit - RESERVED_FILES, limit // 2)
 
 
 class ListenSettings(Protocol):
@@ -104,7 +114,7 @@ class _BeforeHandshake(asyncio.Protocol):
 class BoundedListener(web.BaseSite):
     """One listening socket."""
 
-    __slots__ = ("_endpoint", "_handshakes", "connections", "slow_client_sec", "unsent")
+    __slots__ = ("_endpoint", "_handshakes", "_is_limited", "connections", "slow_client_sec", "unsent")
 
     def __init__(
         self,
@@ -122,6 +132,8 @@ class BoundedListener(web.BaseSite):
         self.unsent = 0
         """Bytes of answers that clients have yet to read."""
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._is_limited = False
+        """Whether connections were refused for want of file descriptors, which is logged once."""
 
     def make_connection(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> BoundedConnection:
         """Make the handler of a new connection."""
@@ -185,7 +197,15 @@ class BoundedListener(web.BaseSite):
     def has_room(self) -> bool:
         """Return whether the listener may accept another connection."""
         taken = self.connections + len(self._handshakes)
-        return self._runner.server is not None and taken < self._endpoint.max_connections
+        if self._runner.server is None or taken >= self._endpoint.max_connections:
+            return False
+        if taken < (affordable := affordable_connections()):
+            return True
+        if not self._is_limited:
+            self._is_limited = True
+            help_ = "raise the limit of open files (ulimit -n, LimitNOFILE)"
+            log(logging.WARNING, "connections_limited", connections=affordable, action=help_)
+        return False
 
     def shake_hands(self, descriptor: int) -> None:
         task = asyncio.create_task(self._shake_hands(socket.socket(fileno=descriptor)))

@@ -11,6 +11,7 @@ and the keep-alive timer; ADR 0009 says what each is needed for.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import HttpVersion11, StreamReader, web
@@ -21,7 +22,7 @@ from veen_hub.api.request_ids import new_request_id
 from veen_hub.api.submit import SubmitCall
 from veen_hub.http.bounded_connection import BoundedConnection, check_head_size
 from veen_hub.http.errors import from_http
-from veen_hub.http.replies import to_bytes
+from veen_hub.http.replies import refusal_bytes, to_bytes
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import LOGGER
 from veen_hub.pipeline.failures import internal_error
@@ -35,7 +36,7 @@ SUBMIT_PATH: Final = "/v1/submit"
 class Connection(BoundedConnection):
     """One client's connection to a hub."""
 
-    __slots__ = ("_held", "_hub", "_submit", "_takes_submits")
+    __slots__ = ("_held", "_hub", "_resting", "_submit", "_takes_submits")
 
     def __init__(
         self, listener: Listener, server: web.Server, loop: asyncio.AbstractEventLoop, hub: Hub
@@ -43,6 +44,7 @@ class Connection(BoundedConnection):
         super().__init__(listener, server, loop)
         self._hub = hub
         self._takes_submits = listener.takes_submits
+        self._resting = listener.resting
         self._submit: SubmitCall | None = None
         """The direct submit in progress."""
         self._held = b""
@@ -93,13 +95,19 @@ class Connection(BoundedConnection):
         )
 
     def _begin_submit(self, message: Any, payload: StreamReader) -> None:
+        body = payload.read_nowait()
+        if (overload := self._hub.overload(self.source, body)) is not None:
+            self._hub.metrics.submit_unavailable.inc()
+            self._write(refusal_bytes(message.headers, overload))
+            self._rest()
+            return
         peer = self.peername
         remote = peer[0] if isinstance(peer, tuple) else peer
-        call = SubmitCall(self._hub, message.headers, remote, new_request_id())
+        call = SubmitCall(self._hub, message.headers, remote, new_request_id(), source=self.source)
         try:
             check_head_size(message.raw_headers)
             max_bytes = call.check_head()
-            body = check_body(payload.read_nowait(), max_bytes, over_the_cap)
+            check_body(body, max_bytes, over_the_cap)
             call.lease.grow_to(len(body))
             self._submit = call
             if not call.enter(body, self._answer):
@@ -109,6 +117,16 @@ class Connection(BoundedConnection):
             call.lease.release()
             self._write(to_bytes(call.refuse(exc)))
 
+    def _rest(self) -> None:
+        """Read nothing for a moment, after a refusal with ``Retry-After``."""
+        self._pause_transport_reading()
+        self._resting.add(self._end_rest)
+
+    def _end_rest(self) -> None:
+        """Read again, unless something else holds reading back."""
+        if not (self._reading_paused or self._buffer_paused or self._held):
+            self._resume_transport_reading()
+
     def _answer(self) -> None:
         """Answer the direct submit, and continue with what arrived behind it."""
         call, self._submit = self._submit, None
@@ -116,6 +134,7 @@ class Connection(BoundedConnection):
         call.lease.release()
         try:
             answer = call.reply()
+            self.source = call.source
             self._loop.call_soon(call.note)
         except Exception:  # noqa: BLE001 - logged; a bug is answered too
             LOGGER.exception("answer_failed")
@@ -125,6 +144,8 @@ class Connection(BoundedConnection):
             data, self._held = self._held, b""
             self._resume_transport_reading()
             self.data_received(data)
+        elif answer.status == HTTPStatus.SERVICE_UNAVAILABLE:  # such as by the shard that owns the label
+            self._rest()
 
     def _write(self, answer: bytes) -> None:
         super()._write(answer)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import lru_cache
 
 from aiohttp import HttpVersion11, hdrs, web
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.typedefs import Handler
 
 from veen_hub.api import routes
@@ -46,7 +48,37 @@ def _handler_of(route: Route) -> Handler:
     return handle
 
 
+def _is_chunked(request: web.Request) -> bool:
+    """Return whether an answer of unknown length has chunks; an HTTP/1.0 answer ends with its connection."""
+    return request.version >= HttpVersion11
+
+
+@lru_cache(maxsize=16)
+def _chunk(data: bytes) -> bytes:
+    """Return the HTTP chunk of a part; all followers of a label are sent the same one."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 @dataclass(frozen=True, slots=True)
+class HttpLiveWriter:
+    """Writes items of a live stream to a connection, without aiohttp's response (``LiveWriter``)."""
+
+    connection: BoundedConnection
+    writer: AbstractStreamWriter
+    is_chunked: bool
+
+    def write(self, data: bytes) -> bool:
+        transport = self.connection.transport
+        if transport is None or transport.is_closing():
+            return False
+        transport.write(_chunk(data) if self.is_chunked else data)
+        return not self.connection.writing_paused
+
+    async def drain(self) -> None:
+        await self.writer.drain()
+
+
+@dataclass(slots=True)
 class HttpPeer:
     """The client of an aiohttp request."""
 
@@ -63,12 +95,24 @@ class HttpPeer:
         return connection
 
     @property
+    def source(self) -> bytes:
+        return self._connection.source
+
+    @source.setter
+    def source(self, source: bytes) -> None:
+        self._connection.source = source
+
+    @property
     def lost(self) -> asyncio.Event:
         return self._connection.lost
 
     @property
     def dropped(self) -> bool:
         return self._connection.dropped
+
+    @property
+    def live_writer(self) -> HttpLiveWriter:
+        return HttpLiveWriter(self._connection, self.request.writer, _is_chunked(self.request))
 
     def is_checked_reader(self) -> bool:
         if self.request.app.get(READERS_ARE_CHECKED, False):
@@ -82,7 +126,7 @@ async def _send(reply: StreamedReply, request: web.Request) -> web.StreamRespons
     response = web.StreamResponse(headers={"Content-Type": reply.content_type, **reply.headers})
     if reply.length is not None:
         response.content_length = reply.length
-    elif request.version >= HttpVersion11:  # an HTTP/1.0 answer ends with its connection
+    elif _is_chunked(request):
         response.enable_chunked_encoding()
     async with aclosing(reply.parts) as parts:
         await response.prepare(request)

@@ -12,13 +12,14 @@ from veen_hub.api.errors import refuse
 from veen_hub.api.reply import Headers, Reply
 from veen_hub.http.bounded_listener import BoundedListener, ListenerEndpoint
 from veen_hub.http.connections import Connection
+from veen_hub.http.resting import Resting
 from veen_hub.hub import Hub
 
 
 class Listener(BoundedListener):
     """One listening socket of a hub."""
 
-    __slots__ = ("_hub", "takes_submits")
+    __slots__ = ("_hub", "resting", "takes_submits")
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Listener(BoundedListener):
         super().__init__(runner, endpoint, context, slow_client_sec=slow_client_sec)
         self._hub = hub
         self.takes_submits = takes_submits
+        self.resting = Resting()
 
     def make_connection(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> Connection:
         return Connection(self, server, loop, self._hub)

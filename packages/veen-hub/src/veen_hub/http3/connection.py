@@ -43,6 +43,7 @@ from veen_hub.http3.stream_body import StreamBody
 from veen_hub.http3.windows import MAX_UNSENT_BYTES
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import LOGGER, log
+from veen_hub.pipeline.feed import LiveWriter
 
 MAX_HEAD_BYTES: Final = 32 * 1_024
 """Bytes of a head, before and after its compression; also of anything that is no request."""
@@ -78,6 +79,8 @@ class _Http(H3Connection):
 class H3Request:
     """One request of a connection; a ``Peer`` of the API."""
 
+    live_writer: LiveWriter | None = None
+
     def __init__(self, connection: H3HubConnection, stream_id: int) -> None:
         self.stream_id = stream_id
         self.body = StreamBody(connection.transmit_soon)
@@ -103,6 +106,14 @@ class H3Request:
     def remote(self) -> str | None:
         return self._connection.remote
 
+    @property
+    def source(self) -> bytes:
+        return self._connection.source
+
+    @source.setter
+    def source(self, source: bytes) -> None:
+        self._connection.source = source
+
     def wants_more(self) -> bool:
         """Return True; raise ConnectionResetError once the client has given up the request."""
         if self.lost.is_set():
@@ -127,6 +138,8 @@ class H3HubConnection(QuicPeer):
         self._idle_bytes = 0
         """Bytes since something was recognised as part of a request."""
         self._resets = 0
+        self.source = b""
+        """The writer whose message was accepted last over this connection."""
         loop = asyncio.get_running_loop()
         self._handshake = loop.call_later(HANDSHAKE_SEC, self._give_up)
 

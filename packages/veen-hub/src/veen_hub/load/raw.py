@@ -65,12 +65,16 @@ class RawConnection(asyncio.Protocol):
 
     async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
         """Send a request and return the body of its answer."""
+        return await self.send(path, body, kind)
+
+    def send(self, path: str, body: bytes, kind: str = CBOR) -> asyncio.Future[bytes]:
+        """Send a request; the future is the body of its answer."""
         assert self._transport is not None
         if self._lost is not None:
             raise self._lost
         self._answered = asyncio.get_running_loop().create_future()
         self._transport.write(request_of(self._prefix + path, body, kind))
-        return await self._answered
+        return self._answered
 
 
 @contextlib.asynccontextmanager

@@ -27,6 +27,7 @@ from veen_hub.nats.parts import (
     STATUS,
     part_size,
 )
+from veen_hub.pipeline.feed import LiveWriter
 
 MAX_SILENT_SEC: Final = 3 * ALIVE_SEC
 """A follower that is silent for so long counts as gone."""
@@ -37,6 +38,10 @@ class NatsFollower:
 
     remote: str | None = None
     """NATS does not show the address of its clients."""
+    live_writer: LiveWriter | None = None
+
+    source = b""
+    """A follower sends no messages."""
 
     def __init__(self, slow_client_sec: float) -> None:
         self.id = secrets.token_hex(8)

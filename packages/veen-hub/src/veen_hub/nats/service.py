@@ -53,6 +53,8 @@ from veen_hub.nats.subjects import (
 from veen_hub.ops.config.nats import NatsSettings
 from veen_hub.ops.logs import LOGGER, log
 
+SOURCE: Final = b"NATS"
+"""All requests over NATS are one source: the hub does not see their connections."""
 RETRY_SEC: Final = 2.0
 """Pause before the hub tries again to connect, or to get its subjects."""
 STOP_SEC: Final = 5.0
@@ -243,7 +245,7 @@ class NatsService:
         self._begin(msg, self._call(msg, headers.get(METHOD_HEADER, ""), headers.get(PATH_HEADER, "")))
 
     def _submit(self, msg: Msg, label: Label | None) -> None:
-        call = SubmitCall(self._hub, headers_of(msg), None, new_request_id(), label=label)
+        call = SubmitCall(self._hub, headers_of(msg), None, new_request_id(), label=label, source=SOURCE)
         self._open += 1
         call.run(msg.data, partial(self._end, msg.reply))
 

@@ -6,13 +6,14 @@ that the lag between two stages is a subtraction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from veen_core.rejection import Code
 from veen_hub.ops import logs
 
 _MS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
@@ -36,6 +37,20 @@ class DroppedLogLines(Collector):
         yield CounterMetricFamily("veen_log_lines_dropped", text, logs.dropped())
 
 
+class OverloadRefusals(Collector):
+    """Exposes the waiting room's refusals; it counts them in a dict, which is cheaper than a ``Counter``."""
+
+    def __init__(self, refused: Mapping[str, int]) -> None:
+        self._refused = refused
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        text = "Submit requests refused before admission because too much waited, by reason"
+        family = CounterMetricFamily("veen_overload_refused", text, labels=("why",))
+        for why, count in self._refused.items():
+            family.add_metric((why,), count)
+        yield family
+
+
 class Metrics:
     """The metrics of one hub, in a registry of their own: two hubs in one process do not mix."""
 
@@ -53,6 +68,7 @@ class Metrics:
 
         self.submit_ok = counter("veen_submit_ok_total", "Messages accepted")
         self.submit_err = counter("veen_submit_err_total", "Messages refused, by code", ("code",))
+        self.submit_unavailable = self.submit_err.labels(Code.UNAVAILABLE.value)
         self.rate_limited = counter("veen_rate_limited_total", "Messages refused because of a rate limit")
         self.verify_ms = milliseconds(
             "veen_verify_latency_ms", "Time to check one message without the log's state"
@@ -76,6 +92,9 @@ class Metrics:
             registry=registry,
         )
         self.queue_depth = gauge("veen_queue_depth", "Messages in verification and sequencing")
+        self.estimated_wait_ms = gauge(
+            "veen_estimated_wait_ms", "Estimated time until every message that waits now is settled"
+        )
         self.checkpoint_interval = Histogram(
             "veen_checkpoint_interval",
             "Entries between two checkpoints of a label",
@@ -164,6 +183,10 @@ class Metrics:
         self.replica_missing_attachments = gauge(
             "veen_replica_missing_attachments", "Attachments of the primary that this replica lacks"
         )
+
+    def count_overload(self, refused: Mapping[str, int]) -> None:
+        """Expose the refusals of the waiting room, by reason."""
+        self.registry.register(OverloadRefusals(refused))
 
     def submit_counts(self) -> tuple[float, dict[str, float]]:
         """Return the number of accepted messages, and of refused ones by code."""

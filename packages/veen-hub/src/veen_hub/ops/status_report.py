@@ -31,11 +31,11 @@ class StatusReport:
         rules: AdmissionSettings,
         control_label: Label,
         memories: tuple[str, ...],
-        waiting: Callable[[], int],
+        load: Callable[[], float],
         handover: Callable[[], Handover | None],
         hub_ts: Callable[[], UnixTime],
     ) -> None:
-        """``memories``: names of the hub log's memories; ``waiting``: the length of the queue."""
+        """``memories``: names of the hub log's memories; ``load``: how full the queue is, from 0 to 1."""
         self._config = config
         self._store = store
         self._identity_signature = store.identity_signature
@@ -44,7 +44,7 @@ class StatusReport:
         self._rules = rules
         self._control_label = control_label
         self._memories = memories
-        self._waiting = waiting
+        self._load = load
         self._handover = handover
         self._hub_ts = hub_ts
 
@@ -53,8 +53,7 @@ class StatusReport:
         settings = self._config.pow
         if not settings.max_difficulty:
             return settings.difficulty
-        share = min(1.0, self._waiting() / self._config.max_waiting)
-        return settings.difficulty + round(share * (settings.max_difficulty - settings.difficulty))
+        return settings.difficulty + round(self._load() * (settings.max_difficulty - settings.difficulty))
 
     def status(self) -> Status:
         now = self._hub_ts()

@@ -3,8 +3,12 @@
 Requests that arrive together are examined together: a worker takes a group of messages and passes those that
 verify to the sequencer. Groups reach the sequencer in the order of arrival, whichever worker finishes
 first, because the messages of a sequence build on each other (H14). The outcomes of a group return to the
-event loop in one call. Beyond ``max_waiting`` messages the hub answers 503 with Retry-After instead of
-queueing.
+event loop in one call. What would wait too long is refused with 503 and Retry-After; ``waiting_room`` has the
+rules.
+
+At most ``MAX_TAKEN`` messages are with workers and sequencer at a time. Those that wait for them are taken by
+turns of their sources. A small request of a source that has nothing else here does not wait for these: the
+sequencer examines and settles it next.
 
 Every message gets an outcome. If a worker fails in a way that could leave a message without one,
 ``on_failure`` is called; the hub is then no longer ready, and ends.
@@ -15,60 +19,34 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from veen_core.entry import Entry
 from veen_core.errors import ApiError, VeenError
 from veen_core.rejection import Code
 from veen_hub.admission.stateless import ProfileAndLimits, Submission
 from veen_hub.ops.logs import LOGGER
 from veen_hub.pipeline.examiner import Examiner, Verdict, verdict_of
 from veen_hub.pipeline.failures import internal_error
+from veen_hub.pipeline.pending_requests import NEWCOMERS, Outcome, PendingRequest, RequestSlice, TurnQueue
 from veen_hub.pipeline.saturation import Saturation
 from veen_hub.pipeline.sequencer import UNSETTLED, OnSettled, Sequencer, Ticket
 from veen_hub.pipeline.threads import started_pool
+from veen_hub.pipeline.waiting_room import WaitingRoom
 from veen_storage import Batch, PendingEntry
 
 GROUP_SIZE: Final = 64
 """Messages a worker takes at once: large enough to amortise the hand-over, small enough to share the load."""
 
-Outcome = Entry | VeenError
+MAX_TAKEN: Final = 512
+"""Messages with workers and sequencer; more would only make later ones wait longer."""
+MIN_BACKLOG: Final = 64
+"""Messages that wait before a small request passes them."""
+MAX_DIRECT: Final = 16
+"""Messages that the sequencer examines itself at a time; a request with more goes to the workers."""
+
 Admit = Callable[[Submission, Batch], PendingEntry]
-
-
-@dataclass(slots=True)
-class PendingRequest:
-    """The messages of one request, and their outcomes in the same order."""
-
-    wires: list[bytes]
-    on_settled: Callable[[], None]
-    """Called on the event loop when every message has its outcome."""
-    open: int
-    """Messages without an outcome."""
-    outcomes: list[Outcome | None]
-    verdicts: list[Verdict | None]
-    """Results of the stateless checks."""
-    verify_seconds: float = 0.0
-
-    @classmethod
-    def of(cls, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
-        return cls(wires, on_settled, len(wires), [None] * len(wires), [None] * len(wires))
-
-    @property
-    def settled(self) -> list[Outcome]:
-        """Every outcome, once all are known."""
-        return [outcome for outcome in self.outcomes if outcome is not None]
-
-
-class RequestSlice(NamedTuple):
-    """Messages ``start`` to ``stop`` of one request."""
-
-    pending: PendingRequest
-    start: int
-    stop: int
 
 
 class Intake:
@@ -81,7 +59,7 @@ class Intake:
         admit: Admit,
         *,
         workers: int,
-        max_waiting: int,
+        room: WaitingRoom,
         saturation: Saturation,
         use_processes: Callable[[], bool] = lambda: False,
         on_failure: Callable[[str], None] = lambda _why: None,
@@ -92,10 +70,13 @@ class Intake:
         self._admit = admit
         self._on_failure = on_failure
         self._pool = started_pool(workers, "veen-verify")
-        self._max_waiting = max_waiting
-        self.waiting = 0
-        """Messages that were accepted and have no outcome yet."""
-        self._arrived: list[PendingRequest] = []
+        self.room = room
+        self._queue = TurnQueue()
+        self._will_dispatch = False
+        self._taken = 0
+        """Messages with workers and sequencer that came from the queue."""
+        self._direct = 0
+        """Messages that were given to the sequencer past the queue."""
         self._closed = False
         self._groups = 0
         self._next_group = 0
@@ -107,57 +88,89 @@ class Intake:
         self._saturation = saturation
         self._use_processes = use_processes
 
-    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
+    @property
+    def waiting(self) -> int:
+        """Messages that were accepted and have no outcome yet."""
+        return self.room.waiting
+
+    def check_room(self, source: bytes, count: int = 1) -> None:
+        """Raise E.UNAVAILABLE if a request of ``count`` messages would be refused now."""
+        if self._closed:
+            raise ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5)
+        self.room.check(source, count)
+
+    def enter(
+        self, wires: list[bytes], on_settled: Callable[[], None], source: bytes = NEWCOMERS
+    ) -> PendingRequest:
         """Send messages through the pipeline; ``on_settled`` is called when every one has its outcome.
 
         Messages are settled even if their client disconnects.
         """
-        if self._closed:
-            raise ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5)
         count = len(wires)
-        if self.waiting + count > self._max_waiting:
-            raise ApiError(Code.UNAVAILABLE, "too many messages wait for verification", retry_after=1)
+        self.check_room(source, count)
         loop = asyncio.get_running_loop()
-        pending = PendingRequest.of(wires, on_settled)
-        self.waiting += count
-        self._saturation.note(self.waiting)
-        if self.waiting == 1:
-            self._enter_alone(loop, pending)
+        pending = PendingRequest.of(wires, on_settled, source)
+        room = self.room
+        is_modest = (
+            room.waiting >= MIN_BACKLOG
+            and self._direct + count <= MAX_DIRECT
+            and room.is_modest(source, count)
+        )
+        room.enter(source, count)
+        self._saturation.note(room.waiting)
+        if room.waiting == 1 or is_modest:
+            self._enter_directly(loop, pending)
             return pending
-        if not self._arrived:
-            loop.call_soon(self._dispatch, loop)
-        self._arrived.append(pending)
+        self._queue.add(pending)
+        if self._queue.messages >= GROUP_SIZE and self._taken < MAX_TAKEN:
+            self._dispatch(loop)  # now: a turn of the loop takes long while many requests are refused
+        elif not self._will_dispatch:
+            self._will_dispatch = True
+            loop.call_soon(self._dispatch_rest, loop)
         return pending
 
+    def _dispatch_rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give what arrived in one turn of the loop to the workers."""
+        self._will_dispatch = False
+        self._dispatch(loop)
+
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
-        arrived, self._arrived = self._arrived, []
+        """Give messages to the workers, until these have enough."""
         try:
-            for group in in_groups(arrived):
+            while self._queue.messages and self._taken < MAX_TAKEN:
+                group = self._queue.take(GROUP_SIZE)
+                self._taken += size_of(group)
                 self._pool.submit(self._work, loop, self._groups, group)
                 self._groups += 1
         except Exception as exc:  # noqa: BLE001 - reported; the hub ends
             self._fail(exc)
 
-    def _enter_alone(self, loop: asyncio.AbstractEventLoop, pending: PendingRequest) -> None:
-        """Let the sequencer examine the only message in the hub; this saves waking a worker."""
-        (wire,) = pending.wires
+    def _enter_directly(self, loop: asyncio.AbstractEventLoop, pending: PendingRequest) -> None:
+        """Let the sequencer examine a small request; this saves waking a worker, and passes the queue."""
+        count = len(pending.wires)
+        self._direct += count
 
-        def check() -> None:
+        def check(at: int) -> None:
             started = time.perf_counter()
-            verdict = pending.verdicts[0] = verdict_of(wire, self._supported)
-            pending.verify_seconds = time.perf_counter() - started
+            verdict = pending.verdicts[at] = verdict_of(pending.wires[at], self._supported)
+            pending.verify_seconds += time.perf_counter() - started
             if isinstance(verdict, VeenError):
                 raise verdict
 
-        def action(batch: Batch) -> PendingEntry:
-            verdict = pending.verdicts[0]
+        def action(at: int, batch: Batch) -> PendingEntry:
+            verdict = pending.verdicts[at]
             assert isinstance(verdict, Submission)
             return self._admit(verdict, batch)
 
         def answer(settled: list[Ticket[Any]]) -> None:
-            loop.call_soon_threadsafe(self._deliver, [RequestSlice(pending, 0, 1)], [outcome_of(settled[0])])
+            group = [RequestSlice(pending, 0, count)]
+            loop.call_soon_threadsafe(self._deliver_direct, group, [outcome_of(ticket) for ticket in settled])
 
-        self._sequencer.put([Ticket(action, len(wire), check=check)], answer)
+        tickets = [
+            Ticket(partial(action, at), len(wire), check=partial(check, at))
+            for at, wire in enumerate(pending.wires)
+        ]
+        self._sequencer.put(tickets, answer, first=True)
 
     def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[RequestSlice]) -> None:
         """In a worker thread: examine a group and pass it to the sequencer."""
@@ -171,7 +184,7 @@ class Intake:
             def answer(settled: list[Ticket[Any]]) -> None:
                 placed = map(outcome_of, settled)
                 outcomes = [v if isinstance(v, VeenError) else next(placed) for v in verdicts]
-                loop.call_soon_threadsafe(self._deliver, group, outcomes)
+                loop.call_soon_threadsafe(self._deliver_taken, loop, group, outcomes)
 
             self._hand_over(number, tickets, answer)
         except BaseException as exc:  # noqa: BLE001 - reported; the hub ends
@@ -210,19 +223,34 @@ class Intake:
     def _ticket(self, submission: Submission) -> Ticket[PendingEntry]:
         return Ticket(partial(self._admit, submission), len(submission.wire))
 
+    def _deliver_direct(self, group: list[RequestSlice], outcomes: list[Outcome]) -> None:
+        self._direct -= len(outcomes)
+        self._deliver(group, outcomes)
+
+    def _deliver_taken(
+        self, loop: asyncio.AbstractEventLoop, group: list[RequestSlice], outcomes: list[Outcome]
+    ) -> None:
+        self._taken -= len(outcomes)
+        if self._queue.messages:
+            self._dispatch(loop)  # before the answers: the workers have nothing to do
+        self._deliver(group, outcomes)
+
     def _deliver(self, group: list[RequestSlice], outcomes: list[Outcome]) -> None:
-        self.waiting -= len(outcomes)
-        self._saturation.note(self.waiting)
-        at = 0
+        at, room = 0, self.room
         for pending, start, stop in group:
-            pending.outcomes[start:stop] = outcomes[at : at + stop - start]
-            pending.open -= stop - start
-            at += stop - start
+            count = stop - start
+            pending.outcomes[start:stop] = outcomes[at : at + count]
+            pending.open -= count
+            at += count
+            room.settle(pending.source, count)
             if pending.open == 0:
+                room.leave()
                 try:
                     pending.on_settled()
                 except Exception:  # noqa: BLE001 - logged; other requests of the group get their answers
                     LOGGER.exception("answer_failed")
+        room.rate.note_settled(len(outcomes), room.waiting)
+        self._saturation.note(room.waiting)
 
     def _fail(self, exc: BaseException) -> None:
         LOGGER.critical("intake_failed", exc_info=exc)
@@ -238,22 +266,9 @@ class Intake:
             examiner.close()
 
 
-def in_groups(arrived: Iterable[PendingRequest]) -> Iterator[list[RequestSlice]]:
-    """Split everything that arrived into groups of ``GROUP_SIZE`` messages."""
-    group: list[RequestSlice] = []
-    room = GROUP_SIZE
-    for pending in arrived:
-        start = 0
-        while start < len(pending.wires):
-            stop = min(start + room, len(pending.wires))
-            group.append(RequestSlice(pending, start, stop))
-            room -= stop - start
-            start = stop
-            if not room:
-                yield group
-                group, room = [], GROUP_SIZE
-    if group:
-        yield group
+def size_of(group: list[RequestSlice]) -> int:
+    """Return the number of messages of a group."""
+    return sum([stop - start for _pending, start, stop in group])
 
 
 def outcome_of(ticket: Ticket[PendingEntry]) -> Outcome:

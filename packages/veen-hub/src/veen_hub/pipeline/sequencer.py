@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -34,6 +35,15 @@ T = TypeVar("T")
 MAX_BATCH_ACTIONS: Final = 1_024
 MAX_BATCH_BYTES: Final = 8 * 1_048_576
 """Together with ``MAX_BATCH_ACTIONS``, bounds the latency of one batch."""
+MAX_SHARED_ACTIONS: Final = 64
+"""Actions of one batch while groups come that pass others: each of these waits for the batch before it."""
+SHARED_SEC: Final = 1.0
+"""How long batches stay small after such a group."""
+RECENT_SEC: Final = 1.0
+"""After a message, for how long readers expect another one."""
+PAUSE_SEC: Final = 0.000_02
+BUSY_PAUSE_SEC: Final = 0.000_5
+"""How long readers pause, after some 0.2 ms of work, if there may be a message, or if there is one."""
 UNSETTLED: Final[Any] = object()
 """The outcome of a ticket that is not decided yet; not None, which is a valid outcome."""
 
@@ -83,12 +93,34 @@ class Sequencer:
         self._observe = observe
         self._on_failure = on_failure
         self._waiting: deque[tuple[list[Ticket[Any]], OnSettled]] = deque()
+        self._first: deque[tuple[list[Ticket[Any]], OnSettled]] = deque()
+        """Groups that pass those in ``_waiting``."""
+        self._only_first = False
+        """The batch before had nothing but such groups."""
+        self._small_until = 0.0
         self._changed = threading.Condition()
         self._stopping = False
         self._failed = False
+        self._is_settling = False
+        self._settled_at = -math.inf
         self._sync_seconds = 0.0
         self._logged_poison: str | None = None
         self._thread = threading.Thread(target=self._run, name="veen-sequencer", daemon=True)
+
+    def give_way(self) -> None:
+        """Pause a reader thread in the middle of its work, if there is a message or may be one soon.
+
+        The interpreter lets a thread compute for 5 ms while others wait, and a message needs several turns.
+        """
+        if self._is_settling:
+            time.sleep(BUSY_PAUSE_SEC)
+        elif time.monotonic() - self._settled_at < RECENT_SEC:
+            time.sleep(PAUSE_SEC)
+
+    def give_turn(self) -> None:
+        """Let the sequencer's thread have its turn now, if it has messages; for the event loop."""
+        if self._is_settling:
+            time.sleep(PAUSE_SEC)
 
     def start(self) -> None:
         self._thread.start()
@@ -101,11 +133,14 @@ class Sequencer:
         if self._thread.ident is not None:  # None: it was never started
             self._thread.join()
 
-    def put(self, tickets: list[Ticket[Any]], answer: OnSettled) -> None:
-        """Queue a group of tickets; ``answer`` is called once all of them are settled."""
+    def put(self, tickets: list[Ticket[Any]], answer: OnSettled, *, first: bool = False) -> None:
+        """Queue a group of tickets; ``answer`` is called once all of them are settled.
+
+        ``first``: settle the group before those that wait already, if possible in a batch of its own.
+        """
         with self._changed:
             if not self._failed:
-                self._waiting.append((tickets, answer))
+                (self._first if first else self._waiting).append((tickets, answer))
                 self._changed.notify()
                 return
         _fail(tickets, answer)
@@ -113,12 +148,15 @@ class Sequencer:
     def _run(self) -> None:
         try:
             while taken := self._take():
+                self._is_settling = True
                 self._settle(taken)
+                self._settled_at = time.monotonic()
+                self._is_settling = False
         except BaseException as exc:  # noqa: BLE001 - reported; the hub ends
             LOGGER.critical("sequencer_failed", exc_info=exc)
             with self._changed:
                 self._failed = True
-                rest = list(self._waiting)
+                rest = [*self._first, *self._waiting]
             for tickets, answer in rest:
                 with contextlib.suppress(Exception):
                     _fail(tickets, answer)
@@ -128,9 +166,18 @@ class Sequencer:
         """Wait for tickets and return one batch of them; empty when the sequencer must end."""
         taken, actions, size = [], 0, 0
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._stopping)
-            while self._waiting and actions < MAX_BATCH_ACTIONS and size < MAX_BATCH_BYTES:
-                taken.append(self._waiting.popleft())
+            self._changed.wait_for(lambda: self._waiting or self._first or self._stopping)
+            if self._first:
+                self._small_until = time.monotonic() + SHARED_SEC
+            self._only_first = bool(self._first) and not self._only_first  # every second batch is for all
+            small = self._small_until and self._small_until > time.monotonic()
+            max_actions = MAX_SHARED_ACTIONS if small else MAX_BATCH_ACTIONS
+            while (
+                (queue := self._first or (None if self._only_first else self._waiting))
+                and actions < max_actions
+                and size < MAX_BATCH_BYTES
+            ):
+                taken.append(queue.popleft())
                 actions += len(taken[-1][0])
                 size += sum(ticket.size for ticket in taken[-1][0])
                 if taken[-1][0][-1].ends_batch:

@@ -37,6 +37,8 @@ class SigningGate:
 
     def __init__(self) -> None:
         self._closed: ClosedGate | None = None
+        self.changes = 0
+        """How often the state has changed."""
 
     @property
     def closed(self) -> str | None:
@@ -63,25 +65,30 @@ class SigningGate:
     def wait(self, why: str, detail: str) -> None:
         """Close the gate until ``open`` is called."""
         if not self.is_final:
-            self._closed = ClosedGate(why, detail, final=False)
+            self._set(ClosedGate(why, detail, final=False))
 
     def open(self) -> None:
         """Let the hub sign, unless it was refused for good."""
         if not self.is_final:
-            self._closed = None
+            self._set(None)
 
     def refuse(self, why: str) -> None:
         """Close the gate for the rest of this process; the first reason is kept."""
         if not self.is_final:
-            self._closed = ClosedGate(why, why, final=True)
+            self._set(ClosedGate(why, why, final=True))
 
     def write_elsewhere(self, why: str) -> None:
         """Refuse every write for good: this hub is a replica, or hands over to its successor (P9)."""
-        self._closed = ClosedGate(why, why, final=True, elsewhere=True)
+        self._set(ClosedGate(why, why, final=True, elsewhere=True))
 
     def cancel_handover(self) -> None:
         """Open the gate again after a handover that failed."""
-        self._closed = None
+        self._set(None)
+
+    def _set(self, closed: ClosedGate | None) -> None:
+        if closed != self._closed:
+            self._closed = closed
+            self.changes += 1
 
     def check(self) -> None:
         """Raise E.AUTH / NOT_PRIMARY or E.UNAVAILABLE, with the reason, if the hub must not sign."""

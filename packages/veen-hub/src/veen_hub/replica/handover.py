@@ -23,13 +23,14 @@ from typing import Final
 from veen_core import handover as handovers
 from veen_core.errors import ApiError
 from veen_core.handover import Handover
+from veen_core.ids import UnixTime
 from veen_core.rejection import Code
 from veen_core.status import HandoverRequest
 from veen_hub.ops.logs import log
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.pipeline.uploads import Uploads
-from veen_storage import Batch, StorageError, Store
+from veen_storage import StorageError, Store
 
 UPLOAD_SEC: Final = 30.0
 """Longest time that a handover waits for uploads in progress."""
@@ -69,7 +70,7 @@ class HandoverService:
         self._gate.write_elsewhere(f"this hub is handing over to hub {request.new_hub.hex()}")
         try:
             await self._wait_for_uploads()
-            record = await self._access.act(lambda _batch: self._close(_batch, request), reads=True)
+            record = await self._close(request)
         except Exception:
             if not self._store.layout.handover.exists():
                 self._gate.cancel_handover()
@@ -95,12 +96,21 @@ class HandoverService:
                 retry_after=10,
             ) from None
 
-    def _close(self, _batch: Batch, request: HandoverRequest) -> Handover:
-        """In the sequencer's thread, while the gate is closed: commit the last batch, then the record."""
+    async def _close(self, request: HandoverRequest) -> Handover:
+        """Make the last hub checkpoint and the record, while the gate is closed."""
+        return await self._access.act(lambda _batch: self._commit_last(request), reads=True)
+
+    def _commit_last(self, request: HandoverRequest) -> Handover:
+        """In the sequencer's thread: commit the last batch, then the record."""
         store = self._store
         last = store.batch(self._hub_ts())  # type: ignore[arg-type]
         last.hub_checkpoint(self._origin)
         store.commit(last)
+        return self._record(request, store.hub_ts)
+
+    def _record(self, request: HandoverRequest, hub_ts: UnixTime) -> Handover:
+        """Sign the record about the newest hub checkpoint, and make it durable."""
+        store = self._store
         signed = store.hub_log.checkpoint
         if signed is None:
             raise ApiError(Code.NOT_FOUND, "this hub has no entries: there is nothing to hand over")
@@ -108,14 +118,14 @@ class HandoverService:
         record = Handover(
             old_hub=store.identity.hub_id,
             new_hub=request.new_hub,
-            hub_ts=store.hub_ts,
+            hub_ts=hub_ts,
             checkpoint=signed.encode(),
             attachments=len(coids),
             attachments_hash=handovers.attachments_hash(coids),
             url=request.url,
             sig=handovers.UNSIGNED,
         )
-        if (sig := store.sign(record.digest)) is None:
+        if (sig := store.sign(record.digest, hub_ts)) is None:
             raise StorageError("the hub's key is not available, so it cannot sign its handover")
         record = dataclasses.replace(record, sig=sig)
         store.record_handover(record)  # the commit point

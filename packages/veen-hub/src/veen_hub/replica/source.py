@@ -1,4 +1,4 @@
-"""What a hub serves to replicas besides the batches of its journal: the first copy, the hub checkpoint."""
+"""What a hub serves to replicas besides the batches of its journal: the first copy, and when to say more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from veen_core.tlog.tree_head import SignedHead
 from veen_storage import Store
 from veen_storage.copies.snapshot import send_snapshot
 
@@ -14,9 +13,8 @@ from veen_storage.copies.snapshot import send_snapshot
 class ReplicaSource(Protocol):
     """Serves replicas; ``shards.merging`` does it for a hub with several shards."""
 
-    @property
-    def published(self) -> SignedHead | None:
-        """The hub checkpoint that is served, if the journal that replicas read has its entries."""
+    def has_hub_log(self, size: int) -> bool:
+        """Return whether the journal that replicas read has the hub log up to a size."""
 
     def send_snapshot(self, emit: Callable[[bytes], None]) -> None:
         """Send the first copy of the hub, in a thread of its own."""
@@ -28,9 +26,8 @@ class DirectorySource:
 
     store: Store
 
-    @property
-    def published(self) -> SignedHead | None:
-        return self.store.hub_log.published
+    def has_hub_log(self, size: int) -> bool:  # noqa: ARG002 - the hub log grows by batches of the journal
+        return True
 
     def send_snapshot(self, emit: Callable[[bytes], None]) -> None:
         send_snapshot(self.store, emit)

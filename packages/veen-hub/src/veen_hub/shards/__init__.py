@@ -10,6 +10,7 @@ Each shard's process listens at the hub's address and passes on what another par
 | ``shard_runner`` | one shard's process as the coordinator sees it: start, fence, restart |
 | ``joining`` | the hub log over all parts, and tokens for all parts: what must happen in one order |
 | ``merging`` | the journal over all parts, for replicas |
+| ``gate_copy``, ``handing_over`` | the signing gate in every shard; handing over to a successor |
 | ``anchoring`` | the anchor backend of the coordinator, for the shards |
 | ``shard_process``, ``shard_hub`` | one shard's process, and its part of the data directory |
 | ``routing``, ``submit_link``, ``forwarding`` | passing requests on to the owner |

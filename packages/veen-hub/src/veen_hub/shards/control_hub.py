@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from veen_core.errors import ApiError
+from veen_core.handover import Handover
 from veen_core.ids import AuthRef, ClientId, Label
 from veen_core.rejection import Code
-from veen_core.status import AuthorizeResponse
+from veen_core.status import AuthorizeResponse, HandoverRequest
 from veen_core.tlog.tree_head import SignedHead, TreeHead
 from veen_hub.hub import Hub
 from veen_hub.ops.anchors import AnchorPublisher
@@ -20,6 +21,7 @@ from veen_hub.ops.config import HubConfig
 from veen_hub.ops.hub_log import HubLogService
 from veen_hub.ops.logs import log
 from veen_hub.shards.forwarding import PartClient
+from veen_hub.shards.handing_over import ShardedHandover
 from veen_hub.shards.joining import Joining, OwnPart, RemotePart
 from veen_hub.shards.merged_metrics import CounterHistory
 from veen_hub.shards.merging import Merging
@@ -51,7 +53,7 @@ class JoinedHubLogService(HubLogService):
         self._hub = hub
 
     async def _make_checkpoint(self) -> SignedHead | None:
-        if not self._hub.are_shards_up():
+        if not self._hub.are_shards_up() or self._hub.signing_gate.is_elsewhere:
             return None
         return await self._hub.joining.join(self.origin)
 
@@ -83,21 +85,24 @@ class ControlHub(Hub):
         own_origin: str,
         shards: Mapping[int, PartClient],
         are_shards_up: Callable[[], bool],
+        shards_load: Callable[[], float],
         anchor: AnchorPublisher | None,
     ) -> None:
         self._own_origin = own_origin
         self._floor_clock = clock
         self.shards = shards
         self.are_shards_up = are_shards_up
+        self._shards_load = shards_load
         self.counter_history = CounterHistory()
         self.anchor = anchor
         super().__init__(config, store, clock=clock, anchor=anchor)
         own = PartHubLog(
             own_origin,
+            store,
             store.own_hub_log,
             self.log,
-            self.signing_gate,
-            clock,
+            gate=self.signing_gate,
+            clock=clock,
             last_batch=lambda: store.own_last_batch,
         )
         remote = {number: RemotePart(client) for number, client in shards.items()}
@@ -113,6 +118,15 @@ class ControlHub(Hub):
             store, layout, self.log, self.joining, shards=remote, announcements=self.announcements
         )
         self.replica_source = self.merging
+        self._handing_over = ShardedHandover(
+            store,
+            self.log,
+            self.signing_gate,
+            self.uploads,
+            origin=self.hub_log.origin,
+            joining=self.joining,
+            shards=remote,
+        )
 
     def _make_hub_log(self, anchor: AnchorPublisher | None) -> HubLogService:
         return JoinedHubLogService(self.config, self, anchor)
@@ -122,6 +136,10 @@ class ControlHub(Hub):
         if label == self.admission.control_label:
             return None
         return self.shards[owner_of(label, len(self.shards))]
+
+    @property
+    def highest_load(self) -> float:
+        return max(self.load, self._shards_load())
 
     # --- replicas
 
@@ -138,6 +156,12 @@ class ControlHub(Hub):
                 await self.merging.order()
             except ApiError as exc:  # a shard has just ended
                 log(logging.INFO, "merged_journal_waits", error=str(exc))
+
+    async def hand_over(self, request: HandoverRequest) -> Handover:
+        """End this hub in favour of its successor; asking again returns the same record."""
+        if self.handover is None and not self.are_shards_up():
+            raise ApiError(Code.UNAVAILABLE, "a shard of this hub is being started", retry_after=1)
+        return await super().hand_over(request)
 
     # --- tokens
 

@@ -42,6 +42,7 @@ from veen_hub.shards import merged_answers
 from veen_hub.shards.anchoring import anchor_route
 from veen_hub.shards.control_hub import ControlHub
 from veen_hub.shards.forwarding import PartClient, socket_path
+from veen_hub.shards.gate_copy import encode_gate
 from veen_hub.shards.part_hub import FloorClock
 from veen_hub.shards.shard_runner import ShardRunner
 from veen_storage import Files
@@ -109,6 +110,7 @@ class Coordinator:
             own_origin=part_origin(store.identity.hub_id, self._map, CONTROL),
             shards=self.clients,
             are_shards_up=self.are_shards_up,
+            shards_load=lambda: max((runner.load for runner in self.runners.values()), default=0.0),
             anchor=load_anchor(config.anchor),
         )
 
@@ -136,7 +138,11 @@ class Coordinator:
                 self._layout,
                 self._shard_config(number),
                 client,
-                hub.signing_gate,
+                lambda: encode_gate(
+                    hub.signing_gate,
+                    has_ended=hub.handover is not None,
+                    highest_load=hub.highest_load if self.config.pow.max_difficulty else 0.0,
+                ),
                 port=self._reserved.getsockname()[1],
                 floor=lambda: self._clock.floor,
                 check=hub.joining.check_place,

@@ -6,7 +6,6 @@ The process that accepted the request has checked what only it can see: the clie
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -24,7 +23,9 @@ from veen_hub.api.routes import Route
 
 CONNECT_SEC: Final = 2.0
 ANSWER_SEC: Final = 120.0
-"""Longest time for an answer that is not a live stream."""
+"""Longest time for an answer that is not a live stream, and for the next part of one that is passed on."""
+MAX_HELD_BYTES: Final = 64 * 1_024
+"""Largest answer that is read whole before it is passed on; a page has up to 8 MiB."""
 MAX_SOCKET_PATH: Final = 100
 """Longest path of a unix socket; Linux allows 107 bytes."""
 _KEPT: Final = ("Content-Type", "Accept", "Content-Length", "Content-Encoding")
@@ -124,29 +125,35 @@ class PartClient:
             if name in _KEPT or name.upper().startswith("VEEN-")
         )
         url = URL.build(scheme="http", host="part", path=request.path, query=dict(request.query))
-        endless = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SEC)
+        is_live = route.is_endless or route.is_bulk
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_SEC, sock_read=None if is_live else ANSWER_SEC
+        )
         try:
             answer = await self.session.request(
                 route.method,
                 url,
                 data=content,
                 headers=headers,
-                timeout=endless if route.is_endless or route.is_bulk else self.session.timeout,
+                timeout=timeout,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             raise not_available(self.name, type(exc).__name__) from exc
-        return await self._reply(route, request, answer)
+        return await self._reply(request, answer)
 
-    async def _reply(self, route: Route, request: ApiRequest, answer: aiohttp.ClientResponse) -> AnyReply:
+    async def _reply(self, request: ApiRequest, answer: aiohttp.ClientResponse) -> AnyReply:
+        """Pass a long answer on as it arrives: it is neither decoded nor held here."""
         kind = answer.headers.get("Content-Type", "application/octet-stream")
         headers = {
             name: value
             for name, value in answer.headers.items()
             if name.lower() not in _DROPPED and name != "VEEN-Request-Id"
         }
-        if answer.status == 200 and (route.is_endless or route.is_bulk) and route.method == "GET":
-            parts = _parts(answer, request.peer.lost)
-            return StreamedReply(kind, parts, headers, length=answer.content_length)
+        length = answer.content_length
+        if answer.status == 200 and (length is None or length > MAX_HELD_BYTES):
+            if request.method == "HEAD":
+                answer.close()  # its parts will not be asked for
+            return StreamedReply(kind, _parts(answer, request.peer.lost), headers, length=length)
         try:
             async with answer:
                 data = await answer.read()
@@ -157,23 +164,13 @@ class PartClient:
 
 async def _parts(answer: aiohttp.ClientResponse, lost: asyncio.Event) -> AsyncGenerator[bytes, None]:
     """Yield an answer's body until it ends, or its client is gone."""
-    gone = asyncio.ensure_future(lost.wait())
+    gone = asyncio.create_task(lost.wait())
+    gone.add_done_callback(lambda _gone: answer.close())  # ends the wait for the next part
     try:
-        while True:
-            part = asyncio.ensure_future(answer.content.readany())
-            await asyncio.wait({part, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not part.done():
-                part.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await part
-                return
-            try:
-                data = part.result()
-            except (aiohttp.ClientError, OSError) as exc:
-                raise InterruptedReply("the part of this hub that owns the label ended") from exc
-            if not data:
-                return
+        while data := await answer.content.readany():
             yield data
+    except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+        if not lost.is_set():
+            raise InterruptedReply("the part of this hub that owns the label ended") from exc
     finally:
         gone.cancel()
-        answer.close()

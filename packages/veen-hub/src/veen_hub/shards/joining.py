@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -36,7 +36,7 @@ from veen_storage.shards.seen_hub_log import SeenHubLog
 from veen_storage.shards.sharded_layout import CONTROL, owner_of, part_name
 
 MAX_ATTEMPTS: Final = 8
-"""Attempts to let all parts extend at one hub_ts; a second rarely ends twice meanwhile."""
+"""Attempts to let all parts extend at one hub_ts; one fails if a new second begins meanwhile."""
 CALL_SEC: Final = 10.0
 MAX_CONTROL_ENTRIES: Final = 256
 """Entries of the control label that are copied in one call."""
@@ -52,8 +52,17 @@ class Part(Protocol):
     name: str
 
     async def extend(self, floor: UnixTime) -> PartPlace: ...
+    async def close(self, floor: UnixTime) -> PartPlace: ...
     async def heads(self, start: int, end: int) -> bytes: ...
     async def root_at(self, size: int) -> bytes | None: ...
+
+
+Cover = Callable[[Part, UnixTime], Awaitable[PartPlace]]
+"""Lets a part cover its entries."""
+
+
+async def extend(part: Part, floor: UnixTime) -> PartPlace:
+    return await part.extend(floor)
 
 
 class RemotePart:
@@ -64,7 +73,13 @@ class RemotePart:
         self._client = client
 
     async def extend(self, floor: UnixTime) -> PartPlace:
-        answer = await self._client.call("POST", f"/part/extend?floor={floor}", timeout_sec=CALL_SEC)
+        return await self._cover("extend", floor)
+
+    async def close(self, floor: UnixTime) -> PartPlace:
+        return await self._cover("close", floor)
+
+    async def _cover(self, how: str, floor: UnixTime) -> PartPlace:
+        answer = await self._client.call("POST", f"/part/{how}?floor={floor}", timeout_sec=CALL_SEC)
         found = json.loads(answer)
         return PartPlace(
             hub_ts=UnixTime(found["hub_ts"]),
@@ -72,6 +87,10 @@ class RemotePart:
             root=bytes.fromhex(found["root"]),
             batch=found["batch"],
         )
+
+    async def send_gate(self, state: bytes) -> None:
+        """Let the shard take over the state of the signing gate."""
+        await self._client.call("POST", "/part/gate", state, timeout_sec=CALL_SEC)
 
     async def last_batch(self) -> int:
         """Return the last durable batch of the shard's journal."""
@@ -113,6 +132,7 @@ class OwnPart:
 
     def __init__(self, own: PartHubLog) -> None:
         self.extend = own.extend
+        self.close = own.close
         self.heads = own.heads
         self.root_at = own.root_at
 
@@ -148,6 +168,8 @@ class Joining:
         """The last entry of the control label that each shard has; unknown after its restart."""
         self._remembered: TreeHead | None = None
         """The newest hub checkpoint that every shard has recorded."""
+        self._ends = 0
+        """How often a shard has ended."""
         self.order = asyncio.Lock()
         """Held during a round, and while a token is authorized."""
 
@@ -156,6 +178,7 @@ class Joining:
     def forget(self, number: int) -> None:
         """Forget what a shard has, because its process has ended."""
         self._copied.pop(number, None)
+        self._ends += 1
 
     async def copy_control(self) -> None:
         """Give every shard the entries of the control label that it lacks; raise unless all have them."""
@@ -226,20 +249,31 @@ class Joining:
     async def join(self, origin: str) -> SignedHead | None:
         """Run one round; None if no label has grown. Raise E.UNAVAILABLE while a shard does not answer."""
         async with self.order:
+            ends = self._ends
             await self.copy_control()
-            found = await self._extend_all()
-            heads, upto = await self._new_heads(found)
-            if len(self._copied) < len(self._shards):  # the process that answered may be another one now
-                raise ApiError(Code.UNAVAILABLE, "a shard ended while its heads were read", retry_after=1)
-            joined, store = self._store.joined, self._store
-            batches = {number: place.batch for number, place in found.places.items()}
-            return await self._access.read(
-                lambda: joined.extend(
-                    heads, origin, store.sign_hub_log_head, found.hub_ts, upto, batches=batches
-                )
-            )
+            signed, _hub_ts = await self._round(origin, extend, ends)
+            return signed
 
-    async def _extend_all(self) -> _Round:
+    async def close(self, origin: str) -> UnixTime:
+        """Run the last round, while the gates of all parts are closed; return its hub_ts (P9)."""
+        async with self.order:
+            _signed, hub_ts = await self._round(origin, lambda part, floor: part.close(floor), self._ends)
+            return hub_ts
+
+    async def _round(self, origin: str, cover: Cover, ends: int) -> tuple[SignedHead | None, UnixTime]:
+        """Run one round; raise if a shard has ended since there were ``ends`` of them."""
+        found = await self._cover_all(cover)
+        heads, upto = await self._new_heads(found)
+        if self._ends != ends:  # the process that answered may be another one now
+            raise ApiError(Code.UNAVAILABLE, "a shard ended while its heads were read", retry_after=1)
+        joined, store = self._store.joined, self._store
+        batches = {number: place.batch for number, place in found.places.items()}
+        signed = await self._access.read(
+            lambda: joined.extend(heads, origin, store.sign_hub_log_head, found.hub_ts, upto, batches=batches)
+        )
+        return signed, found.hub_ts
+
+    async def _cover_all(self, cover: Cover) -> _Round:
         """Let all parts cover their entries at one hub_ts."""
         places: dict[int, PartPlace] = {}
         floor = max(self._clock.now(), self._store.joined.hub_ts)
@@ -248,7 +282,7 @@ class Joining:
                 number for number in self._parts if number not in places or places[number].hub_ts != floor
             ]
             made = await asyncio.gather(
-                *(self._parts[number].extend(floor) for number in behind), return_exceptions=True
+                *(cover(self._parts[number], floor) for number in behind), return_exceptions=True
             )
             for number, place in zip(behind, made, strict=True):
                 if isinstance(place, PartPlace):

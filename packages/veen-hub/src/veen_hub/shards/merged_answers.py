@@ -36,11 +36,6 @@ from veen_hub.version import VERSION
 from veen_storage.shards.sharded_layout import part_name
 
 READY_SEC: Final = 5.0
-NOT_WITH_SHARDS: Final = frozenset(
-    {
-        ("POST", "/tooling/handover"),
-    }
-)
 
 
 def control_routes() -> list[Route]:
@@ -57,24 +52,12 @@ def control_routes() -> list[Route]:
         key = (route.method, route.pattern)
         if key in ANSWERED_HERE:
             continue  # by the shard that accepted the request
-        if key in NOT_WITH_SHARDS:
-            routes.append(dataclasses.replace(route, handler=refuse_with_shards))
-        else:
-            routes.append(dataclasses.replace(route, handler=merged.get(key, route.handler)))
+        routes.append(dataclasses.replace(route, handler=merged.get(key, route.handler)))
     return routes
 
 
 def _hub(request: ApiRequest) -> ControlHub:
     return cast(ControlHub, request.hub)
-
-
-async def refuse_with_shards(request: ApiRequest) -> Reply:
-    """Refuse what a hub with several shards cannot do."""
-    raise ApiError(
-        Code.CONFLICT,
-        f"{request.path} is not supported by a hub with several shards: stop it, and bring it back into one "
-        "with `veen hub reshard --shards 1`",
-    )
 
 
 async def authorize(request: ApiRequest) -> Reply:

@@ -14,8 +14,15 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 
-LARGEST: Final = frozenset({"veen_disk_bytes", "veen_disk_free_bytes", "veen_revocation_view_lag_seconds"})
-"""Gauges that every part reports for the whole machine or hub."""
+LARGEST: Final = frozenset(
+    {
+        "veen_disk_bytes",
+        "veen_disk_free_bytes",
+        "veen_estimated_wait_ms",
+        "veen_revocation_view_lag_seconds",
+    }
+)
+"""Gauges of which the largest part's value is that of the hub."""
 SMALLEST: Final = frozenset({"veen_signing"})
 """Gauges that are 1 only if they are 1 everywhere."""
 COUNTED: Final = frozenset({"counter", "histogram"})

@@ -13,7 +13,6 @@ from typing import Final
 
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
-from veen_core.tlog.tree_head import SignedHead
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.replica.announcements import Announcements
 from veen_hub.shards.joining import Joining, RemotePart
@@ -58,12 +57,9 @@ class Merging:
         if grown:
             self._announcements.wake()
 
-    @property
-    def published(self) -> SignedHead | None:
-        """The hub checkpoint that is served, once the merged journal has its entries."""
-        published = self._store.hub_log.published
-        has_it = published is not None and published.head.size <= self._store.merged_hub_log_size
-        return published if has_it else None
+    def has_hub_log(self, size: int) -> bool:
+        """Return whether the merged journal has the joined hub log up to a size."""
+        return size <= self._store.merged_hub_log_size
 
     def send_snapshot(self, emit: Callable[[bytes], None]) -> None:
         """Send the first copy of all parts, in a thread of its own."""

@@ -4,12 +4,13 @@
 |---|---|
 | ``GET /part/place?size=N`` | root of the first N entries of the part's own hub log, or nothing |
 | ``POST /part/extend?floor=T`` | cover every entry so far, at T or later; end of the part's own hub log |
+| ``POST /part/close?floor=T`` | the same for the last time, while the gate is closed |
 | ``GET /part/heads?from=A&to=B`` | entries of the part's own hub log |
 | ``GET /part/batch`` | the last durable batch of the part's journal |
 | ``GET /part/known`` | what the part has seen of the control label and of the hub log of all parts |
 | ``POST /part/remember`` | record durably the hub checkpoint that is shown next |
 | ``POST /part/control`` | append entries of the control label; the last one that the part has |
-| ``POST /part/gate`` | let the part sign, or stop it |
+| ``POST /part/gate`` | let the part sign, or stop it; how many messages wait there |
 | ``POST /part/serve`` | listen at the hub's address |
 | ``GET /part/ready`` | why the part cannot accept messages, or nothing |
 | ``POST /part/admit`` | run the auth stage for an attachment (H17) |
@@ -36,6 +37,7 @@ from veen_hub.api.reading import number_of
 from veen_hub.api.reply import Reply
 from veen_hub.api.request import ApiRequest
 from veen_hub.api.routes import Route
+from veen_hub.shards.part_hub import PartPlace
 from veen_hub.shards.shard_hub import ShardHub
 from veen_hub.shards.submit_link import encode_error
 
@@ -55,6 +57,7 @@ class PartCalls:
     def routes(self) -> list[Route]:
         posts: dict[str, Callable[[ApiRequest], Awaitable[Reply]]] = {
             "extend": self._extend,
+            "close": self._close,
             "remember": self._remember,
             "control": self._control,
             "gate": self._gate,
@@ -85,14 +88,10 @@ class PartCalls:
         return Reply(200, root or b"", BYTES)
 
     async def _extend(self, request: ApiRequest) -> Reply:
-        place = await self.hub.hub_log.extend(UnixTime(number_of(request, "floor", 0)))
-        found = {
-            "hub_ts": place.hub_ts,
-            "size": place.size,
-            "root": place.root.hex(),
-            "batch": place.batch,
-        }
-        return json_reply(json.dumps(found))
+        return _placed(await self.hub.hub_log.extend(UnixTime(number_of(request, "floor", 0))))
+
+    async def _close(self, request: ApiRequest) -> Reply:
+        return _placed(await self.hub.hub_log.close(UnixTime(number_of(request, "floor", 0))))
 
     async def _batch(self, _request: ApiRequest) -> Reply:
         return json_reply(json.dumps({"last": self.hub.store.last_batch}))
@@ -130,14 +129,9 @@ class PartCalls:
 
     async def _gate(self, request: ApiRequest) -> Reply:
         """Open or close the signing gate as the coordinator's is (RESOLUTIONS P3)."""
-        asked: dict[str, Any] = json.loads(await _body(request))
-        if asked["final"]:
-            self.hub.signing_gate.refuse(asked["why"])
-        elif asked["why"] is not None:
-            self.hub.signing_gate.wait(asked["why"], asked["why"])
-        else:
-            self.hub.signing_gate.open()
-        return json_reply("{}")
+        if self.hub.gate_copy.take(await _body(request)):
+            await self.hub.upkeep.stop()  # the hub has handed over
+        return json_reply(json.dumps({"load": self.hub.load}))
 
     async def _serve(self, _request: ApiRequest) -> Reply:
         await self.serve()
@@ -193,3 +187,13 @@ async def _body(request: ApiRequest) -> bytes:
             raise ApiError(Code.LIMIT, "a call between parts is too large")
         parts.append(part)
     return b"".join(parts)
+
+
+def _placed(place: PartPlace) -> Reply:
+    found = {
+        "hub_ts": place.hub_ts,
+        "size": place.size,
+        "root": place.root.hex(),
+        "batch": place.batch,
+    }
+    return json_reply(json.dumps(found))

@@ -16,7 +16,7 @@ from veen_core.tlog.tiles import encode_bundle
 from veen_hub.ops.hub_log.memories import Memories
 from veen_hub.pipeline.log_access import LogAccess
 from veen_hub.pipeline.signing_gate import SigningGate
-from veen_storage import Batch, StoredHubLog
+from veen_storage import Batch, Store, StoredHubLog
 from veen_storage.shards.joined_hub_log import heads_from
 
 NOT_OPENED: Final = "the coordinator has not opened this part yet"
@@ -69,19 +69,35 @@ class PartHubLog:
     def __init__(
         self,
         origin: str,
+        store: Store,
         reader: StoredHubLog,
         access: LogAccess,
+        *,
         gate: SigningGate,
         clock: FloorClock,
-        *,
         last_batch: Callable[[], int],
     ) -> None:
         self.origin = origin
         self.memories = Memories(gate, (), 1)
+        self._store = store
         self._reader = reader
         self._access = access
         self._clock = clock
         self._last_batch = last_batch
+
+    async def close(self, floor: UnixTime) -> PartPlace:
+        """Cover every entry, while the signing gate is closed: no other one follows (P9)."""
+        self._clock.raise_to(floor)
+
+        def act(_batch: Batch) -> tuple[UnixTime, int]:
+            last = self._store.batch(self._clock.now())  # the gate refuses the sequencer's own batch
+            last.hub_checkpoint(self.origin)
+            number = self._last_batch() + (last.length > 0)
+            self._store.commit(last)
+            self._clock.raise_to(last.hub_ts)
+            return last.hub_ts, number
+
+        return await self._place(*await self._access.act(act, reads=True))
 
     async def extend(self, floor: UnixTime) -> PartPlace:
         """Cover every entry so far, at ``floor`` or later; entries that follow have at least this hub_ts."""
@@ -92,7 +108,9 @@ class PartHubLog:
             self._clock.raise_to(batch.hub_ts)
             return batch.hub_ts, self._last_batch() + (batch.length > 0)  # an empty batch has no number
 
-        hub_ts, number = await self._access.act(act, ends_batch=True)
+        return await self._place(*await self._access.act(act, ends_batch=True))
+
+    async def _place(self, hub_ts: UnixTime, number: int) -> PartPlace:
         size, root = await self._access.read(self._end)
         return PartPlace(hub_ts=hub_ts, size=size, root=root, batch=number)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from veen_core.cap import CapToken
 from veen_core.entry import Entry, unframe
@@ -16,13 +16,17 @@ from veen_hub.admission.stateless import Submission
 from veen_hub.hub import Hub
 from veen_hub.ops.anchors import AnchorPublisher
 from veen_hub.ops.config import HubConfig
-from veen_hub.pipeline.intake import Outcome, PendingRequest
+from veen_hub.pipeline.pending_requests import NEWCOMERS, Outcome, PendingRequest
 from veen_hub.pipeline.worker_process import cores
+from veen_hub.shards.gate_copy import GateCopy
 from veen_hub.shards.part_hub import NOT_OPENED, FloorClock, KnownHistories, PartHubLog
 from veen_hub.shards.submit_link import LABEL_AT, SubmitLink
 from veen_storage import Batch, PendingEntry, Store
 from veen_storage.shards.seen_hub_log import SeenHubLog, read_seen, write_seen
 from veen_storage.shards.sharded_layout import owner_of
+
+ENVELOPE_HEAD_BYTES: Final = 4
+"""Bytes before the MSG in a submit envelope in CBOR."""
 
 
 class ShardHub(Hub):
@@ -49,15 +53,17 @@ class ShardHub(Hub):
         self._floor_clock = clock
         self._origin = origin
         super().__init__(config, store, clock=clock, anchor=anchor)
+        self.gate_copy = GateCopy(self.signing_gate)
         self.signing_gate.wait(NOT_OPENED, NOT_OPENED)
 
     def _make_hub_log(self, anchor: AnchorPublisher | None) -> Any:  # noqa: ARG002 - no memory of a part's own hub log
         return PartHubLog(
             self._origin,
+            self.store,
             self.store.hub_log,
             self.log,
-            self.signing_gate,
-            self._floor_clock,
+            gate=self.signing_gate,
+            clock=self._floor_clock,
             last_batch=lambda: self.store.last_batch,
         )
 
@@ -70,14 +76,29 @@ class ShardHub(Hub):
         self.metrics.signing.set(0 if self.signing_gate.closed is not None else 1)
         self.metrics.hub_log_moved.set(self.store.hub_log.moved)
 
+    @property
+    def highest_load(self) -> float:
+        return max(self.load, self.gate_copy.highest_load)
+
     # --- submitting
 
-    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
+    def check_room(self, source: bytes) -> None:
+        """Do nothing: the owner of a label is known only once the message is here."""
+
+    def overload(self, source: bytes, body: bytes) -> ApiError | None:
+        """Return the error if this shard is overloaded and owns the label of the body's first message."""
+        if self._owner_of(body[ENVELOPE_HEAD_BYTES : ENVELOPE_HEAD_BYTES + LABEL_AT.stop]) != self.number:
+            return None
+        return super().overload(source, body)
+
+    def enter(
+        self, wires: list[bytes], on_settled: Callable[[], None], source: bytes = NEWCOMERS
+    ) -> PendingRequest:
         """Send messages of own labels through the pipeline, and the others to the shards that own them."""
         owners = [self._owner_of(wire) for wire in wires]
         if all(owner == self.number for owner in owners):
-            return super().enter(wires, on_settled)
-        request = PendingRequest.of(wires, on_settled)
+            return super().enter(wires, on_settled, source)
+        request = PendingRequest.of(wires, on_settled, source)
         places: dict[int, list[int]] = {}
         for at, owner in enumerate(owners):
             places.setdefault(owner, []).append(at)
@@ -86,7 +107,7 @@ class ShardHub(Hub):
             if owner == self.number:
                 self._enter_own(request, some, part)
             else:
-                self._links[owner].send(part, _settler(request, some))
+                self._links[owner].send(part, _settler(request, some), source)
         return request
 
     def _enter_own(self, request: PendingRequest, places: list[int], wires: list[bytes]) -> None:
@@ -99,7 +120,7 @@ class ShardHub(Hub):
             settle(own.settled)
 
         try:
-            own = super().enter(wires, settled)
+            own = super().enter(wires, settled, request.source)
         except ApiError as exc:  # the other shards have their messages already
             settle([exc] * len(places))
 
@@ -113,9 +134,9 @@ class ShardHub(Hub):
             raise ApiError(Code.BAD_REQUEST, f"label {submission.label.hex()} belongs to another shard")
         return super()._admit(submission, batch)
 
-    def enter_own(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest:
+    def enter_own(self, wires: list[bytes], on_settled: Callable[[], None], source: bytes) -> PendingRequest:
         """Send messages that another shard has passed on through the pipeline; none is passed on again."""
-        return super().enter(wires, on_settled)
+        return super().enter(wires, on_settled, source)
 
     # --- what the coordinator must continue
 

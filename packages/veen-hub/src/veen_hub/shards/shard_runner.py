@@ -22,7 +22,6 @@ from veen_core.errors import ApiError, VeenError
 from veen_core.ids import UnixTime
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.logs import LOGGER, log
-from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.shards.forwarding import PartClient
 from veen_hub.shards.shard_process import ShardSettings
 from veen_storage import Files
@@ -56,7 +55,7 @@ class ShardRunner:
         layout: ShardedLayout,
         config: HubConfig,
         client: PartClient,
-        gate: SigningGate,
+        gate_state: Callable[[], bytes],
         *,
         port: int,
         floor: Callable[[], UnixTime],
@@ -68,9 +67,13 @@ class ShardRunner:
         self.number = number
         self.client = client
         self.pid = 0
+        self.load = 0.0
+        """How full the shard's queue was when it was asked last."""
+        # The proof of work that the hub asks for follows the queues (SH1+ 5.2).
+        self._repeat_sec = GATE_SEC if config.pow.max_difficulty else GATE_REPEAT_SEC
         self._layout = layout
         self._config = config
-        self._gate = gate
+        self._gate_state = gate_state
         self._port = port
         self._floor = floor
         self._check = check
@@ -102,6 +105,7 @@ class ShardRunner:
                 code = -1
             finally:
                 self.up.clear()
+                self.load = 0.0
                 self._on_down(self.number)
             if self._stopping.is_set():
                 return
@@ -178,11 +182,11 @@ class ShardRunner:
 
     async def _follow_gate(self) -> None:
         """Keep the shard's gate as the coordinator's is; kill a shard that does not answer."""
-        sent: tuple[str | None, bool] | None = None
+        sent: bytes | None = None
         sent_at = 0.0
         while True:
             state, now = self._gate_state(), time.monotonic()
-            if state != sent or now - sent_at >= GATE_REPEAT_SEC:
+            if state != sent or now - sent_at >= self._repeat_sec:
                 try:
                     await self._send_gate()
                 except ApiError as exc:
@@ -193,13 +197,9 @@ class ShardRunner:
                 sent, sent_at = state, now
             await asyncio.sleep(GATE_SEC)
 
-    def _gate_state(self) -> tuple[str | None, bool]:
-        return self._gate.closed, self._gate.is_final
-
     async def _send_gate(self) -> None:
-        why, final = self._gate_state()
-        body = json.dumps({"why": why, "final": final}).encode()
-        await self.client.call("POST", "/part/gate", body, timeout_sec=SILENT_SEC)
+        answer = await self.client.call("POST", "/part/gate", self._gate_state(), timeout_sec=SILENT_SEC)
+        self.load = float(json.loads(answer)["load"])
 
     # --- stopping
 

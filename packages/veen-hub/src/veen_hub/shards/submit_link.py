@@ -1,6 +1,6 @@
 """Submits on their way to the shard that owns their labels: one connection from each shard to each other.
 
-    request:   number, count, then for each message: length, MSG
+    request:   number, count, length, source, then for each message: length, MSG
     answer:    number, count, then for each message: kind, stream_seq, length, RECEIPT or error
 
 Each side prefixes a frame with its length. Requests of one connection enter the owner's pipeline in the
@@ -24,7 +24,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.rejection import TABLE, Code
 from veen_hub.api.errors import as_api_error
 from veen_hub.ops.logs import LOGGER
-from veen_hub.pipeline.intake import Outcome, PendingRequest
+from veen_hub.pipeline.pending_requests import Outcome, PendingRequest
 
 CONNECT_SEC: Final = 2.0
 MAX_FRAME_BYTES: Final = 64 * 1_048_576
@@ -35,6 +35,7 @@ LABEL_AT: Final = slice(38, 70)
 """Where the label is in a MSG in canonical CBOR. Every shard refuses a MSG in another encoding."""
 _LENGTH: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">QH")
+_SOURCE: Final = struct.Struct(">B")
 _MESSAGE: Final = struct.Struct(">I")
 _OUTCOME: Final = struct.Struct(">BQI")
 RECEIPT, ERROR = 0, 1
@@ -93,19 +94,19 @@ class SubmitLink:
         self._name = name
         self._connection: _ClientConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._waiting: list[tuple[list[bytes], OnOutcomes]] = []
+        self._waiting: list[tuple[list[bytes], OnOutcomes, bytes]] = []
         """Requests that wait for the connection."""
 
-    def send(self, wires: list[bytes], on_outcomes: OnOutcomes) -> None:
+    def send(self, wires: list[bytes], on_outcomes: OnOutcomes, source: bytes) -> None:
         """Send messages to their owner; ``on_outcomes`` is called with one outcome for each, later."""
         connection = self._connection
         if connection is not None and connection.is_open:
             if len(connection.open) >= MAX_WAITING:
                 self._refuse(wires, on_outcomes, "too many messages wait for it")
             else:
-                connection.request(wires, on_outcomes)
+                connection.request(wires, on_outcomes, source)
             return
-        self._waiting.append((wires, on_outcomes))
+        self._waiting.append((wires, on_outcomes, source))
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._connect())
 
@@ -122,9 +123,9 @@ class SubmitLink:
         finally:
             self._connecting = None
         waiting, self._waiting = self._waiting, []
-        for wires, on_outcomes in waiting:
+        for wires, on_outcomes, source in waiting:
             if made is not None:
-                made.request(wires, on_outcomes)
+                made.request(wires, on_outcomes, source)
             else:
                 self._refuse(wires, on_outcomes, "it is being started")
 
@@ -154,10 +155,10 @@ class _ClientConnection(_Frames):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def request(self, wires: list[bytes], on_outcomes: OnOutcomes) -> None:
+    def request(self, wires: list[bytes], on_outcomes: OnOutcomes, source: bytes) -> None:
         self._number += 1
         self.open[self._number] = (wires, on_outcomes)
-        parts = [_HEAD.pack(self._number, len(wires))]
+        parts = [_HEAD.pack(self._number, len(wires)), _SOURCE.pack(len(source)), source]
         for wire in wires:
             parts += (_MESSAGE.pack(len(wire)), wire)
         self.send_frame(parts)
@@ -197,7 +198,9 @@ def _outcomes(frame: bytes, wires: list[bytes]) -> Iterator[Outcome]:
 class Enter(Protocol):
     """Sends messages through the owner's pipeline; ``ShardHub`` without passing anything on."""
 
-    def __call__(self, wires: list[bytes], on_settled: Callable[[], None]) -> PendingRequest: ...
+    def __call__(
+        self, wires: list[bytes], on_settled: Callable[[], None], source: bytes
+    ) -> PendingRequest: ...
 
 
 class SubmitConnection(_Frames):
@@ -209,7 +212,10 @@ class SubmitConnection(_Frames):
 
     def frame_received(self, frame: bytes) -> None:
         number, count = _HEAD.unpack_from(frame)
-        wires, at = [], _HEAD.size
+        (length,) = _SOURCE.unpack_from(frame, _HEAD.size)
+        at = _HEAD.size + _SOURCE.size
+        source = frame[at : at + length]
+        wires, at = [], at + length
         for _ in range(count):
             (length,) = _MESSAGE.unpack_from(frame, at)
             at += _MESSAGE.size
@@ -218,7 +224,7 @@ class SubmitConnection(_Frames):
         if at != len(frame):
             raise ValueError("a request does not end with its last message")
         try:
-            pending = self._enter(wires, lambda: self._answer(number, pending.settled))
+            pending = self._enter(wires, lambda: self._answer(number, pending.settled), source)
         except ApiError as exc:
             self._answer(number, [exc] * count)
 

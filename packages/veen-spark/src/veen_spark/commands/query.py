@@ -150,9 +150,9 @@ def query(
         result = run_query(view, wanted, executed_at=time.time_ns() // 1_000_000, prefixes=prefixes)
         content = None if target is None else _encoded(result)
     if target is not None and content is not None:
-        from veen_overlays.live.query_view.files.private_files import replace  # noqa: PLC0415 - --help needs none
+        from veen_hub.client import replace_file  # noqa: PLC0415 - --help needs none
 
-        replace(target.absolute(), content)
+        replace_file(target.absolute(), content)
     return _show(out, result, target, limit)
 
 

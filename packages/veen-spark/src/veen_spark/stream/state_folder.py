@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from veen_core.errors import StateError
+from veen_hub.client import replace_file
 
 PARTS_PER_LEVEL: Final = 8
 Kind = Literal["states", "keys"]
@@ -91,14 +92,8 @@ class StateFolder:
         """Write a commit and remove unused parts (steps 2 and 3)."""
         folder = self.root / "commits"
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{commit.batch:012}.json"
-        draft = folder / f".{name}.{uuid.uuid4().hex}"
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(asdict(commit), file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(folder / name)  # commit point
-        _sync(folder)
+        content = json.dumps(asdict(commit)).encode()
+        replace_file(folder / f"{commit.batch:012}.json", content, shared=True)  # commit point
         self._sweep()
 
     def _sweep(self) -> None:

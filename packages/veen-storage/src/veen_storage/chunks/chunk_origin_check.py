@@ -9,12 +9,9 @@ labels (``opening.open_checks``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from veen_core import hub_identity
-from veen_core.chunk import PrunedEntry
-from veen_core.entry import Entry
 from veen_core.errors import SignatureError
 from veen_core.hub_identity import HubIdentity
 from veen_core.receipt import Receipt
@@ -45,11 +42,15 @@ class OriginCheck:
         self._labels = bytearray()
         """By label number: 1 if its growing chunk was checked. Later only this process appends to it."""
 
-    def check_read(self, name: str, read: Sequence[Entry | PrunedEntry]) -> None:
-        """Raise unless this hub signed the entries read from a file; later calls for the file do nothing."""
+    def is_checked(self, name: str) -> bool:
+        """Return whether the file was checked already."""
+        return name in self._files
+
+    def check_read(self, name: str, newest: Receipt) -> None:
+        """Raise unless this hub signed the newest receipt read from a file; later calls for it do nothing."""
         if name in self._files:
             return
-        self._check_signed(name, read[-1].receipt)
+        self._check_signed(name, newest)
         if len(self._files) >= MAX_CHECKED_FILES:
             self._files.clear()
         self._files.add(name)

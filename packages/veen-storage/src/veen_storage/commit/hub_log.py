@@ -10,7 +10,7 @@ the heads at its place in the journal, or whose note has another root, is damage
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from veen_core import hub_log
@@ -100,7 +100,13 @@ def lay_out(
 
 def index_extension(txn: Transaction, step: HubExtended) -> None:
     """Write the rows of an extension; ``index_moved`` follows at the end of the round."""
-    entries = step.entries
+    index_entries(txn, step.entries)
+    tables.META.put(txn, tables.HUB_CHECKPOINT, step.signed.encode())
+    txn.clear(tables.HUB_MOVED.name)
+
+
+def index_entries(txn: Transaction, entries: Sequence[HubEntry]) -> None:
+    """Write the rows of entries of the hub log; fsck and repair derive them from the file."""
     heads = [((entry.number, entry.upto_seq), HubPlace(entry.index, entry.offset)) for entry in entries]
     nodes = [
         ((entry.index, height), node)
@@ -113,8 +119,6 @@ def index_extension(txn: Transaction, step: HubExtended) -> None:
     for entry in entries:
         if entry.index % TILE_WIDTH == 0:
             tables.HUB_BUNDLES.put(txn, entry.index // TILE_WIDTH, entry.offset)
-    tables.META.put(txn, tables.HUB_CHECKPOINT, step.signed.encode())
-    txn.clear(tables.HUB_MOVED.name)
 
 
 def index_moved(txn: Transaction, changes: Iterable[Changes]) -> None:

@@ -38,7 +38,7 @@ from veen_storage.commit.journal_format import (
 )
 from veen_storage.commit.kept_segments import KeptSegments
 from veen_storage.disk.files import Files
-from veen_storage.errors import DamageError, PoisonedError, unreadable
+from veen_storage.errors import SEGMENT_BACK, DamageError, PoisonedError, unreadable
 
 __all__ = [
     "ANCHOR",
@@ -59,6 +59,7 @@ __all__ = [
     "list_segments",
     "read_batches",
     "read_segment",
+    "scan",
     "segment_path",
     "split_segment",
 ]
@@ -66,7 +67,6 @@ __all__ = [
 SEGMENT_BYTES: Final = 32 * 1_048_576
 """A segment of this size is followed by a new one, so that applied segments can be removed."""
 NO_FLOOR: Final = Floor()
-_RESTORE_SEGMENT: Final = "put the segment back, or run `veen hub repair` to continue without its batches"
 
 
 class Journal:
@@ -183,7 +183,7 @@ def check_newest(directory: Path, floor: Floor) -> None:
     """Raise if the newest segment is missing: it may have held acknowledged batches."""
     if floor.segment and not (path := segment_path(directory, floor.segment)).exists():
         what = f"is missing: it may contain acknowledged batches, from batch {floor.segment} on"
-        raise DamageError(path.name, None, what, _RESTORE_SEGMENT)
+        raise DamageError(path.name, None, what, SEGMENT_BACK)
 
 
 def read_batches(
@@ -196,22 +196,34 @@ def read_batches(
 
     ``torn`` receives a notice of a last batch that is torn and therefore dropped.
     """
+    for _path, _offset, batch in scan(directory, applied, floor, torn):
+        if batch.number > applied:
+            yield batch
+
+
+def scan(
+    directory: Path, applied: int | None, floor: Floor, torn: Callable[[str], None]
+) -> Iterator[tuple[Path, int, JournalBatch]]:
+    """Yield every durable batch with its segment and offset; raise ``DamageError`` rather than skip one.
+
+    ``applied``: the last batch that the index includes; None if no index says so.
+    """
     segments = list_segments(directory)
+    included = floor.applied if applied is None else applied
     expected: int | None = None
     for path in segments:
         for offset, batch in read_segment(path, last=path == segments[-1], torn=torn):
-            if expected is None and batch.number > applied + 1:
+            if expected is None and applied is not None and batch.number > applied + 1:
                 what = f"batches {applied + 1} to {batch.number - 1} are missing before batch {batch.number}"
                 raise DamageError(path.name, offset, what)
             # A gap between applied batches is harmless: removals reach the disk in any order.
-            if expected is not None and not expected <= batch.number <= max(expected, applied + 1):
+            if expected is not None and not expected <= batch.number <= max(expected, included + 1):
                 raise DamageError(
                     path.name, offset, f"batch {batch.number} comes directly after batch {expected - 1}"
                 )
             expected = batch.number + 1
-            if batch.number > applied:
-                yield batch
-        if first_batch(path) == floor.segment:
+            yield path, offset, batch
+        if applied is not None and first_batch(path) == floor.segment:
             check_end(path, (expected or floor.segment) - 1, applied)
 
 
@@ -225,7 +237,7 @@ def check_end(newest: Path, last: int, applied: int) -> None:
             f"ends after batch {last}, but batch {applied} was applied: the file was truncated, and "
             "acknowledged batches may be missing"
         )
-        raise DamageError(newest.name, None, what, _RESTORE_SEGMENT)
+        raise DamageError(newest.name, None, what, SEGMENT_BACK)
 
 
 def read_segment(

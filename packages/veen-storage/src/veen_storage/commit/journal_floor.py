@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from veen_storage.disk.files import Files
-from veen_storage.errors import REPAIR, DamageError, read_file
+from veen_storage.errors import JOURNAL_BACK, REPAIR, DamageError, read_file
 
 FLOOR: Final = "applied"
 _NAME: Final = f"journal/{FLOOR}"
@@ -38,8 +38,7 @@ def write_floor(files: Files, directory: Path, floor: Floor) -> None:
 
 def read_floor(directory: Path) -> Floor:
     """Read the floor; raise ``DamageError`` if it is missing: acknowledged batches may be missing too."""
-    missing = "put journal/ back as it was, or run `veen hub repair` to continue without its batches"
-    content = read_file(directory / FLOOR, name=_NAME, missing=missing)
+    content = read_file(directory / FLOOR, name=_NAME, missing=JOURNAL_BACK)
     match (text := content.decode("ascii", "replace")).split(" "):
         case [applied, segment, _checksum] if _is_number(applied) and _is_number(segment):
             if (floor := Floor(int(applied), int(segment))).text == text:

@@ -138,7 +138,7 @@ class Ledger:
     def adopt(self, changes: Changes) -> None:
         """Take over the changes of a batch; call this only after the batch is durable."""
         self.adopted += 1
-        self._next_label += len(changes.new_labels)
+        self._next_label = max(self._next_label, *(number + 1 for number in changes.new_labels.values()), 0)
         self.hub_ts = changes.hub_ts
         self.binding_bytes = changes.binding_bytes
         for label, cursor in changes.heads.items():

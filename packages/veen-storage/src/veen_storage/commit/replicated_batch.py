@@ -49,6 +49,7 @@ class RefusedBatchError(StorageError):
             action="keep both data directories as evidence and compare them with `veen hub fsck`",
         )
         self.number = number
+        self.why = why
         self.receipt = receipt
         """The RECEIPT of the entry that is refused, if the fault is in an entry."""
 
@@ -61,8 +62,13 @@ def split_batches(data: bytes) -> list[JournalBatch]:
 class ReplicatedBatch:
     """One batch of the primary, replayed and verified; ``Store.commit`` makes it durable."""
 
-    def __init__(self, ledger: Ledger, identity: HubIdentity, batch: JournalBatch) -> None:
-        """Verify the batch against the state of the ledger; raise ``RefusedBatchError``."""
+    def __init__(
+        self, ledger: Ledger, identity: HubIdentity, batch: JournalBatch, *, threads: int | None = None
+    ) -> None:
+        """Verify the batch against the state of the ledger; raise ``RefusedBatchError``.
+
+        ``threads``: how many verify signatures, as for ``veen_core.signatures.verify_all``.
+        """
         self.items = list(batch.items)
         self.made_after = ledger.adopted
         self._number = batch.number
@@ -72,7 +78,7 @@ class ReplicatedBatch:
         self._claims: list[SignatureClaim] = []
         self._at: Receipt | None = None
         try:
-            with verifying(self._claims):
+            with verifying(self._claims, threads=threads):
                 for item in batch.items:
                     self._replay(item)
         except VeenError as exc:
@@ -95,6 +101,11 @@ class ReplicatedBatch:
     def entries(self) -> list[Entry]:
         """The entries of the batch, in order."""
         return [step.entry for step in self._draft.changes.steps if isinstance(step, Placed)]
+
+    @property
+    def signatures(self) -> int:
+        """Number of signatures of entries that were verified."""
+        return len(self._claims)
 
     # --- verification
 

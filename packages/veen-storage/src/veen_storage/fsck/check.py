@@ -8,14 +8,12 @@ does not end the check; a note says what had to be left out.
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
 
 from veen_core.errors import VeenError
-from veen_core.ids import Label, StreamSeq
-from veen_storage.commit import journal
-from veen_storage.commit.applier import NOTHING_TO_FINISH, decode_finishing, encode_finishing
-from veen_storage.commit.changes import Changes
+from veen_storage.commit.applier import NOTHING_TO_FINISH, decode_finishing
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import MOVED, not_a_data_directory
@@ -24,31 +22,31 @@ from veen_storage.fsck import index_check
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_index import DerivedIndex
 from veen_storage.fsck.entries import LogTrust
-from veen_storage.fsck.files.attachments import check_attachments, record_attachments, record_fault
+from veen_storage.fsck.files.attachments import check_attachments, record_attachments, report_records
 from veen_storage.fsck.files.directory import (
-    add_fault,
     check_fork_record,
     check_identity,
     check_keys,
     check_names,
     check_registry,
 )
-from veen_storage.fsck.files.log_files import LogFiles, list_log
-from veen_storage.fsck.index_check import INDEX_FILE, Survey, TableFault
-from veen_storage.fsck.journal_items import (
-    JournalItems,
-    applied_by_files,
-    lowest_applied,
-    newest_segment,
-    read_journal,
+from veen_storage.fsck.files.log_files import list_log
+from veen_storage.fsck.index_check import (
+    ALL_BUT_ATTACHMENTS,
+    INDEX_FILE,
+    Survey,
+    TableDifference,
+    Unknown,
 )
+from veen_storage.fsck.journal_items import applied_by_files, floor_of, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Fault, FsckLevel, Report, ReportProgress, counted
+from veen_storage.fsck.report import FsckLevel, Report, ReportProgress, counted, no_progress
 from veen_storage.fsck.workers import FsckWorkers, available_cores
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.tables import (
     ANCHORS,
-    BINDING_BYTES,
+    ATTACHMENTS,
+    BUCKETS,
     FORMAT,
     FORMAT_WITHOUT_HUB_LOG,
     HUB_CHECKPOINT,
@@ -61,8 +59,6 @@ from veen_storage.index.tables import (
 
 QUICK_ENTRIES: Final = 256
 """The quick level verifies the signatures of this many last entries of each label."""
-
-Unfinished = tuple[str, Label, StreamSeq, StreamSeq]
 
 
 def fsck(
@@ -83,25 +79,22 @@ def fsck(
         raise not_a_data_directory(root)
     lock = DirectoryLock(layout)
     try:
-        return _Fsck(layout, FsckLevel(level), progress, processes or available_cores(), part=part).run()
+        check = _Fsck(layout, FsckLevel(level), progress or no_progress, processes or available_cores())
+        return check.run(part=part)
     finally:
         lock.release()
 
 
 class _Fsck:
-    def __init__(
-        self, layout: Layout, level: FsckLevel, progress: ReportProgress | None, processes: int, *, part: bool
-    ) -> None:
-        self._part = part
+    def __init__(self, layout: Layout, level: FsckLevel, progress: ReportProgress, processes: int) -> None:
         self._layout = layout
-        self._level = level
         self._progress = progress
         self._processes = processes
         self._report = Report(level)
 
-    def run(self) -> Report:
+    def run(self, *, part: bool) -> Report:
         report, layout = self._report, self._layout
-        registry = check_registry(layout, report, part=self._part)
+        registry = check_registry(layout, report, part=part)
         if registry is None:
             return report
         check_names(layout, report)
@@ -111,10 +104,9 @@ class _Fsck:
             return report
         check_keys(layout, identity, report)
         check_fork_record(layout, identity, report)
-        trust = LogTrust(identity, registry)
         with tempfile.TemporaryDirectory(prefix="veen-fsck-") as scratch:
-            self._check_contents(trust, Path(scratch, "index"))
-        if self._level is FsckLevel.QUICK:
+            self._check_contents(LogTrust(identity, registry), Path(scratch, "index"))
+        if report.level is FsckLevel.QUICK:
             report.notes.append(
                 f"quick: signatures were verified only of each label's last {QUICK_ENTRIES} entries (as far "
                 "as they lie in its last chunk), of the last entry of each other chunk and of entries in "
@@ -128,93 +120,42 @@ class _Fsck:
         survey = self._survey() if has_log else None  # before workers start: forking is faster then
         faulty: set[bytes] = set()
         context = None
-        with FsckWorkers(trust, self._processes) as workers:
-            index = Index(scratch, sync=False)
-            try:
-                if has_log:
-                    context = self._check_log(workers, survey, index)
-                whole = check_attachments(self._layout, self._report, workers, faulty)
-                record_attachments(index, whole)
-            finally:
-                index.close()
+        limits = trust.registry.limits
+        with FsckWorkers(self._processes) as workers, closing(Index(scratch, sync=False)) as index:
+            if has_log:
+                context = self._check_log(trust, workers, survey, index)
+            record_attachments(index, check_attachments(self._layout, self._report, limits, workers, faulty))
         if survey is not None and context is not None:
             self._compare_index(context, survey, scratch, faulty)
 
     # --- the log
 
-    def _check_log(self, workers: FsckWorkers, survey: Survey | None, index: Index) -> FoldContext:
-        layout, report, registry = self._layout, self._report, workers.trust.registry
-        items = read_journal(layout, report, survey.applied or 0 if survey is not None else 0)
-        log = list_log(layout, report)
+    def _check_log(
+        self, trust: LogTrust, workers: FsckWorkers, survey: Survey | None, index: Index
+    ) -> FoldContext:
+        layout, report = self._layout, self._report
+        applied = self._applied(survey) if survey is not None else None
+        items = read_journal(layout, report, applied)
         report.counters.bytes += items.size
-        applied = self._applied(survey, items)
+        log = list_log(layout, report)
         if applied is None:
-            applied = applied_by_files(layout, log, items, zstd=registry.zstd_level is not None)
-        numbers, sizes = (survey.numbers, survey.sizes) if survey is not None else ({}, {})
-        derived = DerivedIndex(index, registry, numbers, applied)
-        index_format = survey.meta.get(FORMAT) if survey is not None else None
-        context = FoldContext(layout, workers.trust, report, log, items, derived, index_format, sizes)
-        unfinished = self._unfinished(survey, log)
-        recent = QUICK_ENTRIES if self._level is FsckLevel.QUICK else None
+            applied = applied_by_files(layout, log, items, zstd=trust.registry.zstd_level is not None)
+        numbers = survey.numbers if survey is not None else {}
+        derived = DerivedIndex(index, trust.registry, numbers, applied)
+        context = FoldContext(layout, trust, report, log, items, derived, survey)
+        recent = QUICK_ENTRIES if report.level is FsckLevel.QUICK else None
         check_log(context, workers, recent=recent, surplus_remedy=REPAIR, progress=self._progress)
-        if unfinished is not None:
-            self._check_unfinished(context, unfinished)
         return context
 
-    def _applied(self, survey: Survey | None, items: JournalItems) -> int | None:
-        """Return the last batch that the index has applied; None if the index does not say."""
-        if survey is None:
-            return None
+    def _applied(self, survey: Survey) -> int | None:
+        """Return the last batch that the index has applied; None if that row is damaged."""
         if (applied := survey.applied) is None:
             self._index_fault("table meta: the number of the last batch is damaged")
-            return None
-        if applied < (lowest := lowest_applied(self._layout)):
+        elif applied < (lowest := floor_of(self._layout).applied):
             self._index_fault(
                 f"is older than the log: its last batch is {applied}, but batch {lowest} was applied"
             )
-        if items.first is not None and items.first > applied + 1:
-            what = f"batches {applied + 1} to {items.first - 1} are neither in the index nor in the journal"
-            self._report.faults.append(Fault(file="journal", what=what))
-        self._check_journal_end(items, applied)
         return applied
-
-    def _check_journal_end(self, items: JournalItems, applied: int) -> None:
-        """Check that the newest segment reaches the last batch applied; older segments may be gone."""
-        if not items.damaged and (newest := newest_segment(self._layout)) is not None:
-            try:
-                journal.check_end(newest, items.last or 0, applied)
-            except DamageError as exc:
-                add_fault(self._report, exc, exc.file, exc.action)
-                return
-        if items.last is not None and items.last < applied:
-            self._report.notes.append(
-                f"the journal ends with batch {items.last}; the index has applied batch {applied}"
-            )
-
-    def _unfinished(self, survey: Survey | None, log: LogFiles) -> set[Unfinished] | None:
-        """Return the chunks that the index says still have to be renamed or removed."""
-        if survey is None:
-            return None
-        try:
-            rows = set(decode_finishing(survey.meta.get(UNFINISHED, NOTHING_TO_FINISH)))
-        except (VeenError, TypeError, ValueError):
-            self._index_fault("table meta: the list of unfinished renames is damaged")
-            return None
-        for kind, label, start, end in rows:
-            if kind not in {"seal", "prune"} or (start, end) not in log.of(label).summaries:
-                what = f"table meta: the unfinished rename of entries {start} to {end} names no chunk"
-                self._index_fault(what, label)
-        return rows
-
-    def _check_unfinished(self, context: FoldContext, known: set[Unfinished]) -> None:
-        """Report old files of sealed and pruned chunks that the index does not list for removal."""
-        there = decode_finishing(encode_finishing([Changes(steps=context.unfinished)]))
-        for kind, label, start, end in there:
-            if (kind, label, start, end) not in known and label not in context.damaged:
-                path = self._layout.chunk(label, start, None if kind == "seal" else end)
-                done = "sealed" if kind == "seal" else "pruned"
-                what = f"should no longer exist: entries {start} to {end} are {done}"
-                context.fault(path.name, what, label=label, seq=start, remedy=REPAIR)
 
     # --- the index
 
@@ -222,7 +163,7 @@ class _Fsck:
         try:
             survey = index_check.run_isolated(index_check.survey, self._layout.index)
         except DamageError as exc:
-            add_fault(self._report, exc, INDEX_FILE, REPAIR)
+            self._report.fault_of(exc, INDEX_FILE, REPAIR)
         else:
             numbers = sorted(survey.numbers.values())
             if numbers == list(range(len(numbers))):
@@ -232,83 +173,78 @@ class _Fsck:
         return None
 
     def _compare_index(self, context: FoldContext, survey: Survey, derived: Path, faulty: set[bytes]) -> None:
-        actual = self._layout.index
+        report, unknown = self._report, ALL_BUT_ATTACHMENTS
+        if not context.damaged:
+            unknown = _unknown_rows(context, survey)
+            self._check_unfinished(context, survey)
         try:
-            if context.damaged:
-                self._report.notes.append(
-                    "the index was not compared with the log, because the log is damaged: check again when "
-                    "the log is restored"
-                )
-            else:
-                self._compare_tables(context, survey, derived)
-            attachments = index_check.run_isolated(index_check.compare_attachments, actual, derived)
+            found = index_check.run_isolated(index_check.compare, self._layout.index, derived, unknown)
         except DamageError as exc:
-            add_fault(self._report, exc, INDEX_FILE, REPAIR)
+            report.fault_of(exc, INDEX_FILE, REPAIR)
             return
-        for row in attachments.rows:
-            if row.key not in faulty:
-                self._report.faults.append(record_fault(row, self._level))
-        if attachments.more:
-            more = counted(attachments.more, "more row")
-            self._index_fault(f"table attachments: {more} differ from the files in attachments/")
-        if attachments.unrecorded:
-            self._report.notes.append(
-                f"{counted(attachments.unrecorded, 'attachment is', 'attachments are')} not recorded in the "
-                f"index, after an interrupted upload: a later loss would not be noticed; {REPAIR}"
+        for table in found:
+            if table.table == ATTACHMENTS.name:
+                report_records(table, report, faulty)
+            elif table.rows:
+                self._index_fault(_describe(table))
+        if context.damaged or context.hub_log_damaged:
+            report.notes.append(
+                "what follows from the damaged log (index, checkpoint binding) was not compared with it: "
+                "check again when the log is restored"
             )
         for claims in sorted(context.derived.tokens.late):
-            self._report.notes.append(
+            report.notes.append(
                 f"rate buckets of the token with claims {claims.hex()} were not checked: "
                 "it was used before it was authorized"
             )
 
-    def _compare_tables(self, context: FoldContext, survey: Survey, derived: Path) -> None:
-        rows, late = _unknown_rows(context, survey), frozenset(context.derived.tokens.late)
-        left_out = frozenset(HUB_LOG_TABLES if context.hub_log_damaged else ())
-        if left_out:
-            self._report.notes.append(
-                "the index's rows of the hub log were not compared, because the hub log is damaged"
-            )
-        faults = index_check.run_isolated(
-            index_check.compare, self._layout.index, derived, rows, late, left_out
-        )
-        for fault in faults:
-            self._index_fault(_describe(fault))
+    def _check_unfinished(self, context: FoldContext, survey: Survey) -> None:
+        """Compare the index's list of chunks to rename or remove with the old files that are there."""
+        try:
+            known = set(decode_finishing(survey.meta.get(UNFINISHED, NOTHING_TO_FINISH)))
+        except (VeenError, TypeError, ValueError):
+            self._index_fault("table meta: the list of unfinished renames is damaged")
+            return
+        there = set(decode_finishing(context.finishing))
+        for kind, label, start, end in sorted(there ^ known):
+            files = context.log.of(label)
+            if (kind, label, start, end) in there:
+                path = self._layout.chunk(label, start, None if kind == "seal" else end)
+                done = "sealed" if kind == "seal" else "pruned"
+                what = f"should no longer exist: entries {start} to {end} are {done}"
+                self._report.fault(path.name, what, REPAIR, label=label, seq=start)
+            elif kind not in {"seal", "prune"} or end not in (files.logs.get(start), files.pruned.get(start)):
+                what = f"table meta: the unfinished rename of entries {start} to {end} names no chunk"
+                self._index_fault(what)
 
-    def _index_fault(self, what: str, label: Label | None = None) -> None:
-        self._report.faults.append(Fault(file=INDEX_FILE, what=what, label=label, remedy=REPAIR))
+    def _index_fault(self, what: str) -> None:
+        self._report.fault(INDEX_FILE, what, REPAIR)
 
 
-def _unknown_rows(context: FoldContext, survey: Survey) -> frozenset[tuple[str, bytes]]:
+def _unknown_rows(context: FoldContext, survey: Survey) -> Unknown:
     """Return the rows whose content does not follow from the files, or was reported already."""
-    anchors = {
+    unknown = {
         (ANCHORS.name, ANCHORS.key.pack((survey.numbers[label], seq)))
         for label, seq in context.unknown_anchors
         if label in survey.numbers
     }
-    meta = {UNFINISHED}
-    if not context.bindings.complete:
-        meta.add(BINDING_BYTES)
+    unknown |= {(BUCKETS.name, bytes(claims)) for claims in context.derived.tokens.late}
+    unknown.add((META.name, UNFINISHED))
     if not context.hub_checkpoint_known or context.hub_log_damaged:
-        meta.add(HUB_CHECKPOINT)
+        unknown.add((META.name, HUB_CHECKPOINT))
     if context.hub_log_damaged:
-        meta.add(HUB_LOG)
-    moved: set[tuple[str, bytes]] = set()
-    if context.index_format == FORMAT_WITHOUT_HUB_LOG and not _has_files(context.layout.hub_log):
-        meta.add(FORMAT)  # the next start writes these rows
-        moved = {(HUB_MOVED.name, bytes(label)) for label in context.sizes}
-    return frozenset(anchors | moved | {(META.name, name) for name in meta})
+        unknown |= {(META.name, HUB_LOG), *((table, b"") for table in HUB_LOG_TABLES)}
+    if context.index_format == FORMAT_WITHOUT_HUB_LOG and not any(context.layout.hub_log.glob("*")):
+        unknown |= {(META.name, FORMAT), (HUB_MOVED.name, b"")}  # the next start writes these rows
+    return frozenset(unknown)
 
 
-def _has_files(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
-
-
-def _describe(fault: TableFault) -> str:
+def _describe(found: TableDifference) -> str:
+    first = found.rows[0]
     wrong = {
         "missing": "is missing",
         "differs": "does not follow from the log",
         "extra": "follows from nothing in the log",
-    }[fault.first.wrong]
-    more = f"; so are {counted(fault.rows - 1, 'further row')}" if fault.rows > 1 else ""
-    return f"table {fault.table}: row {fault.first.key.hex()} {wrong}{more}"
+    }[first.wrong]
+    more = f"; so are {counted(found.count - 1, 'further row')}" if found.count > 1 else ""
+    return f"table {found.table}: row {first.key.hex()} {wrong}{more}"

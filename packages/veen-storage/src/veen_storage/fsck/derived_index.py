@@ -16,19 +16,14 @@ from typing import Final
 from veen_core.cap import CapToken, ClaimsRef
 from veen_core.ids import AuthRef, HubId, Label, UnixTime
 from veen_storage.commit.applier import NOTHING_TO_FINISH, write_index
-from veen_storage.commit.changes import Changes
 from veen_storage.commit.ledger import Draft, Ledger
 from veen_storage.disk.registry import Registry
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import LabelCursor, LabelNo
 from veen_storage.index.tables import META, NEXT_LABEL, UNFINISHED, mark_index, write_number
 
-MAX_WAITING_STEPS: Final = 4_096
-MAX_WAITING_BYTES: Final = 4 * 1_048_576
-"""Steps and bytes of changes that are held in memory before they are written to the index."""
-MIN_STEPS: Final = 1_000
-"""Steps from which on a draft is queued to be written to the index; a smaller draft takes in the next
-label."""
+MIN_STEPS: Final = 4_096
+"""Steps from which on a draft is written to the index; a smaller draft takes in the next label."""
 
 
 @dataclass(slots=True)
@@ -93,7 +88,6 @@ class DerivedIndex:
     tokens: TokenFacts = field(default_factory=TokenFacts)
     ledger: Ledger = field(init=False)
     draft: DerivedDraft = field(init=False)
-    _waiting: list[Changes] = field(default_factory=list)
     _next: int = 0
     _new: dict[Label, LabelNo] = field(default_factory=dict)
     """Numbers of labels that the existing index does not have."""
@@ -118,30 +112,19 @@ class DerivedIndex:
         return number
 
     def settle(self, *, at_least: int = MIN_STEPS) -> None:
-        """Adopt the draft once it has ``at_least`` steps, and write the waiting changes to the index."""
+        """Write the draft to the index once it has ``at_least`` steps."""
         changes = self.draft.changes
         if len(changes.steps) < at_least:
             return
         changes.batch = self.applied
         self.ledger.adopt(changes)
-        self._waiting.append(changes)
-        self.draft = DerivedDraft(self.ledger, self.tokens)
-        steps = sum(len(change.steps) for change in self._waiting)
-        if (
-            steps + len(self._waiting) >= MAX_WAITING_STEPS
-            or sum(c.size for c in self._waiting) >= MAX_WAITING_BYTES
-        ):
-            self._write()
-
-    def _write(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self.index.write(lambda txn: write_index(txn, waiting, NOTHING_TO_FINISH))
+        self.index.write(lambda txn: write_index(txn, [changes], NOTHING_TO_FINISH))
         self.ledger.shrink(self.applied)
+        self.draft = DerivedDraft(self.ledger, self.tokens)
 
     def finish(self, hub: HubId, finishing: bytes) -> None:
         """Write the remaining changes, and the rows that belong to no label."""
         self.settle(at_least=0)
-        self._write()
 
         def write(txn: Transaction) -> None:
             mark_index(txn, hub)

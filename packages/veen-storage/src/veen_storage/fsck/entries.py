@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from veen_core.cap import verify_token
@@ -36,6 +35,7 @@ from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.chunks.pruned_chunk import read_pruned_chunk
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import DamageError
+from veen_storage.fsck.files.log_files import ChunkRef
 from veen_storage.fsck.report import Fault
 
 _NO_HASH: Final = bytes(32)
@@ -64,29 +64,36 @@ class EntryFacts(NamedTuple):
     """The token of a control entry; empty for a MSG."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkEnd:
+    """How the walk over a chunk ended."""
+
+    damage: Fault | None
+    size: int
+    """Offset at which the last intact entry ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRun:
-    """A run of entries of one label in one file: the unit of work for one process."""
+    """A run of entries of one file: the unit of work for one process."""
 
-    path: Path
-    label: Label
-    frames: tuple[tuple[int, int], ...]
-    """Offset and size of each frame; empty for a pruned chunk, which is one span."""
-    compressed: bool = False
-    pruned: bool = False
-    inline: tuple[bytes, ...] = ()
-    """The frames themselves, if they come from the journal."""
+    chunk: ChunkRef
+    frames: tuple[tuple[int, int], ...] = ()
+    """Offset and size of each frame; empty for a pruned chunk, which is one run."""
     sigs_from: StreamSeq = NO_ENTRIES
     """First entry whose signatures are verified."""
+    ends: ChunkEnd | None = None
+    """None unless this is the last run of its chunk."""
 
-    @property
-    def weight(self) -> int:
-        return max(len(self.frames), 1)
+
+def weigh(run: EntryRun) -> int:
+    """Return the number of entries of a run, by which work is shared among processes."""
+    return max(len(run.frames), 1)
 
 
 @dataclass(slots=True)
 class EntryRunResult:
-    """The outcome of checking one span."""
+    """The outcome of checking one run."""
 
     facts: list[EntryFacts] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -127,14 +134,14 @@ class LogTrust:
         return LogTerms(label=label, identity=self.identity, profile=registry.profile, limits=registry.limits)
 
 
-def check_span(trust: LogTrust, span: EntryRun) -> EntryRunResult:
-    """Verify every entry of a span."""
-    check = _SpanCheck(trust, span)
+def check_run(trust: LogTrust, run: EntryRun) -> EntryRunResult:
+    """Verify every entry of a run."""
+    check = _RunCheck(trust, run)
     try:
-        if span.pruned:
+        if run.chunk.pruned:
             check.pruned_chunk()
         else:
-            for offset, frame in _frames(span):
+            for offset, frame in _frames(run):
                 check.entry(offset, frame)
     except DamageError as exc:
         check.fault(exc.what, exc.offset, None)
@@ -144,31 +151,30 @@ def check_span(trust: LogTrust, span: EntryRun) -> EntryRunResult:
     return check.result
 
 
-def _frames(span: EntryRun) -> Iterator[tuple[int, bytes]]:
-    if span.inline:
-        yield from ((offset, frame) for (offset, _), frame in zip(span.frames, span.inline, strict=True))
+def _frames(run: EntryRun) -> Iterator[tuple[int, bytes]]:
+    if not run.frames:
         return
-    first, (last, size) = span.frames[0][0], span.frames[-1]
-    with ChunkFile(span.path, compressed=span.compressed) as chunk:
+    first, (last, size) = run.frames[0][0], run.frames[-1]
+    with ChunkFile(run.chunk.path, compressed=run.chunk.compressed) as chunk:
         data = chunk.read(first, last + size - first)
-    for offset, size in span.frames:
+    for offset, size in run.frames:
         yield offset, data[offset - first : offset - first + size]
 
 
-class _SpanCheck:
-    """Checks the entries of one span.
+class _RunCheck:
+    """Checks the entries of one run.
 
     Signatures are collected and verified together: verified one by one, each takes a fifth longer.
     """
 
-    def __init__(self, trust: LogTrust, span: EntryRun) -> None:
+    def __init__(self, trust: LogTrust, run: EntryRun) -> None:
         self.result = EntryRunResult()
-        self._terms = trust.terms(span.label)
+        self._terms = trust.terms(run.chunk.label)
         self._claims: list[SignatureClaim] = []
         self._places: list[tuple[int, StreamSeq]] = []
         """Offset and stream_seq of the entry that each signature belongs to."""
         self._signatures = HubSignatures(self._terms, later=self._claims)
-        self._span = span
+        self._run = run
 
     def entry(self, offset: int, frame: bytes) -> None:
         try:
@@ -177,12 +183,12 @@ class _SpanCheck:
             if is_token := entry.is_authorize:
                 verify_token(entry.token, self._terms.limits)
         except VeenError as exc:
-            seq = decode_frame(frame).stream_seq  # cannot fail: the planner has walked over it
+            seq = decode_frame(frame).stream_seq  # cannot fail: the header was decoded before
             self.fault(str(exc), offset, seq)
             self._add(_invalid(seq, offset, len(frame)))
             return
         seq = header.stream_seq
-        if seq >= self._span.sigs_from:
+        if seq >= self._run.sigs_from:
             self._signatures.check_receipt(entry.receipt, entry.receipt_bytes)
             self._places.append((offset, seq))
             if not is_token:
@@ -193,7 +199,7 @@ class _SpanCheck:
 
     def pruned_chunk(self) -> None:
         """Check each entry of a pruned chunk against its receipt."""
-        head, kept = read_pruned_chunk(self._span.path)
+        head, kept = read_pruned_chunk(self._run.chunk.path)
         if len(head.sizes) != len(kept):
             self.fault(f"lists {len(head.sizes)} sizes for {len(kept)} entries", 0, None)
             return
@@ -205,7 +211,7 @@ class _SpanCheck:
                 self.fault(str(exc), offset, receipt.stream_seq)
                 self._add(_invalid(receipt.stream_seq, offset, size))
                 continue
-            if step.stream_seq >= self._span.sigs_from:
+            if step.stream_seq >= self._run.sigs_from:
                 self._signatures.check_receipt(receipt, receipt.encode())
                 self._places.append((offset, step.stream_seq))
             seq, digest = step.stream_seq, entry.entry_hash
@@ -218,9 +224,9 @@ class _SpanCheck:
             self.fault(str(self._claims[position].refusal()), *self._places[position])
 
     def fault(self, what: str, offset: int | None, seq: StreamSeq | None) -> None:
-        span = self._span
+        chunk = self._run.chunk
         self.result.faults.append(
-            Fault(file=span.path.name, offset=offset, label=span.label, seq=seq, what=what)
+            Fault(file=chunk.path.name, offset=offset, label=chunk.label, seq=seq, what=what)
         )
 
     def _add(self, fact: EntryFacts) -> None:

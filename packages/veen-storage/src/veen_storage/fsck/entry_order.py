@@ -1,10 +1,9 @@
 """The rules between consecutive entries of a label, and what each entry adds to a draft (core §7).
 
-Used for entries in chunk files (``label_fold``) and for those that only the journal holds (``pending``).
-This fold does not use core's ``LogVerifier``, which verifies exports, so that the two can contradict each
-other: the tests check the same logs with both. It follows any number of writers, because it looks them up in
-the derived index. What it shares with the writer is the cursor and the draft; the tests' ``oracle.py`` shares
-neither.
+``label_fold`` uses them for entries in chunk files. They do not use core's ``LogVerifier``, which verifies
+exports, so that the two can contradict each other: the tests check the same logs with both. They follow any
+number of writers, because they look them up in the derived index. What they share with the writer is the
+cursor and the draft; the tests' ``oracle.py`` shares neither.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def place_entry(draft: Draft, cursor: LabelCursor, fact: EntryFacts) -> list[Inv
 
 
 def note_content(
-    draft: Draft, cursor: LabelCursor, fact: EntryFacts, tokens: set[AuthRef], *, follow_writers: bool = True
+    draft: Draft, cursor: LabelCursor, fact: EntryFacts, tokens: set[AuthRef]
 ) -> list[InvariantError]:
     """Note what the MSG or token of a placed entry changes; return the rules that it breaks."""
     broken: list[InvariantError] = []
@@ -50,13 +49,12 @@ def note_content(
     if fact.prev_ack >= fact.seq:
         found = f"prev_ack {fact.prev_ack} is beyond the {fact.seq - 1} entries before the MSG"
         broken.append(ACKNOWLEDGED.broken(found, fact.seq))
-    if follow_writers:
-        held = draft.client(cursor.label, fact.client_id)
-        last = held.last_seq if held is not None else ClientSeq(0)
-        if fact.client_seq <= last:
-            broken.append(UNIQUE.broken(f"client_seq {fact.client_seq} was accepted before", fact.seq))
-        elif fact.client_seq != last + 1:
-            found = f"client_seq {fact.client_seq} does not follow {last}"
-            broken.append(CONSECUTIVE.broken(found, fact.seq))
+    held = draft.client(cursor.label, fact.client_id)
+    last = held.last_seq if held is not None else ClientSeq(0)
+    if fact.client_seq <= last:
+        broken.append(UNIQUE.broken(f"client_seq {fact.client_seq} was accepted before", fact.seq))
+    elif fact.client_seq != last + 1:
+        found = f"client_seq {fact.client_seq} does not follow {last}"
+        broken.append(CONSECUTIVE.broken(found, fact.seq))
     note_msg(draft, cursor, fact.client_id, fact.client_seq, fact.auth_ref)
     return broken

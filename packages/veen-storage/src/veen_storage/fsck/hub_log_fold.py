@@ -15,53 +15,28 @@ entries and hub checkpoints are what the hub has shown to others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import chain, islice
 from typing import Final
 
 from veen_core.errors import InvariantError, VeenError
 from veen_core.hub_log import HeadTable, LabelHead, check_uncovered
 from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_core.tlog.tiles import TILE_WIDTH
-from veen_core.tlog.tree import Tree, leaf_hash
-from veen_storage.commit.hub_log import LENGTH_BYTES
+from veen_core.tlog.tree import Tree
+from veen_storage.commit.changes import HubEntry
+from veen_storage.commit.hub_log import index_entries, lay_out
 from veen_storage.disk.layout import HUB_LOG_CHECKPOINT, HUB_LOG_ENTRIES
 from veen_storage.errors import unreadable
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.entries import EntryFacts
-from veen_storage.fsck.files.derived_files import check_tail
+from veen_storage.fsck.files.surplus_bytes import foreign_byte
 from veen_storage.fsck.hub_log_notes import HubLogNotes
 from veen_storage.index.lmdb_index import Transaction
-from veen_storage.index.records import HubLogCursor, HubPlace, LabelNo
-from veen_storage.index.tables import (
-    HUB_BUNDLES,
-    HUB_CHECKPOINT,
-    HUB_HEADS,
-    HUB_LOG,
-    HUB_MOVED,
-    HUB_NODES,
-    META,
-)
+from veen_storage.index.records import HubLogCursor
+from veen_storage.index.tables import HUB_CHECKPOINT, HUB_HEADS, HUB_LOG, HUB_MOVED, META
 from veen_storage.read.hub_log_view import read_entry
 
 ROWS_AT_ONCE: Final = 4_096
-"""Entries whose rows are written, or read, in one transaction."""
+"""Entries whose rows are written in one transaction."""
 READ_BYTES: Final = 1_048_576
-
-
-@dataclass(slots=True)
-class _Rows:
-    """Rows of the derived index that wait to be written."""
-
-    heads: list[tuple[tuple[LabelNo, StreamSeq], HubPlace]] = field(default_factory=list)
-    nodes: list[tuple[tuple[int, int], bytes]] = field(default_factory=list)
-    bundles: list[tuple[int, int]] = field(default_factory=list)
-
-    def write(self, txn: Transaction) -> None:
-        HUB_HEADS.put_many(txn, self.heads)
-        HUB_NODES.put_many(txn, self.nodes)
-        HUB_BUNDLES.put_many(txn, self.bundles)
 
 
 class HubLogFold:
@@ -71,10 +46,10 @@ class HubLogFold:
         self._context = context
         self._notes = HubLogNotes(context)
         self._table = HeadTable()
-        self._tree = Tree()
-        self._offset = 0
-        """The byte at which the last entry ends that was read."""
-        self._rows = _Rows()
+        self._cursor = HubLogCursor(Tree(), 0)
+        """The tree of the entries that were read, and the byte at which the last of them ends."""
+        self._entries: list[HubEntry] = []
+        """Entries whose rows wait to be written."""
 
     # --- step 1
 
@@ -84,7 +59,7 @@ class HubLogFold:
         path = context.layout.hub_log_entries
         try:
             with path.open("rb", buffering=READ_BYTES) as file:
-                while notes.size is None or self._tree.size < notes.size:
+                while notes.size is None or self._cursor.size < notes.size:
                     entry = read_entry(file)
                     if entry is None or not self._add(entry):
                         break
@@ -92,85 +67,72 @@ class HubLogFold:
         except FileNotFoundError:
             rest = b""
         except OSError as exc:
-            context.fault(HUB_LOG_ENTRIES, unreadable(HUB_LOG_ENTRIES, exc).what, offset=self._offset)
-            context.hub_log_damaged = True
+            self._fault(unreadable(HUB_LOG_ENTRIES, exc).what)
             rest = b""
         self._flush()
-        context.report.counters.hub_log_entries += self._tree.size
+        context.report.counters.hub_log_entries += self._cursor.size
         if not context.hub_log_damaged:
             self._check_end(rest)
         if not context.hub_log_damaged:
-            notes.check_published(self._tree.size)
+            notes.check_published(self._cursor.size)
 
     def _add(self, data: bytes) -> bool:
         """Add the next entry; return False, with a fault, if the hub log cannot be followed any further."""
-        index, offset = self._tree.size, self._offset
         try:
             head = LabelHead.decode(data)
             self._table.add(head)
         except VeenError as exc:
-            self._fault(f"entry {index}: {exc}")
+            self._fault(f"entry {self._cursor.size}: {exc}")
             return False
-        rows, number = self._rows, self._context.derived.number(head.label)
-        nodes = self._tree.append(leaf_hash(data))
-        rows.heads.append(((number, head.upto_seq), HubPlace(index, offset)))
-        rows.nodes += (((index, node.height), node.hash) for node in nodes[1:])
-        if index % TILE_WIDTH == 0:
-            rows.bundles.append((index // TILE_WIDTH, offset))
-        self._offset += LENGTH_BYTES + len(data)
-        self._notes.check_root(self._tree.size, self._tree.root)
-        if len(rows.heads) >= ROWS_AT_ONCE:
+        number = self._context.derived.number(head.label)
+        self._cursor, entries = lay_out(self._cursor, [(number, head)])
+        self._entries += entries
+        self._notes.check_root(self._cursor.size, self._cursor.tree.root)
+        if len(self._entries) >= ROWS_AT_ONCE:
             self._flush()
         return True
 
     def _flush(self) -> None:
-        self._context.derived.index.write(self._rows.write)
-        self._rows = _Rows()
+        self._context.derived.index.write(lambda txn: index_entries(txn, self._entries))
+        self._entries = []
 
     def _check_end(self, rest: bytes) -> None:
         """Check size and root, and that ``rest`` is what an interrupted round may have left."""
-        notes, size = self._notes, self._tree.size
+        notes, size, end = self._notes, self._cursor.size, self._cursor.entries_bytes
         if notes.size is not None and size < notes.size:
             self._fault(f"ends before entry {size} is complete, but the hub log has {notes.size} entries")
             return
-        if notes.applied is not None and notes.applied.signed.head.root != self._tree.root:
+        if notes.applied is not None and notes.applied.signed.head.root != self._cursor.tree.root:
             what = f"its root is not that of hublog/entries at size {size}"
-            self._context.fault(HUB_LOG_CHECKPOINT, what)
+            self._context.report.fault(HUB_LOG_CHECKPOINT, what)
             self._context.hub_log_damaged = True
             return
         waiting = b"".join(item.extension.entries for item in notes.pending)
-        if (at := check_tail(rest, waiting, self._offset)) is not None:
+        if (at := foreign_byte(rest, waiting, end)) is not None:
             self._fault("contains bytes that are in neither index nor journal", offset=at)
         elif rest:
             self._context.report.notes.append(
-                f"{HUB_LOG_ENTRIES} ends in part of an interrupted write, from byte {self._offset} on: "
+                f"{HUB_LOG_ENTRIES} ends in part of an interrupted write, from byte {end} on: "
                 "the next start writes it again from the journal"
             )
 
     def _fault(self, what: str, *, offset: int | None = None) -> None:
-        self._context.fault(HUB_LOG_ENTRIES, what, offset=self._offset if offset is None else offset)
+        at = self._cursor.entries_bytes if offset is None else offset
+        self._context.report.fault(HUB_LOG_ENTRIES, what, offset=at)
         self._context.hub_log_damaged = True
 
     # --- step 2
 
     def heads_of(self, label: Label) -> FoldedHeads:
         """Return the heads of a label, to be compared with its entries."""
-        newest = self._table.newest.get(label)
-        places = self._places(label) if newest is not None else iter(())
-        covered = newest.upto_seq if newest is not None else 0
-        return FoldedHeads(self._context, label, places, covered, self._table.hub_ts)
-
-    def _places(self, label: Label) -> Iterator[tuple[StreamSeq, int]]:
-        """Yield ``upto_seq`` and offset of each head of a label in order, a page of rows at a time."""
-        index, number, after = self._context.derived.index, self._context.derived.number(label), 0
-        while True:
-            with index.reading() as view:
-                rows = HUB_HEADS.scan_label(view, number, after)
-                page = [(upto, place.offset) for (_number, upto), place in islice(rows, ROWS_AT_ONCE)]
-            if not page:
-                return
-            yield from page
-            after = page[-1][0] + 1
+        newest, derived = self._table.newest.get(label), self._context.derived
+        places: list[tuple[StreamSeq, int | None]] = []
+        if newest is not None:
+            with derived.index.reading() as view:
+                rows = HUB_HEADS.scan_label(view, derived.number(label))
+                places += ((upto, place.offset) for (_number, upto), place in rows)
+        places.append((StreamSeq(newest.upto_seq + 1 if newest is not None else 1), None))
+        return FoldedHeads(self._context, label, places, self._table.hub_ts)
 
     # --- step 3
 
@@ -183,9 +145,7 @@ class HubLogFold:
                 continue
             found = f"ends at entry {size}" if size else "has no entries in log/"
             what = f"the label {found}, but the hub log has its head at entry {head.upto_seq}"
-            context.fault("log", what, label=label, seq=head.upto_seq)
-            context.damaged.add(label)
-            context.bindings.complete = False
+            context.damage(label, "log", what, seq=head.upto_seq)
 
     def derive(self) -> None:
         """Write the rows that need all labels, and give the ledger the state that pending items continue."""
@@ -197,12 +157,12 @@ class HubLogFold:
             if context.sizes.get(label, 0) == head.upto_seq
         ]
         ledger.moved.difference_update(covered)
-        ledger.hub_log = HubLogCursor(self._tree, self._offset)
+        ledger.hub_log = self._cursor
 
         def write(txn: Transaction) -> None:
             for label in covered:
                 txn.delete(HUB_MOVED.name, label)
-            if self._tree.size:
+            if self._cursor.size:
                 META.put(txn, HUB_LOG, ledger.hub_log.pack())
             if notes.applied is not None:
                 META.put(txn, HUB_CHECKPOINT, notes.applied.content)
@@ -217,18 +177,19 @@ class FoldedHeads:
         self,
         context: FoldContext,
         label: Label,
-        places: Iterator[tuple[StreamSeq, int]],
-        covered: int,
+        places: list[tuple[StreamSeq, int | None]],
         newest_ts: UnixTime,
     ) -> None:
-        """``covered``: the label's last entry in the hub log. ``newest_ts``: the newest time of any label."""
+        """``places``: entry and offset of each head; then the first entry that no head covers, and None.
+
+        ``newest_ts``: the newest time of any label in the hub log.
+        """
         self._context = context
         self._label = label
         self._newest_ts = newest_ts
-        first_uncovered: tuple[StreamSeq, int | None] = (StreamSeq(covered + 1), None)
-        self._places = chain[tuple[StreamSeq, int | None]](places, [first_uncovered])
+        self._places = iter(places)
         self.next_seq, self._offset = next(self._places)
-        """The next entry to check: one that a head names, then the first that no head covers; then 0."""
+        """The next entry to check; 0 after the last."""
 
     def check(self, fact: EntryFacts) -> None:
         """Check the entry ``next_seq``."""
@@ -236,16 +197,18 @@ class FoldedHeads:
         self.next_seq, self._offset = next(self._places, (StreamSeq(0), None))
         if not fact.valid:
             return  # reported already
-        place = {"label": self._label, "seq": fact.seq, "offset": offset}
-        if offset is None:
-            try:
+        try:
+            if offset is None:
                 check_uncovered(self._label, fact.seq, fact.hub_ts, self._newest_ts)
-            except InvariantError as exc:
-                self._context.fault(HUB_LOG_ENTRIES, str(exc), **place)
-            return
-        head = self._read(offset)
-        if (head.mmr_root, head.hub_ts) != (fact.root, fact.hub_ts):
-            self._context.fault(HUB_LOG_ENTRIES, "root or time is not that of the label's RECEIPT", **place)
+                return
+            head = self._read(offset)
+        except InvariantError as exc:
+            what = str(exc)
+        else:
+            if (head.mmr_root, head.hub_ts) == (fact.root, fact.hub_ts):
+                return
+            what = "root or time is not that of the label's RECEIPT"
+        self._context.report.fault(HUB_LOG_ENTRIES, what, offset=offset, label=self._label, seq=fact.seq)
 
     def _read(self, offset: int) -> LabelHead:
         with self._context.layout.hub_log_entries.open("rb") as file:

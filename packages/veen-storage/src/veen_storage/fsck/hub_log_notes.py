@@ -43,30 +43,27 @@ class HubLogNotes:
         self.size = self._applied_size()
         """Entries that the index has applied; None if that is unknown."""
         self.applied = self._applied_note()
-        """The hub checkpoint at that size; None if the hub log is empty, or if the hub checkpoint is
-        unknown."""
+        """The hub checkpoint at that size; None if the hub log is empty, or if it is unknown."""
 
     def _check_names(self) -> None:
         """Check the names in the folder; a directory of an older veen has no folder."""
         context, layout = self._context, self._context.layout
-        known = {path.name for path in (layout.hub_log_entries, layout.hub_log_checkpoint)}
-        known.add(layout.hub_log_published.name)
+        files = (layout.hub_log_entries, layout.hub_log_checkpoint, layout.hub_log_published)
+        known = {path.name for path in files}
         try:
             names = sorted(os.listdir(layout.hub_log))
         except FileNotFoundError:
             if context.index_format in (None, FORMAT_WITHOUT_HUB_LOG) and not context.journal.hub_log:
                 context.report.notes.append("this directory has no hub log yet: the next start adds it")
             else:
-                context.fault(layout.hub_log.name, "the folder is missing")
+                context.report.fault(layout.hub_log.name, "the folder is missing")
                 context.hub_log_damaged = True
             return
         for name in names:
-            if name.removesuffix(".tmp") in known and name not in known:
-                context.report.notes.append(
-                    f"hublog/{name} is left over from an interrupted write and may be removed"
-                )
+            if name not in known and name.removesuffix(".tmp") in known:
+                context.report.note_leftover(f"hublog/{name}", "write")
             elif name not in known:
-                context.fault(f"hublog/{name}", "is not a file of the hub log", remedy=MOVE_AWAY)
+                context.report.fault(f"hublog/{name}", "is not a file of the hub log", MOVE_AWAY)
 
     def _read(self, path: Path, name: str, remedy: str) -> StoredNote | None:
         """Return a note that this hub signed; None if the note is missing or damaged; report the damage."""
@@ -75,74 +72,70 @@ class HubLogNotes:
         except FileNotFoundError:
             return None
         except OSError as exc:
-            self._context.fault(name, unreadable(name, exc).what)
+            self._context.report.fault(name, unreadable(name, exc).what)
             return None
         try:
             signed = parse_signed_head(content)
             verify_hub_checkpoint(self._context.trust.identity, signed, origin=signed.head.origin)
         except VeenError as exc:
-            self._context.fault(name, str(exc), remedy=remedy)
+            self._context.report.fault(name, str(exc), remedy)
             return None
         self._context.report.counters.signatures += 1
         return StoredNote(content, signed)
 
     def _applied_size(self) -> int | None:
+        stored, layout = self._stored, self._context.layout
+        size = stored.signed.head.size if stored is not None else None
         if self.pending:
-            return self.pending[0].size_before
-        if self._stored is not None:
-            return self._stored.signed.head.size
-        layout = self._context.layout
+            size = self.pending[0].size_before
         if not layout.hub_log_checkpoint.exists():
-            if not layout.hub_log_entries.exists() or not layout.hub_log_entries.stat().st_size:
-                return 0
-            self._context.fault(HUB_LOG_CHECKPOINT, "is missing, but hublog/entries has entries")
-        self._context.hub_log_damaged = True
-        return None
+            entries = layout.hub_log_entries
+            if size is None and not (entries.exists() and entries.stat().st_size):
+                size = 0
+            if size != 0:
+                self._damage("is missing, but the hub log has entries")
+        elif stored is not None and stored.signed.head.size != size and not self._is_pending(stored):
+            self._damage(
+                f"has size {stored.signed.head.size}: it is not in the journal, and the index has applied "
+                f"size {size}"
+            )
+        if size is None:
+            self._context.hub_log_damaged = True
+        return size
+
+    def _is_pending(self, note: StoredNote) -> bool:
+        return note.content in [item.extension.checkpoint for item in self.pending]
 
     def _applied_note(self) -> StoredNote | None:
         """Return the hub checkpoint of the applied size, from the file or from the journal."""
-        stored, context = self._stored, self._context
-        if stored is not None and stored.signed.head.size == self.size:
-            return stored
-        if not self.size:
-            return None
-        waiting = [item.extension.checkpoint for item in self.pending]
-        if stored is not None and stored.content not in waiting:
-            what = (
-                f"has size {stored.signed.head.size}: it is not in the journal, and the index has applied "
-                f"size {self.size}"
-            )
-            context.fault(HUB_LOG_CHECKPOINT, what)
-            context.hub_log_damaged = True
-        elif stored is None and not context.layout.hub_log_checkpoint.exists():
-            context.fault(HUB_LOG_CHECKPOINT, f"is missing, but the hub log has {self.size} entries")
-            context.hub_log_damaged = True
-        for item in context.journal.hub_log:
-            if item.signed.head.size == self.size and not context.is_pending(item):
-                return StoredNote(item.extension.checkpoint, item.signed)
-        context.hub_checkpoint_known = False
-        return None
+        known = [self._stored] if self._stored is not None else []
+        known += (
+            StoredNote(item.extension.checkpoint, item.signed)
+            for item in self._context.journal.hub_log
+            if not self._context.is_pending(item)
+        )
+        found = next((note for note in known if note.signed.head.size == self.size), None)
+        self._context.hub_checkpoint_known = found is not None or self.size == 0
+        return found
+
+    def _damage(self, what: str) -> None:
+        self._context.report.fault(HUB_LOG_CHECKPOINT, what)
+        self._context.hub_log_damaged = True
 
     def check_root(self, size: int, root: bytes) -> None:
         """Check the tree at one size against the published hub checkpoint, if it has that size."""
-        if self._published is not None and self._published.signed.head.size == size:
-            self._compare_published(root)
+        head = self._published.signed.head if self._published is not None else None
+        if head is not None and head.size == size and head.root != root:
+            what = f"has another root than the hub log at size {size}"
+            self._context.report.fault(HUB_LOG_PUBLISHED, what)
 
     def check_published(self, size: int) -> None:
         """Check that a published hub checkpoint beyond the applied size is one of the journal."""
-        if self._published is None or self._published.signed.head.size <= size:
+        if self._published is None or (beyond := self._published.signed.head.size) <= size:
             return
-        head = self._published.signed.head
-        roots = {item.signed.head.size: item.signed.head.root for item in self.pending}
-        if head.size in roots:
-            self._compare_published(roots[head.size])
-        else:
-            last = max(roots, default=size)
-            what = f"has size {head.size}, but the hub log ends at {last}: its newest entries are lost"
-            self._context.fault(HUB_LOG_PUBLISHED, what)
-
-    def _compare_published(self, root: bytes) -> None:
-        assert self._published is not None
-        head = self._published.signed.head
-        if head.root != root:
-            self._context.fault(HUB_LOG_PUBLISHED, f"has another root than the hub log at size {head.size}")
+        for item in self.pending:
+            self.check_root(item.signed.head.size, item.signed.head.root)
+        sizes = [size, *(item.signed.head.size for item in self.pending)]
+        if beyond not in sizes:
+            what = f"has size {beyond}, but the hub log ends at {max(sizes)}: its newest entries are lost"
+            self._context.report.fault(HUB_LOG_PUBLISHED, what)

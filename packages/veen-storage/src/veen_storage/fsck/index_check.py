@@ -10,28 +10,29 @@ import signal
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from itertools import chain, islice
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import chain, groupby, islice
 from multiprocessing.connection import Connection
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import lmdb
 
-from veen_core.cap import ClaimsRef
 from veen_core.errors import VeenError
 from veen_core.ids import Label
 from veen_storage.errors import REPAIR, DamageError, StorageError
 from veen_storage.fsck.workers import process_context
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64, LabelCursor, LabelNo
-from veen_storage.index.tables import APPLIED, ATTACHMENTS, BUCKETS, HEADS, LABELS, META, TABLES
+from veen_storage.index.tables import APPLIED, ATTACHMENTS, HEADS, LABELS, META, TABLES
 from veen_storage.index.transactions import View
 
 T = TypeVar("T")
 INDEX_FILE: Final = "index/data.mdb"
-MAX_ATTACHMENT_FAULTS: Final = 1_000
-"""Attachments that are reported one by one; further ones are counted."""
+MAX_ROWS: Final = 1_000
+"""Rows of a table that are kept one by one; further ones are counted."""
 
 
 def run_isolated(call: Callable[..., T], *args: Any) -> T:
@@ -123,61 +124,39 @@ class Row(NamedTuple):
     value: bytes
 
 
-class TableFault(NamedTuple):
-    """The rows of one table that do not follow from the files: their number, and the first of them."""
+@dataclass(slots=True)
+class TableDifference:
+    """The rows of one table that do not follow from the files: the first ``MAX_ROWS``, and their number."""
 
     table: str
-    rows: int
-    first: Row
+    rows: list[Row] = field(default_factory=list)
+    count: int = 0
+    unrecorded: int = 0
+    """Attachments that are there and have no row; they are not counted."""
 
 
-def compare(
-    actual: Path,
-    derived: Path,
-    unknown: frozenset[tuple[str, bytes]],
-    late: frozenset[ClaimsRef],
-    left_out: frozenset[str] = frozenset(),
-) -> list[TableFault]:
-    """Compare every row of every table but the attachments and those that are ``left_out``.
+Unknown = frozenset[tuple[str, bytes]]
+"""Rows that are not compared, because files do not tell their content: a table, and a prefix of the key."""
+ALL_BUT_ATTACHMENTS: Final[Unknown] = frozenset((name, b"") for name in TABLES if name != ATTACHMENTS.name)
 
-    Rows in ``unknown`` and the buckets of ``late`` claims are not compared: files do not tell their content.
-    """
-    faults: list[TableFault] = []
+
+def compare(actual: Path, derived: Path, unknown: Unknown) -> list[TableDifference]:
+    """Compare every row of every table."""
     with _views(actual, derived) as (have, want):
-        for table in TABLES:
-            if table == ATTACHMENTS.name or table in left_out:
-                continue
-            rows = (row for row in _differences(table, have, want) if (table, row.key) not in unknown)
-            if table == BUCKETS.name:
-                rows = (row for row in rows if row.key[: ClaimsRef.SIZE] not in late)
-            if (first := next(rows, None)) is not None:
-                faults.append(TableFault(table, 1 + sum(1 for _ in rows), first))
-    return faults
+        return [_compare_table(table, have, want, unknown) for table in TABLES if (table, b"") not in unknown]
 
 
-@dataclass(slots=True)
-class AttachmentRows:
-    """How the index's record of attachments differs from the attachments that are there."""
-
-    rows: list[Row]
-    more: int
-    """Further rows beyond ``MAX_ATTACHMENT_FAULTS``."""
-    unrecorded: int
-    """Attachments that are there and not recorded."""
-
-
-def compare_attachments(actual: Path, derived: Path) -> AttachmentRows:
-    """Compare the record of attachments with the files."""
-    with _views(actual, derived) as (have, want):
-        found = AttachmentRows([], 0, 0)
-        for row in _differences(ATTACHMENTS.name, have, want):
-            if row.wrong == "missing":
-                found.unrecorded += 1
-            elif len(found.rows) < MAX_ATTACHMENT_FAULTS:
+def _compare_table(table: str, have: View, want: View, unknown: Unknown) -> TableDifference:
+    prefixes = tuple(prefix for name, prefix in unknown if name == table)
+    found = TableDifference(table)
+    for row in _differences(table, have, want):
+        if table == ATTACHMENTS.name and row.wrong == "missing":
+            found.unrecorded += 1
+        elif not row.key.startswith(prefixes):
+            found.count += 1
+            if found.count <= MAX_ROWS:
                 found.rows.append(row)
-            else:
-                found.more += 1
-        return found
+    return found
 
 
 @contextmanager
@@ -187,7 +166,6 @@ def _views(*paths: Path) -> Iterator[list[View]]:
         yield [stack.enter_context(index.reading()) for index in indices]
 
 
-_END: Final = (None, b"")
 ROWS_AT_ONCE: Final = 1_024
 
 
@@ -199,23 +177,14 @@ def _differences(table: str, have: View, want: View) -> Iterator[Row]:
         if not ours:
             return
         before = ours[-1][0]
-    yield from _merge(table, _in_order(table, chain(ours, left), before), chain(theirs, right))
-
-
-def _merge(
-    table: str, have: Iterator[tuple[bytes, bytes]], want: Iterator[tuple[bytes, bytes]]
-) -> Iterator[Row]:
-    (a, x), (b, y) = next(have, _END), next(want, _END)
-    while a is not None or b is not None:
-        if b is None or (a is not None and a < b):
-            assert a is not None
-            yield Row("extra", a, x)
-            a, x = next(have, _END)
-        elif a is None or b < a:
-            if not (table == "meta" and not any(y)):  # a new directory has no counters yet
-                yield Row("missing", b, y)
-            b, y = next(want, _END)
-        else:
-            if x != y:
-                yield Row("differs", a, x)
-            (a, x), (b, y) = next(have, _END), next(want, _END)
+    rest = _in_order(table, chain(ours, left), before)
+    merged = merge(((*row, True) for row in rest), ((*row, False) for row in chain(theirs, right)))
+    for key, rows in groupby(merged, key=itemgetter(0)):
+        values = {there: value for _key, value, there in rows}
+        if False not in values:
+            yield Row("extra", key, values[True])
+        elif True in values:
+            if values[True] != values[False]:
+                yield Row("differs", key, values[True])
+        elif table != META.name or any(values[False]):  # a new directory has no counters yet
+            yield Row("missing", key, values[False])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import chain
 from typing import NamedTuple
 
 from veen_core.checkpoint import Checkpoint
@@ -18,11 +18,11 @@ from veen_core.tlog.tree_head import SignedHead, parse_signed_head
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Anchor, HubExtension, Prune
 from veen_storage.commit.journal import Item, JournalBatch
-from veen_storage.commit.journal_floor import FLOOR, read_floor
+from veen_storage.commit.journal_floor import FLOOR, Floor, read_floor
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError
-from veen_storage.fsck.files.log_files import LabelFiles, LogFiles, chunks_of, count_frames
-from veen_storage.fsck.report import MOVE_AWAY, Fault, Report
+from veen_storage.fsck.files.log_files import MAX_SEQ, ChunkRef, LogFiles, chunks_of, walk_frames
+from veen_storage.fsck.report import MOVE_AWAY, Report
 
 
 class JournalItem(NamedTuple):
@@ -40,12 +40,9 @@ class JournalItem(NamedTuple):
 
 
 class HubItem(NamedTuple):
-    """An extension of the hub log, with its place in the journal."""
+    """An extension of the hub log."""
 
     batch: int
-    file: str
-    offset: int
-    """Offset of the batch in its segment."""
     extension: HubExtension
     signed: SignedHead
     size_before: int
@@ -54,14 +51,13 @@ class HubItem(NamedTuple):
 
 @dataclass(slots=True)
 class JournalItems:
-    """Every item of the journal, in the order in which opening applies them."""
+    """The batches of the journal in order, with file and offset; and their items by what they are about."""
 
-    items: list[JournalItem | HubItem] = field(default_factory=list)
+    batches: list[tuple[str, int, JournalBatch]] = field(default_factory=list)
     labels: dict[Label, list[JournalItem]] = field(default_factory=dict)
     hub_log: list[HubItem] = field(default_factory=list)
-    first: int | None = None
     last: int | None = None
-    """Numbers of the first and the last batch."""
+    """Number of the last batch."""
     damaged: bool = False
     size: int = 0
 
@@ -69,104 +65,53 @@ class JournalItems:
         return [item for item in self.labels.get(label, ()) if item.kind == kind]
 
 
-def lowest_applied(layout: Layout) -> int:
-    """Return the batch that every index of this directory has applied; 0 if that file cannot be read."""
-    try:
-        return read_floor(layout.journal).applied
-    except DamageError:
-        return 0
+def read_journal(layout: Layout, report: Report, applied: int | None = None) -> JournalItems:
+    """Read every durable batch, up to the first damage, which is reported.
 
-
-def newest_segment(layout: Layout) -> Path | None:
-    """Return the segment that must hold every later batch, if it exists."""
-    try:
-        path = journal.segment_path(layout.journal, read_floor(layout.journal).segment)
-    except DamageError:
-        return None
-    return path if path.exists() else None
-
-
-def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalItems:
-    """Read every segment. Damage is reported, and reading continues with the next segment.
-
-    Batches up to ``applied`` may be missing: segments are removed in no particular order.
+    ``applied``: the last batch that the index includes; None if no index says so.
     """
-    found, applied = JournalItems(), max(applied, lowest_applied(layout))
+    found, floor = JournalItems(), floor_of(layout)
     try:
         journal.check_newest(layout.journal, read_floor(layout.journal))
     except DamageError as exc:
-        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=exc.action))
+        report.fault_of(exc, exc.file, exc.action)
     _report_unknown_names(layout, report)
-    segments = journal.list_segments(layout.journal)
-    for path in segments:
-        for offset, batch in _read_batches(path, found, report, last=path == segments[-1]):
-            _check_number(path, offset, batch, found, report, applied=applied)
+    found.size = sum(path.stat().st_size for path in journal.list_segments(layout.journal))
+    try:
+        for path, offset, batch in journal.scan(layout.journal, applied, floor, report.notes.append):
+            found.last = batch.number
             for item in batch.items:
-                try:
-                    _add_item(found, item, (batch.number, path.name, offset))
-                except VeenError as exc:
-                    found.damaged = True
-                    report.faults.append(Fault(file=path.name, offset=offset, what=str(exc)))
+                _add_item(found, item, (batch.number, path.name, offset))
+            found.batches.append((path.name, offset, batch))
+    except DamageError as exc:
+        found.damaged = True
+        report.fault_of(exc, exc.file)
+        report.notes.append("the rest of the journal was not checked")
     return found
 
 
 def _add_item(found: JournalItems, item: Item, place: tuple[int, str, int]) -> None:
-    if item.kind == journal.HUB_CHECKPOINT:
-        extension = HubExtension.decode(item.data)
-        signed = parse_signed_head(extension.checkpoint)
-        before = signed.head.size - len(decode_bundle(extension.entries))
-        extended = HubItem(*place, extension, signed, before)
-        found.items.append(extended)
-        found.hub_log.append(extended)
-        return
-    label, seq = _address(item.kind, item.data)
+    try:
+        if item.kind == journal.HUB_CHECKPOINT:
+            extension = HubExtension.decode(item.data)
+            signed = parse_signed_head(extension.checkpoint)
+            before = signed.head.size - len(decode_bundle(extension.entries))
+            found.hub_log.append(HubItem(place[0], extension, signed, before))
+            return
+        label, seq = _address(item.kind, item.data)
+    except VeenError as exc:
+        _batch, file, offset = place
+        raise DamageError(file, offset, str(exc)) from exc
     read = JournalItem(*place, item.kind, item.data, label, seq)
-    found.items.append(read)
     found.labels.setdefault(label, []).append(read)
 
 
 def _report_unknown_names(layout: Layout, report: Report) -> None:
     for name in sorted(os.listdir(layout.journal)):
         if name == f"{FLOOR}.tmp":
-            report.notes.append(f"journal/{name} is left over from an interrupted write and may be removed")
+            report.note_leftover(f"journal/{name}", "write")
         elif name != FLOOR and not re.fullmatch(r"journal-\d{20}\.wal", name):
-            report.faults.append(Fault(file=name, what="is not a journal file", remedy=MOVE_AWAY))
-
-
-def _read_batches(
-    path: Path, found: JournalItems, report: Report, *, last: bool
-) -> Iterator[tuple[int, JournalBatch]]:
-    end, size = 0, path.stat().st_size
-    found.size += size
-    try:
-        for offset, batch in journal.read_segment(path, last=last):
-            yield offset, batch
-            end = offset + batch.size
-    except DamageError as exc:
-        found.damaged = True
-        report.faults.append(Fault(file=path.name, offset=exc.offset, what=exc.what))
-        report.notes.append(f"{path.name}: nothing after byte {exc.offset or 0} was checked")
-        return
-    if end < size:
-        report.notes.append(
-            f"{path.name} ends in a batch that was only partly written, from byte {end} on: "
-            "no receipt was issued for it, and the next start drops it"
-        )
-
-
-def _check_number(
-    path: Path, offset: int, batch: JournalBatch, found: JournalItems, report: Report, *, applied: int
-) -> None:
-    if found.last is None:
-        found.first = batch.number
-        if batch.number != journal.first_batch(path):
-            what = f"begins with batch {batch.number}, but its name says {journal.first_batch(path)}"
-            report.faults.append(Fault(file=path.name, offset=offset, what=what))
-    elif not found.last < batch.number <= max(found.last, applied) + 1 and not found.damaged:
-        found.damaged = True
-        what = f"batch {batch.number} comes directly after batch {found.last}"
-        report.faults.append(Fault(file=path.name, offset=offset, what=what))
-    found.last = batch.number
+            report.fault(name, "is not a journal file", MOVE_AWAY)
 
 
 def _address(kind: int, data: bytes) -> tuple[Label, StreamSeq]:
@@ -187,56 +132,56 @@ def _address(kind: int, data: bytes) -> tuple[Label, StreamSeq]:
     raise VeenError(f"contains an item of unknown kind {kind}")
 
 
-# --- how far the journal is applied, if the index is lost
+# --- how far the journal is applied
+
+
+def floor_of(layout: Layout) -> Floor:
+    """Return the journal's floor; an empty one if that file is damaged, which ``read_journal`` reports."""
+    try:
+        return read_floor(layout.journal)
+    except DamageError:
+        return journal.NO_FLOOR
 
 
 def applied_by_files(layout: Layout, log: LogFiles, items: JournalItems, *, zstd: bool) -> int:
     """Return the last batch whose effects are all in ``log/`` and ``hublog/``.
 
     This is the batch that the lost index had applied, or a later one: files are written before the index
-    commits. Prunes do not count, because a prune is never carried out if its chunk is damaged.
+    commits. Prunes do not count, because a prune is never carried out if its chunk is damaged. It is at least
+    the floor: the journal was trimmed up to it, and opening refuses an older index.
     """
-    if items.first is None or items.last is None:
-        return 0
-    applied = items.last
+    certain = floor_of(layout).applied
+    if items.last is None:
+        return certain
+    missing = [items.last + 1, *_unapplied_extensions(layout, items)]
     for label in items.labels:
         files = log.of(label)
-        last = _last_entry(layout, label, files, zstd=zstd)
-        missing = [item.batch for item in items.of(label, journal.ENTRY) if item.seq > last]
+        last = _last_entry(chunks_of(layout, label, files, zstd=zstd))
+        entries = items.of(label, journal.ENTRY)
+        missing += [item.batch for item in entries if item.seq > last]
         checkpoints = items.of(label, journal.CHECKPOINT)
         missing += [item.batch for item in checkpoints if item.seq not in files.checkpoints]
         missing += _unapplied_anchors(layout, items.of(label, journal.ANCHOR))
-        applied = min([applied, *(batch - 1 for batch in missing)])
-    applied = min([applied, *(batch - 1 for batch in _unapplied_extensions(layout, items))])
-    return max(applied, _certainly_applied(log, items))
-
-
-def _certainly_applied(log: LogFiles, items: JournalItems) -> int:
-    """Return the last batch that the lost index must have applied.
-
-    A chunk gets its final name, or is removed, only after the index has committed. Other files of such a
-    batch that are missing are lost.
-    """
-    certain = 0
-    for label in items.labels:
-        files = log.of(label)
+        # A chunk gets its final name, or is removed, only after the index has committed. Other files of
+        # such a batch that are missing are lost.
         starts = {end + 1 for end in files.logs.values()}
-        certain = max([certain, *(i.batch for i in items.of(label, journal.ENTRY) if i.seq in starts)])
         removed = files.pruned.keys() - files.logs.keys() - files.growing
-        first: dict[StreamSeq, int] = {}
-        for item in items.of(label, journal.PRUNE):
-            first.setdefault(item.seq, item.batch)  # the first decision is carried out, a repetition is not
-        certain = max([certain, *(first[start] for start in first.keys() & removed)])
-    return certain
+        prunes = {
+            item.seq: item.batch for item in reversed(items.of(label, journal.PRUNE))
+        }  # the first counts
+        proofs = [item.batch for item in entries if item.seq in starts]
+        proofs += [prunes[start] for start in prunes.keys() & removed]
+        certain = max([certain, *proofs])
+    return max(min(missing) - 1, certain)
 
 
-def _last_entry(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) -> int:
+def _last_entry(chunks: list[ChunkRef]) -> int:
     """Return the last entry that the chunks reach without a gap."""
     last = 0
-    for chunk in chunks_of(layout, label, files, zstd=zstd):
+    for chunk in chunks:
         if chunk.start != last + 1:
             break
-        last = chunk.end if chunk.end is not None else last + count_frames(chunk)
+        last = chunk.end or last + len(walk_frames(chunk, MAX_SEQ)[0])
     return last
 
 
@@ -251,13 +196,11 @@ def _unapplied_extensions(layout: Layout, items: JournalItems) -> list[int]:
 
 def _unapplied_anchors(layout: Layout, items: list[JournalItem]) -> list[int]:
     """Return the batches whose anchors are newer than those in the files."""
-    batches: list[int] = []
-    for upto in {item.seq for item in items}:
-        same = [item for item in items if item.seq == upto]
-        try:
-            written = layout.anchor(same[0].label, upto).read_bytes()
-        except OSError:
-            written = b""
-        done = next((at for at in reversed(range(len(same))) if same[at].data == written), -1)
-        batches += [item.batch for item in same[done + 1 :]]
-    return batches
+    batches = dict[StreamSeq, list[int]]()
+    for item in items:
+        waiting = batches.setdefault(item.seq, [])
+        waiting.append(item.batch)
+        with suppress(OSError):
+            if layout.anchor(item.label, item.seq).read_bytes() == item.data:
+                waiting.clear()
+    return list(chain.from_iterable(batches.values()))

@@ -1,192 +1,131 @@
 """The ordered check of one label: its entries and the boundaries of its chunks (core §4.8).
 
-A fault that breaks the order (an entry that is missing or unreadable, a wrong root) ends the fold of its
-chunk. The next chunk is folded again from the checkpoint before it, so that faults are reported for each
-chunk. The index rows of a damaged label are not compared.
+A fault that breaks the order (an entry that is missing or unreadable, a wrong root) ends the fold of the
+label. Every later entry is still checked by itself, and so are the names and ends of later chunks. What
+follows from the damaged entries is checked once they are restored: later roots and checkpoints, the index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from veen_core import checkpoint as checkpoints
-from veen_core import chunk as chunks
-from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import chunk_name
 from veen_core.errors import VeenError
-from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_core.mmr import Mmr
+from veen_core.ids import Label, StreamSeq
 from veen_storage.chunks.pruned_chunk import read_pruned_head
 from veen_storage.chunks.retention import pruned_form
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Prune, Sealed
 from veen_storage.commit.ledger import Draft
-from veen_storage.errors import REPAIR, RESTORE, DamageError
+from veen_storage.errors import RESTORE, DamageError
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.entries import EntryFacts
+from veen_storage.fsck.entries import ChunkEnd, EntryFacts, EntryRun, EntryRunResult
 from veen_storage.fsck.entry_order import note_content, place_entry
 from veen_storage.fsck.files.checkpoint_files import CheckpointFiles
-from veen_storage.fsck.files.derived_files import LabelArtifacts, describe
 from veen_storage.fsck.files.log_files import ChunkRef
 from veen_storage.fsck.hub_log_fold import FoldedHeads
-from veen_storage.fsck.plan import ChunkEnds
-from veen_storage.fsck.report import MOVE_AWAY
+from veen_storage.fsck.report import MOVE_AWAY, describe
 from veen_storage.index.records import LabelCursor
 
 
 class LabelFold:
-    """Folds one label: ``begin_chunk``, ``add`` and ``end_chunk`` for each chunk, then ``end``."""
+    """Folds one label: ``add`` for each run of entries, then ``end``."""
 
     def __init__(self, context: FoldContext, label: Label, heads: FoldedHeads) -> None:
         self._context = context
         self._heads = heads
         self._label = label
         self._files = context.log.of(label)
-        self._artifacts = LabelArtifacts(context.report, context.rewrites, label)
         self._cursor: LabelCursor | None = None
-        """None before the first chunk, and from a fault that breaks the order until the next chunk."""
+        """None before the first chunk, and after a fault that breaks the order."""
         self._next = StreamSeq(1)
-        self._unfolded_from: StreamSeq | None = None
-        self._resumed = False
         self._chunk: ChunkRef | None = None
+        self._between = True
+        """Whether the next run begins a chunk."""
         self._starts_chunk = False
-        self._skips_chunk = False
-        self._checkpoints = CheckpointFiles(context, label, self._artifacts)
+        self._overlaps = False
+        self._checkpoints = CheckpointFiles(context, label)
 
     @property
     def _draft(self) -> Draft:
         return self._context.derived.draft
 
+    def add(self, run: EntryRun, result: EntryRunResult) -> None:
+        """Fold the next entries of the label."""
+        if self._between:
+            self._begin_chunk(run.chunk)
+        self._between = run.ends is not None
+        report, facts = self._context.report, result.facts
+        report.faults += result.faults
+        report.counters.signatures += result.signatures
+        if not self._overlaps:
+            for fact in facts:
+                self._add(fact)
+            report.counters.entries += len(facts)
+            report.counters.bytes += sum(fact.size for fact in facts)
+            self._context.derived.settle()
+            if self._cursor is not None:
+                self._cursor = self._draft.own(self._label)
+            if run.ends is not None:
+                self._end_chunk(run.chunk, run.ends)
+
     # --- chunk files
 
-    def begin_chunk(self, chunk: ChunkRef) -> None:
-        self._skips_chunk = chunk.start < self._next
-        if self._skips_chunk:
+    def _begin_chunk(self, chunk: ChunkRef) -> None:
+        self._overlaps = chunk.start < self._next
+        if self._overlaps:
             what = f"overlaps the previous chunk, which ends at entry {self._next - 1}"
-            self._context.fault(chunk.path.name, what, label=self._label, seq=chunk.start)
-            self._context.damaged.add(self._label)
+            self._damage(chunk.path.name, what, seq=chunk.start)
             return
-        if chunk.start > self._next:
-            self._report_gap(chunk.start)
-            self._break_off(self._next)
-            self._next = chunk.start
         self._chunk, self._starts_chunk = chunk, True
+        if chunk.start > self._next:
+            first, last = self._next, StreamSeq(chunk.start - 1)
+            name = chunk_name(self._label, first, last)
+            self._damage(name, f"no chunk contains entries {first} to {last}", seq=first)
+            self._cursor, self._next = None, chunk.start
         if chunk.start == 1:
             self._cursor = self._context.derived.begin(self._label, self._draft)
-        elif self._cursor is None:
-            self._resume(chunk.start)
 
-    def _report_gap(self, start: StreamSeq) -> None:
-        at = self._next
-        for first, last in sorted(self._files.summaries):
-            if first == at and last < start:
-                name = chunk_name(self._label, first, last)
-                self._context.fault(name, "is missing, but its summary exists", label=self._label, seq=first)
-                at = StreamSeq(last + 1)
-        if at < start:
-            name = chunk_name(self._label, at, StreamSeq(start - 1))
-            self._context.fault(
-                name, f"no chunk contains entries {at} to {start - 1}", label=self._label, seq=at
-            )
-
-    def end_chunk(self, ended: ChunkEnds) -> None:
+    def _end_chunk(self, chunk: ChunkRef, ended: ChunkEnd) -> None:
         """Check that a chunk ends where its name says, and at the end of an entry."""
-        chunk, damage = ended.chunk, ended.damage
-        if ended.surplus:
-            self._context.report.notes.append(
-                f"{chunk.path.name} ends in part of an interrupted write, from byte {ended.size} on: "
-                "the next start writes it again from the journal"
-            )
-        if self._skips_chunk:
-            self._skips_chunk = False
-            return
-        place = {"label": self._label, "seq": self._next}
-        if damage is not None:
-            remedy = REPAIR if damage.action == REPAIR else RESTORE
-            offset = damage.offset
-            self._context.fault(chunk.path.name, damage.what, offset=offset, remedy=remedy, **place)
-            rest = "the file" if chunk.end is None else f"entry {chunk.end}"
-            self._context.report.notes.append(
-                f"{chunk.path.name}: nothing from byte {damage.offset or 0} to the end of {rest} was checked"
-            )
-            self._break_off(self._next)
+        if (damage := ended.damage) is not None:
+            self._damage(damage.file, damage.what, damage.remedy, offset=damage.offset, seq=self._next)
+            self._cursor = None
         elif chunk.end is not None and self._next != chunk.end + 1:
             what = f"ends after entry {self._next - 1}, but its name says {chunk.end}"
-            self._context.fault(chunk.path.name, what, offset=ended.size, **place)
-            self._break_off(self._next)
+            self._damage(chunk.path.name, what, offset=ended.size, seq=self._next)
+            self._cursor = None
         if chunk.end is not None:
             self._next = StreamSeq(chunk.end + 1)
 
-    def _break_off(self, seq: StreamSeq) -> None:
-        """Stop the fold at an entry, until the next chunk."""
-        self._context.damaged.add(self._label)
-        self._cursor = None
-        if self._unfolded_from is None:
-            self._unfolded_from = seq
-
-    def _resume(self, start: StreamSeq) -> None:
-        """Continue the fold from the checkpoint before a chunk, if it and its peaks can be read."""
-        upto = StreamSeq(start - 1)
-        layout = self._context.layout
-        try:
-            held = Checkpoint.decode(layout.checkpoint(self._label, upto).read_bytes())
-            peaks = chunks.decode_peaks(layout.peaks(self._label, upto).read_bytes())
-            checkpoints.check_transition(held, Mmr(upto, peaks))
-        except (OSError, VeenError):
-            return
-        self._note_unfolded()
-        known = self._draft.label(self._label) or self._context.derived.begin(self._label, self._draft)
-        self._cursor = LabelCursor(
-            self._label, known.number, Mmr(upto, peaks), Mmr(), start, 0, UnixTime(0), upto, 0
-        )
-        self._draft.changes.heads[self._label] = self._cursor
-        self._resumed = True
-
-    def _note_unfolded(self) -> None:
-        if self._unfolded_from is not None:
-            self._context.report.notes.append(
-                f"label {self._label.hex()}: roots and order of entries {self._unfolded_from} to "
-                f"{self._next - 1} could not be checked, nor the index's rows of this label"
-            )
-            self._unfolded_from = None
-
     # --- entries
-
-    def add(self, facts: Sequence[EntryFacts]) -> None:
-        """Fold the next entries of the chunk."""
-        if self._skips_chunk:
-            return
-        for fact in facts:
-            self._add(fact)
-        counters = self._context.report.counters
-        counters.entries += len(facts)
-        counters.bytes += sum(fact.size for fact in facts)
-        self._context.derived.settle()
-        if self._cursor is not None:
-            self._cursor = self._draft.own(self._label)
 
     def _add(self, fact: EntryFacts) -> None:
         if fact.seq != self._next:
             self._fault(fact, f"is where entry {self._next} should be")
-            self._break_off(self._next)
+            self._break_off()
         self._next = StreamSeq(fact.seq + 1)
         if fact.seq == self._heads.next_seq:
             self._heads.check(fact)
         if not fact.valid:
-            self._break_off(fact.seq)
+            self._break_off()
         if self._cursor is None:
             return
         self._check_boundary(fact, self._cursor)
         cursor, draft, context = self._cursor, self._draft, self._context
         broken = place_entry(draft, cursor, fact)
-        broken += note_content(draft, cursor, fact, context.tokens, follow_writers=not self._resumed)
+        broken += note_content(draft, cursor, fact, context.tokens)
         for error in broken:
             self._fault(fact, str(error))
         if broken and cursor.log.root != fact.root:  # place_entry has compared them already
-            self._break_off(fact.seq)
+            self._break_off()
         elif fact.seq in self._checkpoints.expected:
             self._checkpoints.check(fact.seq, cursor)
+
+    def _break_off(self) -> None:
+        """Stop the fold."""
+        self._context.damaged.add(self._label)
+        self._cursor = None
 
     def _check_boundary(self, fact: EntryFacts, cursor: LabelCursor) -> None:
         """Check that chunks end exactly where core §4.8.2 says."""
@@ -212,7 +151,7 @@ class LabelFold:
         self._files.summaries.discard((start, end))
         path = self._context.layout.summary(self._label, start, end)
         pruned = start in self._files.pruned
-        self._artifacts.compare(path, step.summary.encode(), seq=end, rewrite=not pruned)
+        self._context.compare(path, step.summary.encode(), self._label, end, rewrite=not pruned)
         if start in self._files.growing:
             self._context.unfinished.append(step)
         if pruned:
@@ -229,8 +168,7 @@ class LabelFold:
         except (OSError, VeenError) as exc:
             next_start_writes_file = chunk_remains and any(map(context.is_pending, prunes))
             if not next_start_writes_file:
-                context.fault(path.name, describe(exc), offset=0, label=self._label, seq=start)
-                context.damaged.add(self._label)
+                self._damage(path.name, describe(exc), offset=0, seq=start)
             return
         decision = Prune(label=self._label, start_seq=start, end_seq=end, pruned_at=head.pruned_at)
         if chunk_remains:
@@ -250,29 +188,27 @@ class LabelFold:
             right = pruned_form(self._context.layout, decision, zstd=self._context.zstd).content
         except (OSError, DamageError):
             return  # the reader of the chunk has reported it
-        self._artifacts.compare(path, right, seq=decision.start_seq)
+        self._context.compare(path, right, self._label, decision.start_seq)
 
     # --- the end
 
     def end(self) -> None:
         """Check the rules that need all chunks of the label."""
-        context, chunk = self._context, self._chunk
+        context, chunk, last = self._context, self._chunk, self._next - 1
         if chunk is not None and chunk.end is not None:
-            what = "is sealed, but the next chunk is missing"
-            context.fault(chunk.path.name, what, label=self._label, seq=chunk.end)
-            context.damaged.add(self._label)
-        last = self._next - 1
-        if chunk is not None and not last:
-            context.fault(chunk.path.name, "contains no entry", label=self._label, remedy=MOVE_AWAY)
-            context.damaged.add(self._label)
+            self._damage(chunk.path.name, "is sealed, but the next chunk is missing", seq=chunk.end)
+        elif chunk is not None and not last:
+            self._damage(chunk.path.name, "contains no entry", MOVE_AWAY)
         if self._label not in context.damaged:
             self._check_lost_entries(last)
         self._checkpoints.check_anchors()
-        self._note_unfolded()
-        if self._label in context.damaged:
-            context.bindings.complete = False
-        else:
+        if self._label not in context.damaged:
             self._checkpoints.check_index()
+        else:
+            context.report.notes.append(
+                f"label {self._label.hex()} is damaged: what follows from its damaged entries was not "
+                "checked; check again when they are restored"
+            )
         context.sizes[self._label] = last
         context.report.counters.labels += bool(last)
 
@@ -281,11 +217,21 @@ class LabelFold:
         for item in self._context.journal.of(self._label, journal.ENTRY):
             if item.seq > last and not self._context.is_pending(item):
                 what = f"entry {item.seq} was applied, but is in no chunk"
-                self._context.fault(item.file, what, offset=item.offset, label=self._label, seq=item.seq)
-                self._context.damaged.add(self._label)
+                self._damage(item.file, what, offset=item.offset, seq=item.seq)
                 return
+
+    def _damage(
+        self,
+        file: str,
+        what: str,
+        remedy: str = RESTORE,
+        *,
+        seq: StreamSeq | None = None,
+        offset: int | None = None,
+    ) -> None:
+        self._context.damage(self._label, file, what, remedy, seq=seq, offset=offset)
 
     def _fault(self, fact: EntryFacts, what: str) -> None:
         assert self._chunk is not None
         name = self._chunk.path.name
-        self._context.fault(name, what, offset=fact.offset, label=self._label, seq=fact.seq)
+        self._context.report.fault(name, what, offset=fact.offset, label=self._label, seq=fact.seq)

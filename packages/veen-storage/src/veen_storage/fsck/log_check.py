@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
 
 from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, decode_frame
 from veen_core.errors import VeenError
-from veen_core.ids import Label
+from veen_core.ids import Label, StreamSeq
 from veen_storage.chunks.chunk_files import ChunkFile
-from veen_storage.commit.applier import encode_finishing
-from veen_storage.commit.changes import Changes
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.entries import EntryRun
+from veen_storage.fsck.entries import check_run, weigh
 from veen_storage.fsck.files.log_files import chunks_of
 from veen_storage.fsck.hub_log_fold import HubLogFold
 from veen_storage.fsck.label_fold import LabelFold
-from veen_storage.fsck.pending import pending_entries, replay_pending
-from veen_storage.fsck.plan import ChunkBegins, ChunkEnds, Event, LabelBegins, LabelEnds, SpanPlanner
-from veen_storage.fsck.report import ReportProgress
+from veen_storage.fsck.pending import check_pending
+from veen_storage.fsck.plan import runs_of
+from veen_storage.fsck.report import ReportProgress, no_progress
 from veen_storage.fsck.workers import FsckWorkers
 
 
@@ -27,59 +26,37 @@ def check_log(
     *,
     recent: int | None,
     surplus_remedy: str,
-    progress: ReportProgress | None = None,
+    progress: ReportProgress = no_progress,
 ) -> None:
     """Check the log into the context; its derived index is complete afterwards."""
-    planner = SpanPlanner(
-        layout=context.layout, zstd=context.zstd, recent=recent, surplus_remedy=surplus_remedy
-    )
+    hub_log = HubLogFold(context)
+    hub_log.read()
     labels = sorted(
         context.log.labels.keys() | context.journal.labels.keys(),
         key=lambda label: (not _holds_tokens(context, label), label),
     )
-    hub_log = HubLogFold(context)
-    hub_log.read()
-    fold: LabelFold | None = None
-    for event, result in workers.verify(_plan(planner, context, labels)):
-        if isinstance(event, LabelBegins):
-            fold = LabelFold(context, event.label, hub_log.heads_of(event.label))
-            continue
-        assert fold is not None
-        if result is not None:
-            context.report.faults.extend(result.faults)
-            context.report.counters.signatures += result.signatures
-            fold.add(result.facts)
-            _report_progress(progress, context)
-            continue
-        match event:
-            case ChunkBegins(chunk):
-                fold.begin_chunk(chunk)
-            case ChunkEnds():
-                fold.end_chunk(event)
-            case LabelEnds():
-                fold.end()
-    hub_log.finish()
-    finishing = encode_finishing([Changes(steps=context.unfinished)])
-    context.derived.finish(context.trust.registry.hub_id, finishing)
-    hub_log.derive()
-    replay_pending(context, workers, verify_sigs=recent != 0)
-    _report_progress(progress, context)
-    _report_lost_entries(context)
-    path = context.layout.checkpoint_binding
-    if faults := list(context.bindings.check(path)):
-        context.report.faults.extend(faults)
-        context.rewrites[path] = b"".join(context.bindings.applied)
-    _report_strays(context)
-
-
-def _plan(planner: SpanPlanner, context: FoldContext, labels: list[Label]) -> Iterator[Event | EntryRun]:
+    runs = (
+        run
+        for label in labels
+        for run in runs_of(context, label, recent=recent, surplus_remedy=surplus_remedy)
+    )
+    results = workers.map(partial(check_run, context.trust), runs, weigh)
+    for label, found in groupby(results, key=lambda each: each[0].chunk.label):
+        fold = LabelFold(context, label, hub_log.heads_of(label))
+        for run, result in found:
+            fold.add(run, result)
+            progress(context.report.counters.entries)
+        fold.end()
     for label in labels:
-        yield from planner.plan(label, context.log.of(label), pending_entries(context, label))
-
-
-def _report_progress(progress: ReportProgress | None, context: FoldContext) -> None:
-    if progress is not None:
-        progress(context.report.counters.entries)
+        if label not in context.sizes:  # it has no chunk
+            LabelFold(context, label, hub_log.heads_of(label)).end()
+    hub_log.finish()
+    context.derived.finish(context.trust.registry.hub_id, context.finishing)
+    hub_log.derive()
+    _report_lost_entries(context)
+    check_pending(context)
+    progress(context.report.counters.entries)
+    _report_strays(context)
 
 
 def _holds_tokens(context: FoldContext, label: Label) -> bool:
@@ -101,15 +78,12 @@ def _report_lost_entries(context: FoldContext) -> None:
         if size > held and label not in context.damaged:
             what = f"entries {held + 1} to {size} are in the index, but in no file"
             remedy = "restore the label's files from a clone, or move index/ away if the index is wrong"
-            context.fault("log", what, label=label, seq=held + 1, remedy=remedy)
-            context.damaged.add(label)
-            context.bindings.complete = False
+            context.damage(label, "log", what, remedy, seq=StreamSeq(held + 1))
 
 
 def _report_strays(context: FoldContext) -> None:
-    """Report the files of intact labels that neither the log nor the journal accounts for."""
-    for label, files in context.log.labels.items():
-        if label in context.damaged:
-            continue
+    """Report the files that neither the log nor the journal accounts for."""
+    for label, files in () if context.damaged or context.journal.damaged else context.log.labels.items():
         for path in files.artifacts(context.layout, label):
-            context.fault(path.name, "belongs to no entry or checkpoint of the log", label=label)
+            what = "belongs to no entry or checkpoint of the log"
+            context.report.fault(path.name, what, label=label)

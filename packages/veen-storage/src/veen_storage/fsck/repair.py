@@ -19,6 +19,7 @@ The journal stays: the next start applies what it holds beyond the log, as after
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,17 +39,23 @@ from veen_storage.fsck import index_check
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_index import DerivedIndex
 from veen_storage.fsck.entries import LogTrust
-from veen_storage.fsck.files.attachments import attachment_sizes, record_attachments
+from veen_storage.fsck.files.attachments import attachment_sizes, describe_change, record_attachments
 from veen_storage.fsck.files.directory import check_identity
 from veen_storage.fsck.files.log_files import list_log
-from veen_storage.fsck.index_check import Row, Survey
-from veen_storage.fsck.journal_items import applied_by_files, lowest_applied, newest_segment, read_journal
+from veen_storage.fsck.index_check import ALL_BUT_ATTACHMENTS, Survey
+from veen_storage.fsck.journal_items import applied_by_files, floor_of, read_journal
 from veen_storage.fsck.log_check import check_log
-from veen_storage.fsck.report import Fault, FsckCounters, FsckLevel, Report, ReportProgress, counted
+from veen_storage.fsck.report import (
+    Fault,
+    FsckCounters,
+    FsckLevel,
+    Report,
+    ReportProgress,
+    counted,
+    no_progress,
+)
 from veen_storage.fsck.workers import FsckWorkers
 from veen_storage.index.lmdb_index import Index
-from veen_storage.index.records import U64
-from veen_storage.index.tables import FORMAT
 
 
 class RefusedError(DamageError):
@@ -127,7 +134,7 @@ class _Repair:
         self._layout = layout
         self._registry = registry
         self._files = files
-        self._progress = progress
+        self._progress = progress or no_progress
         self._report = Report(FsckLevel.QUICK)
         self._new = layout.root / "index.tmp"
         self._old = layout.root / "index.old"
@@ -151,7 +158,7 @@ class _Repair:
             self._files.replace(path, content)
         self._swap()
         self._rewrite_floor(context.derived.applied)
-        notes = [note for note in self._report.notes if "may be removed" not in note]
+        notes = [note for note in self._report.notes if note not in self._report.leftovers]
         rewritten = [HUB_LOG_PUBLISHED if path == published else path.name for path in rewrites]
         return RepairReport(sorted(rewritten), notes, self._report.counters)
 
@@ -184,25 +191,15 @@ class _Repair:
         raise RefusedError([missing, *faults])
 
     def _derive(self, identity: HubIdentity, survey: Survey | None) -> FoldContext:
-        layout, report = self._layout, self._report
+        layout, report, registry = self._layout, self._report, self._registry
         items, log = read_journal(layout, report), list_log(layout, report)
-        zstd = self._registry.zstd_level is not None
-        # At least the floor: the journal was trimmed up to it, and opening refuses an older index.
-        applied = max(applied_by_files(layout, log, items, zstd=zstd), lowest_applied(layout))
-        index = Index(self._new)
-        try:
-            derived = DerivedIndex(index, self._registry, {}, applied)
-            sizes = survey.sizes if survey is not None else {}
-            trust = LogTrust(identity, self._registry)
-            index_format = survey.meta.get(FORMAT) if survey is not None else None
-            context = FoldContext(layout, trust, report, log, items, derived, index_format, sizes)
-            with FsckWorkers(context.trust, 1) as workers:
-                check_log(
-                    context, workers, recent=self._recent, surplus_remedy=RESTORE, progress=self._progress
-                )
+        applied = applied_by_files(layout, log, items, zstd=registry.zstd_level is not None)
+        with closing(Index(self._new)) as index, FsckWorkers(1) as workers:
+            derived = DerivedIndex(index, registry, {}, applied)
+            trust = LogTrust(identity, registry)
+            context = FoldContext(layout, trust, report, log, items, derived, survey)
+            check_log(context, workers, recent=self._recent, surplus_remedy=RESTORE, progress=self._progress)
             record_attachments(index, attachment_sizes(layout))
-        finally:
-            index.close()
         return context
 
     def _survey(self) -> Survey | None:
@@ -222,20 +219,22 @@ class _Repair:
 
     def _note_lost_batches(self, context: FoldContext, applied: int) -> None:
         """Note a newest segment that ends before what the old index had applied."""
-        if (newest := newest_segment(self._layout)) is None:
-            return
+        newest = journal.segment_path(self._layout.journal, floor_of(self._layout).segment)
         try:
-            journal.check_end(newest, context.journal.last or 0, applied)
+            if newest.exists():
+                journal.check_end(newest, context.journal.last or 0, applied)
         except DamageError as exc:
             self._report.notes.append(f"{exc.file} {exc.what}; batches that are not in the log are lost")
 
     def _note_attachments(self) -> None:
         """Note attachments that are gone or had another size: the new index does not record that."""
-        changed = index_check.run_isolated(index_check.compare_attachments, self._layout.index, self._new)
-        self._report.notes += [_changed_attachment(row) for row in changed.rows]
-        if changed.more:
-            more = counted(changed.more, "more attachment is", "more attachments are")
-            self._report.notes.append(f"{more} missing or changed in size")
+        (changed,) = index_check.run_isolated(
+            index_check.compare, self._layout.index, self._new, ALL_BUT_ATTACHMENTS
+        )
+        self._report.notes += map(describe_change, changed.rows)
+        if more := changed.count - len(changed.rows):
+            counts = counted(more, "more attachment is", "more attachments are")
+            self._report.notes.append(f"{counts} missing or changed in size")
 
     # --- step 4
 
@@ -261,14 +260,3 @@ class _Repair:
             if not damaged and not new_clone:
                 self._report.notes.append(f"{exc.file} {exc.what}; batches that are not in the log are lost")
             write_floor(self._files, directory, Floor(applied))
-
-
-def _changed_attachment(row: Row) -> str:
-    name = f"attachments/{row.key.hex()}"
-    if row.wrong == "extra":
-        return f"{name} was stored and is missing: upload it again; it is no longer recorded"
-    was = f"the {U64.unpack(row.value)[0]} bytes" if len(row.value) == U64.size else "the size"
-    return (
-        f"{name} does not have {was} that the old index recorded: "
-        "run a full `veen hub fsck` to see whether it is intact"
-    )

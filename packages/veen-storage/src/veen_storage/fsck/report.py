@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from veen_core.ids import Label, StreamSeq
-from veen_storage.errors import RESTORE
+from veen_storage.errors import REPAIRABLE, RESTORE, DamageError
 
 MOVE_AWAY: Final = "move it out of the data directory"
 
@@ -33,8 +34,8 @@ class Fault:
 
     @property
     def is_repairable(self) -> bool:
-        """Whether the remedy names `veen hub repair`."""
-        return "`veen hub repair`" in self.remedy
+        """Whether `veen hub repair` mends it, or continues without it."""
+        return self.remedy in REPAIRABLE
 
     def __str__(self) -> str:
         place = self.file if self.offset is None else f"{self.file} at byte {self.offset}"
@@ -58,14 +59,28 @@ class FsckCounters:
     bytes: int = 0
     """Bytes of chunks (uncompressed), of the journal and of attachments."""
 
+    def add(self, other: FsckCounters) -> None:
+        """Add what was checked in another part of the hub."""
+        for each in dataclasses.fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
 
 ReportProgress = Callable[[int], None]
 """Is called with the number of checked entries, after every few thousand."""
 
 
+def no_progress(_entries: int) -> None:
+    """Do nothing."""
+
+
 def counted(number: int, singular: str, plural: str | None = None) -> str:
     """Return the number with its noun: "1 checkpoint", "2 checkpoints"."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def describe(exc: Exception) -> str:
+    """Return the text of an error, without the file name that a ``DamageError`` puts before it."""
+    return exc.what if isinstance(exc, DamageError) else str(exc)
 
 
 @dataclass(slots=True)
@@ -76,29 +91,53 @@ class Report:
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counters: FsckCounters = field(default_factory=FsckCounters)
+    leftovers: list[str] = field(default_factory=list)
+    """Those of the notes that are about temporary files."""
 
     @property
     def ok(self) -> bool:
         """Whether no fault was found."""
         return not self.faults
 
+    def fault(
+        self,
+        file: str,
+        what: str,
+        remedy: str = RESTORE,
+        *,
+        offset: int | None = None,
+        label: Label | None = None,
+        seq: StreamSeq | None = None,
+    ) -> None:
+        self.faults.append(Fault(file=file, what=what, remedy=remedy, offset=offset, label=label, seq=seq))
+
+    def fault_of(self, exc: Exception, file: str, remedy: str = RESTORE) -> None:
+        """Add an error as a fault; a ``DamageError`` brings its own file and offset."""
+        offset = None
+        if isinstance(exc, DamageError):
+            file, offset = exc.file, exc.offset
+        self.fault(file, describe(exc), remedy, offset=offset)
+
+    def note_leftover(self, file: str, interrupted: str) -> None:
+        """Note a temporary file; repair says nothing about it."""
+        self.leftovers.append(f"{file} is left over from an interrupted {interrupted} and may be removed")
+        self.notes.append(self.leftovers[-1])
+
     def lines(self) -> Iterator[str]:
         """Yield the report as text: faults, then notes, then totals."""
         yield from (f"fault: {fault}" for fault in self.faults)
         yield from (f"note: {note}" for note in self.notes)
         seen = self.counters
-        parts = (
+        parts = [
             f"{counted(seen.entries, 'entry', 'entries')} in {counted(seen.labels, 'label')}",
             counted(seen.signatures, "signature"),
             counted(seen.checkpoints, "checkpoint"),
-            *(
-                [counted(seen.hub_log_entries, "hub log entry", "hub log entries")]
-                if seen.hub_log_entries
-                else []
-            ),
+            counted(seen.hub_log_entries, "hub log entry", "hub log entries"),
             counted(seen.attachments, "attachment"),
             counted(seen.bytes, "byte"),
-        )
+        ]
+        if not seen.hub_log_entries:
+            del parts[3]
         verdict = "clean" if self.ok else counted(len(self.faults), "fault")
         yield f"{verdict} ({self.level.value}): {', '.join(parts)}"
 

@@ -9,23 +9,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
-from veen_storage.fsck.entries import EntryRun, EntryRunResult, LogTrust, check_span
-
-BUNDLE_FRAMES: Final = 512
-"""Frames handed to a process at once."""
+BUNDLE_WEIGHT: Final = 512
+"""Weight of the items that are handed to a process at once; an entry weighs 1."""
 BUNDLES_IN_FLIGHT: Final = 3
 """Bundles handed out and not yet returned, for each process."""
 MAX_THREAD_EXIT_SEC: Final = 0.02
 """Longest wait for the kernel to remove a thread that has ended."""
 T = TypeVar("T")
 R = TypeVar("R")
-E = TypeVar("E")
 
 
 def available_cores() -> int:
@@ -62,12 +59,7 @@ def _has_one_thread() -> bool:
     return True
 
 
-_trust: LogTrust | None = None
-
-
-def _start_worker(trust: LogTrust) -> None:
-    global _trust  # noqa: PLW0603 - set once, when the worker process starts
-    _trust = trust
+def _start_worker() -> None:
     gc.disable()
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
@@ -83,16 +75,14 @@ def _start_now() -> None:
     """Do nothing: the first job makes the pool start its processes."""
 
 
-def _check_spans(spans: list[EntryRun]) -> list[EntryRunResult]:
-    assert _trust is not None
-    return [check_span(_trust, span) for span in spans]
+def _call_all(call: Callable[[T], R], items: list[T]) -> list[R]:
+    return [call(item) for item in items]
 
 
 @dataclass(slots=True)
 class FsckWorkers:
-    """A pool that checks spans in ``processes`` processes, or in this one. A context manager."""
+    """A pool of ``processes`` processes; with one, the work is done in this process. A context manager."""
 
-    trust: LogTrust
     processes: int
     _pool: ProcessPoolExecutor | None = field(default=None)
     _gc_was_on: bool = field(default=False)
@@ -103,10 +93,7 @@ class FsckWorkers:
         gc.disable()
         if self.processes > 1:
             self._pool = ProcessPoolExecutor(
-                self.processes,
-                mp_context=process_context(),
-                initializer=_start_worker,
-                initargs=(self.trust,),
+                self.processes, mp_context=process_context(), initializer=_start_worker
             )
             self._pool.submit(_start_now)
         return self
@@ -119,48 +106,34 @@ class FsckWorkers:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=kind is not None)
 
-    def verify(self, events: Iterable[E | EntryRun]) -> Iterator[tuple[E | EntryRun, EntryRunResult | None]]:
-        """Yield the events in their order, each span with its result."""
-        for bundle, future in self._ahead(self._submit(bundle) for bundle in _bundles(events)):
-            results = iter(future())
-            for event in bundle:
-                yield event, next(results) if isinstance(event, EntryRun) else None
-
-    def _submit(
-        self, bundle: list[E | EntryRun]
-    ) -> tuple[list[E | EntryRun], Callable[[], list[EntryRunResult]]]:
-        spans = [event for event in bundle if isinstance(event, EntryRun)]
-        if self._pool is None:
-            return bundle, lambda: [check_span(self.trust, span) for span in spans]
-        return bundle, self._pool.submit(_check_spans, spans).result
-
-    def map(self, call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """Yield the results of any other work, in order."""
+    def map(
+        self, call: Callable[[T], R], items: Iterable[T], weight: Callable[[T], int]
+    ) -> Iterator[tuple[T, R]]:
+        """Yield each item with its result, in order; as much is in flight as the processes need."""
         if (pool := self._pool) is None:
-            yield from map(call, items)
+            yield from ((item, call(item)) for item in items)
             return
-        flying: Iterator[Future[R]] = (pool.submit(call, item) for item in items)
-        yield from (future.result() for future in self._ahead(flying))
-
-    def _ahead(self, submitted: Iterator[T]) -> Iterator[T]:
-        """Keep as much work in flight as the processes need, and no more."""
-        flying: deque[T] = deque()
-        for job in submitted:
-            flying.append(job)
-            if len(flying) > (BUNDLES_IN_FLIGHT * self.processes if self._pool is not None else 0):
-                yield flying.popleft()
-        yield from flying
+        flying = deque[tuple[list[T], Callable[[], list[R]]]]()
+        for bundle in _bundles(items, weight):
+            flying.append((bundle, pool.submit(_call_all, call, bundle).result))
+            if len(flying) > BUNDLES_IN_FLIGHT * self.processes:
+                yield from _results(*flying.popleft())
+        while flying:
+            yield from _results(*flying.popleft())
 
 
-def _bundles(events: Iterable[E | EntryRun]) -> Iterator[list[E | EntryRun]]:
-    """Group events so that handing them over costs little."""
-    bundle: list[E | EntryRun] = []
-    weight = 0
-    for event in events:
-        bundle.append(event)
-        weight += event.weight if isinstance(event, EntryRun) else 0
-        if weight >= BUNDLE_FRAMES or len(bundle) >= 8 * BUNDLE_FRAMES:
+def _results(bundle: list[T], results: Callable[[], list[R]]) -> Iterator[tuple[T, R]]:
+    return zip(bundle, results(), strict=True)
+
+
+def _bundles(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
+    """Group items so that handing them over costs little."""
+    bundle, size = list[T](), 0
+    for item in items:
+        bundle.append(item)
+        size += weight(item)
+        if size >= BUNDLE_WEIGHT:
             yield bundle
-            bundle, weight = [], 0
+            bundle, size = [], 0
     if bundle:
         yield bundle

@@ -6,11 +6,12 @@ opens its index transaction afterwards, never before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from veen_core.chunk import PrunedEntry
-from veen_core.entry import Entry
+from veen_core.entry import Content, Entry
 from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.receipt import Receipt
 from veen_storage.chunks.chunk_files import open_chunk
@@ -51,6 +52,8 @@ class EntryReader:
         self._index = index
         self._tail = tail
         self._origin = origin
+        self.give_way: Callable[[], None] = lambda: None
+        """Called in the middle of reading many entries, so that more urgent threads are not delayed."""
 
     # --- heads and labels
 
@@ -99,21 +102,46 @@ class EntryReader:
         self, label: Label, start: StreamSeq, limit: int, *, end: StreamSeq | None = None
     ) -> list[Entry | PrunedEntry]:
         """Return entries from ``start`` on: at most ``limit``, up to ``end`` and ``MAX_PAGE_BYTES``."""
+        stored = chain.from_iterable(self._runs(label, start, limit, end))
+        return [
+            one if isinstance(one, PrunedEntry) else Entry(label, StreamSeq(stream_seq), *one)
+            for stream_seq, one in enumerate(stored, max(start, 1))
+        ]
+
+    def contents(
+        self, label: Label, start: StreamSeq, limit: int, *, end: StreamSeq | None = None
+    ) -> list[Content]:
+        """Return entries as they are stored: as ``entries``, but up to the first one that was pruned.
+
+        Each is checked against its entry hash, and none is decoded. ``PrunedError`` if ``start`` was pruned.
+        """
+        found: list[Content] = []
+        for one in chain.from_iterable(self._runs(label, start, limit, end)):
+            if isinstance(one, PrunedEntry):
+                if not found:
+                    raise pruned(label, one.receipt.stream_seq)
+                break
+            found.append(one)
+        return found
+
+    def _runs(
+        self, label: Label, start: StreamSeq, limit: int, end: StreamSeq | None
+    ) -> Iterator[Sequence[Content | PrunedEntry]]:
+        """Yield the entries of a page, those that are together in the tail or in one chunk at a time."""
         head = self.head(label)
         if head is None or start > head.stream_seq or limit < 1:
-            return []
+            return
+        at = max(start, 1)
         last = StreamSeq(min(head.stream_seq, start + limit - 1, end if end is not None else head.stream_seq))
-        found: list[Entry | PrunedEntry] = []
-        size, at = 0, max(start, 1)
+        size = 0
         while at <= last and size < MAX_PAGE_BYTES:
             run, run_size = self._run(label, StreamSeq(at), last, MAX_PAGE_BYTES - size)
-            found.extend(run)
+            yield run
             size, at = size + run_size, at + len(run)
-        return found
 
     def _run(
         self, label: Label, start: StreamSeq, end: StreamSeq, room: int
-    ) -> tuple[list[Entry | PrunedEntry], int]:
+    ) -> tuple[Sequence[Content | PrunedEntry], int]:
         """Return entries from ``start`` on that are together in the tail or in one chunk, and their size."""
         tail = self._tail.entries(label, start, end)
         if tail and tail[0].entry.stream_seq == start:
@@ -128,7 +156,7 @@ class EntryReader:
 
     def _stored_run(
         self, label: Label, start: StreamSeq, end: StreamSeq, room: int
-    ) -> tuple[list[Entry | PrunedEntry], int]:
+    ) -> tuple[Sequence[Content | PrunedEntry], int]:
         with self._index.reading() as view:
             number = LABELS.get(view, label)
             located = self._locate(view, number, start, end, room) if number is not None else None
@@ -143,29 +171,29 @@ class EntryReader:
             kept, size = read_pruned(path, (first.chunk_start, chunk.end), start, until, room)
             if any(entry.receipt.label != label for entry in kept):
                 raise DamageError(path.name, None, "contains entries of another label")
-            self._origin.check_read(path.name, kept)
-            return list(kept), size
+            self._origin.check_read(path.name, kept[-1].receipt)
+            return kept, size
         length = last.offset + last.size - first.offset
         end_seq = chunk.end if chunk is not None else None
         with open_chunk(self._layout, label, first.chunk_start, end_seq, zstd=self._zstd) as file:
-            found = file.entries(first.offset, length)
-            if any((e.label, e.stream_seq) != (label, start + at) for at, e in enumerate(found)):
-                raise DamageError(
-                    file.name, first.offset, f"does not contain entry {start} and those after it"
-                )
-            self._origin.check_read(file.name, found)
-            return list(found), length
+            found = file.contents(first.offset, length, label, start, self.give_way)
+            if not self._origin.is_checked(file.name):
+                self._origin.check_read(file.name, Receipt.decode(found[-1][1]))
+            return found, length
 
     def _locate(
         self, view: View, number: LabelNo, start: StreamSeq, end: StreamSeq, room: int
     ) -> tuple[Location, Location, ChunkRecord | None] | None:
         """Return the first and last location of a run inside one chunk, and the chunk's record if sealed."""
+        first = ENTRIES.get(view, (number, start))
+        last = ENTRIES.get(view, (number, end)) if first is not None else None
+        if first is not None and last is not None and _is_one_run(first, last, room):
+            return first, last, CHUNKS.get(view, (number, first.chunk_start))
         first = last = None
         for (_number, seq), here in ENTRIES.scan_label(view, number, start):
             if first is None:
                 first = here
-            fits = here.offset + here.size - first.offset <= room or here is first
-            if here.chunk_start != first.chunk_start or not fits or seq > end:
+            if not (here is first or _is_one_run(first, here, room)) or seq > end:
                 break
             last = here
         if first is None or last is None:
@@ -189,9 +217,7 @@ class EntryReader:
         """Return one entry with its payload; ``PrunedError`` if only its receipt is left."""
         found = self._one(label, stream_seq)
         if isinstance(found, PrunedEntry):
-            raise PrunedError(
-                f"entry {stream_seq} of label {label.hex()}: its payload was pruned by retention"
-            )
+            raise pruned(label, stream_seq)
         return found
 
     def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:
@@ -205,10 +231,20 @@ class EntryReader:
         return found[0]
 
 
-def _within(entries: list[Entry], sizes: list[int], room: int) -> tuple[list[Entry | PrunedEntry], int]:
+def _is_one_run(first: Location, last: Location, room: int) -> bool:
+    """Return whether two entries are in one chunk, with at most ``room`` bytes from the first to the last."""
+    return last.chunk_start == first.chunk_start and last.offset + last.size - first.offset <= room
+
+
+def pruned(label: Label, stream_seq: StreamSeq) -> PrunedError:
+    """Make the error for an entry of which retention has left the receipt only."""
+    return PrunedError(f"entry {stream_seq} of label {label.hex()}: its payload was pruned by retention")
+
+
+def _within(entries: list[Entry], sizes: list[int], room: int) -> tuple[list[Content], int]:
     """Return as many entries as fit into ``room`` bytes, but at least one, and their size."""
     taken, size = 0, 0
     while taken < len(entries) and (taken == 0 or size + sizes[taken] <= room):
         size += sizes[taken]
         taken += 1
-    return list(entries[:taken]), size
+    return [entry.content for entry in entries[:taken]], size

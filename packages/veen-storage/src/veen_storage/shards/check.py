@@ -25,9 +25,8 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import HUB_LOG_ENTRIES, Layout
 from veen_storage.errors import FSCK, REPAIR, DamageError
 from veen_storage.fsck import fsck
-from veen_storage.fsck.files.directory import add_fault
 from veen_storage.fsck.repair import RepairReport, repair
-from veen_storage.fsck.report import Fault, FsckCounters, FsckLevel, Report, ReportProgress
+from veen_storage.fsck.report import FsckLevel, Report, ReportProgress
 from veen_storage.index.view_store import ViewStore
 from veen_storage.shards.joined_hub_log import JoinedHubLog, create_joined, read_entries
 from veen_storage.shards.merged_order import order_file
@@ -76,9 +75,7 @@ def _add(report: Report, found: Report, name: str) -> None:
     """Add the report of a part; files are named with their part."""
     report.faults += [dataclasses.replace(fault, file=f"parts/{name}/{fault.file}") for fault in found.faults]
     report.notes += [f"parts/{name}: {note}" for note in found.notes]
-    for field in dataclasses.fields(FsckCounters):
-        total = getattr(report.counters, field.name) + getattr(found.counters, field.name)
-        setattr(report.counters, field.name, total)
+    report.counters.add(found.counters)
 
 
 def _check_joined(layout: ShardedLayout, shards: ShardMap, report: Report) -> None:
@@ -95,7 +92,7 @@ def _check_joined(layout: ShardedLayout, shards: ShardMap, report: Report) -> No
         try:
             _JoinedCheck(parts, shards, report).run(layout)
         except VeenError as exc:
-            add_fault(report, exc, "joined", exc.action or FSCK)
+            report.fault_of(exc, "joined", exc.action or FSCK)
 
 
 class _JoinedCheck:
@@ -127,7 +124,7 @@ class _JoinedCheck:
         return CONTROL if label == self._control_label else owner_of(label, self._count)
 
     def _fault(self, what: str, label: Label | None = None, seq: StreamSeq | None = None) -> None:
-        self._report.faults.append(Fault(file=f"joined/{HUB_LOG_ENTRIES}", what=what, label=label, seq=seq))
+        self._report.fault(f"joined/{HUB_LOG_ENTRIES}", what, label=label, seq=seq)
 
     def _check_owners(self) -> None:
         """Check that each label is in the part that owns it, and the copies of the control label."""
@@ -138,7 +135,7 @@ class _JoinedCheck:
                 elif self._owner(label) != number:
                     what = f"belongs into {part_name(self._owner(label))}"
                     file = f"parts/{part_name(number)}/log"
-                    self._report.faults.append(Fault(file=file, what=what, label=label))
+                    self._report.fault(file, what, label=label)
 
     def _check_copy(self, number: int, store: Store) -> None:
         head, label = store.read.head(self._control_label), self._control_label
@@ -209,9 +206,7 @@ def repair_sharded(root: Path, progress: ReportProgress | None = None) -> Repair
             name = part_name(number)
             result.rewritten += [f"parts/{name}/{file}" for file in found.rewritten]
             result.notes += [f"parts/{name}: {note}" for note in found.notes]
-            for field in dataclasses.fields(FsckCounters):
-                total = getattr(result.counters, field.name) + getattr(found.counters, field.name)
-                setattr(result.counters, field.name, total)
+            result.counters.add(found.counters)
         with Store(layout.part(CONTROL).root, keys_directory=layout.keys, part=True) as control:
             identity = control.identity
         create_joined(layout.joined, identity, Files())

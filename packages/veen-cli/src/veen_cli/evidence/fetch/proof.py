@@ -11,7 +11,7 @@ from shlex import quote
 import click
 
 from veen_cli.arguments.numbers import Integer
-from veen_cli.arguments.object_files import must_be_writable, write_whole
+from veen_cli.arguments.object_files import must_be_writable, write_new, write_whole
 from veen_cli.evidence.fetch import fetch_commands
 from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import CommandGroup
@@ -59,7 +59,10 @@ def _hub_evidence(
 
     found = fetch_commands.fetch(target, stream, epoch, ask)
     wire, signed = found.encode(), found.signed_head
-    write_whole(file, wire, force=force)
+    if force:
+        write_whole(file, wire)
+    else:
+        write_new(file, wire, instead="replace it with --force")
     trusted = f"--trust {found.identity.hub_id.hex()}"
     trusted += f" --witnesses {quote(str(target.witnesses))}" if target.witnesses is not None else ""
     return Answer(

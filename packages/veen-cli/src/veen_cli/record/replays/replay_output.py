@@ -19,7 +19,7 @@ import click
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import json_text
 from veen_cli.record.replays.resumed_replay import BegunReplay, Position, complete, no_replay
-from veen_hub.client.state.atomic_files import replace
+from veen_hub.client import replace_file
 
 PART_ROWS: Final = 10_000
 """Rows per Parquet file."""
@@ -174,7 +174,7 @@ class ParquetFolder:
         if header is not None:
             if self._folder.exists() and any(self._folder.iterdir()):
                 raise already_there(self._folder)
-            replace(head, json_text(header).encode())
+            replace_file(head, json_text(header).encode())
             return header, {}
         if (self._folder / "end.json").exists():
             raise complete(self._folder)
@@ -219,13 +219,13 @@ class ParquetFolder:
         ]
         buffer = self._pa.BufferOutputStream()
         self._pq.write_table(self._pa.table(columns, self._schema), buffer)
-        replace(self._folder / f"part-{self._parts:06}.parquet", buffer.getvalue().to_pybytes())
+        replace_file(self._folder / f"part-{self._parts:06}.parquet", buffer.getvalue().to_pybytes())
         self._parts, self._rows = self._parts + 1, []
 
     def finish(self, end: dict[str, Any]) -> None:
         self._flush()
-        replace(self._folder / "end.json", json_text(end).encode())
+        replace_file(self._folder / "end.json", json_text(end).encode())
 
     def fail(self, row: dict[str, Any]) -> None:
         self._flush()
-        replace(self._folder / "missing.json", json_text(row).encode())
+        replace_file(self._folder / "missing.json", json_text(row).encode())

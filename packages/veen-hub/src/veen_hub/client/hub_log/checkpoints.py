@@ -40,10 +40,10 @@ from veen_core.tlog.policy import (
     parse_policy,
 )
 from veen_core.tlog.tree_head import SignedHead, TreeHead
+from veen_hub.client.atomic_files import expand_user
 from veen_hub.client.errors import BadRequest, Diverged, Misbehaved, NotFound
 from veen_hub.client.hub_log.forks import find_hub_log_fork
 from veen_hub.client.label.evidence import save_evidence
-from veen_hub.client.state.atomic_files import expand_user
 from veen_hub.client.state.records import HubCheckpointRecord, decode_record
 from veen_hub.client.state.store import update
 from veen_hub.client.wire.connection import HubConnection

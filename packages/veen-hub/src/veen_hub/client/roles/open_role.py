@@ -14,11 +14,11 @@ from typing import Any
 
 from veen_core.ids import ClientId, DhPublicKey
 from veen_core.keys import SigningKey
+from veen_hub.client.atomic_files import expand_user
 from veen_hub.client.blocking import BlockingHub, BlockingStream
 from veen_hub.client.identity import Identity
 from veen_hub.client.roles.session import connect_role_blocking
 from veen_hub.client.roles.settings import ACCESS_KEYS, RoleAccess, Settings, parse_access, read_settings
-from veen_hub.client.state.atomic_files import expand_user
 from veen_hub.client.wire.retry import Retry
 
 

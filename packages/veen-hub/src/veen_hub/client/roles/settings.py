@@ -16,7 +16,7 @@ import yaml
 from veen_core.errors import ConfigError
 from veen_core.ids import HubId
 from veen_hub import yaml_file
-from veen_hub.client.state import atomic_files
+from veen_hub.client.atomic_files import replace_file
 
 ACCESS_KEYS: Final = frozenset(
     ("hub", "trust", "client", "tokens", "ca", "cert", "cert_key", "readers", "witnesses")
@@ -54,7 +54,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
     """Write settings as a YAML file, durably, in their order."""
-    atomic_files.replace(path, yaml.safe_dump(dict(settings), sort_keys=False).encode())
+    replace_file(path, yaml.safe_dump(dict(settings), sort_keys=False).encode())
 
 
 @dataclass(frozen=True, slots=True)

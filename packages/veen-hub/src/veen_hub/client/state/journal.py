@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 from veen_core.errors import DecodeError, StateError
 from veen_core.wire import Wire, int_map
-from veen_hub.client.state.atomic_files import SECRET_MODE, make_folder, replace, sync_folder, write_all
+from veen_hub.client.atomic_files import SECRET_MODE, make_folder, replace_file, sync_folder, write_all
 
 SUFFIX: Final = ".journal"
 FOLDER_LOCK: Final = "journals.lock"
@@ -167,7 +167,7 @@ class ClientJournal:
         with self._guard, _state_errors(self._folder):
             if name not in self._records:
                 return
-            replace(record_file(self._folder, name), self._records[name])
+            replace_file(record_file(self._folder, name), self._records[name])
             self._write(JournalGroup(records=(JournalRecord(name=name),)), durable=True)
             del self._records[name]
             if not self._records:
@@ -273,7 +273,7 @@ def recover(folder: Path) -> None:
         for path in dead:  # in the order in which each process wrote them
             replay(path.read_bytes(), path, records)
         for name, content in records.items():
-            replace(record_file(folder, name), content)
+            replace_file(record_file(folder, name), content)
         for path in dead:
             path.unlink(missing_ok=True)
         if dead:

@@ -26,12 +26,12 @@ from typing import Final, Protocol, runtime_checkable
 
 from veen_core.errors import StateError
 from veen_core.ids import HubId
-from veen_hub.client.state.atomic_files import (
+from veen_hub.client.atomic_files import (
     SECRET_MODE,
     expand_user,
     make_folder,
     remove_stale_temporaries,
-    replace,
+    replace_file,
 )
 from veen_hub.client.state.journal import ClientJournal, record_file, recover
 
@@ -146,7 +146,7 @@ class FileStateStore:
         if name in self._journal(hub):
             self._journal(hub).append({name: content}, durable=durable)
         else:
-            replace(self.file(hub, name), content, durable=durable)
+            replace_file(self.file(hub, name), content, durable=durable)
 
     def commit(self, hub: HubId, records: Mapping[str, bytes]) -> None:
         self._journal(hub).append(records, durable=True)
@@ -175,7 +175,7 @@ class FileStateStore:
         digest = sha256(b"".join(files.values())).hexdigest()[:16]
         folder = self._folder(hub) / EVIDENCE_FOLDER / digest
         for name, content in files.items():
-            replace(folder / name, content)
+            replace_file(folder / name, content)
         return folder
 
 

@@ -82,10 +82,13 @@ class Attempts:
         if self._max_attempts is not None and self.made >= self._max_attempts:
             return None
         step = min(self._policy.max_delay, self._policy.first_delay * 2.0 ** min(self.made - 1, 30))
-        wait, left = step * (0.5 + self._policy.jitter() / 2), self.until - time.monotonic()
+        jitter = self._policy.jitter()
+        wait, left = step * (0.5 + jitter / 2), self.until - time.monotonic()
         if retry_after is None:
             return min(wait, left) if left > 0 else None  # the last attempt is made at the deadline
-        return wait + retry_after if wait + retry_after <= left else None
+        wait += retry_after
+        # A hub tells all clients that it refuses the same seconds: they must not come back together.
+        return min(wait + retry_after * jitter / 2, left) if wait <= left else None
 
     async def attempt(
         self, call: Callable[[], Awaitable[T]], where: str, *, min_seconds: float = MIN_TRY_SECONDS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from veen_core.errors import ConfigError
+from veen_hub.ops.config.setting_error import SettingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,15 @@ class ConsoleSettings:
 
     def __post_init__(self) -> None:
         if self.is_beyond_loopback and not self.beyond_loopback:
-            raise ConfigError(
-                f"console.host: {self.host} can be reached from other machines; use 127.0.0.1, or set "
-                "console.beyond_loopback, console.token_file and tls"
+            raise SettingError(
+                "console.host",
+                f"{self.host} can be reached from other machines; use 127.0.0.1, or set "
+                "console.beyond_loopback, console.token_file and tls",
             )
         if self.is_beyond_loopback and self.token_file is None:
-            raise ConfigError(f"console.token_file: missing; {self.host} can be reached from other machines")
+            raise SettingError(
+                "console.token_file", f"missing; {self.host} can be reached from other machines"
+            )
 
     @property
     def is_beyond_loopback(self) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from veen_core.errors import ConfigError
 from veen_hub import extension
 from veen_hub.ops.config.addresses import check_address, check_ca
+from veen_hub.ops.config.setting_error import SettingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,16 @@ class DiscoverySettings:
     def __post_init__(self) -> None:
         extension.find(extension.DESCRIPTORS, SPEC_5, "discovery", "; install veen-overlays")
         if (self.url is None) != (self.pinned is None):
-            raise ConfigError("discovery: give both url and pinned, or neither if this hub has the directory")
+            raise SettingError(
+                "discovery", "give both url and pinned, or neither if this hub has the directory"
+            )
         if self.url is not None:
             check_address("discovery.url", self.url)
         for each in self.endpoints:
             if not each.startswith(OTHER_SCHEMES):
                 check_address("discovery.endpoints", each)
         if self.ttl_sec < MIN_TTL_SEC:
-            raise ConfigError(f"discovery.ttl_sec: must be at least {MIN_TTL_SEC}")
+            raise SettingError("discovery.ttl_sec", f"must be at least {MIN_TTL_SEC}")
         check_ca("discovery.ca", self.ca, "discovery.url", self.url)
 
 

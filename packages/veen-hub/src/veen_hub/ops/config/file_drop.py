@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from veen_core.errors import ConfigError
+from veen_hub.ops.config.setting_error import SettingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class FileSettings:
         for name in ("inbox", "outbox"):
             folder = getattr(self, name)
             if folder is None:
-                raise ConfigError(f"file.{name}: missing; give a folder")
+                raise SettingError(f"file.{name}", "missing; give a folder")
             if not folder.is_dir():
-                raise ConfigError(f"file.{name}: folder {folder} does not exist")
+                raise SettingError(f"file.{name}", f"folder {folder} does not exist")
         if self.inbox is not None and self.outbox is not None and self.inbox.samefile(self.outbox):
-            raise ConfigError("file.outbox: is the inbox; give another folder")
+            raise SettingError("file.outbox", "is the inbox; give another folder")

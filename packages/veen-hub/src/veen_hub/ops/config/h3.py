@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from veen_core.errors import ConfigError
+from veen_hub.ops.config.setting_error import SettingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,4 +24,4 @@ class H3Settings:
 
     def __post_init__(self) -> None:
         if find_spec("aioquic") is None:
-            raise ConfigError("h3: the package aioquic is not installed", action="install veen-hub[h3]")
+            raise SettingError("h3", "the package aioquic is not installed", action="install veen-hub[h3]")

@@ -39,6 +39,7 @@ from veen_hub.ops.config.sections import (
     Retention,
     Tls,
 )
+from veen_hub.ops.config.setting_error import SettingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +84,20 @@ class HubConfig:
     """Number of processes that order messages, each with labels of its own; ``auto`` is one per core.
 
     It must be the number that the data directory was made for (``veen hub reshard``).
-    Each shard has the limits ``listen.max_connections`` and ``max_waiting`` for itself;
+    Each shard has the limits ``listen.max_connections``, ``max_waiting`` and ``max_wait_ms`` for itself;
     ``hub_log.max_entries`` has no effect.
     """
     workers: int = 2
     """Threads that verify messages; under load each has a process of its own."""
     max_waiting: int = 8_192
     """Messages in verification and sequencing beyond which the hub answers 503 (OP0.4)."""
+    max_wait_ms: int = 100
+    """Estimated time in the queue beyond which the hub answers 503, with ``Retry-After``.
+
+    It is estimated from the rate at which messages were accepted lately.
+    A writer's messages are counted against its share of the queue.
+    Up to 256 requests with 1,024 messages together may always wait.
+    """
     max_page_items: int = 1_000
     """Most entries in one page of a read."""
     listen: Listen = field(default_factory=Listen)
@@ -121,23 +129,23 @@ class HubConfig:
             section = key.partition(".")[0]
             value = attrgetter(key)(self) if getattr(self, section) is not None else None
             if value is not None and not least <= value <= most:
-                raise ConfigError(f"{key}: {value} is not between {least} and {most}")
+                raise SettingError(key, f"{value} is not between {least} and {most}")
         for name in self.limits:
             if name not in MAXIMA:
-                raise ConfigError(f"limits.{name}: unknown limit; known are {', '.join(MAXIMA)}")
+                raise SettingError(f"limits.{name}", f"unknown limit; known are {', '.join(MAXIMA)}")
         try:
             DEFAULT_LIMITS.lowered(self.limits)
         except ConfigError as exc:
-            raise ConfigError(f"limits: {exc}") from None
+            raise SettingError("limits", f"{exc}") from None
         if self.authority_url is not None:
             check_address("authority_url", self.authority_url)
         check_ca("authority_ca", self.authority_ca, "authority_url", self.authority_url)
         self._check_replica()
         self._check_shards()
         if not self.listen.host:
-            raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
+            raise SettingError("listen.host", 'empty; "0.0.0.0" or "::" listens on every address')
         if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
-            raise ConfigError("tls.client_certificate: has no effect without tls.client_ca")
+            raise SettingError("tls.client_certificate", "has no effect without tls.client_ca")
         self._check_console()
         self._check_hidden_clients()
         self._check_h3()
@@ -145,7 +153,7 @@ class HubConfig:
             self._check_realm()
         self._check_memories()
         if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
-            raise ConfigError("pow.max_difficulty: must not be below pow.difficulty")
+            raise SettingError("pow.max_difficulty", "must not be below pow.difficulty")
 
     @property
     def shard_count(self) -> int:
@@ -155,7 +163,7 @@ class HubConfig:
     def _check_shards(self) -> None:
         """Refuse settings that a hub with several shards does not support."""
         if self.shards != "auto" and not 1 <= self.shards <= MAX_SHARDS:
-            raise ConfigError(f"shards: {self.shards} is not between 1 and {MAX_SHARDS}, and not auto")
+            raise SettingError("shards", f"{self.shards} is not between 1 and {MAX_SHARDS}, and not auto")
         if self.shard_count == 1:
             return
         for key, given in (
@@ -164,37 +172,37 @@ class HubConfig:
             ("h3", self.h3 is not None),
             ("nats", self.nats is not None),
             ("file", self.file is not None),
-            ("pow.max_difficulty", bool(self.pow.max_difficulty)),
         ):
             if given:
-                raise ConfigError(f"{key}: is not supported with more than one shard; remove it, or shards")
+                raise SettingError(key, "is not supported with more than one shard; remove it, or shards")
         if self.anchor.backend != "none" and self.hub_log.memories.anchors:
-            raise ConfigError(
-                "hub_log.memories.anchors: is not supported with more than one shard; set it to false, and "
-                "use another memory"
+            raise SettingError(
+                "hub_log.memories.anchors",
+                "is not supported with more than one shard; set it to false, and use another memory",
             )
 
     def _check_replica(self) -> None:
         if self.replica_of is not None:
             check_address("replica_of", self.replica_of)
         elif self.replica_pinned is not None:
-            raise ConfigError("replica_pinned: has no effect without replica_of")
+            raise SettingError("replica_pinned", "has no effect without replica_of")
         check_ca("replica_ca", self.replica_ca, "replica_of", self.replica_of)
         check_ca("replica_cert", self.replica_cert, "replica_of", self.replica_of)
         if self.replica_key is not None and self.replica_cert is None:
-            raise ConfigError("replica_key: has no effect without replica_cert")
+            raise SettingError("replica_key", "has no effect without replica_cert")
 
     def _check_console(self) -> None:
         if self.console is None:
             return
         if self.console.is_beyond_loopback and self.tls is None:
-            raise ConfigError(
-                f"console.host: {self.console.host} can be reached from other machines, and tls is not set"
+            raise SettingError(
+                "console.host", f"{self.console.host} can be reached from other machines, and tls is not set"
             )
         if self.tls is not None and self.tls.client_ca is not None and self.console.token_file is None:
-            raise ConfigError(
-                "console.token_file: missing; tls.client_ca is set, and without a token the console would "
-                "let readers in who have no certificate"
+            raise SettingError(
+                "console.token_file",
+                "missing; tls.client_ca is set, and without a token the console would "
+                "let readers in who have no certificate",
             )
 
     def _check_hidden_clients(self) -> None:
@@ -203,43 +211,44 @@ class HubConfig:
             return
         for name, transport in (("nats", self.nats), ("file", self.file)):
             if transport is not None and not transport.without_certificates:
-                raise ConfigError(
-                    f"{name}.without_certificates: tls.client_ca asks clients for certificates, which this "
-                    "transport does not show to the hub; set it to true if the transport decides who gets in"
+                raise SettingError(
+                    f"{name}.without_certificates",
+                    "tls.client_ca asks clients for certificates, which this transport does not show to the "
+                    "hub; set it to true if the transport decides who gets in",
                 )
 
     def _check_h3(self) -> None:
         if self.h3 is None:
             return
         if self.tls is None:
-            raise ConfigError("h3: needs tls.cert and tls.key; QUIC has no plain form")
+            raise SettingError("h3", "needs tls.cert and tls.key; QUIC has no plain form")
         if self.tls.client_ca is not None:
-            raise ConfigError(
-                "h3: client certificates cannot be asked for over HTTP/3; remove tls.client_ca, or h3"
+            raise SettingError(
+                "h3", "client certificates cannot be asked for over HTTP/3; remove tls.client_ca, or h3"
             )
 
     def _check_memories(self) -> None:
         path = self.hub_log.memories.heads_file
         if path is not None and path.absolute().is_relative_to(self.data_dir.absolute()):
-            raise ConfigError(
-                "hub_log.memories.heads_file: is in data_dir, and so would be in every old copy of it; "
-                "give a file on another volume"
+            raise SettingError(
+                "hub_log.memories.heads_file",
+                "is in data_dir, and so would be in every old copy of it; give a file on another volume",
             )
 
     def _check_realm(self) -> None:
         if self.realm is None:
-            raise ConfigError(f"level: {self.level} needs a realm; set realm.id and realm.key")
+            raise SettingError("level", f"{self.level} needs a realm; set realm.id and realm.key")
         if self.realm.url is None and self.tls is not None:
-            raise ConfigError(
-                "realm.url: missing; with TLS, set it to this hub's address, and realm.pinned to its hub_id"
+            raise SettingError(
+                "realm.url", "missing; with TLS, set it to this hub's address, and realm.pinned to its hub_id"
             )
         if self.level == "access" and not self.gating:
-            raise ConfigError(
-                "level: access admits by grants, so it needs gating; remove `--open` or `gating: false`"
+            raise SettingError(
+                "level", "access admits by grants, so it needs gating; remove `--open` or `gating: false`"
             )
         if self.policy.name is not None:
-            raise ConfigError(
-                "policy.name: a level above core has its own policy; remove one of the two settings"
+            raise SettingError(
+                "policy.name", "a level above core has its own policy; remove one of the two settings"
             )
 
     @property
@@ -252,6 +261,7 @@ MAX_SHARDS: Final = 64
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "workers": (1, 256),
     "max_waiting": (1, INT_MAX),
+    "max_wait_ms": (1, INT_MAX),
     "max_page_items": (1, 65_536),
     "listen.port": (0, 65_535),
     "listen.max_connections": (1, INT_MAX),

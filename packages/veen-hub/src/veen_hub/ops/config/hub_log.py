@@ -9,6 +9,7 @@ from typing import Final
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.tlog.note import COSIGNATURE, NoteKey, check_name
 from veen_hub.ops.config.addresses import check_address, check_ca
+from veen_hub.ops.config.setting_error import SettingError
 
 MAX_WITNESSES: Final = 32
 """Witnesses of one hub: their cosignatures must fit into one note."""
@@ -28,8 +29,8 @@ class WitnessSettings:
     def __post_init__(self) -> None:
         where = "hub_log.witnesses"
         if self.key.kind != COSIGNATURE:
-            raise ConfigError(
-                f"{where}.key: {self.key.name} is the key of a log; give the key of the witness, of type 4"
+            raise SettingError(
+                f"{where}.key", f"{self.key.name} is the key of a log; give the key of the witness, of type 4"
             )
         check_address(f"{where}.url", self.url, path=True)
         check_ca(f"{where}.ca", self.ca, f"{where}.url", self.url)
@@ -56,15 +57,15 @@ class MemorySettings:
     def __post_init__(self) -> None:
         path, where = self.heads_file, "hub_log.memories"
         if path is not None and not path.parent.is_dir():
-            raise ConfigError(
-                f"{where}.heads_file: folder {path.parent} does not exist; mount its volume, or create it"
+            raise SettingError(
+                f"{where}.heads_file", f"folder {path.parent} does not exist; mount its volume, or create it"
             )
         if path is not None and path.is_dir():
-            raise ConfigError(f"{where}.heads_file: {path} is a folder; give a file in it")
+            raise SettingError(f"{where}.heads_file", f"{path} is a folder; give a file in it")
         for position, url in enumerate(self.urls):
             check_address(f"{where}.urls[{position}]", url, path=True)
         if len(set(self.urls)) != len(self.urls):
-            raise ConfigError(f"{where}.urls: an address is given twice; it counts once, so remove one")
+            raise SettingError(f"{where}.urls", "an address is given twice; it counts once, so remove one")
         secure = next((url for url in self.urls if url.startswith("https://")), None)
         check_ca(f"{where}.ca", self.ca, f"one of {where}.urls", secure)
 
@@ -91,6 +92,6 @@ class HubLogSettings:
             except DecodeError as exc:
                 raise ConfigError(f"{exc}; use no space and no plus sign") from None
         if len({witness.key.name for witness in self.witnesses}) != len(self.witnesses):
-            raise ConfigError("hub_log.witnesses: a witness is given twice; remove one of the two")
+            raise SettingError("hub_log.witnesses", "a witness is given twice; remove one of the two")
         if len(self.witnesses) > MAX_WITNESSES:
-            raise ConfigError(f"hub_log.witnesses: {len(self.witnesses)} are more than {MAX_WITNESSES}")
+            raise SettingError("hub_log.witnesses", f"{len(self.witnesses)} are more than {MAX_WITNESSES}")

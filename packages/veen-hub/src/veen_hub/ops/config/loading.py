@@ -10,6 +10,7 @@ from veen_core.errors import ConfigError
 from veen_hub import yaml_file
 from veen_hub.ops.config.hub_config import HubConfig
 from veen_hub.ops.config.schema import build, kind_name
+from veen_hub.ops.config.setting_error import SettingError
 
 
 def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
@@ -23,7 +24,7 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
             _set(settings, key.split("."), value)
         made = build(HubConfig, settings, "")
     except ConfigError as exc:
-        if path is None or str(exc).partition(":")[0] in overrides:
+        if path is None or (isinstance(exc, SettingError) and exc.key in overrides):
             raise
         raise ConfigError(f"{path}: {exc.message}", action=exc.action) from None
     assert isinstance(made, HubConfig)
@@ -40,7 +41,7 @@ def _set(settings: dict[str, Any], keys: list[str], value: Any) -> None:
             settings[key] = {}
         settings = settings[key]
         if not isinstance(settings, dict):
-            raise ConfigError(f"{key}: must be a mapping, not {kind_name(settings)}")
+            raise SettingError(key, f"must be a mapping, not {kind_name(settings)}")
     settings[keys[-1]] = value
 
 

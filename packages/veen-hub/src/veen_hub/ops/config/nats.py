@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from veen_core.errors import ConfigError
 from veen_hub.nats.subjects import is_prefix
+from veen_hub.ops.config.setting_error import SettingError
 
 SCHEMES: Final = ("nats", "tls")
 
@@ -45,22 +45,24 @@ class NatsSettings:
 
     def __post_init__(self) -> None:
         if find_spec("nats") is None:
-            raise ConfigError("nats: the package nats-py is not installed", action="install veen-hub[nats]")
+            raise SettingError(
+                "nats", "the package nats-py is not installed", action="install veen-hub[nats]"
+            )
         if not self.servers:
-            raise ConfigError("nats.servers: missing; give at least one address like tls://host:4222")
+            raise SettingError("nats.servers", "missing; give at least one address like tls://host:4222")
         for each in self.servers:
             _check_server(each)
         if self.prefix is not None and not is_prefix(self.prefix):
-            raise ConfigError(
-                f"nats.prefix: {self.prefix!r} is not a subject; use words of letters, digits, - and _, "
-                "separated by dots"
+            raise SettingError(
+                "nats.prefix",
+                f"{self.prefix!r} is not a subject; use words of letters, digits, - and _, separated by dots",
             )
         if self.key is not None and self.cert is None:
-            raise ConfigError("nats.key: has no effect without nats.cert")
+            raise SettingError("nats.key", "has no effect without nats.cert")
         if self.user is not None and self.secret_file is None:
-            raise ConfigError("nats.secret_file: missing; nats.user needs a password")
+            raise SettingError("nats.secret_file", "missing; nats.user needs a password")
         if self.ca is not None and not self.uses_tls:
-            raise ConfigError("nats.ca: has no effect unless nats.servers begin with tls://")
+            raise SettingError("nats.ca", "has no effect unless nats.servers begin with tls://")
 
     @property
     def uses_tls(self) -> bool:
@@ -77,7 +79,7 @@ class NatsSettings:
             if self.cert is not None:
                 context.load_cert_chain(self.cert, self.key)
         except OSError as exc:
-            raise ConfigError(f"nats.ca, nats.cert, nats.key: cannot be loaded: {exc}") from None
+            raise SettingError("nats.ca, nats.cert, nats.key", f"cannot be loaded: {exc}") from None
         return context
 
     def secret(self) -> str | None:
@@ -87,18 +89,20 @@ class NatsSettings:
         try:
             return self.secret_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as exc:
-            raise ConfigError(f"nats.secret_file: {self.secret_file} cannot be read: {exc}") from None
+            raise SettingError("nats.secret_file", f"{self.secret_file} cannot be read: {exc}") from None
 
 
 def _check_server(url: str) -> None:
     """Check ``nats://host[:port]``. The error does not repeat the address: it may contain a password."""
-    want = "nats.servers: each must be nats://host[:port] or tls://host[:port]"
+    want = "each must be nats://host[:port] or tls://host[:port]"
     try:
         found = urlsplit(url)
         named = bool(found.hostname) and found.port != 0
     except ValueError:
-        raise ConfigError(f"{want}; a host or port is not valid") from None
+        raise SettingError("nats.servers", f"{want}; a host or port is not valid") from None
     if "@" in found.netloc:
-        raise ConfigError(f"{want}; write user and password into nats.user and nats.secret_file")
+        raise SettingError(
+            "nats.servers", f"{want}; write user and password into nats.user and nats.secret_file"
+        )
     if found.scheme not in SCHEMES or not named or found.path not in ("", "/") or "?" in url:
-        raise ConfigError(want)
+        raise SettingError("nats.servers", want)

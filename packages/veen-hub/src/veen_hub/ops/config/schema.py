@@ -11,9 +11,10 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from veen_core.errors import ConfigError, DecodeError
+from veen_core.errors import DecodeError
 from veen_core.ids import FixedBytes
 from veen_core.tlog.note import NoteKey, parse_key
+from veen_hub.ops.config.setting_error import SettingError
 
 _EXPECTED: Final = {int: "an integer >= 0", bool: "true or false", str: "text", Path: "a path"}
 _KINDS: Final = {
@@ -41,19 +42,19 @@ def build(kind: Any, value: Any, key: str) -> Any:
             return value
         inner = next(a for a in args if a is not type(None))
         if value is None and dataclasses.is_dataclass(inner):
-            raise ConfigError(f"{key}: empty; give its settings, or remove it")
+            raise SettingError(key, "empty; give its settings, or remove it")
         return None if value is None else build(inner, value, key)
     if origin is Literal:
         if value not in args:
-            raise ConfigError(f"{key}: {value!r} is not one of {', '.join(map(str, args))}")
+            raise SettingError(key, f"{value!r} is not one of {', '.join(map(str, args))}")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{key}: must be a list, not {kind_name(value)}")
+            raise SettingError(key, f"must be a list, not {kind_name(value)}")
         return tuple(build(args[0], item, f"{key}[{position}]") for position, item in enumerate(value))
     if origin is not None:  # a mapping
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{key}: must be a mapping, not {kind_name(value)}")
+            raise SettingError(key, f"must be a mapping, not {kind_name(value)}")
         return {
             build(args[0], str(name), f"{key}.{name}"): build(args[1], item, f"{key}.{name}")
             for name, item in value.items()
@@ -73,16 +74,16 @@ def _build_plain(kind: Any, value: Any, key: str) -> Any:
     if kind is not int and kind is not Path and type(value) is kind:
         return value
     quote = "; put the value in quotes" if issubclass(kind, str | FixedBytes) and _is_scalar(value) else ""
-    raise ConfigError(f"{key}: must be {_EXPECTED.get(kind, 'text in hex')}, not {kind_name(value)}{quote}")
+    raise SettingError(key, f"must be {_EXPECTED.get(kind, 'text in hex')}, not {kind_name(value)}{quote}")
 
 
 def _build_key(value: Any, key: str) -> NoteKey:
     if not isinstance(value, str):
-        raise ConfigError(f"{key}: must be a verifier key, <name>+<key id>+<base64>, not {kind_name(value)}")
+        raise SettingError(key, f"must be a verifier key, <name>+<key id>+<base64>, not {kind_name(value)}")
     try:
         return parse_key(value)
     except DecodeError as exc:
-        raise ConfigError(f"{key}: {exc}") from None
+        raise SettingError(key, f"{exc}") from None
 
 
 def _is_scalar(value: Any) -> bool:
@@ -94,21 +95,21 @@ def _parse(parse: Any, key: str) -> Any:
     try:
         return parse()
     except (DecodeError, ValueError) as exc:
-        raise ConfigError(f"{key}: {exc}") from None
+        raise SettingError(key, f"{exc}") from None
 
 
 def _build_settings(kind: type, value: Any, key: str) -> Any:
     if value is None:  # a section whose every line is commented out
         value = {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{key or 'the file'}: must be a mapping, not {kind_name(value)}")
+        raise SettingError(key or "the file", f"must be a mapping, not {kind_name(value)}")
     declared = {f.name: f for f in dataclasses.fields(kind)}
     prefix = f"{key}." if key else ""
     for name in value:
         if name not in declared:
             close = get_close_matches(str(name), declared, n=1)
             hint = f"did you mean {close[0]}? Known are" if close else "known are"
-            raise ConfigError(f"{prefix}{name}: unknown setting; {hint} {', '.join(declared)}")
+            raise SettingError(f"{prefix}{name}", f"unknown setting; {hint} {', '.join(declared)}")
     hints = get_type_hints(kind)
     given = {name: build(hints[name], item, f"{prefix}{name}") for name, item in value.items()}
     for name, declaration in declared.items():
@@ -116,7 +117,7 @@ def _build_settings(kind: type, value: Any, key: str) -> Any:
             declaration.default is dataclasses.MISSING and declaration.default_factory is dataclasses.MISSING
         )
         if required and name not in given:
-            raise ConfigError(f"{prefix}{name}: missing")
+            raise SettingError(f"{prefix}{name}", "missing")
     return kind(**given)
 
 

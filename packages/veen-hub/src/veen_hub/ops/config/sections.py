@@ -12,10 +12,10 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Literal
 
-from veen_core.errors import ConfigError
 from veen_core.ids import Label
 from veen_hub import extension
 from veen_hub.ops.config.addresses import check_ca
+from veen_hub.ops.config.setting_error import SettingError
 from veen_storage import JournalKeeping
 
 IpRange = IPv4Network | IPv6Network
@@ -30,7 +30,8 @@ class Listen:
     port: int = 8080
     """Port to listen on; 0 takes a free one."""
     max_connections: int = 20_000
-    """Open connections, TLS handshakes included. A further connection is answered with 503 and closed."""
+    """Open connections, TLS handshakes and followers included. A further connection is answered with 503 and
+    closed. The limit of open files (`ulimit -n`) less 512 bounds it too. An idle follower takes 17 KB."""
     backlog: int = 1_024
     """Connections that wait in the operating system's queue to be accepted."""
     request_timeout_sec: int = 30
@@ -110,13 +111,13 @@ class AnchorSettings:
         if self.backend != "none":
             extension.find(extension.ANCHORS, self.backend, "anchor.backend")
         if self.backend == "file" and self.path is None:
-            raise ConfigError("anchor.path: missing; backend file needs the path of its ledger")
+            raise SettingError("anchor.path", "missing; backend file needs the path of its ledger")
         if self.path is not None and not self.path.parent.is_dir():
-            raise ConfigError(f"anchor.path: folder {self.path.parent} does not exist")
+            raise SettingError("anchor.path", f"folder {self.path.parent} does not exist")
         if self.path is not None and self.path.is_dir():
-            raise ConfigError(f"anchor.path: {self.path} is a folder; give a file in it")
+            raise SettingError("anchor.path", f"{self.path} is a folder; give a file in it")
         if self.backend == "hub" and self.url is None:
-            raise ConfigError("anchor.url: missing; backend hub needs the address of the anchoring hub")
+            raise SettingError("anchor.url", "missing; backend hub needs the address of the anchoring hub")
         check_ca("anchor.ca", self.ca, "anchor.url", self.url)
 
 
@@ -133,7 +134,7 @@ class RetentionRule:
 
     def __post_init__(self) -> None:
         if self.long_term and (self.max_age_sec is not None or self.max_bytes is not None):
-            raise ConfigError("retention: long_term keeps everything; remove max_age_sec and max_bytes")
+            raise SettingError("retention", "long_term keeps everything; remove max_age_sec and max_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,11 +238,13 @@ class RealmSettings:
 
     def __post_init__(self) -> None:
         if (self.url is None) != (self.pinned is None):
-            raise ConfigError(
-                "realm: give both url and pinned, or neither if this hub holds the admin streams"
+            raise SettingError(
+                "realm", "give both url and pinned, or neither if this hub holds the admin streams"
             )
         if not self.refresh_ms or self.refresh_ms >= 1_000 * self.max_view_age_sec:
-            raise ConfigError("realm.refresh_ms: must be at least 1, and shorter than realm.max_view_age_sec")
+            raise SettingError(
+                "realm.refresh_ms", "must be at least 1, and shorter than realm.max_view_age_sec"
+            )
         check_ca("realm.ca", self.ca, "realm.url", self.url)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from veen_core.errors import StateError
+from veen_overlays.live.private_files import replace, sync_folder
 
 ENTRY_BYTES: Final = 8
 SUFFIXES: Final = (".rows", ".index", ".veenq")
@@ -99,18 +100,11 @@ class ResultFiles:
                 raise
         for temporary, name in zip(temporaries, names, strict=True):
             temporary.rename(name)
-        self._sync()
+        sync_folder(self._folder)
 
     def write_evidence(self, result_id: str, content: bytes) -> None:
         """Write the result file; it is durable when this returns."""
-        path = self.path(result_id, ".veenq")
-        temporary = path.with_suffix(".veenq.tmp")
-        with _create(temporary) as file:
-            file.write(content)
-            file.flush()
-            os.fdatasync(file.fileno())
-        temporary.rename(path)
-        self._sync()
+        replace(self.path(result_id, ".veenq"), content)
 
     def page(self, result_id: str, offset: int, limit: int) -> RowPage:
         """Read rows ``offset`` to ``offset + limit``; reads no other row."""
@@ -148,13 +142,6 @@ class ResultFiles:
             with contextlib.suppress(FileNotFoundError):
                 total += file.stat().st_size
         return total
-
-    def _sync(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _create(path: Path) -> BinaryIO:

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import duckdb
 
+from veen_overlays.live.private_files import FOLDER_MODE
 from veen_overlays.live.query_view.files.manifest import REBUILD
-from veen_overlays.live.query_view.files.private_files import FOLDER_MODE
 from veen_overlays.query.engine import DEFAULT_BUDGET, Budget
 from veen_overlays.query.errors import QueryError, QueryErrorCode, execution_failed
 

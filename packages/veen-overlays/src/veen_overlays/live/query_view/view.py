@@ -34,6 +34,13 @@ from typing import Any, Final, Self
 from veen_core.errors import StateError
 from veen_core.ids import HubId, Label
 from veen_core.mmr import Mmr
+from veen_overlays.live.private_files import (
+    FOLDER_MODE,
+    TEMPORARY,
+    exclusive,
+    make_folder,
+    sync_folder,
+)
 from veen_overlays.live.query_view.feed.growing import GrowingSource, resumed
 from veen_overlays.live.query_view.feed.waiting_events import (
     WAITING,
@@ -67,13 +74,6 @@ from veen_overlays.live.query_view.files.manifest import (
 from veen_overlays.live.query_view.files.manifest_index import ManifestIndex, SourceKey
 from veen_overlays.live.query_view.files.merging import merged
 from veen_overlays.live.query_view.files.node_file import NodeFile
-from veen_overlays.live.query_view.files.private_files import (
-    FOLDER_MODE,
-    TEMPORARY,
-    exclusive,
-    make_folder,
-    sync_folder,
-)
 from veen_overlays.live.query_view.snapshot import NODES, Snapshot, nodes_path
 
 FLUSH_ROWS: Final = 16_384

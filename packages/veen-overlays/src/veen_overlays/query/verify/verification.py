@@ -272,7 +272,7 @@ class _Verification:
 
 
 def _placed(source: SourceCoverage, exc: VerificationError) -> str:
-    return exc.message if exc.message.startswith("stream ") else f"{named(source)}: {exc.message}"
+    return exc.message if isinstance(exc, EvidenceError) else f"{named(source)}: {exc.message}"
 
 
 def _count(number: int, noun: str) -> str:

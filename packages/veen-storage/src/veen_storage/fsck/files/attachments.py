@@ -12,13 +12,15 @@ from typing import Final
 
 from veen_core.errors import DecodeError
 from veen_core.ids import Coid
+from veen_core.limits import Limits
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import REPAIR, unreadable
-from veen_storage.fsck.index_check import INDEX_FILE, Row
-from veen_storage.fsck.report import MOVE_AWAY, Fault, FsckLevel, Report
-from veen_storage.fsck.workers import FsckWorkers
+from veen_storage.fsck.index_check import INDEX_FILE, Row, TableDifference
+from veen_storage.fsck.report import MOVE_AWAY, Fault, FsckLevel, Report, counted
+from veen_storage.fsck.workers import BUNDLE_WEIGHT, FsckWorkers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
+from veen_storage.index.tables import ATTACHMENTS
 from veen_storage.read.attachments import IF_LOST, PART_BYTES, UPLOAD_AGAIN
 
 ROWS_AT_ONCE: Final = 4_096
@@ -26,32 +28,30 @@ ROWS_AT_ONCE: Final = 4_096
 
 
 def check_attachments(
-    layout: Layout, report: Report, workers: FsckWorkers, faulty: set[bytes]
+    layout: Layout, report: Report, limits: Limits, workers: FsckWorkers, faulty: set[bytes]
 ) -> Iterator[tuple[str, int]]:
     """Check every attachment; yield name and size of the intact ones, add the others' coids to ``faulty``."""
     content, seen = report.level is FsckLevel.FULL, report.counters
-    max_bytes = workers.trust.registry.limits.max_attachment_bytes
-    check = partial(check_attachment, max_bytes=max_bytes, content=content)
-    for name, size, fault in workers.map(check, list_attachments(layout, report)):
+    check = partial(check_attachment, max_bytes=limits.max_attachment_bytes, content=content)
+    found = workers.map(check, list_attachments(layout, report), lambda _path: BUNDLE_WEIGHT)
+    for path, (size, fault) in found:
         seen.attachments += 1
         seen.bytes += size if content else 0
         if fault is None:
-            yield name, size
+            yield path.name, size
         else:
             report.faults.append(fault)
-            faulty.add(bytes.fromhex(name))
+            faulty.add(bytes.fromhex(path.name))
 
 
 def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
     """Yield every file whose name and folder are an attachment's; report the others."""
 
     def unlistable(exc: OSError) -> None:
-        shown = os.path.relpath(exc.filename, layout.root)
-        report.faults.append(Fault(file=shown, what=unreadable(shown, exc).what))
+        report.fault_of(unreadable(os.path.relpath(exc.filename, layout.root), exc), "attachments")
 
     def misplaced(path: Path, what: str) -> None:
-        shown = str(path.relative_to(layout.root))
-        report.faults.append(Fault(file=shown, what=what, remedy=MOVE_AWAY))
+        report.fault(str(path.relative_to(layout.root)), what, MOVE_AWAY)
 
     for folder, folders, names in os.walk(layout.attachments, onerror=unlistable):
         for path in (Path(folder, name) for name in sorted(folders)):
@@ -59,8 +59,7 @@ def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
                 misplaced(path, "is a folder with the name of an attachment")
         for path in (Path(folder, name) for name in sorted(names)):
             if path.suffix == ".tmp":
-                shown = path.relative_to(layout.root)
-                report.notes.append(f"{shown} is left over from an interrupted upload and may be removed")
+                report.note_leftover(str(path.relative_to(layout.root)), "upload")
             elif _is_attachment_path(layout, path):
                 yield path
             else:
@@ -82,21 +81,18 @@ def _sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[str, int, Fault | None]:
-    """Check one attachment; return its name, its size, and its fault or None (H17)."""
-    file = f"attachments/{path.name}"
+def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[int, Fault | None]:
+    """Check one attachment; return its size, and its fault or None (H17)."""
+    file, size, what = f"attachments/{path.name}", 0, None
     try:
         size = path.stat().st_size
-        digest = _sha256_of(path) if content and size <= max_bytes else None
+        if size > max_bytes:
+            what = f"has {size} bytes, more than max_attachment_bytes"
+        elif content and _sha256_of(path) != path.name:
+            what = "does not hash to its name"
     except OSError as exc:
-        return path.name, 0, Fault(file=file, what=unreadable(file, exc).what, remedy=UPLOAD_AGAIN)
-    if size > max_bytes:
-        what = f"has {size} bytes, more than max_attachment_bytes"
-    elif digest is None or digest == path.name:
-        return path.name, size, None
-    else:
-        what = "does not hash to its name"
-    return path.name, size, Fault(file=file, what=what, remedy=UPLOAD_AGAIN)
+        what = unreadable(file, exc).what
+    return size, Fault(file=file, what=what, remedy=UPLOAD_AGAIN) if what is not None else None
 
 
 # --- the index's record
@@ -106,11 +102,7 @@ def record_attachments(index: Index, sizes: Iterable[tuple[str, int]]) -> None:
     """Write size by coid, as the index records attachments."""
     rest = ((bytes.fromhex(name), U64.pack(size)) for name, size in sizes)
     while rows := list(islice(rest, ROWS_AT_ONCE)):
-        index.write(partial(_put, rows=rows))
-
-
-def _put(txn: Transaction, rows: list[tuple[bytes, bytes]]) -> None:
-    txn.put_many("attachments", rows)
+        index.write(partial(Transaction.put_many, table=ATTACHMENTS.name, rows=rows))
 
 
 def attachment_sizes(layout: Layout) -> Iterator[tuple[str, int]]:
@@ -119,20 +111,41 @@ def attachment_sizes(layout: Layout) -> Iterator[tuple[str, int]]:
         yield path.name, path.stat().st_size
 
 
-def record_fault(row: Row, level: FsckLevel) -> Fault:
-    """Return the fault for a row of the index's record that differs from the attachment files."""
-    file = f"attachments/{row.key.hex()}"
-    if len(row.key) != Coid.SIZE or len(row.value) != U64.size:
-        return Fault(
-            file=INDEX_FILE, what=f"table attachments: row {row.key.hex()} is damaged", remedy=REPAIR
+def report_records(found: TableDifference, report: Report, faulty: set[bytes]) -> None:
+    """Report where the index's record differs from the attachments; ``faulty`` ones are reported already."""
+    for row in found.rows:
+        if row.key in faulty:
+            continue
+        file = f"attachments/{row.key.hex()}"
+        if len(row.key) != Coid.SIZE or len(row.value) != U64.size:
+            report.fault(INDEX_FILE, f"table attachments: row {row.key.hex()} is damaged", REPAIR)
+            continue
+        stored = f"was stored with {U64.unpack(row.value)[0]} bytes and"
+        if row.wrong == "extra":
+            remedy = f"{UPLOAD_AGAIN}, or restore it from a clone; {IF_LOST}"
+            report.fault(file, f"{stored} is missing", remedy)
+        elif report.level is FsckLevel.FULL:  # the content matches the name, so the record is wrong
+            report.fault(INDEX_FILE, f"table attachments: {file} {stored} has another size now", REPAIR)
+        else:
+            remedy = "run a full `veen hub fsck`, which tells whether the file or the record is wrong"
+            report.fault(file, f"{stored} has another size now", remedy)
+    if more := found.count - len(found.rows):
+        what = f"table attachments: {counted(more, 'more row')} differ from the files in attachments/"
+        report.fault(INDEX_FILE, what, REPAIR)
+    if found.unrecorded:
+        report.notes.append(
+            f"{counted(found.unrecorded, 'attachment is', 'attachments are')} not recorded in the index, "
+            f"after an interrupted upload: a later loss would not be noticed; {REPAIR}"
         )
-    (size,) = U64.unpack(row.value)
+
+
+def describe_change(row: Row) -> str:
+    """Describe an attachment that the index no longer records as it was, because repair built a new one."""
+    name = f"attachments/{row.key.hex()}"
     if row.wrong == "extra":
-        remedy = f"{UPLOAD_AGAIN}, or restore it from a clone; {IF_LOST}"
-        return Fault(file=file, what=f"was stored with {size} bytes and is missing", remedy=remedy)
-    if level is FsckLevel.FULL:  # the content matches the name, so the record is wrong
-        return Fault(
-            file=INDEX_FILE, what=f"table attachments: {file} does not have {size} bytes", remedy=REPAIR
-        )
-    remedy = "run a full `veen hub fsck`, which tells whether the file or the record is wrong"
-    return Fault(file=file, what=f"was stored with {size} bytes and has another size now", remedy=remedy)
+        return f"{name} was stored and is missing: upload it again; it is no longer recorded"
+    was = f"the {U64.unpack(row.value)[0]} bytes" if len(row.value) == U64.size else "the size"
+    return (
+        f"{name} does not have {was} that the old index recorded: "
+        "run a full `veen hub fsck` to see whether it is intact"
+    )

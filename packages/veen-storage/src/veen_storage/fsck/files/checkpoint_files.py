@@ -10,10 +10,8 @@ from veen_core.log_verifier import LogVerifier
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Anchor, Checkpointed
 from veen_storage.commit.writer import file_checkpoint
-from veen_storage.errors import REPAIR
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.entries import LogTrust
-from veen_storage.fsck.files.derived_files import LabelArtifacts
 from veen_storage.index.records import LabelCursor
 
 
@@ -28,10 +26,9 @@ def check_checkpoint(trust: LogTrust, cursor: LabelCursor, held: Checkpoint) -> 
 class CheckpointFiles:
     """Checks the checkpoint files of one label, each when the fold has come to its entry."""
 
-    def __init__(self, context: FoldContext, label: Label, artifacts: LabelArtifacts) -> None:
+    def __init__(self, context: FoldContext, label: Label) -> None:
         self._context = context
         self._label = label
-        self._artifacts = artifacts
         self._files = context.log.of(label)
         made = context.journal.of(label, journal.CHECKPOINT)
         pending = {item.seq for item in made if context.is_pending(item)}
@@ -47,7 +44,7 @@ class CheckpointFiles:
         path = context.layout.checkpoint(self._label, upto)
         self._files.checkpoints.discard(upto)
         self._checked.add(upto)
-        if (data := self._artifacts.read(path, seq=upto)) is None:
+        if (data := context.read(path, self._label, upto)) is None:
             self._continue_without(upto, cursor)
             return
         context.report.counters.checkpoints += 1
@@ -56,26 +53,26 @@ class CheckpointFiles:
             check_checkpoint(context.trust, cursor, held)
             file_checkpoint(draft, context.trust.identity, cursor, held)
         except VeenError as exc:
-            self._artifacts.fault(path, str(exc), seq=upto, offset=0)
+            context.damage(self._label, path.name, str(exc), offset=0, seq=upto)
             self._continue_without(upto, cursor)
             return
         step = draft.changes.steps[-1]
         assert isinstance(step, Checkpointed)
         self._files.peaks.discard(upto)
         peaks = context.layout.peaks(self._label, upto)
-        self._artifacts.compare(peaks, chunk.encode_peaks(step.peaks), seq=upto)
+        context.compare(peaks, chunk.encode_peaks(step.peaks), self._label, upto)
         self._lines.append(step.line.encode())
-        context.bindings.applied[step.binding.encode()] = (self._label, upto)
+        context.binding_lines[step.binding.encode()] = None
 
     def report_missing(self, upto: StreamSeq, cursor: LabelCursor) -> None:
         """Report that a chunk ends without a checkpoint."""
-        path = self._context.layout.checkpoint(self._label, upto)
-        self._artifacts.fault(path, "is missing: every chunk ends with a checkpoint", seq=upto)
+        file = self._context.layout.checkpoint(self._label, upto).name
+        what = "is missing: every chunk ends with a checkpoint"
+        self._context.damage(self._label, file, what, seq=upto)
         self._continue_without(upto, cursor)
 
     def _continue_without(self, upto: StreamSeq, cursor: LabelCursor) -> None:
         """Continue the fold as if the checkpoint were there."""
-        self._context.bindings.complete = False
         self._context.damaged.add(self._label)
         cursor.checkpointed = upto
 
@@ -83,15 +80,10 @@ class CheckpointFiles:
         """Compare the label's checkpoint index with the lines of its checkpoints."""
         if not self._lines and not self._files.has_index:
             return
-        right, path = b"".join(self._lines), self._context.layout.checkpoint_index(self._label)
-        last = max(self._checked, default=StreamSeq(0))
-        held = self._artifacts.read(path, seq=last, remedy=REPAIR)
-        if held is None:
-            self._context.rewrites[path] = right
-        elif held.startswith(right):
-            self._context.index_tails[self._label] = (len(right), held[len(right) :])
-        else:
-            self._artifacts.compare(path, right, seq=last)
+        context, right = self._context, b"".join(self._lines)
+        path, last = context.layout.checkpoint_index(self._label), max(self._checked, default=StreamSeq(0))
+        if tail := context.compare(path, right, self._label, last, grows=True):
+            context.index_tails[self._label] = (len(right), tail)
 
     def check_anchors(self) -> None:
         """Check that each anchor file belongs to a checkpoint; its content follows from nothing else."""
@@ -102,14 +94,14 @@ class CheckpointFiles:
         for upto in sorted(self._files.anchors | applied):
             self._files.anchors.discard(upto)
             path = context.layout.anchor(self._label, upto)
-            data = self._artifacts.read(path, seq=upto)
+            data = context.read(path, self._label, upto)
             if data is None or data in pending:
                 context.unknown_anchors.add((self._label, upto))
                 continue
             try:
                 anchor = self._decode_anchor(data, upto)
             except DecodeError as exc:
-                self._artifacts.fault(path, str(exc), seq=upto, offset=0)
+                context.report.fault(path.name, str(exc), offset=0, label=self._label, seq=upto)
                 context.unknown_anchors.add((self._label, upto))
             else:
                 if self._label not in context.damaged:

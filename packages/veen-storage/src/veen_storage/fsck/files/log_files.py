@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,7 @@ from veen_core.chunk import ChunkName, chunk_name, parse_chunk_name, pruned_name
 from veen_core.ids import Label, StreamSeq
 from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError, unreadable
+from veen_storage.errors import RESTORE, DamageError, unreadable
 from veen_storage.fsck.report import MOVE_AWAY, Fault, Report
 
 _ARTIFACT: Final = re.compile(
@@ -52,8 +51,8 @@ class LogFiles:
     """Everything in ``log/``."""
 
     labels: dict[Label, LabelFiles] = field(default_factory=dict)
-    duplicates: list[ChunkName] = field(default_factory=list)
-    """Chunks that begin at the same entry as another chunk of the label."""
+    replaced: list[str] = field(default_factory=list)
+    """Chunks that begin at the same entry as a longer chunk of the label."""
 
     def of(self, label: Label) -> LabelFiles:
         return self.labels.get(label) or LabelFiles()
@@ -63,11 +62,11 @@ def list_log(layout: Layout, report: Report) -> LogFiles:
     """Sort the names in ``log/``; report those that do not belong there."""
     found = LogFiles()
     unknown = [name for name in sorted(os.listdir(layout.log)) if not _sort_name(found, name)]
-    for name in (*unknown, *_drop_duplicates(found)):
+    for name in (*unknown, *found.replaced):
         if name.endswith(".tmp"):
-            report.notes.append(f"log/{name} is left over from an interrupted write and may be removed")
+            report.note_leftover(f"log/{name}", "write")
         else:
-            report.faults.append(Fault(file=name, what="is not a log file", remedy=MOVE_AWAY))
+            report.fault(name, "is not a log file", MOVE_AWAY)
     return found
 
 
@@ -95,23 +94,13 @@ def _sort_chunk(found: LogFiles, chunk: ChunkName) -> bool:
     elif chunk.kind == "summary":
         files.summaries.add((chunk.start, chunk.end))
     else:
-        kept = files.logs if chunk.kind == "log" else files.pruned
-        if (other := kept.get(chunk.start)) is not None:
-            found.duplicates.append(replace(chunk, end=other))
+        kept, name_of = (files.logs, chunk_name) if chunk.kind == "log" else (files.pruned, pruned_name)
+        if (shorter := kept.get(chunk.start)) is not None:
+            if (chunk.start, shorter) in files.summaries:  # names are sorted: its summary came before
+                return False
+            found.replaced.append(name_of(chunk.label, chunk.start, shorter))
         kept[chunk.start] = chunk.end
     return True
-
-
-def _drop_duplicates(found: LogFiles) -> Iterator[str]:
-    """Keep one chunk for each first entry: the one with a summary, else the longest; yield the others."""
-    for chunk in found.duplicates:
-        files = found.labels[chunk.label]
-        kept = files.logs if chunk.kind == "log" else files.pruned
-        ends = sorted(end for end in (chunk.end, kept[chunk.start]) if end is not None)
-        right = next((end for end in ends if (chunk.start, end) in files.summaries), ends[-1])
-        kept[chunk.start] = right
-        name = chunk_name if chunk.kind == "log" else pruned_name
-        yield from (name(chunk.label, chunk.start, end) for end in ends if end != right)
 
 
 # --- chunk files
@@ -121,11 +110,18 @@ def _drop_duplicates(found: LogFiles) -> Iterator[str]:
 class ChunkRef:
     """One chunk file of a label. ``end`` is None while the chunk grows."""
 
+    label: Label
     start: StreamSeq
     end: StreamSeq | None
     path: Path
     pruned: bool = False
     compressed: bool = False
+
+    def fault(self, exc: DamageError | OSError, remedy: str = RESTORE) -> Fault:
+        """Return the fault for damage in this chunk."""
+        damage = unreadable(self.path.name, exc) if isinstance(exc, OSError) else exc
+        file, offset = self.path.name, damage.offset
+        return Fault(file=file, offset=offset, label=self.label, what=damage.what, remedy=remedy)
 
 
 def chunks_of(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) -> list[ChunkRef]:
@@ -135,45 +131,25 @@ def chunks_of(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) ->
     """
     found: dict[StreamSeq, ChunkRef] = {}
     for start, end in files.pruned.items():
-        found[start] = ChunkRef(start, end, layout.pruned(label, start, end), pruned=True)
+        found[start] = ChunkRef(label, start, end, layout.pruned(label, start, end), pruned=True)
     for start in files.growing:
-        found[start] = ChunkRef(start, None, layout.chunk(label, start, None))
+        found[start] = ChunkRef(label, start, None, layout.chunk(label, start, None))
     for start, end in files.logs.items():
-        found[start] = ChunkRef(start, end, layout.chunk(label, start, end), compressed=zstd)
+        found[start] = ChunkRef(label, start, end, layout.chunk(label, start, end), compressed=zstd)
     return [found[start] for start in sorted(found)]
 
 
-class FrameWalk:
-    """Iterator over offset and size of each frame of a chunk, up to entry ``stop`` or to damage."""
-
-    def __init__(self, chunk: ChunkRef, stop: StreamSeq = MAX_SEQ) -> None:
-        self._chunk = chunk
-        self._max_frames = stop - chunk.start
-        self.damage: DamageError | None = None
-        self.count = 0
-        self.size = 0
-        """Offset at which the last intact frame ends."""
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        path = self._chunk.path
-        if self._max_frames <= 0:
-            return
-        try:
-            with ChunkFile(path, compressed=self._chunk.compressed) as chunk:
-                for offset, frame in chunk.walk():
-                    self.count, self.size = self.count + 1, offset + len(frame)
-                    yield offset, len(frame)
-                    if self.count >= self._max_frames:
-                        return
-        except DamageError as exc:
-            self.damage = exc
-        except OSError as exc:
-            self.damage = unreadable(path.name, exc)
-
-
-def count_frames(chunk: ChunkRef, stop: StreamSeq = MAX_SEQ) -> int:
-    """Return how many intact frames a chunk holds before entry ``stop``."""
-    walk = FrameWalk(chunk, stop)
-    for _ in walk:
-        pass
-    return walk.count
+def walk_frames(chunk: ChunkRef, stop: StreamSeq) -> tuple[list[tuple[int, int]], Fault | None]:
+    """Return offset and size of each frame before entry ``stop``, and the damage that ends the walk."""
+    frames: list[tuple[int, int]] = []
+    if chunk.pruned or chunk.start >= stop:
+        return frames, None
+    try:
+        with ChunkFile(chunk.path, compressed=chunk.compressed) as file:
+            for offset, frame in file.walk():
+                frames.append((offset, len(frame)))
+                if len(frames) >= stop - chunk.start:
+                    break
+    except (DamageError, OSError) as exc:
+        return frames, chunk.fault(exc)
+    return frames, None

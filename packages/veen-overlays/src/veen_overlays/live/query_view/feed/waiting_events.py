@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from veen_core.export import FileHash
 from veen_core.hashing import H
+from veen_overlays.live.private_files import create, make_folder, sync_folder
 from veen_overlays.live.query_view.files.data_files import SCHEMA, ViewRow, check_file
 from veen_overlays.live.query_view.files.manifest import WaitingFile
-from veen_overlays.live.query_view.files.private_files import create, make_folder, sync_folder
 from veen_overlays.recorder.attribution import Attribution
 
 WAITING: Final = "waiting"

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from veen_core.export import FileHash
 from veen_core.hashing import H
 from veen_core.ids import HubId, Label
+from veen_overlays.live.private_files import create, make_folder, sync_folder
 from veen_overlays.live.query_view.files.manifest import DamagedViewError, DataFile, FileRows
-from veen_overlays.live.query_view.files.private_files import create, make_folder, sync_folder
 from veen_overlays.live.query_view.files.subject_filter import subject_filter
 from veen_overlays.query.columns import COLUMNS, DAY_MS, stream_folder
 

@@ -16,7 +16,7 @@ from veen_core.export import FileHash
 from veen_core.hashing import HASH_SIZE, H
 from veen_core.ids import ClientId, HubId, Label, MmrRoot, NodeHash
 from veen_core.wire import Wire, array, text_map
-from veen_overlays.live.query_view.files.private_files import replace
+from veen_overlays.live.private_files import replace
 
 MANIFEST: Final = "manifest"
 REBUILD: Final = (

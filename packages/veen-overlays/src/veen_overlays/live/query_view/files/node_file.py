@@ -17,8 +17,8 @@ from veen_core.hashing import HASH_SIZE
 from veen_core.ids import MmrRoot, NodeHash, StreamSeq
 from veen_core.mmr import Mmr, mmr_at
 from veen_core.proof import MmrProof, prove_inclusion, verify_inclusion
+from veen_overlays.live.private_files import FILE_MODE, write_all
 from veen_overlays.live.query_view.files.manifest import DamagedViewError
-from veen_overlays.live.query_view.files.private_files import FILE_MODE, write_all
 from veen_overlays.query.result.inclusion import prove_from_nodes
 
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

@@ -1,7 +1,7 @@
-"""Files of a view: readable by their owner only, durable before they are named, replaced atomically.
+"""Files of views and results: readable by their owner only, and replaced atomically and durably.
 
-``veen_hub.client.state.atomic_files`` and ``veen_storage.disk.files`` do the same for other folders. Overlays
-depend on neither package.
+``veen_hub.client.atomic_files`` does the same for the other packages, but overlays depend on no hub. A view
+has one writer, so its temporary file has a fixed name: opening the view removes the one that a crash left.
 """
 
 from __future__ import annotations

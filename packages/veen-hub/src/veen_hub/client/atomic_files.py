@@ -1,8 +1,8 @@
-"""Small files that are replaced atomically: after a crash a file has its old or its new content.
+"""Small files that are written atomically: after a crash a file has its old or its new content.
 
-``veen_storage.disk.files`` also replaces files, for a data directory with a single writer, through an
-injectable file system that its fault tests use. Here several processes write the same file at once, each
-through a temporary file of its own, and the client must not depend on the storage package.
+Client, bridge, Spark and command line use these functions. Several processes may write the same file at
+once, each through a temporary file of its own. Two others exist: ``veen_storage.disk.files`` goes through an
+injectable file system for its fault tests, and ``veen_overlays.live`` depends on no hub.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,8 @@ from veen_core.errors import ConfigError, StateError
 
 SECRET_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
+SHARED_MODE: Final = 0o666
+"""Mode of a shared file; the umask takes bits from it."""
 STALE_SECONDS: Final = 600.0
 """Age after which a temporary file is taken to be left by a killed process; a write takes milliseconds."""
 NO_HARD_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -44,17 +45,18 @@ def make_folder(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
+def replace_file(path: Path, content: bytes, *, durable: bool = True, shared: bool = False) -> None:
     """Replace a file: write a temporary file, sync it, rename it, and sync the folder if ``durable``.
 
     Without ``durable`` a power cut may bring back the old content. The new content is synced before the
     rename in either case: otherwise a power cut could leave the name with no content at all. If several
-    processes replace the file at once, the last rename wins.
+    processes replace the file at once, the last rename wins. Only its owner may read the file, unless it is
+    ``shared``: then the umask decides.
     """
-    temporary: str | None = None
+    temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         make_folder(path.parent)
-        fd, temporary = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)  # 0600
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _mode(shared=shared))
         try:
             write_all(fd, content)
             os.fdatasync(fd)
@@ -64,18 +66,21 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
         if durable:
             sync_folder(path.parent)
     except OSError as exc:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        raise StateError(f"{path}: the state cannot be written: {exc.strerror or exc}") from exc
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise StateError(f"{path}: cannot be written: {exc.strerror or exc}") from exc
 
 
-def create(path: Path, content: bytes) -> bool:
+def _mode(*, shared: bool) -> int:
+    return SHARED_MODE if shared else SECRET_MODE
+
+
+def create_file(path: Path, content: bytes, *, shared: bool = False) -> bool:
     """Create a file with its whole content; False if it exists, also if another process was first."""
     temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
     try:
-        replace(temporary, content)
-        _publish(temporary, path)
+        replace_file(temporary, content, shared=shared)
+        _publish(temporary, path, _mode(shared=shared))
         sync_folder(path.parent)
     except FileExistsError:
         return False
@@ -87,7 +92,7 @@ def create(path: Path, content: bytes) -> bool:
     return True
 
 
-def _publish(temporary: Path, path: Path) -> None:
+def _publish(temporary: Path, path: Path, mode: int) -> None:
     """Give ``path`` the content of ``temporary``; raises FileExistsError if ``path`` exists.
 
     FAT and some network file systems have no hard links. There an empty file reserves the name before the
@@ -98,7 +103,7 @@ def _publish(temporary: Path, path: Path) -> None:
     except OSError as exc:
         if exc.errno not in NO_HARD_LINKS:
             raise
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
         os.rename(temporary, path)
 
 
