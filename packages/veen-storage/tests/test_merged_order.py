@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from veen_storage.disk.files import Files
+from veen_storage.read.journal_feed import BatchesGoneError
 from veen_storage.shards import merged_order
 from veen_storage.shards.joined_rounds import Round
 from veen_storage.shards.merged_order import (
@@ -111,6 +112,8 @@ def test_the_older_half_is_dropped_when_there_are_too_many_records(
     assert place_of(order).batches == ends
     kept = [order.find(number) for number in range(order.first, order.last + 1)]
     assert [record.number for record in kept] == [*range(order.first, order.last + 1)]
+    with pytest.raises(BatchesGoneError, match="no longer kept"):
+        order.find(order.first - 1)  # a replica may read it at this moment
     order.close()
     again = order_at(tmp_path / "order")
     assert (again.first, again.last, again.place) == (order.first, order.last, order.place)

@@ -28,6 +28,7 @@ from zlib import crc32
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import StorageError
+from veen_storage.read.journal_feed import BatchesGoneError
 from veen_storage.shards.joined_rounds import Round
 from veen_storage.shards.sharded_layout import CONTROL
 
@@ -213,13 +214,16 @@ class MergedOrder:
             self._count = len(records)
 
     def find(self, number: int) -> Ordered:
-        """Return the record with a number between ``first`` and ``last``."""
+        """Return the record with a number up to ``last``; raise if it was removed, also a moment ago."""
         with self._lock:
             low, high = 0, self._count
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (middle, high) if self._record(middle).number <= number else (low, middle)
-            return self._record(low)
+            found = self._record(low)
+        if found.number > number:
+            raise BatchesGoneError(f"batch {number} of the merged journal is no longer kept")
+        return found
 
     def _record(self, at: int) -> Ordered:
         record = _decode(os.pread(self._fd, RECORD_BYTES, at * RECORD_BYTES))
