@@ -5,6 +5,8 @@
 - ``hub.growth7_submit``, ``_page``, ``_proof``: the median time of a submit alone, of a page of 100 entries
   with receipts at a random place, and of an inclusion proof of a random entry, in the long label divided by
   the short one. Both hubs run and take turns; of each, the least of five medians counts.
+  Each place is asked for twice, and the second time counts: the first time, the kernel may have to read
+  the long label's 8 GB from disk. ``_page_first`` and ``_proof_first`` are of the first time.
 - ``hub.growth7`` is the largest of the three.
 - ``hub.growth7_open`` is the time to open the long data directory divided by that of the short one.
 - ``hub.growth7_rss_mb`` is the resident memory of a hub and its processes over the long label, or over
@@ -90,10 +92,14 @@ def measure(keep: Path, *, short: int, long: int, labels: int, samples: int, too
         least: dict[str, float] = {}
         for turn in range(TURNS):
             for name, hub, size in (("deep", deep, long), ("shallow", shallow, short)):
+                places = [rng.randint(1, size - PAGE) for _ in range(max(1, samples // 4))]
                 found = {
                     "submit": tools.submits(hub, samples, first[name] + turn * samples),
-                    "page": _median(hub, "/v1/stream", [_page(hub, rng, size) for _ in range(samples)]),
-                    "proof": _median(hub, "/v1/proof", [_proof(hub, rng, size) for _ in range(samples)]),
+                    "page_first": _median(hub, "/v1/stream", [_page(hub, at) for at in places]),
+                    "page": _median(hub, "/v1/stream", [_page(hub, at) for at in places]),
+                    # Another tree: the hub caches proofs.
+                    "proof_first": _median(hub, "/v1/proof", [_proof(hub, at, size) for at in places]),
+                    "proof": _median(hub, "/v1/proof", [_proof(hub, at, size - 1) for at in places]),
                 }
                 for kind, seconds in found.items():
                     least[name + kind] = min(seconds, least.get(name + kind, seconds))
@@ -101,10 +107,11 @@ def measure(keep: Path, *, short: int, long: int, labels: int, samples: int, too
     with tools.running(wide_root) as wide:
         tools.submits(wide, samples, _take_seqs(keep / "wide", samples))
         resident_wide, private_wide = _memory_mb(wide.pids)
-    ratios = {kind: least["deep" + kind] / least["shallow" + kind] for kind in ("submit", "page", "proof")}
+    ratios = {kind: least["deep" + kind] / least["shallow" + kind] for kind in found}
     for kind, ratio in ratios.items():
         tools.say(f"hub.growth7_{kind}", ratio, 1.3, ok=ratio <= 1.3)
-    worst, heavy = max(ratios.values()), max(resident, resident_wide)
+    worst = max(ratio for kind, ratio in ratios.items() if not kind.endswith("_first"))
+    heavy = max(resident, resident_wide)
     ok = tools.say("hub.growth7", worst, 1.3, ok=worst <= 1.3)
     tools.say("hub.growth7_open", opening, 2.0, ok=opening <= 2)
     lean = max(private, private_wide)
@@ -149,14 +156,13 @@ def _open_seconds(root: Path) -> float:
     return float(opened.stdout)
 
 
-def _page(hub: RunningHub, rng: random.Random, size: int) -> bytes:
-    start = StreamSeq(rng.randint(1, size - PAGE))
+def _page(hub: RunningHub, at: int) -> bytes:
+    start = StreamSeq(at)
     return StreamRequest(label=hub.where, from_seq=start, max_items=PAGE, with_receipts=True).encode()
 
 
-def _proof(hub: RunningHub, rng: random.Random, size: int) -> bytes:
-    seq = StreamSeq(rng.randint(1, size))
-    return ProofRequest(label=hub.where, stream_seq=seq, tree_size=StreamSeq(size)).encode()
+def _proof(hub: RunningHub, at: int, size: int) -> bytes:
+    return ProofRequest(label=hub.where, stream_seq=StreamSeq(at), tree_size=StreamSeq(size)).encode()
 
 
 def _median(hub: RunningHub, path: str, bodies: list[bytes]) -> float:

@@ -11,6 +11,7 @@ and the keep-alive timer; ADR 0009 says what each is needed for.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import HttpVersion11, StreamReader, web
@@ -98,8 +99,7 @@ class Connection(BoundedConnection):
         if (overload := self._hub.overload(self.source, body)) is not None:
             self._hub.metrics.submit_unavailable.inc()
             self._write(refusal_bytes(message.headers, overload))
-            self._pause_transport_reading()
-            self._resting.add(self._end_rest)
+            self._rest()
             return
         peer = self.peername
         remote = peer[0] if isinstance(peer, tuple) else peer
@@ -116,6 +116,11 @@ class Connection(BoundedConnection):
             self._submit = None
             call.lease.release()
             self._write(to_bytes(call.refuse(exc)))
+
+    def _rest(self) -> None:
+        """Read nothing for a moment, after a refusal with ``Retry-After``."""
+        self._pause_transport_reading()
+        self._resting.add(self._end_rest)
 
     def _end_rest(self) -> None:
         """Read again, unless something else holds reading back."""
@@ -139,6 +144,8 @@ class Connection(BoundedConnection):
             data, self._held = self._held, b""
             self._resume_transport_reading()
             self.data_received(data)
+        elif answer.status == HTTPStatus.SERVICE_UNAVAILABLE:  # such as by the shard that owns the label
+            self._rest()
 
     def _write(self, answer: bytes) -> None:
         super()._write(answer)

@@ -17,7 +17,7 @@ from veen_storage.disk.hub_keys import NextIdentity
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
 from veen_storage.errors import REPAIR, DamageError, MismatchError, StorageError
-from veen_storage.fsck.index_check import run_isolated
+from veen_storage.fsck import index_check
 from veen_storage.fsck.report import Report
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ def check_fork_record(layout: Layout, identity: HubIdentity, report: Report) -> 
         )
         file = layout.fork_cuts.name
         verify_cuts(record, lines)
-        _of_ancestor(ancestor, run_isolated, check_heads, ancestor.root, lines)
+        _of_ancestor(ancestor, index_check.run_isolated, check_heads, ancestor.root, lines)
     except VeenError as exc:
         report.fault_of(exc, file)
 
