@@ -10,9 +10,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import cbor2
+import pytest
 
 from veen_core import cbor, stream
-from veen_core.entry import Entry
+from veen_core.entry import Content, Entry
 from veen_core.ids import Label, StreamSeq
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
@@ -141,6 +142,31 @@ def test_followers_that_leave_are_forgotten_also_on_a_quiet_label(hub: RunningHu
         follower.close()
     until(lambda: followers_now(hub) == 0, "all of them are gone")
     assert hub.do(lambda: (hub.hub.feed.followers, dict(hub.hub.feed._labels))) == (0, {})
+
+
+def test_a_stream_ends_completely_when_the_hub_drains_while_its_follower_reads_storage(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.accept(alice.next())
+    contents, reads, continues = hub.store.read.contents, threading.Event(), threading.Event()
+
+    def read(label: Label, start: StreamSeq, limit: int) -> list[Content]:
+        found = contents(label, start, limit)
+        if start == 2:
+            reads.set()
+            assert continues.wait(PATIENCE)
+        return found
+
+    monkeypatch.setattr(hub.store.read, "contents", read)
+    with Follower(hub.port, alice.label) as follower:
+        assert follower.take(1)[0][1] == 1
+        assert reads.wait(PATIENCE)
+        stopping = threading.Thread(target=hub.stop)
+        stopping.start()
+        until(hub.hub.drained.is_set, "everything that was accepted is settled")
+        continues.set()
+        assert follower.next() is None
+    stopping.join(PATIENCE)
 
 
 def test_followers_of_different_labels_do_not_mix(hub: RunningHub) -> None:

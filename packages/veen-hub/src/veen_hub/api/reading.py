@@ -214,7 +214,7 @@ async def _deliver(
                 continue
         if drained or gone.done():
             return
-        if not hub.feed.has(follower):
+        if not hub.feed.has(follower) and not hub.drained.is_set():  # it may have been set while reading
             await hub.feed.wait(follower)
 
 
