@@ -91,6 +91,18 @@ def test_a_pending_checkpoint_that_breaks_a_rule_is_a_fault(make_store: MakeStor
         Store(store.layout.root, background=False)
 
 
+def test_a_pending_chunk_that_ends_without_a_checkpoint_is_a_fault(make_store: MakeStore) -> None:
+    store = make_store()
+    batch = store.batch(at(1))
+    for _ in range(9):
+        add(batch, ORDERS)
+    batch.sign()
+    assert CHECKPOINT in [item.kind for item in batch.items]
+    store._journal.append([item for item in batch.items if item.kind != CHECKPOINT])
+    report = check_after_kill(store)
+    assert ["without a checkpoint" in fault.what for fault in report.faults] == [True], str(report)
+
+
 def test_a_segment_that_begins_with_another_batch_than_its_name_says_is_a_fault(
     make_store: MakeStore,
 ) -> None:
