@@ -12,6 +12,7 @@ from typing import Any
 
 from veen_cli.frame.main import run
 from veen_cli.query.record_log import HubRecordLog
+from veen_overlays.live.query_service import result_files
 from veen_overlays.live.query_service.job_store import JobStore
 from veen_overlays.live.query_service.result_files import ResultFiles
 
@@ -51,6 +52,6 @@ def dying_async(function: Callable[..., Any]) -> Callable[..., Any]:
 JobStore.add = dying(JobStore.add)  # type: ignore[method-assign]
 JobStore.change = dying(JobStore.change)  # type: ignore[method-assign]
 ResultFiles.write_evidence = dying(ResultFiles.write_evidence)  # type: ignore[method-assign]
-ResultFiles._sync = dying(ResultFiles._sync)  # type: ignore[method-assign]
+result_files.sync_folder = dying(result_files.sync_folder)  # after the files of rows have their names
 HubRecordLog.append = dying_async(HubRecordLog.append)  # type: ignore[method-assign]
 sys.exit(run(["query", "serve", *sys.argv[2:]]))

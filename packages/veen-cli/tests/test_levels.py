@@ -150,7 +150,8 @@ def test_every_shard_refuses_revoked_devices_also_after_it_was_killed(
     victim = shard_pid(log, 1)
     os.kill(victim, signal.SIGKILL)
     until(lambda: shard_pid(log, 1) != victim)
-    for stream in streams:  # the new process has no view at first, and accepts nothing
+    until(lambda: ready(hub))  # the new process has no view at first, and accepts nothing
+    for stream in streams:
         assert "E.CAP / REVOKED" in hub.as_("alice", "send", "after", "-s", stream).failed(Exit.REFUSED)
         hub.as_("bob", "send", "another device", "-s", stream).ok()
 

@@ -136,7 +136,7 @@ def test_files_are_compared_with_the_log_and_with_evidence_that_travels_alone(
     veen("verify", proof, "--trust", square.hub_id).ok()
     assert f"{data / 'a.csv'} is damaged" in check(data, evidence=data / "a.csv").failed(Exit.PROTOCOL)
     lost = square.as_("bob", "publish", "prove", "rates", "--out", tmp_path / "none" / "x", *on)
-    assert f"{tmp_path / 'none' / 'x'}: No such file" in lost.failed(Exit.USAGE)
+    assert f"no folder {tmp_path / 'none'}; make it first" in lost.failed(Exit.USAGE)
     unknown = square.as_("bob", "publish", "verify", "rates", data, "--version", "v9", *on)
     assert "has no version v9 of publication" in unknown.failed(Exit.USAGE)
     assert "another message" in check(data, evidence=_changed(proof, (0, 3))).failed(Exit.PROTOCOL)

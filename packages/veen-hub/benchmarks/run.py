@@ -606,20 +606,20 @@ def measure_hub(place: Path, sizes: Sizes) -> bool:
 
 def measure_followers(place: Path, sizes: Sizes) -> bool:
     """Measure many followers, and readers beside writers; see ``followers``."""
-    each = BATCH.sent(sizes.batch // ROUNDS)
+    each = BATCH.sent(sizes.batch // sizes.rounds)
     with running(new(place / "followed"), 1_016) as hub:
 
         def rate(turn: int) -> float:
             return uvloop.run(BATCH.rate(hub, each, turn))
 
-        for turn in range(ROUNDS):
+        for turn in range(sizes.rounds):
             rate(turn)
-        stored, turns, samples = ROUNDS * each, 2 * followers.ROUNDS, sizes.alone
+        stored, turns, samples = sizes.rounds * each, 2 * followers.ROUNDS, sizes.alone
         ok = followers.measure_catch_up(
             hub.port,
             hub.where,
             stored,
-            rate=lambda turn: rate(ROUNDS + turn),
+            rate=lambda turn: rate(sizes.rounds + turn),
             alone=lambda turn: alone(hub, samples, 999, 1 + turn * samples),
             say=say,
         )

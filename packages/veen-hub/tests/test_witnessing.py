@@ -78,7 +78,7 @@ def test_every_witness_cosigns_before_a_checkpoint_is_published(
         assert cosigners(signed) == {W1, W2}
         for each in (witness, other):
             key = parse_key(each.vkey)
-            (line,) = filter(key.made, signed.note.signatures)
+            (line,) = filter(key.is_named_by, signed.note.signatures)
             assert key.is_valid(signed.note.text, line.signature)
             assert each.state[ORIGIN][0] == size
     assert hub.metric("veen_witness_rounds_total") >= 11
@@ -139,7 +139,7 @@ def test_cosignatures_of_a_hub_that_does_not_change_are_renewed(
         now = published(hub)
         assert now is not None
         assert now.head == signed.head
-        (line,) = filter(key.made, now.note.signatures)
+        (line,) = filter(key.is_named_by, now.note.signatures)
         return cosigned_at(line.signature)
 
     first = cosigned()

@@ -48,6 +48,7 @@ from veen_hub.ops.hub_log.service import HubLogService
 from veen_hub.ops.hub_log.witness_link import ANSWER_SEC, WitnessLink
 from veen_hub.ops.hub_log.witnessing import Witnessing
 from veen_hub.ops.metrics import Metrics
+from veen_hub.pipeline import feed
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.signing_gate import SigningGate
 from veen_hub.replica.items import HandoverItem
@@ -343,11 +344,11 @@ class _Shown:
 
 @fault("tells followers twice")
 def _follow() -> None:
-    def twice(right: Any, self: Feed, *about: Any) -> Any:
-        found = right(self, *about)
+    def twice(right: Any, *about: Any) -> Any:
+        found = right(*about)
         return (found[0] * 2, found[1]) if found is not None else None
 
-    while_active("tells followers twice", Feed, "recent", twice)
+    while_active("tells followers twice", feed._Followed, "delivery", twice)
 
 
 # --- proofs and checkpoints

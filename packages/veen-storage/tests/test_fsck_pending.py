@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 
 import pytest
 
-from veen_core.ids import Label, StreamSeq
+from veen_core.checkpoint import sign_checkpoint
+from veen_core.ids import Epoch, Label, StreamSeq
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.commit.journal import ANCHOR, CHECKPOINT, ENTRY, PRUNE, Item
-from veen_storage.errors import DamageError
+from veen_storage.errors import SEGMENT_BACK, DamageError
 from veen_storage.fsck import Report, fsck
 from veen_storage.fsck.repair import repair
 from veen_storage.store import Store
 
 from .conftest import MakeStore
 from .oracle import drop
-from .sample import CONTROL, INVOICES, ORDERS, add, at, authorize, label, send, send_each, token
+from .sample import CONTROL, HUB_KEY, INVOICES, ORDERS, add, at, authorize, label, send, send_each, token
 from .scripted_run import short_segments
 
 NEWS = label("news")
@@ -68,6 +70,64 @@ def test_an_item_that_could_not_be_applied_is_a_fault(make_store: MakeStore, wha
     assert all(fault.file.endswith(".wal") for fault in report.faults), str(report)
     with pytest.raises(DamageError, match=r"journal batch|entry 21"):
         Store(store.layout.root, background=False)
+
+
+@pytest.mark.parametrize("what", ["doubled", "wrong epoch"])
+def test_a_pending_checkpoint_that_breaks_a_rule_is_a_fault(make_store: MakeStore, what: str) -> None:
+    """Applied, it would be a fault of the log: core §4.4.1, H9."""
+    store = make_store()
+    send(store, ORDERS, 3)
+    batch = store.batch(at(1))
+    made = batch.checkpoint(ORDERS)
+    assert made is not None
+    if what == "doubled":
+        store.commit(batch)
+    else:
+        made = sign_checkpoint(HUB_KEY, dataclasses.replace(made, epoch=Epoch(made.epoch + 1)))
+    store._journal.append([Item(CHECKPOINT, made.encode())])
+    report = check_after_kill(store)
+    assert [fault.file[-4:] for fault in report.faults] == [".wal"], str(report)
+    with pytest.raises(DamageError, match="journal batch"):
+        Store(store.layout.root, background=False)
+
+
+def test_a_pending_chunk_that_ends_without_a_checkpoint_is_a_fault(make_store: MakeStore) -> None:
+    store = make_store()
+    batch = store.batch(at(1))
+    for _ in range(9):
+        add(batch, ORDERS)
+    batch.sign()
+    assert CHECKPOINT in [item.kind for item in batch.items]
+    store._journal.append([item for item in batch.items if item.kind != CHECKPOINT])
+    report = check_after_kill(store)
+    assert ["without a checkpoint" in fault.what for fault in report.faults] == [True], str(report)
+
+
+def test_a_segment_that_begins_with_another_batch_than_its_name_says_is_a_fault(
+    make_store: MakeStore,
+) -> None:
+    """Trimming goes by the names: a wrong one could remove batches that are not applied."""
+    store = make_store()
+    send(store, ORDERS, 3)
+    store.apply()
+    drop(store)
+    (segment,) = store.layout.journal.glob("*.wal")
+    segment.rename(segment.with_name("journal-00000000000000000000.wal"))
+    report = fsck(store.layout.root, processes=1)
+    assert "begins with batch 1, but its name says 0" in str(report)
+
+
+def test_a_segment_that_was_truncated_after_it_was_applied_names_repair(make_store: MakeStore) -> None:
+    store = make_store()
+    send(store, ORDERS, 3)
+    store.apply()
+    drop(store)
+    (segment,) = store.layout.journal.glob("*.wal")
+    segment.write_bytes(b"")
+    (fault,) = fsck(store.layout.root, processes=1).faults
+    assert (fault.file, fault.remedy) == (segment.name, SEGMENT_BACK)
+    repair(store.layout.root)
+    assert fsck(store.layout.root, processes=1).ok
 
 
 def test_pending_items_that_can_be_applied_are_no_faults(make_store: MakeStore) -> None:

@@ -280,3 +280,18 @@ def test_a_published_hub_checkpoint_that_nothing_accounts_for_is_a_fault_while_b
         assert report.ok == known
         if not known:
             assert "its newest entries are lost" in the_fault(report).what
+
+
+def test_a_published_hub_checkpoint_is_no_fault_while_damage_hides_its_batch(root: Path) -> None:
+    """The batch may be after the damage: only the damage of the journal is reported."""
+    store = Store(root, background=False)
+    send(store, NEWS, now=at(20))
+    signed = hub_checkpoint(store, at(20))
+    assert signed is not None
+    store.publish(signed)
+    drop(store)
+    (segment,) = (root / "journal").glob("*.wal")
+    content = bytearray(segment.read_bytes())
+    content[200] ^= 1
+    segment.write_bytes(content)
+    assert the_fault(check(root)).file == segment.name

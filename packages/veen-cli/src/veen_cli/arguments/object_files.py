@@ -33,6 +33,8 @@ def read_object(kind: type[W], path: Path, action: str = "") -> W:
 
 def must_be_writable(path: Path) -> None:
     """Refuse a file that cannot be written, before work that cannot be undone."""
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"{path} cannot be written: no folder {path.parent}; make it first")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise click.BadParameter(f"{path} cannot be written: choose a file in a folder that you own")
 

@@ -71,7 +71,8 @@ class HeadCollector:
             if before is not None:
                 require(
                     head.upto_seq > before.upto_seq,
-                    f"label {label} goes from {before.upto_seq} to {head.upto_seq} in the hub log (P1)",
+                    f"upto_seq of label {label} does not grow in the hub log: "
+                    f"{before.upto_seq}, then {head.upto_seq} (P1)",
                 )
                 require(head.hub_ts >= before.hub_ts, f"hub_ts of label {label} decreases (H3)")
             self.newest[head.label] = head

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from veen_core import checkpoint as checkpoints
 from veen_core import hub_identity, stream
 from veen_core import receipt as receipts
 from veen_core.cap import CapToken
@@ -29,6 +28,8 @@ from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, authorize_leaf, u
 from veen_core.hashing import Ht
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, Label, LeafHash, Signature, StreamSeq, UnixTime
+from veen_core.log_rules import LogTerms
+from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Node
 from veen_core.receipt import Receipt
 from veen_core.tlog.note import Note
@@ -288,6 +289,14 @@ class Batch:
         return self._draft.changes
 
 
+def check_checkpoint(terms: LogTerms, cursor: LabelCursor, held: Checkpoint) -> None:
+    """Raise unless a checkpoint of the label up to its last entry obeys every rule (core §4.4.1, H9)."""
+    log = cursor.log
+    verifier = LogVerifier(terms, size=log.size, peaks=log.peaks, hub_ts=cursor.hub_ts)
+    verifier.checkpointed = cursor.checkpointed
+    verifier.accept_checkpoint(held)
+
+
 def file_checkpoint(draft: Draft, identity: HubIdentity, cursor: LabelCursor, checkpoint: Checkpoint) -> None:
     """Verify a checkpoint, bind it to the key that signed it, and add it to the draft."""
     signer = hub_identity.verify_checkpoint(identity, checkpoint, draft.ledger.registry.profile.epoch_sec)
@@ -312,8 +321,11 @@ def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
             _replay_entry(draft, item.data)
         case journal.CHECKPOINT:
             checkpoint = Checkpoint.decode(item.data)
-            cursor = draft.own(checkpoint.label_curr)
-            checkpoints.check_transition(checkpoint, cursor.log, last_upto_seq=cursor.checkpointed)
+            cursor, registry = draft.own(checkpoint.label_curr), draft.ledger.registry
+            terms = LogTerms(
+                label=cursor.label, identity=identity, profile=registry.profile, limits=registry.limits
+            )
+            check_checkpoint(terms, cursor, checkpoint)
             file_checkpoint(draft, identity, cursor, checkpoint)
         case journal.ANCHOR:
             file_anchor(draft, Anchor.decode(item.data))

@@ -20,7 +20,7 @@ from veen_storage.commit.changes import Anchor, HubExtension, Prune
 from veen_storage.commit.journal import Item, JournalBatch
 from veen_storage.commit.journal_floor import FLOOR, Floor, read_floor
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError
+from veen_storage.errors import REPAIRABLE, RESTORE, DamageError
 from veen_storage.fsck.files.log_files import MAX_SEQ, ChunkRef, LogFiles, chunks_of, walk_frames
 from veen_storage.fsck.report import MOVE_AWAY, Report
 
@@ -59,6 +59,7 @@ class JournalItems:
     last: int | None = None
     """Number of the last batch."""
     damaged: bool = False
+    """Whether damage kept later batches from being read, or the next start from applying them."""
     size: int = 0
 
     def of(self, label: Label, kind: int) -> list[JournalItem]:
@@ -79,14 +80,19 @@ def read_journal(layout: Layout, report: Report, applied: int | None = None) -> 
     found.size = sum(path.stat().st_size for path in journal.list_segments(layout.journal))
     try:
         for path, offset, batch in journal.scan(layout.journal, applied, floor, report.notes.append):
+            if not offset and batch.number != (named := journal.first_batch(path)):
+                what = f"begins with batch {batch.number}, but its name says {named}"
+                raise DamageError(path.name, offset, what)
             found.last = batch.number
             for item in batch.items:
                 _add_item(found, item, (batch.number, path.name, offset))
             found.batches.append((path.name, offset, batch))
     except DamageError as exc:
-        found.damaged = True
-        report.fault_of(exc, exc.file)
-        report.notes.append("the rest of the journal was not checked")
+        # A segment that ends too early was read to its end, and repair continues without its batches.
+        found.damaged = exc.action not in REPAIRABLE
+        report.fault_of(exc, exc.file, RESTORE if found.damaged else exc.action)
+        if found.damaged:
+            report.notes.append("the rest of the journal was not checked")
     return found
 
 

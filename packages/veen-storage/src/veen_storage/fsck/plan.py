@@ -18,7 +18,7 @@ from veen_storage.fsck.entries import ChunkEnd, EntryRun
 from veen_storage.fsck.files.log_files import MAX_SEQ, ChunkRef, chunks_of, walk_frames
 from veen_storage.fsck.files.surplus_bytes import foreign_byte
 from veen_storage.fsck.journal_items import JournalItem
-from veen_storage.fsck.workers import BUNDLE_WEIGHT
+from veen_storage.fsck.workers import JOB_WEIGHT
 
 MAX_RUN_BYTES: Final = 2 * 1_048_576
 
@@ -62,7 +62,7 @@ def _cut(frames: list[tuple[int, int]]) -> list[tuple[tuple[int, int], ...]]:
     runs, begin, size = [], 0, 0
     for at, (_offset, length) in enumerate(frames, 1):
         size += length
-        if at - begin >= BUNDLE_WEIGHT or size >= MAX_RUN_BYTES or at == len(frames):
+        if at - begin >= JOB_WEIGHT or size >= MAX_RUN_BYTES or at == len(frames):
             runs.append(tuple(frames[begin:at]))
             begin, size = at, 0
     return runs

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
-BUNDLE_WEIGHT: Final = 512
-"""Weight of the items that are handed to a process at once; an entry weighs 1."""
-BUNDLES_IN_FLIGHT: Final = 3
-"""Bundles handed out and not yet returned, for each process."""
+JOB_WEIGHT: Final = 512
+"""Weight of a job: the items that are handed to a process at once. An entry weighs 1."""
+JOBS_IN_FLIGHT: Final = 3
+"""Jobs handed out and not yet returned, for each process."""
 MAX_THREAD_EXIT_SEC: Final = 0.02
 """Longest wait for the kernel to remove a thread that has ended."""
 T = TypeVar("T")
@@ -114,26 +114,26 @@ class FsckWorkers:
             yield from ((item, call(item)) for item in items)
             return
         flying = deque[tuple[list[T], Callable[[], list[R]]]]()
-        for bundle in _bundles(items, weight):
-            flying.append((bundle, pool.submit(_call_all, call, bundle).result))
-            if len(flying) > BUNDLES_IN_FLIGHT * self.processes:
+        for job in _jobs(items, weight):
+            flying.append((job, pool.submit(_call_all, call, job).result))
+            if len(flying) > JOBS_IN_FLIGHT * self.processes:
                 yield from _results(*flying.popleft())
         while flying:
             yield from _results(*flying.popleft())
 
 
-def _results(bundle: list[T], results: Callable[[], list[R]]) -> Iterator[tuple[T, R]]:
-    return zip(bundle, results(), strict=True)
+def _results(job: list[T], results: Callable[[], list[R]]) -> Iterator[tuple[T, R]]:
+    return zip(job, results(), strict=True)
 
 
-def _bundles(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
+def _jobs(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
     """Group items so that handing them over costs little."""
-    bundle, size = list[T](), 0
+    job, size = list[T](), 0
     for item in items:
-        bundle.append(item)
+        job.append(item)
         size += weight(item)
-        if size >= BUNDLE_WEIGHT:
-            yield bundle
-            bundle, size = [], 0
-    if bundle:
-        yield bundle
+        if size >= JOB_WEIGHT:
+            yield job
+            job, size = [], 0
+    if job:
+        yield job

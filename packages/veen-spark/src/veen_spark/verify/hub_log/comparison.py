@@ -137,7 +137,7 @@ class _Comparison:
 
 def goes_back(held: int, back: int, offset: int) -> HeadFault:
     """Return the fault of a label whose heads go from entry ``held`` back to an earlier one."""
-    reason = f"P1: the label goes from {held} to {back} in the hub log"
+    reason = f"P1: upto_seq of the label does not grow in the hub log: {held}, then {back}"
     return HeadFault(seq=back, offset=offset, reason=reason)
 
 

@@ -17,7 +17,7 @@ from veen_storage.disk.layout import Layout
 from veen_storage.errors import REPAIR, unreadable
 from veen_storage.fsck.index_check import INDEX_FILE, Row, TableDifference
 from veen_storage.fsck.report import MOVE_AWAY, Fault, FsckLevel, Report, counted
-from veen_storage.fsck.workers import BUNDLE_WEIGHT, FsckWorkers
+from veen_storage.fsck.workers import JOB_WEIGHT, FsckWorkers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
 from veen_storage.index.tables import ATTACHMENTS
@@ -33,7 +33,7 @@ def check_attachments(
     """Check every attachment; yield name and size of the intact ones, add the others' coids to ``faulty``."""
     content, seen = report.level is FsckLevel.FULL, report.counters
     check = partial(check_attachment, max_bytes=limits.max_attachment_bytes, content=content)
-    found = workers.map(check, list_attachments(layout, report), lambda _path: BUNDLE_WEIGHT)
+    found = workers.map(check, list_attachments(layout, report), lambda _path: JOB_WEIGHT)
     for path, (size, fault) in found:
         seen.attachments += 1
         seen.bytes += size if content else 0

@@ -6,21 +6,11 @@ from veen_core import chunk
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import DecodeError, VeenError
 from veen_core.ids import Label, StreamSeq
-from veen_core.log_verifier import LogVerifier
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Anchor, Checkpointed
-from veen_storage.commit.writer import file_checkpoint
+from veen_storage.commit.writer import check_checkpoint, file_checkpoint
 from veen_storage.fsck.context import FoldContext
-from veen_storage.fsck.entries import LogTrust
 from veen_storage.index.records import LabelCursor
-
-
-def check_checkpoint(trust: LogTrust, cursor: LabelCursor, held: Checkpoint) -> None:
-    """Raise unless a checkpoint of the label up to its last entry obeys every rule (core §4.4.1, H9)."""
-    log, terms = cursor.log, trust.terms(cursor.label)
-    verifier = LogVerifier(terms, size=log.size, peaks=log.peaks, hub_ts=cursor.hub_ts)
-    verifier.checkpointed = cursor.checkpointed
-    verifier.accept_checkpoint(held)
 
 
 class CheckpointFiles:
@@ -50,7 +40,7 @@ class CheckpointFiles:
         context.report.counters.checkpoints += 1
         try:
             held = Checkpoint.decode(data)
-            check_checkpoint(context.trust, cursor, held)
+            check_checkpoint(context.trust.terms(self._label), cursor, held)
             file_checkpoint(draft, context.trust.identity, cursor, held)
         except VeenError as exc:
             context.damage(self._label, path.name, str(exc), offset=0, seq=upto)
