@@ -295,17 +295,17 @@ def _clock() -> None:
 
 @fault("reorders pages")
 def _pages() -> None:
-    def backwards(right: Any, asked: Any, start: Any, entries: list[Any], *about: Any) -> Any:
-        return right(asked, start, entries[::-1], *about)
+    def backwards(right: Any, *about: Any, **options: Any) -> Any:
+        return list(right(*about, **options))[::-1]
 
-    while_active("reorders pages", reading, "encode_page", backwards)
+    while_active("reorders pages", reading, "encode_items", backwards)
 
 
 @fault("leaves out the last entry")
 def _short_pages() -> None:
     def shorter(right: Any, *about: Any) -> Any:
-        entries, more, proof = right(*about)
-        return entries[:-1], more, proof
+        page = right(*about)
+        return dataclasses.replace(page, contents=page.contents[:-1])
 
     while_active("leaves out the last entry", reading, "read_page", shorter)
 
@@ -767,8 +767,8 @@ def _odd_requests() -> None:
 
 @fault("says something else in JSON")
 def _json() -> None:
-    def other(right: Any, asked: Any, start: Any, entries: list[Any], *about: Any) -> Any:
-        return right(asked, start, entries[1:], *about)
+    def other(right: Any, page: reading.Page, asked: Any) -> Any:
+        return right(dataclasses.replace(page, contents=page.contents[1:]), asked)
 
     while_active("says something else in JSON", reading, "page_json", other)
 
