@@ -74,7 +74,7 @@ def wait_for_head(hub: HubProcess, label: Label, seq: int) -> HubProofResponse:
 
 
 class Load(threading.Thread):
-    """One writer that sends until it is told to stop, and keeps its receipts."""
+    """One writer that sends until ``ended`` is set, and keeps its receipts."""
 
     def __init__(self, hub: HubProcess, writer: Writer) -> None:
         super().__init__(daemon=True)

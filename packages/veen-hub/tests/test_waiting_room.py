@@ -88,7 +88,7 @@ def test_a_source_that_floods_keeps_nothing_from_a_modest_one(room: WaitingRoom)
 
 
 def test_everybody_without_an_accepted_message_is_one_source(room: WaitingRoom) -> None:
-    """Otherwise whoever opens connections would have as many shares."""
+    """With a share for each connection, a client could take many shares by opening many connections."""
     fill(room, NEWCOMERS, MAX_MESSAGES)
     assert room.why_not(NEWCOMERS, 1) == "wait"
     assert room.why_not(ALICE, 1) is None
